@@ -85,11 +85,11 @@ def plain(path: Path, threads: int, repeats: int) -> dict[str, float]:
 def ours(path: Path, keys: int, threads: int, repeats: int) -> dict[str, float]:
     start = time.process_time()
     from deniable.queries.engines.duckdb import DuckDBEngine
+    from deniable.queries.relations.exact_statistics import Cells, Collect, Count, CountPersons, ExactSum
+    from deniable.queries.relations.relation_nodes import Bound, FilterRows, Source
     from deniable.tables.expressions import col
     from deniable.tables.kinds import Domain
-    from deniable.tables.plan import Bound, Filter, Source
     from deniable.tables.schema import Table
-    from deniable.tables.statistics import Cells, Collect, Count, CountPersons, Sum
     from deniable.units import Unit
 
     engine = DuckDBEngine(threads=threads)
@@ -107,13 +107,13 @@ def ours(path: Path, keys: int, threads: int, repeats: int) -> dict[str, float]:
     found["load"] = time.process_time() - start
     source, by_key = Source(visits), (("key", col("key")),)
     known = tuple((f"key {n}",) for n in range(keys))
-    total = Sum(col("cost"), Fraction(0), Fraction(1000), -10)
+    total = ExactSum(col("cost"), Fraction(0), Fraction(1000), -10)
     edges = tuple(Fraction(1000 * n, 512) for n in range(513))
     questions = {
         "count of rows": Collect(source, (), None, (Count(),)),
         "count of people": Collect(source, (), None, (CountPersons(),)),
         "sum by key": Collect(source, by_key, known, (total, Count())),
-        "sum by key, filtered": Collect(Filter(source, col("age") > 60), by_key, known, (total, Count())),
+        "sum by key, filtered": Collect(FilterRows(source, col("age") > 60), by_key, known, (total, Count())),
         "people by key": Collect(source, by_key, None, (CountPersons(),)),
         "median": Collect(source, (), None, (Cells(col("cost"), edges),)),
         "bounded per question": Collect(Bound(source, (col("key"),), 3, 2), by_key, known, (total, Count())),
@@ -134,11 +134,11 @@ def small() -> float:
     import pyarrow as pa
 
     from deniable.queries.engines.duckdb import DuckDBEngine
+    from deniable.queries.relations.exact_statistics import Collect, Count, ExactSum
+    from deniable.queries.relations.relation_nodes import FilterRows, Source
     from deniable.tables.expressions import col
     from deniable.tables.kinds import Domain
-    from deniable.tables.plan import Filter, Source
     from deniable.tables.schema import Table
-    from deniable.tables.statistics import Collect, Count, Sum
     from deniable.units import Unit
 
     rows = 10_000
@@ -152,8 +152,8 @@ def small() -> float:
         table = engine.register("t", source, table, os.urandom(32))
         start = time.process_time()
         for n in range(100):
-            statistics = (Count(), Sum(col("cost"), Fraction(0), Fraction(1000), -10))
-            engine.collect(Collect(Filter(Source(table), col("age") > n), (("key", col("key")),), None, statistics))
+            statistics = (Count(), ExactSum(col("cost"), Fraction(0), Fraction(1000), -10))
+            engine.collect(Collect(FilterRows(Source(table), col("age") > n), (("key", col("key")),), None, statistics))
         return time.process_time() - start
 
 

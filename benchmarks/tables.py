@@ -21,7 +21,7 @@ import pandas as pd
 
 import deniable as dn
 from deniable.queries.session import Session
-from deniable.synth.residuals import Workload, best, variance_sum
+from deniable.synth.residual_noise import Workload, best, variance_sum
 
 KEYS = (("region", "age", "sex"), ("region", "age"), ("region",), ("age",), ("sex",), ())
 SCHEMA = {

@@ -19,7 +19,7 @@ import numpy as np
 from deniable import Unit, curves, local, mechanisms, noise, plots
 from deniable.errors import NotPrivateWarning
 from deniable.mechanisms import limits, linear
-from deniable.plots.spec import REFERENCE, Axis, Bars, Figure, Level, Line, Mark, Marker, Panel
+from deniable.plots.figure_spec import REFERENCE, Axis, Bars, Figure, Level, Line, Mark, Marker, Panel
 from deniable.testing import statistics
 
 FOLDER = Path(__file__).parent / "pictures"

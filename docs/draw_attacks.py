@@ -14,9 +14,9 @@ import numpy as np
 from draw import FOLDER, draw
 
 from deniable import attacks
-from deniable.attacks.base import Sweep, Theory, theory_of
-from deniable.attacks.story import STORIES
-from deniable.plots.spec import Axis, Figure, Line, Marker, Panel
+from deniable.attacks.attack_game import Sweep, Theory, theory_of
+from deniable.attacks.attack_story import STORIES
+from deniable.plots.figure_spec import Axis, Figure, Line, Marker, Panel
 
 LEVELS = [0.1, 0.3, 1.0, 3.0, 10.0]
 DELTA = {"reconstruction": 1e-6, "membership": 1e-6, "model-membership": 1e-6}

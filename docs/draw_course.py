@@ -9,7 +9,7 @@ from dataclasses import replace
 from draw import FOLDER, draw, file_name
 
 from deniable import curves, mechanisms, plots
-from deniable.plots.spec import Figure, Line, Marker
+from deniable.plots.figure_spec import Figure, Line, Marker
 
 
 def course_two_worlds() -> Figure:

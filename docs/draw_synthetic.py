@@ -14,7 +14,7 @@ import pandas as pd
 from draw import FOLDER, draw
 
 import deniable as dn
-from deniable.plots.spec import REFERENCE, Axis, Band, Figure, Line, Mark, Panel
+from deniable.plots.figure_spec import REFERENCE, Axis, Figure, Line, Mark, Panel, ShadedBand
 
 LEVELS = (0.1, 1.0)
 COUNT = 20_000
@@ -61,7 +61,7 @@ def one_column() -> Figure:
         count, error = (np.array([getattr(cell, name) for cell in cells]) for name in ("count", "error"))
         true = np.histogram(table.age, bins=[*x, 90])[0]
         marks: tuple[Mark, ...] = (
-            Band(x, tuple(np.maximum(count - 2 * error, 0)), tuple(count + 2 * error), 0),
+            ShadedBand(x, tuple(np.maximum(count - 2 * error, 0)), tuple(count + 2 * error), 0),
             Line("synthetic", x, tuple(count), 0),
             Line("data", x, tuple(map(float, true)), REFERENCE, "dashed"),
         )

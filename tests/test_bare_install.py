@@ -80,7 +80,7 @@ FURTHER = {
     "__import__('deniable.server')": "server",
     "__import__('deniable.queries.engines.duckdb')": "sql",
     "__import__('deniable.queries.engines.spark')": "sql",
-    "__import__('deniable.ledger.database')": "postgres",
+    "__import__('deniable.ledger.stores.database_store')": "postgres",
     "__import__('deniable.cli', fromlist=['build']).build()": "cli",
     "dn.testing.strategies.curves()": "testing",
 }

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from deniable import __version__, calibrate, cli, curves
-from deniable.cli import demo, tour
-from deniable.curves.looks import rounded_up
+from deniable.cli import curve_tour, demo_command
+from deniable.curves.curve_display import rounded_up
 from deniable.errors import DeniableError
 
 pytest.importorskip("typer")
@@ -167,7 +167,7 @@ def test_a_file_that_cannot_be_written_exits_with_1(tmp_path: Path) -> None:
 def test_the_tour_ends_with_pictures(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     text = asked("demo", "--out", str(out))
-    for number in range(1, len(demo.STOPS) + len(tour.TOUR) + 1):
+    for number in range(1, len(demo_command.STOPS) + len(curve_tour.TOUR) + 1):
         assert f"\n{number}  " in text
     pictures = sorted(path.name for path in out.glob("*.png"))
     assert pictures == ["answers.png", "composition.png", "curves.png"]
@@ -180,7 +180,7 @@ def test_the_code_that_the_tour_shows_gives_the_numbers_that_it_tells() -> None:
     import deniable
 
     names: dict[str, object] = {"curves": curves, "deniable": deniable}
-    for make in tour.TOUR:
+    for make in curve_tour.TOUR:
         step = make()
         *statements, last = step.code.splitlines()
         exec("\n".join(statements), names)
@@ -194,11 +194,11 @@ def test_the_code_that_the_tour_shows_gives_the_numbers_that_it_tells() -> None:
 
 def test_the_calibration_of_the_tour_is_that_of_the_library() -> None:
     sigma = calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)
-    assert f"σ = {rounded_up(sigma, 6)}" in tour.noise_for().words
+    assert f"σ = {rounded_up(sigma, 6)}" in curve_tour.noise_for().words
 
 
 def test_rich_markup_in_the_words_is_harmless() -> None:
-    assert tour.Step("", "", "[a] [[1]] [/b]").text == r"\[a] [bold cyan]1[/] \[/b]"
+    assert curve_tour.Step("", "", "[a] [[1]] [/b]").text == r"\[a] [bold cyan]1[/] \[/b]"
 
 
 # -- the frame -------------------------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def test_the_schema_of_a_csv_says_in_itself_that_kinds_are_to_be_chosen(folder: 
 
 
 def test_an_unknown_ending_is_told_all_that_are_known(folder: Path) -> None:
-    from deniable.tables.files import CSV, DATABASES, PARQUET
+    from deniable.tables.source_files import CSV, DATABASES, PARQUET
 
     (folder / "visits.xyz").write_text("age\n30\n", encoding="utf-8")
     for command in (["schema"], ["report", "--each-row"], ["ask", COUNT, *OPENED, *PAID]):

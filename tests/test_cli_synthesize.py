@@ -136,7 +136,7 @@ def test_what_does_not_fit_into_the_budget_is_not_charged(people: Path) -> None:
 
 
 def test_large_files_are_written_in_parts(people: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deniable.queries.synthetic_records._AT_ONCE", 300)
+    monkeypatch.setattr("deniable.queries.synthetic.synthetic_records._AT_ONCE", 300)
     for name in ("s.csv", "s.parquet"):
         asked(*command(people, name, *(NEW if name == "s.csv" else ()), "--rows", "1000", columns="sex,age"))
     assert len(pd.read_csv(people.parent / "s.csv")) == len(pd.read_parquet(people.parent / "s.parquet")) == 1000

@@ -12,7 +12,7 @@ import numpy as np
 
 from deniable import curves, mechanisms, plots
 from deniable.curves import textbook
-from deniable.plots.spec import REFERENCE, Axis, Figure, Line, Panel
+from deniable.plots.figure_spec import REFERENCE, Axis, Figure, Line, Panel
 
 
 def drawn(title: str, x: Axis, y: Axis, *lines: Line) -> Figure:

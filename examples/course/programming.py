@@ -12,7 +12,7 @@ import numpy as np
 
 from deniable import attacks, curves, mechanisms, plots
 from deniable.curves import textbook
-from deniable.plots.spec import Axis, Bars, Figure, Line, Panel
+from deniable.plots.figure_spec import Axis, Bars, Figure, Line, Panel
 
 # %% [markdown]
 # ## "The Gaussian Mechanism", cell 3: draws of both mechanisms

@@ -9,7 +9,7 @@ import math
 
 from deniable import attacks, curves, local, mechanisms, plots
 from deniable.mechanisms import linear
-from deniable.plots.spec import Axis, Figure, Line, Panel
+from deniable.plots.figure_spec import Axis, Figure, Line, Panel
 
 # %% [markdown]
 # ## "k-anonymity and composition attack"

@@ -14,7 +14,7 @@ from IPython.display import HTML, display
 
 import deniable as dn
 from deniable import queries as q
-from deniable.cli.demo import table
+from deniable.cli.demo_command import table
 
 folder = Path(tempfile.mkdtemp())
 people = pd.read_csv(table(folder))

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
         PoissonMechanism,
         SparseVector,
     )
-    from deniable.queries.aggregations import count, mean
-    from deniable.queries.connect import session
-    from deniable.queries.explain import explain
+    from deniable.queries.answer.explanation import explain
+    from deniable.queries.frame.frame_aggregates import count, mean
+    from deniable.queries.session_opening import session
     from deniable.tables.expressions import col
     from deniable.tables.kinds import Domain
-    from deniable.tables.propose import propose_schema
+    from deniable.tables.schema_proposal import propose_schema
     from deniable.units import Guarantee, Sensitivity, Unit
 
 __version__ = "0.1.0"
@@ -121,20 +121,20 @@ _HOMES = {
     "calibrate": "curves.calibration",
     "col": "tables.expressions",
     "connect": "client",
-    "count": "queries.aggregations",
+    "count": "queries.frame.frame_aggregates",
     "curves": "curves",
     "errors": "errors",
-    "explain": "queries.explain",
+    "explain": "queries.answer.explanation",
     "learn": "learn",
     "ledger": "ledger",
     "local": "local",
-    "mean": "queries.aggregations",
+    "mean": "queries.frame.frame_aggregates",
     "mechanisms": "mechanisms",
     "noise": "noise",
     "plots": "plots",
-    "propose_schema": "tables.propose",
+    "propose_schema": "tables.schema_proposal",
     "queries": "queries",
-    "session": "queries.connect",
+    "session": "queries.session_opening",
     "tables": "tables",
     "testing": "testing",
     "units": "units",

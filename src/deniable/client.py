@@ -22,18 +22,18 @@ from deniable.errors import (
     require_names,
     type_of,
 )
-from deniable.queries.grouping import names_sets
-from deniable.queries.shown import Cell, Shown
+from deniable.queries.answer.answer_display import Cell, Shown
+from deniable.queries.answer.grouping_sets import names_sets
 from deniable.tables.kinds import Kind
 from deniable.transport import Wire, wire_to
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
-    from deniable.queries.measuring import SynthesisPrice
-    from deniable.queries.notes import Tables
-    from deniable.queries.statement import Statement
-    from deniable.queries.steps import Recorded, Steps
-    from deniable.queries.synthetic import Synthetic
+    from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.frame.recorded_steps import Recorded, Steps
+    from deniable.queries.plan.answer_notes import Tables
+    from deniable.queries.synthetic.synthesis_measurement import SynthesisPrice
+    from deniable.queries.synthetic.synthetic_table import Synthetic
     from deniable.tables.schema import Table
     from deniable.units import Guarantee
 
@@ -128,7 +128,7 @@ class RemoteSession:
 
         They are built and checked here, from the public schema, and built and checked again by the server.
         """
-        from deniable.queries.steps import Recorded
+        from deniable.queries.frame.recorded_steps import Recorded
 
         return Recorded.of(name, _tables(self.describe()))
 
@@ -202,7 +202,7 @@ class RemoteSession:
 
     def synthesize(self, table: str | None = None, *amounts: Never, **said: Any) -> Synthetic:
         """A synthetic table, as of a local session. The server measures noisy counts, and they are fitted here."""
-        from deniable.queries.measuring import refuse_useless
+        from deniable.queries.synthetic.synthesis_measurement import refuse_useless
 
         require_names(amounts)
         if (rows := said.pop("rows", None)) is not None:
@@ -213,12 +213,12 @@ class RemoteSession:
         """What `synthesize` with the same words, `rows` apart, would charge, and the noise of each count. Free: no data
         is read.
         """
-        from deniable.queries import synthesis
-        from deniable.queries.synthetic_records import read_price
+        from deniable.queries.synthetic import synthesis_request
+        from deniable.queries.synthetic.synthetic_records import read_price
 
         require_names(amounts)
         found = self._wire.post(f"/v1/datasets/{self.dataset}/synthetic:price", _synthesis(table, said))
-        return read_price(found, {"table": table, **synthesis.apart(said)[0]}, self.tables)
+        return read_price(found, {"table": table, **synthesis_request.apart(said)[0]}, self.tables)
 
     def synthetic(self, release: str) -> Synthetic:
         """A synthetic table that you bought or that the owner published ("visits:7"), for nothing."""
@@ -258,7 +258,7 @@ class RemoteSession:
     @property
     def tables(self) -> Tables:
         """The schemas, by name; print it to see the columns. All of it is public."""
-        from deniable.queries.notes import Tables
+        from deniable.queries.plan.answer_notes import Tables
 
         return Tables(_tables(self.describe()))
 
@@ -276,10 +276,10 @@ class RemoteSession:
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
-        from deniable.queries import statement
+        from deniable.queries.answer import privacy_statement
 
         about = self.describe()
-        return statement.of_description(about, self.guarantee, _tables(about), delta)
+        return privacy_statement.of_description(about, self.guarantee, _tables(about), delta)
 
     @property
     def budget(self) -> str:
@@ -324,7 +324,7 @@ class RemoteSession:
         return {"dataset": self.dataset, **_said(question), **cost}
 
     def _fitted(self, record: dict[str, Any]) -> Synthetic:
-        from deniable.queries.synthetic_records import read_record
+        from deniable.queries.synthetic.synthetic_records import read_record
 
         return read_record(record)
 
@@ -378,9 +378,9 @@ def _tables(about: dict[str, Any]) -> dict[str, Table]:
 
 
 def _synthesis(table: str | None, said: Mapping[str, Any]) -> dict[str, Any]:
-    from deniable.queries import facts
+    from deniable.queries.synthetic import impossible_combinations
 
-    sent = {"forbid": facts.sendable(said["forbid"])} if "forbid" in said else {}
+    sent = {"forbid": impossible_combinations.sendable(said["forbid"])} if "forbid" in said else {}
     return {"table": table, **said, **sent}
 
 
@@ -564,10 +564,10 @@ class RemoteAnswer(Shown):
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """A methods paragraph about this answer, by its curve; that of the session says more."""
-        from deniable.queries import statement
+        from deniable.queries.answer import privacy_statement
 
         unit = str(self._record["provenance"]["unit"])
-        return statement.of_curve(self.curve, unit, self.receipt.entry, self.adjustments, delta)
+        return privacy_statement.of_curve(self.curve, unit, self.receipt.entry, self.adjustments, delta)
 
     @property
     def tables(self) -> tuple[RemoteAnswer, ...]:

@@ -11,7 +11,15 @@ import polars as pl
 import pytest
 
 from deniable import Unit, attacks, local, mechanisms
-from deniable.attacks import HOSPITAL_A, HOSPITAL_B, anonymity, candidates, expected_uniqueness, measures, worlds
+from deniable.attacks import (
+    HOSPITAL_A,
+    HOSPITAL_B,
+    anonymity,
+    anonymity_measures,
+    candidates,
+    expected_uniqueness,
+    made_up_worlds,
+)
 from deniable.attacks.linkage import majority
 from deniable.errors import InvalidParameter
 from tests.attacks import real
@@ -37,14 +45,14 @@ def test_made_up_people_are_as_unique_as_the_closed_form_says() -> None:
     found = anonymity(people, quasi=["sex", "birth", "zip"])
     assert found.rows == sizes.sum()
     off = math.sqrt(4.5 * found.rows * math.log(2e9)) / found.rows
-    assert abs(found.unique - expected_uniqueness(sizes, cells=2 * worlds.DAYS)) < off
+    assert abs(found.unique - expected_uniqueness(sizes, cells=2 * made_up_worlds.DAYS)) < off
     assert off < 0.03
     coarse = anonymity(people, quasi=["sex", "zip"])
     assert coarse.unique < 0.001
 
 
 def test_areas_are_about_as_large_as_real_ones() -> None:
-    sizes = worlds.area_sizes(20_000, seed=1)
+    sizes = made_up_worlds.area_sizes(20_000, seed=1)
     assert 2_500 < np.median(sizes) < 3_100
     assert 7_000 < sizes.mean() < 10_000
 
@@ -96,8 +104,8 @@ def test_tables_of_every_kind(kind: str) -> None:
 
 
 def test_missing_values_are_one_value() -> None:
-    assert measures.codes(np.array([None, float("nan"), "a", None], dtype=object)).tolist() == [0, 0, 1, 0]
-    assert len(set(measures.codes(np.array([math.nan, math.nan, 1.0])))) == 2
+    assert anonymity_measures.codes(np.array([None, float("nan"), "a", None], dtype=object)).tolist() == [0, 0, 1, 0]
+    assert len(set(anonymity_measures.codes(np.array([math.nan, math.nan, 1.0])))) == 2
 
 
 BAD = {

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 from deniable import attacks, local, mechanisms
-from deniable.attacks import worlds
-from deniable.attacks.models import CLOSE, Logistic, Neighbours, features_of
+from deniable.attacks import made_up_worlds
+from deniable.attacks.attacked_models import CLOSE, LogisticModel, Neighbours, features_of
 from deniable.errors import InvalidParameter
 from tests.attacks import real
 from tests.attacks.games import above, agrees
 
-X, Y = worlds.traits(people=300, features=30, seed=7)
+X, Y = made_up_worlds.traits(people=300, features=30, seed=7)
 
 
 # -- statistics ------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_logistic_regression_finds_the_minimum() -> None:
 
     x, y = features_of(X, Y)
     sign = np.where(y, 1.0, -1.0)
-    model = Logistic(penalty=0.01)
+    model = LogisticModel(penalty=0.01)
     found = model.fit(x, y)
 
     def objective(w: np.ndarray) -> float:
@@ -123,7 +123,7 @@ def test_one_replaced_person_moves_the_weights_no_further_than_the_bound() -> No
     """2/(nλ) and what training leaves undone; and the bound is not far too large: some pair comes within a factor 4."""
     x, y = features_of(X, Y)
     assert np.linalg.norm(x, axis=1).max() <= 1
-    model, n, farthest = Logistic(penalty=0.5), 10, 0.0
+    model, n, farthest = LogisticModel(penalty=0.5), 10, 0.0
     chance = np.random.default_rng(1)
     for _ in range(200):
         rows = chance.integers(0, len(x), size=n)

@@ -47,7 +47,7 @@ def test_least_squares_with_laplace_noise_is_the_integral() -> None:
 
 def test_the_integral_knows_sums_of_equal_scales() -> None:
     """Independent answer: the finite sum for equal scales."""
-    from deniable.attacks.base import laplace_sum_tail
+    from deniable.attacks.attack_game import laplace_sum_tail
 
     for count, scale in ((1, 0.02), (1, 300.0), (2, 1.0), (3, 0.1), (12, 0.3), (40, 0.05), (256, 0.9)):
         assert _below_half(np.full(count, scale)) == pytest.approx(1 - laplace_sum_tail(count, 0.5 / scale), abs=1e-12)

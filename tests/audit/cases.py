@@ -10,7 +10,7 @@ import numpy as np
 
 from deniable import Unit, curves, local, mechanisms
 from deniable.curves import Curve
-from deniable.local.categorical import PRIME
+from deniable.local.categorical_responses import PRIME
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from deniable import audit, curves
-from deniable.audit import commands, zoo
+from deniable.audit import audit_commands, zoo
 from deniable.errors import InvalidOperation
 from deniable.testing import statistics
 from tests.audit.cases import Case, cases
@@ -75,7 +75,7 @@ def the_zoo(trials: int) -> bool:
         seen = zoo.look(entry, trials=trials, confidence=0.999)
         well &= seen.as_it_should
         measured = "exactly" if seen.finding is None else f"{seen.finding.epsilon:.3f}"
-        caught = commands.caught_or_not(seen)
+        caught = audit_commands.caught_or_not(seen)
         print(
             f"| {entry.name} | {entry.delta:g} | {entry.claimed:.4g} | {entry.truth:.4g} | {measured} | {caught} |",
             flush=True,

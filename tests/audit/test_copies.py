@@ -141,6 +141,6 @@ def test_functions_done_to_answers_get_the_answers_themselves() -> None:
 
 @pytest.mark.parametrize("word", ["consistent", "statistics", "ABCDEFGH", "no", "people12", "a" * 7 + "="])
 def test_words_are_not_taken_for_base64(word: str) -> None:
-    from deniable.audit.texts import decoded
+    from deniable.audit.encoded_texts import decoded
 
     assert (decoded(word) is None) == (not word.endswith("="))

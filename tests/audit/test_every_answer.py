@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves
-from deniable.audit.reading import read
+from deniable.audit.answer_reading import read
 from deniable.errors import NotCertifiable
 
 TRIALS = 2000

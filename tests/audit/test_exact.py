@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from deniable import Unit, audit, curves, local, mechanisms
-from deniable.audit.exactly import threshold_law
+from deniable.audit.exact_curve import threshold_law
 from deniable.curves import Curve, Kernel
 from deniable.errors import InvalidDistribution, InvalidOperation, InvalidParameter, NotCertifiable
 from tests.audit.cases import cases
@@ -263,9 +263,9 @@ def test_what_is_too_rare_for_a_float_is_refused(mechanism: Any, pair: tuple[Any
 @pytest.mark.parametrize("pair", [(-1.0, 1.0), (-0.2, 0.1), (0.3, 0.3)], ids=str)
 def test_cells_of_a_mean_by_enumeration(pair: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell of a line made coarse: 64 times as few as usual, and still thousands."""
-    from deniable.local import numeric
+    from deniable.local import numeric_means
 
-    monkeypatch.setattr(numeric, "WINDOW", 2**8)
+    monkeypatch.setattr(numeric_means, "WINDOW", 2**8)
     protocol = local.PiecewiseMean(low=-1, high=1, epsilon=1.0)
     cells, window, s = protocol.outcomes, protocol.outcomes - protocol.steps, mpmath.exp(mpmath.mpf(1) / 2)
     laws = []
@@ -532,7 +532,7 @@ class Words:
 
 
 def test_words_of_a_law_are_no_tails() -> None:
-    from deniable.audit.exactly import pushed
+    from deniable.audit.exact_curve import pushed
 
     assert pushed(Words().law(1), str.upper) == {"ABOVE": 0.75, "BELOW": 0.25}
 

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves, mechanisms
-from deniable.audit import binomial, measuring, sampling
-from deniable.audit.answers import Answers
-from deniable.audit.game import FOR_CLAIM, Event, Sample, Tally, band, parts
+from deniable.audit import binomial, measurement, mechanism_runs
+from deniable.audit.answer_columns import Answers
+from deniable.audit.event_search import FOR_CLAIM, Event, Sample, Tally, band, parts
 from deniable.audit.scores import Combined
 from deniable.errors import InvalidParameter, NotCertifiable
 from deniable.testing import statistics
@@ -297,7 +297,7 @@ def test_what_was_given_up_is_not_asked_again(asked: str) -> None:
                 time.sleep(1)
                 return answers
 
-    trials = 60_000 if asked == "one by one" else 100 * sampling.CHUNK  # of minutes
+    trials = 60_000 if asked == "one by one" else 100 * mechanism_runs.CHUNK  # of minutes
     with pytest.raises(NotCertifiable, match="calls within"):
         audit.measure(Slow(), neighbours=(0, 1), trials=trials, confidence=0.9, seconds=0.5)
     (worker,) = workers
@@ -404,13 +404,13 @@ def test_an_event_counts_what_it_says() -> None:
 @pytest.mark.parametrize("most", [100, 1001, 3001, 7500])
 def test_no_round_is_a_remainder(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    draw = sampling.draw
+    draw = mechanism_runs.draw
 
     def counted(mechanism: Any, pair: Any, trials: int, **rest: Any) -> Any:
         sizes.append(trials // 2)
         return draw(mechanism, pair, trials, **rest)
 
-    monkeypatch.setattr(sampling, "draw", counted)
+    monkeypatch.setattr(mechanism_runs, "draw", counted)
     found = audit.until_decided(laplace(), neighbours=(0.0, 1.0), most=most, confidence=0.99, delta=0.01)
     assert sum(sizes) == most == found.trials
     assert all(b >= 2 * a for a, b in itertools.pairwise(sizes))
@@ -420,14 +420,14 @@ def test_no_round_is_a_remainder(most: int, monkeypatch: pytest.MonkeyPatch) -> 
 def test_rounds_share_the_error_rate_and_the_best_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Round k has miss/(k(k + 1)); all hold at once, so the largest ε holds. (A claim that nothing can refute.)"""
     told: list[tuple[float, float]] = []
-    verdict = measuring._Question.verdict
+    verdict = measurement._Question.verdict
 
     def heard(self: Any, *rest: Any) -> Any:
         found = verdict(self, *rest)
         told.append((self.miss, found.epsilon))
         return found
 
-    monkeypatch.setattr(measuring._Question, "verdict", heard)
+    monkeypatch.setattr(measurement._Question, "verdict", heard)
     found = audit.until_decided(
         laplace(), neighbours=(0.0, 1.0), claim=curves.pure(epsilon=30.0), most=7000, confidence=0.9
     )
@@ -553,7 +553,7 @@ def test_one_value_has_no_neighbour_in_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", DIFFERENT)
 def test_values_that_a_mechanism_can_tell_apart_are_neighbours(name: str) -> None:
-    assert measuring._pair(DIFFERENT[name]) == DIFFERENT[name] or name == "long arrays"
+    assert measurement._pair(DIFFERENT[name]) == DIFFERENT[name] or name == "long arrays"
 
 
 @pytest.mark.parametrize("size", [1e120, 1e200, 1.7e308])

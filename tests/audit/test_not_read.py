@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, cli, curves, mechanisms
-from deniable.audit.reading import read
+from deniable.audit.answer_reading import read
 from deniable.errors import NotCertifiable
 
 SURE = 1 - 1e-9

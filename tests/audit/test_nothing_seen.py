@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from deniable import audit, cli, curves, mechanisms
-from deniable.audit import commands, zoo
+from deniable.audit import audit_commands, zoo
 from deniable.testing import statistics
 
 pytest.importorskip("typer")
@@ -189,7 +189,7 @@ def test_a_sound_one_of_which_nothing_is_seen_is_not_as_it_should_be(
     assert not blind.as_it_should
     monkeypatch.setattr(zoo, "entries", {"Laplace": entry})
     monkeypatch.setattr(zoo, "look", lambda entry, **_: blind)
-    assert commands.zoo_command(trials=200, confidence=0.9) == 4
+    assert audit_commands.zoo_command(trials=200, confidence=0.9) == 4
     out = capsys.readouterr().out
     assert "nothing seen of 1" in out
     assert "no, rightly" not in out

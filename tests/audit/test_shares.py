@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves
-from deniable.audit import game, measuring, sampling
-from deniable.audit.game import Sample, Tally
+from deniable.audit import event_search, measurement, mechanism_runs
+from deniable.audit.event_search import Sample, Tally
 
 
 class Laplace:
@@ -28,8 +28,8 @@ class Spies:
         self.drawn: list[Sample] = []
         self.searched: list[tuple[Sample, Sample]] = []
         self.judged: list[Sample] = []
-        epsilon, p_value, of_band, coins = Tally.epsilon, Tally.p_value, game.band, measuring._coins
-        draw, search, verdict = sampling.draw, measuring._Question.search, measuring._Question.verdict
+        epsilon, p_value, of_band, coins = Tally.epsilon, Tally.p_value, event_search.band, measurement._coins
+        draw, search, verdict = mechanism_runs.draw, measurement._Question.search, measurement._Question.verdict
 
         def told(kind: str, miss: float) -> float:
             self.misses[kind].append(miss)
@@ -55,11 +55,13 @@ class Spies:
             "p_value",
             lambda self, *, epsilon, delta, miss: p_value(self, epsilon=epsilon, delta=delta, miss=told("claim", miss)),
         )
-        monkeypatch.setattr(game, "band", lambda rulers, sample, miss: of_band(rulers, sample, told("band", miss)))
-        monkeypatch.setattr(measuring, "_coins", lambda available, miss: coins(available, told("coins", miss)))
-        monkeypatch.setattr(sampling, "draw", drawn)
-        monkeypatch.setattr(measuring._Question, "search", searched)
-        monkeypatch.setattr(measuring._Question, "verdict", judged)
+        monkeypatch.setattr(
+            event_search, "band", lambda rulers, sample, miss: of_band(rulers, sample, told("band", miss))
+        )
+        monkeypatch.setattr(measurement, "_coins", lambda available, miss: coins(available, told("coins", miss)))
+        monkeypatch.setattr(mechanism_runs, "draw", drawn)
+        monkeypatch.setattr(measurement._Question, "search", searched)
+        monkeypatch.setattr(measurement._Question, "verdict", judged)
 
 
 def test_each_statement_has_its_part_of_the_error_rate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +104,7 @@ def test_the_coins_of_compare_are_thrown(monkeypatch: pytest.MonkeyPatch) -> Non
     """Judged are the answers that the coins say. They are fair and independent: heads differ from throw to throw (all
     alike: below 10⁻⁵⁰), and half of all neighbouring coins are equal, within seven deviations (1e-11).
     """
-    thrown = [measuring._coins(1000, 1e-3) for _ in range(40)]
+    thrown = [measurement._coins(1000, 1e-3) for _ in range(40)]
     assert all(max(int(coins.sum()), int((~coins).sum())) <= 1000 for coins in thrown)
     assert len({int(coins.sum()) for coins in thrown}) > 1
     equal = np.concatenate([coins[1:] == coins[:-1] for coins in thrown])
@@ -110,11 +112,11 @@ def test_the_coins_of_compare_are_thrown(monkeypatch: pytest.MonkeyPatch) -> Non
     heads = np.concatenate(thrown)
     assert abs(heads.mean() - 0.5) < 7 * 0.5 / math.sqrt(len(heads))
 
-    monkeypatch.setattr(measuring, "_coins", lambda available, miss: thrown[0])
+    monkeypatch.setattr(measurement, "_coins", lambda available, miss: thrown[0])
     samples: list[Sample] = []
-    judge = measuring._Question.judge
+    judge = measurement._Question.judge
     monkeypatch.setattr(
-        measuring._Question, "judge", lambda self, sample: (samples.append(sample), judge(self, sample))[1]
+        measurement._Question, "judge", lambda self, sample: (samples.append(sample), judge(self, sample))[1]
     )
     audit.compare(np.zeros(1000), np.ones(1000), confidence=0.9)
     assert np.array_equal(samples[0].is_first, thrown[0])

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from deniable import audit, curves
-from deniable.audit import learning, scores, zoo
-from deniable.audit.answers import Answers
-from deniable.audit.game import Event
+from deniable.audit import score_learning, scores, zoo
+from deniable.audit.answer_columns import Answers
+from deniable.audit.event_search import Event
 from deniable.audit.scores import Combined
 
 
@@ -53,7 +53,7 @@ def test_events_speak_plainly() -> None:
 def test_missing_answers_are_called_by_their_name(missing: Any, name: str) -> None:
     """Not by the last binary digit that they have not: of that nothing is said where there is none."""
     first, second = ([missing] * gaps + [i / 7 for i in range(100 - gaps)] for gaps in (20, 70))
-    found = learning.learn(Answers.of(first), Answers.of(second))
+    found = score_learning.learn(Answers.of(first), Answers.of(second))
     digits = [score for score in found if isinstance(score, scores.Digits | scores.DigitsRatio)]
     assert len(digits) == 3
     for score in digits:
@@ -68,7 +68,7 @@ def test_dicts_are_spoken_of_by_key() -> None:
     def answers(value: int) -> Answers:
         return Answers.of([{"where": "here", "total": i % 7, "mean": value + i % 3} for i in range(60)])
 
-    words = {score.words for score in learning.learn(answers(0), answers(1))}
+    words = {score.words for score in score_learning.learn(answers(0), answers(1))}
     assert {
         "the number at 'mean'",
         "the number at 'total'",
@@ -76,7 +76,7 @@ def test_dicts_are_spoken_of_by_key() -> None:
     } <= words
     assert not any("number 1" in said for said in words)
     nested = [Answers.of([{"both": [value, i % 3]} for i in range(60)]) for value in (0, 1)]
-    words = {score.words for score in learning.learn(*nested)}
+    words = {score.words for score in score_learning.learn(*nested)}
     assert {"the number at 'both'[0]", "the number at 'both'[1]"} <= words
 
 
@@ -85,11 +85,11 @@ def test_numbers_of_a_row_are_numbered_from_one() -> None:
         return [round(5 * value + random.gauss(0, 1), 2), round(random.gauss(0, 1), 2)]
 
     first, second = ([row(value) for _ in range(500)] for value in (0, 1))
-    words = {score.words for score in learning.learn(Answers.of(first), Answers.of(second))}
+    words = {score.words for score in score_learning.learn(Answers.of(first), Answers.of(second))}
     assert {"number 1", "number 2", "number 1 minus number 2", "the sum of the numbers"} <= words
     assert "the answer" not in words
     assert "the place of the last binary digit of the finest of its numbers" in words
-    of_one = learning.learn(Answers.of([y[0] for y in first]), Answers.of([y[0] for y in second]))
+    of_one = score_learning.learn(Answers.of([y[0] for y in first]), Answers.of([y[0] for y in second]))
     assert {"the answer", "the place of the last binary digit"} <= {score.words for score in of_one}
 
 

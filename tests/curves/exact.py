@@ -13,10 +13,9 @@ import numpy as np
 from mpmath import mp, mpf
 from scipy import special
 
-from deniable.curves.divisible import MertonLaw, NigLaw
-from deniable.curves.laws.base import Law
-from deniable.curves.laws.closed import BoundedRangeLaw, GaussianLaw, LaplaceLaw
-from deniable.curves.laws.shaped import (
+from deniable.curves.atoms.divisible import MertonLaw, NigLaw
+from deniable.curves.laws.closed_form import BoundedRangeLaw, GaussianLaw, LaplaceLaw
+from deniable.curves.laws.derived_laws import (
     CentreAgainstShifted,
     FixedSizeLaw,
     IdentityLaw,
@@ -26,6 +25,7 @@ from deniable.curves.laws.shaped import (
     WithoutAgainstSampled,
     WorstLaw,
 )
+from deniable.curves.laws.law import Law
 
 DIGITS = 50
 

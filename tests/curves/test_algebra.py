@@ -75,7 +75,7 @@ def atom(request: pytest.FixtureRequest) -> Curve:
 
 
 def test_every_atom_class_is_here() -> None:
-    from deniable.curves.records import atom_classes
+    from deniable.curves.curve_records import atom_classes
 
     used = {a.name for curve in ATOMS.values() for a, _ in curve.factors}
     assert used == set(atom_classes())

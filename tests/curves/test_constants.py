@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from deniable.curves.compose import FFT_CONSTANT, power
-from deniable.curves.rounding import UNIT_ROUNDOFF, quotient_up
+from deniable.curves.composition.compose import FFT_CONSTANT, power
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, quotient_up
 
 
 def inputs(length: int) -> dict[str, np.ndarray]:

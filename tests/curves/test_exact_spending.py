@@ -11,10 +11,10 @@ import pytest
 
 from deniable import curves
 from deniable.curves import Curve
-from deniable.curves.atoms import Gaussian, Laplace
-from deniable.curves.bounded import RenyiAtOrder, ZeroConcentrated
+from deniable.curves.atoms.renyi_bounds import RenyiAtOrder, ZeroConcentrated
+from deniable.curves.atoms.standard import GaussianAtom, LaplaceAtom
 from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, RenyiFilter, RenyiOdometer, ZCDPFilter
-from deniable.curves.rounding import sum_up
+from deniable.curves.outward_rounding import sum_up
 from deniable.errors import BudgetExceeded
 
 ONE = curves.gaussian(sigma=1)
@@ -114,8 +114,8 @@ def test_sums_over_factors_round_up() -> None:
 
 
 GROWN: dict[str, tuple[Callable[[float, int], Curve], Callable[[Curve], float], int]] = {
-    "gaussian": (lambda v, k: Curve.of(Gaussian(v)).group(size=k), lambda c: c.factors[0][0].mu, 1),  # type: ignore[attr-defined]
-    "laplace": (lambda v, k: Curve.of(Laplace(v)).group(size=k), lambda c: c.factors[0][0].shift, 1),  # type: ignore[attr-defined]
+    "gaussian": (lambda v, k: Curve.of(GaussianAtom(v)).group(size=k), lambda c: c.factors[0][0].mu, 1),  # type: ignore[attr-defined]
+    "laplace": (lambda v, k: Curve.of(LaplaceAtom(v)).group(size=k), lambda c: c.factors[0][0].shift, 1),  # type: ignore[attr-defined]
     "zcdp": (lambda v, k: Curve.of(ZeroConcentrated(v)).group(size=k), lambda c: c.factors[0][0].rho, 2),  # type: ignore[attr-defined]
     "zcdp repeated": (lambda v, k: Curve.of(ZeroConcentrated(v).repeated(k)), lambda c: c.zcdp(), 1),  # type: ignore[arg-type]
     "renyi repeated": (lambda v, k: Curve.of(RenyiAtOrder(2, v).repeated(k)), lambda c: c.renyi(order=2), 1),  # type: ignore[arg-type]

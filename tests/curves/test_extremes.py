@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from deniable import curves
-from deniable.curves import Curve, views
+from deniable.curves import Curve
+from deniable.curves.meaning import curve_readings
 from deniable.errors import (
     InvalidParameter,
     NotCertifiable,
@@ -386,6 +387,6 @@ def test_rare_samples_differ_no_more_often_than_they_are_drawn() -> None:
     with q (2Φ(1/2) - 1). (Every reading of such a curve is capped by this; one takes ten seconds.)
     """
     for uses in (2, 100):
-        for product in views.product_of(curves.gaussian(mu=1).sampled(rate=1e-9) ** uses):
+        for product in curve_readings.product_of(curves.gaussian(mu=1).sampled(rate=1e-9) ** uses):
             assert 1e-9 * math.erf(0.125**0.5) < product._apart() < -math.expm1(uses * math.log1p(-1e-9))
-    assert views.product_of(curves.gaussian(mu=1) ** 2 * curves.laplace(scale=1))[0]._apart() < 1
+    assert curve_readings.product_of(curves.gaussian(mu=1) ** 2 * curves.laplace(scale=1))[0]._apart() < 1

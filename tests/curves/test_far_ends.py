@@ -120,10 +120,10 @@ def test_who_believes_nothing_learns_nothing_from_a_loss_without_bound() -> None
 
 def test_a_lower_panel_that_overflows_says_nothing() -> None:
     """Infinity was read as the bound 1, on both sides."""
-    from deniable.curves.panel import Panel
+    from deniable.curves.composition.delta_panel import DeltaPanel
 
     for side, trivial in (("upper", 1.0), ("lower", 0.0)):
-        panel = Panel(
+        panel = DeltaPanel(
             side=side,  # type: ignore[arg-type]
             theta=1.0,
             centre=0.0,

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves import compose, reading
-from deniable.curves.compose import Factor
-from deniable.curves.own import FromPmf
-from deniable.curves.panel import Panel
+from deniable.curves.atoms.user_supplied import FromPmf
+from deniable.curves.composition import compose, law_product
+from deniable.curves.composition.compose import Factor
+from deniable.curves.composition.delta_panel import DeltaPanel
 from tests.curves import exact
 
 
@@ -46,7 +46,7 @@ class Case:
         return one * curves.from_pmf(r, s, tied=self.tied[1]) ** self.uses[1]
 
     def directions(self) -> tuple[exact.Pair, exact.Pair]:
-        """The exact pairs of both directions by the direction rule of deniable.curves.views."""
+        """The exact pairs of both directions by the direction rule of deniable.curves.meaning.curve_readings."""
         p, q, r, s = self.masses
         pairs = [exact.Pair.of(p, q), exact.Pair.of(r, s)]
         uneven = [(tied, n) for pair, tied, n in zip(pairs, self.tied, self.uses, strict=True) if not pair.is_symmetric]
@@ -185,12 +185,12 @@ def test_epsilon_of_random_pairs_is_inside_its_bounds(seed: int) -> None:
             assert max(p.delta(Fraction(10) ** 60) for p in pairs) > Fraction(delta), case
 
 
-def lattice_product(case: Case) -> tuple[reading.Product, exact.Pair]:
+def lattice_product(case: Case) -> tuple[law_product.Product, exact.Pair]:
     """The forward direction through the lattice: the factors are not merged, so that nothing is counted exactly."""
     p, q, r, s = ([float(v) for v in side] for side in case.masses)
     one, two = (FromPmf(tuple(a), tuple(b), True).pair().forward for a, b in ((p, q), (r, s)))
     uses = case.uses[0], max(case.uses[1], 1)
-    product = reading.Product(
+    product = law_product.Product(
         tuple(Factor(law.upper, n) for law, n in zip((one, two), uses, strict=True)),
         tuple(Factor(law.lower, n) for law, n in zip((one, two), uses, strict=True)),
     )
@@ -233,7 +233,7 @@ def test_negative_control_without_slack_containment_breaks(monkeypatch: pytest.M
     """The same comparison notices when the ledger's noise and the rounding of a finite law are taken away."""
     honest = compose.compose
 
-    def bare(*args: object, **kwargs: object) -> Panel | None:
+    def bare(*args: object, **kwargs: object) -> DeltaPanel | None:
         panel = honest(*args, **kwargs)  # type: ignore[arg-type]
         return panel and dataclasses.replace(panel, noise=0.0, alias=0.0, left_out=0.0, right_out=0.0, relative=0.0)
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deniable import curves
-from deniable.curves import reading
-from deniable.curves.panel import Panel
-from deniable.curves.views import product_of
+from deniable.curves.composition import law_product
+from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.meaning.curve_readings import product_of
 from deniable.errors import NotCertifiable
 
 
@@ -103,9 +103,9 @@ def test_refinement_stays_inside_the_old_bracket(curve: curves.Curve, delta: flo
     """A smaller WIDTH gives another bracket of the same truth: the two overlap, and the new one is not wider."""
     old = curve.epsilon_bounds(delta=delta)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "WIDTH", reading.WIDTH / 10)
+        patch.setattr(law_product, "WIDTH", law_product.WIDTH / 10)
         forward, backward = product_of(curve)
-        fresh = [reading.Product(p.upper, p.lower, p.renyi) for p in (forward, backward)]
+        fresh = [law_product.Product(p.upper, p.lower, p.renyi) for p in (forward, backward)]
         brackets = [p.epsilon_bounds(delta) for p in fresh]
     new = max(b[0] for b in brackets), max(b[1] for b in brackets)
     assert new[0] <= old[1]
@@ -145,15 +145,15 @@ def test_sampling_never_leaks_more(curve: curves.Curve, rate: float) -> None:
 
 def test_negative_control_a_bound_that_is_too_small_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With upper panels made a tenth smaller, lower bounds cross upper bounds, and nothing is certified."""
-    honest = Panel.delta
+    honest = DeltaPanel.delta
 
-    def shrunk(self: Panel, epsilon: np.ndarray) -> np.ndarray:
+    def shrunk(self: DeltaPanel, epsilon: np.ndarray) -> np.ndarray:
         value = honest(self, epsilon)
         return value * 0.9 if self.side == "upper" else value
 
-    monkeypatch.setattr(Panel, "delta", shrunk)
+    monkeypatch.setattr(DeltaPanel, "delta", shrunk)
     factors = product_of(curves.gaussian(mu=0.3) ** 7 * curves.laplace(scale=3) ** 11)[0]
-    product = reading.Product(factors.upper, factors.lower)
+    product = law_product.Product(factors.upper, factors.lower)
     epsilon = np.array([0.2, 1.0, 3.0])
     for side in ("lower", "upper"):
         with pytest.raises(NotCertifiable, match="contradict"):

@@ -9,8 +9,8 @@ import pytest
 from mpmath import mp, mpf
 
 from deniable import curves
-from deniable.curves.divisible import MertonLaw
-from deniable.curves.laws.shaped import CentreAgainstShifted, ShiftedAgainstCentre
+from deniable.curves.atoms.divisible import MertonLaw
+from deniable.curves.laws.derived_laws import CentreAgainstShifted, ShiftedAgainstCentre
 from tests.curves import exact
 
 

@@ -14,11 +14,11 @@ from mpmath import mp, mpf
 from scipy import special
 
 from deniable import curves
-from deniable.curves import reading
-from deniable.curves.compose import Factor
-from deniable.curves.divisible import MertonLaw, NigLaw
-from deniable.curves.laws.closed import GaussianLaw
-from deniable.curves.views import product_of
+from deniable.curves.atoms.divisible import MertonLaw, NigLaw
+from deniable.curves.composition import law_product
+from deniable.curves.composition.compose import Factor
+from deniable.curves.laws.closed_form import GaussianLaw
+from deniable.curves.meaning.curve_readings import product_of
 from tests.curves import exact
 
 
@@ -32,10 +32,10 @@ def _digits() -> object:
 # -- 1: Gaussians through the lattice --------------------------------------------------------------------------------
 
 
-def unmerged(mu: float, uses: int) -> reading.Product:
+def unmerged(mu: float, uses: int) -> law_product.Product:
     """Gaussians as two factors, which are not merged into one: the lattice has to do the work."""
     factors = (Factor(GaussianLaw(mu), uses - uses // 2), Factor(GaussianLaw(mu), uses // 2))
-    return reading.Product(factors, factors)
+    return law_product.Product(factors, factors)
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_fact_d2_randomized_response_through_the_lattice(uses: int) -> None:
     """The losses lie on the lattice, so both lattice laws are exact: only the ledger is left between the bounds."""
     one = product_of(curves.randomized_response(epsilon=0.2))[0].upper[0].law
     factors = (Factor(one, uses - 1), Factor(one, 1))
-    product = reading.Product(factors, factors)
+    product = law_product.Product(factors, factors)
     spread = 0.2 * math.sqrt(uses)
     epsilon = np.array([0.0, 0.5 * spread, 1.3 * spread])
     low, high = product.delta(epsilon, "lower"), product.delta(epsilon, "upper")

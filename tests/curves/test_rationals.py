@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves.amounts import exact_amount
-from deniable.curves.textbook_conversion import _finite_bound
-from deniable.curves.textbook_numbers import real
+from deniable.curves.decimal_arithmetic import real
+from deniable.curves.exact_amounts import exact_amount
+from deniable.curves.textbook.conversions import _finite_bound
 from deniable.errors import InvalidParameter
 
 PARTS = [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves.rounding import ordered
+from deniable.curves.outward_rounding import ordered
 from deniable.errors import (
     DeniableError,
     ImpossibleTarget,
@@ -88,7 +88,7 @@ def test_a_free_direction_may_be_chosen_after_a_symmetric_answer() -> None:
 
 @pytest.mark.parametrize(("alpha", "size"), [(1000, 100), (100, 100), (50, 500), (3, 1), (5, 0.05)])
 def test_quadrature_nodes_stepped_over_the_peak(alpha: float, size: float) -> None:
-    from deniable.curves.divisible import NormalInverseGaussian
+    from deniable.curves.atoms.divisible import NormalInverseGaussian
 
     cumulant = NormalInverseGaussian(alpha, -0.5, size).law(1).cumulant
     independent = curves.fourier_delta(cumulant, epsilon=1.0, step=0.02, end=400.0)

@@ -10,7 +10,8 @@ pytestmark = pytest.mark.torch
 from torch import nn  # noqa: E402
 
 from deniable import learn  # noqa: E402
-from deniable.learn.torch import Trainer, captures  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+from deniable.learn.torch.gradients import gradient_captures  # noqa: E402
 from tests.learn.test_lengths import Heard  # noqa: E402
 
 torch.set_num_threads(1)
@@ -21,7 +22,7 @@ COUNT, HARMFUL = 64, 32
 @pytest.fixture(params=["as on a CPU", "as on an accelerator"], autouse=True)
 def _place(request, monkeypatch):
     if request.param == "as on an accelerator":
-        monkeypatch.setattr(captures, "QUICK", ())
+        monkeypatch.setattr(gradient_captures, "QUICK", ())
 
 
 def _added(out):

@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import ExactNoise, GradientNoise, Trainer  # noqa: E402
-from deniable.learn.torch.captures import Outer, Vectors, ghosts  # noqa: E402
+from deniable.learn.torch.gradients.gradient_captures import Outer, Vectors, ghosts  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import ZOO, built, losses_of  # noqa: E402
 

@@ -13,8 +13,9 @@ from torch import nn  # noqa: E402
 
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation  # noqa: E402
-from deniable.learn.torch import DeviceNoise, Trainer, captures  # noqa: E402
-from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
+from deniable.learn.torch import DeviceNoise, Trainer  # noqa: E402
+from deniable.learn.torch.gradients import gradient_captures  # noqa: E402
+from deniable.learn.torch.gradients.bookkeeping import Bookkeeping  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import ZOO, Encoder, built, losses_of  # noqa: E402
 
@@ -26,7 +27,7 @@ BAD = [math.nan, math.inf]
 @pytest.fixture(params=["as on a CPU", "as on an accelerator"])
 def _place(request, monkeypatch):
     if request.param == "as on an accelerator":
-        monkeypatch.setattr(captures, "QUICK", ())
+        monkeypatch.setattr(gradient_captures, "QUICK", ())
 
 
 def _spoilt(model, x, y, at, bad):
@@ -62,7 +63,7 @@ def test_the_others_count_for_what_they_would_without_it(name):
         book.forget()
         losses = _spoilt(model, x, y, at, bad)
         found = book.gradients(losses)
-        if not captures.QUICK:  # not waited for: it is seen when all is summed, and the batch comes again
+        if not gradient_captures.QUICK:  # not waited for: it is seen when all is summed, and the batch comes again
             _sums(model, found, losses)
             assert not found.is_sound()
             continue

@@ -17,12 +17,13 @@ from torch.nn import functional as F  # noqa: E402
 
 from deniable import learn, noise  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
-from deniable.learn.torch import DeviceNoise, bookkeeping  # noqa: E402
-from deniable.learn.torch import noise as torch_noise  # noqa: E402
-from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
-from deniable.learn.torch.captures import MARGIN, _summed_up  # noqa: E402
-from deniable.learn.torch.gaussians import LANES, pairs_kernel  # noqa: E402
-from deniable.learn.torch.noise import CHUNK, Floating  # noqa: E402
+from deniable.learn.torch import DeviceNoise  # noqa: E402
+from deniable.learn.torch import gradient_noise as torch_noise  # noqa: E402
+from deniable.learn.torch.gradient_noise import CHUNK, Floating  # noqa: E402
+from deniable.learn.torch.gradients import bookkeeping  # noqa: E402
+from deniable.learn.torch.gradients.bookkeeping import Bookkeeping  # noqa: E402
+from deniable.learn.torch.gradients.gradient_captures import MARGIN, _summed_up  # noqa: E402
+from deniable.learn.torch.kernels.normal_kernel import LANES, pairs_kernel  # noqa: E402
 from tests.learn.runs import entropy_loss, made, run  # noqa: E402
 from tests.learn.test_lengths import Heard  # noqa: E402
 

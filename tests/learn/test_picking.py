@@ -13,9 +13,10 @@ from torch import nn  # noqa: E402
 
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
-from deniable.learn.torch import Trainer, rules  # noqa: E402
-from deniable.learn.torch.apart import Trace  # noqa: E402
-from deniable.learn.torch.domains import Given, Mixed, Rows, Same  # noqa: E402
+from deniable.learn.torch import Trainer  # noqa: E402
+from deniable.learn.torch.guards import separation_rules  # noqa: E402
+from deniable.learn.torch.guards.separation_trace import Trace  # noqa: E402
+from deniable.learn.torch.guards.tensor_domains import ExampleRows, GivenOperation, MixedExamples, Same  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -104,20 +105,20 @@ def test_a_recurrent_layer_takes_no_weights_and_no_states_that_lie_otherwise_fro
     cases["states the other way"] = layer.weight_hh_l0, x.sum((0, 2))[None].expand(6, 6)
     found = {}
     for name, (weight, first) in cases.items():
-        domains = {id(x): Rows(1, 1)}
+        domains = {id(x): ExampleRows(1, 1)}
         if name == "weights":
-            domains[id(weight)] = Rows(0, 1)
+            domains[id(weight)] = ExampleRows(0, 1)
         elif name == "states the other way":
-            domains[id(first)] = Rows(1, 1)
+            domains[id(first)] = ExampleRows(1, 1)
         args = (x, layer.weight_ih_l0, weight, layer.bias_ih_l0, layer.bias_hh_l0, first, state)
         op = torch.ops.aten.mkldnn_rnn_layer.default
         rest = (False, [], 2, 6, 1, True, False, False, False)
         made = [torch.zeros(5, 6, 6), torch.zeros(6, 6), torch.zeros(6, 6), torch.zeros(1)]
         of = lambda each, known=domains: known.get(id(each), Same.constant(each))  # noqa: E731
-        found[name] = rules.domains(Given(op, args + rest, {}, of, count), made)[0]
-    assert found["states"] == Rows(1, 1)
-    assert isinstance(found["weights"], Mixed)
-    assert isinstance(found["states the other way"], Mixed)
+        found[name] = separation_rules.domains(GivenOperation(op, args + rest, {}, of, count), made)[0]
+    assert found["states"] == ExampleRows(1, 1)
+    assert isinstance(found["weights"], MixedExamples)
+    assert isinstance(found["states the other way"], MixedExamples)
 
 
 @pytest.mark.parametrize(
@@ -202,10 +203,12 @@ def test_bags_whose_last_offset_ends_the_last_one_are_fewer_than_the_examples():
         finally:
             trace.end()
         assert len(bags) == len(offsets) - is_end
-        assert isinstance(trace.of(bags), Mixed if is_end else Rows)
+        assert isinstance(trace.of(bags), MixedExamples if is_end else ExampleRows)
         args = (weights, flat, offsets, False, 0, False, None, is_end)
-        given = Given(torch.ops.aten._embedding_bag.default, args, {}, trace.of, len(ids))
-        assert (rules._bagged(given, [bags]) is None) == is_end, "the rule itself, whatever looks at shapes after it"
+        given = GivenOperation(torch.ops.aten._embedding_bag.default, args, {}, trace.of, len(ids))
+        assert (separation_rules._bagged(given, [bags]) is None) == is_end, (
+            "the rule itself, whatever looks at shapes after it"
+        )
 
 
 @pytest.mark.parametrize("how", ["bags across examples", "bags of others", "one bag", "weights by place"])

@@ -12,7 +12,7 @@ import pytest
 
 from deniable import curves, learn
 from deniable.errors import InvalidParameter
-from deniable.learn.factorised import sensitivity_squared, square_root_coefficients
+from deniable.learn.matrix_factorisation import sensitivity_squared, square_root_coefficients
 from deniable.ledger import Budget
 from deniable.units import Unit
 

@@ -18,8 +18,8 @@ from torch.nn import functional as F  # noqa: E402
 from deniable import learn, noise  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import AdamBC, DeviceNoise, ExactNoise, Trainer  # noqa: E402
-from deniable.learn.torch.bookkeeping import Bookkeeping  # noqa: E402
-from deniable.learn.torch.per_example import PerExample  # noqa: E402
+from deniable.learn.torch.gradients.bookkeeping import Bookkeeping  # noqa: E402
+from deniable.learn.torch.gradients.per_example import PerExample  # noqa: E402
 from deniable.units import Unit  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import DictOutput, Encoder  # noqa: E402
@@ -117,7 +117,7 @@ def test_correlated_noise_cancels_and_sums_come_through():
 
 def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise():
     plan = learn.DPFTRL(clip=1.0, batch_size=1, records=6, epochs=1, bands=3, noise=2.0)
-    from deniable.learn.torch.past import Past
+    from deniable.learn.torch.past_noise import Past
 
     drawn = []
 

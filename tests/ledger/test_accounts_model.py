@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from deniable.errors import BudgetExceeded, InvalidParameter
-from deniable.ledger import EVERYBODY, Budget, Cost, Ledger, keys, stores, verify_export
+from deniable.ledger import EVERYBODY, Budget, Cost, Ledger, keys, verify_export
+from deniable.ledger.stores import store
 from deniable.units import Unit
 
 BUDGET = Budget.gaussian(mu=1, delta="1e-9")
@@ -38,7 +39,7 @@ class AccountsMachine(RuleBasedStateMachine):
     def start(self, filed: bool) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.clock, self.latest = NOON, 0  # nothing is written yet
-        self.patch = mock.patch.object(stores, "clock", side_effect=lambda: float(self.clock))
+        self.patch = mock.patch.object(store, "clock", side_effect=lambda: float(self.clock))
         self.patch.start()
         place = Path(self.folder.name) / "ledger" if filed else None
         self.ledger = Ledger.open(place, budget=BUDGET, unit=Unit.row(), dataset="d")

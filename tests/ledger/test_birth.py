@@ -18,14 +18,15 @@ from typing import Any
 import pytest
 
 from deniable.errors import BudgetExceeded, LedgerUnavailable
-from deniable.ledger import Ledger, State, places
+from deniable.ledger import Ledger, State
+from deniable.ledger.stores import ledger_places
 from tests.ledger.test_one_place import ABOUT, KINDS, address, spend
 
-BORN = "deniable.ledger.places.born"
+BORN = "deniable.ledger.stores.ledger_places.born"
 
 
 def birth(path: Path) -> int | None:
-    return places.born(path, os.stat(path))
+    return ledger_places.born(path, os.stat(path))
 
 
 @pytest.fixture
@@ -207,7 +208,7 @@ def test_the_birth_is_the_one_that_stat_tells(tmp_path: Path) -> None:
 )
 def test_where_the_system_tells_the_birth_it_is_believed(told: dict[str, Any], expected: int | None) -> None:
     found: Any = SimpleNamespace(**told)
-    assert places.born(Path("nowhere"), found) == expected
+    assert ledger_places.born(Path("nowhere"), found) == expected
 
 
 def answering(code: int, mask: int) -> Callable[..., int]:
@@ -233,9 +234,9 @@ def answering(code: int, mask: int) -> Callable[..., int]:
 def test_a_birth_is_taken_from_statx_only_if_it_tells_one(
     statx: Callable[..., int] | None, expected: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(places, "_STATX", statx)
+    monkeypatch.setattr(ledger_places, "_STATX", statx)
     found: Any = SimpleNamespace()
-    assert places.born(Path("nowhere"), found) == expected
+    assert ledger_places.born(Path("nowhere"), found) == expected
 
 
 def test_asking_for_the_birth_drops_no_lock_of_sqlite(tmp_path: Path) -> None:

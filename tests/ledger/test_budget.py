@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from deniable import curves
 from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, ZCDPFilter
 from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, UnreadableRecord
-from deniable.ledger import Budget, Cost, conversion
+from deniable.ledger import Budget, Cost, epsilon_mu_conversion
 
 ONE = 10**30
 
@@ -71,19 +71,19 @@ def test_the_limit_is_the_last_unit_that_keeps_the_promise(epsilon: object, delt
 @settings(max_examples=40, deadline=None)
 @given(st.floats(1e-6, 100), st.floats(1e-20, 0.5))
 def test_any_limit_is_the_last_unit(epsilon: float, delta: float) -> None:
-    units = conversion.largest_mu2(math.floor(Fraction(epsilon) / UNIT), math.floor(Fraction(delta) / UNIT))
+    units = epsilon_mu_conversion.largest_mu2(math.floor(Fraction(epsilon) / UNIT), math.floor(Fraction(delta) / UNIT))
     asked, allowed = math.floor(Fraction(epsilon) / UNIT) * UNIT, exactly(math.floor(Fraction(delta) / UNIT))
     with mp.workdps(120):
         assert gaussian_delta(units, asked) <= allowed < gaussian_delta(units + 1, asked)
 
 
 def test_a_poor_first_guess_only_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = conversion.largest_mu2(ONE, 10**24)
+    right = epsilon_mu_conversion.largest_mu2(ONE, 10**24)
     for guess in (1, right // 7, right - 3, right + 1, right * 90):
-        conversion.largest_mu2.cache_clear()
-        monkeypatch.setattr(conversion, "_near", lambda epsilon, delta, guess=guess: guess)
-        assert conversion.largest_mu2(ONE, 10**24) == right
-    conversion.largest_mu2.cache_clear()
+        epsilon_mu_conversion.largest_mu2.cache_clear()
+        monkeypatch.setattr(epsilon_mu_conversion, "_near", lambda epsilon, delta, guess=guess: guess)
+        assert epsilon_mu_conversion.largest_mu2(ONE, 10**24) == right
+    epsilon_mu_conversion.largest_mu2.cache_clear()
 
 
 def test_the_whole_promise_holds_as_a_curve() -> None:
@@ -296,7 +296,7 @@ def test_what_costs_nothing_fits_without_end() -> None:
 @given(st.integers(10**24, 10**31))
 def test_words_round_a_price_up_and_a_rest_down(units: int) -> None:
     noise = 9 * 10**23
-    high, low = conversion.epsilon_up(units, noise), conversion.epsilon_down(units, noise)
+    high, low = epsilon_mu_conversion.epsilon_up(units, noise), epsilon_mu_conversion.epsilon_down(units, noise)
     with mp.workdps(120):
         allowed = exactly(noise)
         assert gaussian_delta(units, Fraction(high)) <= allowed < gaussian_delta(units + 1, Fraction(low))
@@ -305,7 +305,7 @@ def test_words_round_a_price_up_and_a_rest_down(units: int) -> None:
 
 @given(st.fractions(Fraction(1, 10**30), 10**6))
 def test_four_digits_enclose(value: Fraction) -> None:
-    low, high = conversion.short_down(value), conversion.short_up(value)
+    low, high = epsilon_mu_conversion.short_down(value), epsilon_mu_conversion.short_up(value)
     assert Fraction(low) <= value <= Fraction(high)
     assert Fraction(high) - Fraction(low) <= value / 1000
     assert all(len(number.normalize().as_tuple().digits) <= 4 for number in (low, high))
@@ -386,7 +386,7 @@ def test_fuzz_only_our_errors(amount: object, delta: object) -> None:
 def test_what_is_left_may_be_less_than_any_epsilon_costs() -> None:
     """At this δ a mean of 1e-14 is told from nothing by nobody, so the rest of a budget reads as ε = 0, and at once."""
     budget = Budget(epsilon=1, delta=1e-6)
-    assert conversion.epsilon_down(10**2, budget.noise_delta_units) == 0
+    assert epsilon_mu_conversion.epsilon_down(10**2, budget.noise_delta_units) == 0
     assert Cost(10**2).describe_rest(budget).startswith("epsilon 0 at delta")
 
 
@@ -421,5 +421,5 @@ def test_a_cost_that_is_looked_up_is_that_of_the_amount_as_it_was_written() -> N
 @given(st.integers(1, 10**70), st.integers(1, 10**70))
 def test_the_four_digits_below_a_fraction_are_found_without_rounding(above: int, below: int) -> None:
     exact = Fraction(above, below)
-    place = conversion._place(exact)
-    assert Fraction(conversion._short(place)) <= exact < Fraction(conversion._short(place + 1))
+    place = epsilon_mu_conversion._place(exact)
+    assert Fraction(epsilon_mu_conversion._short(place)) <= exact < Fraction(epsilon_mu_conversion._short(place + 1))

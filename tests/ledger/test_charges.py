@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import LedgerDamaged
-from deniable.ledger import Budget, Entry, Ledger, State, keys, stores, verify_export
+from deniable.ledger import Budget, Entry, Ledger, State, keys, verify_export
+from deniable.ledger.stores import store
 from tests.ledger.test_ledger import UNIT, ask
 
 OLDER = Path(__file__).with_name("before_charges.jsonl")
@@ -17,7 +18,7 @@ OLDER = Path(__file__).with_name("before_charges.jsonl")
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_700_000_000.0]
-    monkeypatch.setattr(stores, "clock", lambda: now[0])
+    monkeypatch.setattr(store, "clock", lambda: now[0])
     return now
 
 
@@ -84,7 +85,7 @@ def test_a_ledger_from_before_charges_were_counted_goes_on_after_its_last_number
     """So that no number of a receipt that is out there means another charge from now on."""
     with opened(place) as ledger:
         with monkeypatch.context() as patched:
-            patched.setattr(stores, "charges_with", lambda newest, state: None)
+            patched.setattr(store, "charges_with", lambda newest, state: None)
             old = [ask(ledger, number=each) for each in (1, 2)]
             ledger.seal(old[0], b"1")
         assert [each.charge for each in old] == [1, 2]
@@ -100,7 +101,7 @@ def test_a_ledger_from_before_charges_were_counted_goes_on_after_its_last_number
 def test_a_wrong_count_of_charges_is_found(wrong: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(None) as ledger:
         ask(ledger)
-        monkeypatch.setattr(stores, "charges_with", lambda newest, state: wrong)
+        monkeypatch.setattr(store, "charges_with", lambda newest, state: wrong)
         ask(ledger, number=2)
         with pytest.raises(LedgerDamaged) as damaged:
             ledger.verify()

@@ -18,7 +18,8 @@ from deniable.errors import (
     LedgerUnavailable,
     UnreadableRecord,
 )
-from deniable.ledger import Budget, Cost, Ledger, rows, sqlite
+from deniable.ledger import Budget, Cost, Ledger
+from deniable.ledger.stores import entry_rows, sqlite_store
 from deniable.units import Unit
 
 PURE = Budget.pure(epsilon=1)
@@ -202,8 +203,8 @@ def forged(path: Path, change: str) -> None:
     connection.execute("DROP TRIGGER never_edit")
     connection.execute("DROP INDEX closed_once")  # it would refuse to close an entry twice
     connection.execute(f"UPDATE entries SET {change} WHERE number = 7")
-    [row] = connection.execute(f"SELECT {', '.join(rows.COLUMNS)} FROM entries WHERE number = 7")
-    made = rows._entry_of(row).digest()
+    [row] = connection.execute(f"SELECT {', '.join(entry_rows.COLUMNS)} FROM entries WHERE number = 7")
+    made = entry_rows._entry_of(row).digest()
     connection.execute("UPDATE entries SET hash = ? WHERE number = 7", (made,))
     connection.execute("UPDATE head SET hash = ?", (made,))
     connection.close()
@@ -334,7 +335,7 @@ def test_a_ledger_that_was_replaced_is_not_written(path: Path, tmp_path: Path) -
 
 
 def test_a_busy_ledger_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_store, "_PATIENCE", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     with Ledger.open(path, **ABOUT) as ledger:
         other.execute("BEGIN IMMEDIATE")

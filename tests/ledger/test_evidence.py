@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from deniable.cli import build
 from deniable.errors import DeniableError, InvalidParameter, LedgerDamaged, LedgerMismatch, UnreadableRecord
 from deniable.ledger import EVERYBODY, Budget, Checkpoint, Cost, Ledger, State, keys, verify_export, write_checkpoint
-from deniable.ledger.export import newest_note
+from deniable.ledger.ledger_export import newest_note
 from deniable.units import Unit
 
 BUDGET = Budget(epsilon=1, delta=1e-6)
@@ -503,7 +503,7 @@ def test_what_the_command_cannot_do(exported: Path, tmp_path: Path) -> None:
 def test_a_file_of_the_first_version_is_taken_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ledger"
     with Ledger.open(path, **ABOUT) as ledger, monkeypatch.context() as patched:
-        patched.setattr("deniable.ledger.stores.charges_with", lambda newest, state: None)
+        patched.setattr("deniable.ledger.stores.store.charges_with", lambda newest, state: None)
         ledger.seal(ledger.reserve(COST, question=question(1), description="x"), b"1")
         before = list(ledger.entries())
     connection = sqlite3.connect(path, isolation_level=None)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from deniable.errors import LedgerDamaged
 from deniable.ledger import Budget, Ledger
-from deniable.ledger.rows import COLUMNS, from_row
+from deniable.ledger.stores.entry_rows import COLUMNS, from_row
 from deniable.units import Unit
 
 BUDGET = Budget.pure(epsilon=1)

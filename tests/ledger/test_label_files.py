@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable.ledger import keys
-from deniable.ledger.labels import answer_digest, label_message
+from deniable.ledger.label_verification import answer_digest, label_message
 
 pytest.importorskip("typer")
 from typer.testing import CliRunner

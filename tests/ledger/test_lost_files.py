@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from deniable.errors import DeniableError, LedgerDamaged, LedgerMismatch, LedgerUnavailable, UnreadableRecord
-from deniable.ledger import Budget, Ledger, keys, making, write_checkpoint
+from deniable.ledger import Budget, Ledger, keys, write_checkpoint
+from deniable.ledger.stores import file_creation
 from deniable.units import Unit
 from tests.ledger.test_one_place import ABOUT, KINDS, MOST, address, elsewhere, spend
 
@@ -224,7 +225,7 @@ def test_where_folders_cannot_be_locked_the_second_file_gives_way(
         raise FileExistsError
 
     monkeypatch.setattr(Path, "rename", first)
-    making.make_file(path, lambda connection: connection.execute("PRAGMA journal_mode = WAL").close())
+    file_creation.make_file(path, lambda connection: connection.execute("PRAGMA journal_mode = WAL").close())
     assert path.read_bytes() == b"theirs"
     assert list(tmp_path.iterdir()) == [path]
 

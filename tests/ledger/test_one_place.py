@@ -23,7 +23,7 @@ from deniable.errors import (
     UnreadableRecord,
 )
 from deniable.ledger import Budget, Ledger, State, keys, verify_export
-from deniable.ledger.places import is_network_path, same_place
+from deniable.ledger.stores.ledger_places import is_network_path, same_place
 from deniable.units import Unit
 
 PURE = Budget.pure(epsilon=1)
@@ -243,7 +243,7 @@ def test_a_network_path_of_windows_is_known(path: str, network: bool) -> None:
 def test_a_ledger_on_a_network_path_is_refused_where_names_mean_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deniable.ledger.places.WINDOWS", True)
+    monkeypatch.setattr("deniable.ledger.stores.ledger_places.WINDOWS", True)
     with pytest.raises(InvalidParameter, match="network"):
         Ledger.open(r"\\server\share\visits.ledger", **ABOUT)
 

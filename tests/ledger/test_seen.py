@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import BudgetExceeded, LedgerDamaged, LedgerUnavailable
-from deniable.ledger import Budget, Cost, Ledger, rows, stores
+from deniable.ledger import Budget, Cost, Ledger
 from deniable.ledger.entries import State, Terms
-from deniable.ledger.stores import Transaction
+from deniable.ledger.stores import entry_rows, store
+from deniable.ledger.stores.store import Transaction
 from deniable.units import Unit
 
 BUDGET = Budget.pure(epsilon=1)
@@ -98,16 +99,16 @@ def test_what_is_left_is_told_by_the_transaction_that_charges(tmp_path: Path) ->
 def test_rows_that_were_read_before_are_not_remembered_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rows, "_MOST_KNOWN", 10)
-    monkeypatch.setattr(stores, "_MOST_PLACED", 10)
-    rows._READ.clear()
+    monkeypatch.setattr(entry_rows, "_MOST_KNOWN", 10)
+    monkeypatch.setattr(store, "_MOST_PLACED", 10)
+    entry_rows._READ.clear()
     with opened(tmp_path / "ledger") as one, opened(tmp_path / "ledger") as other:
         for number in range(30):
             entry = (one, other)[number % 2].reserve(Cost(1), question="0" * 64, description=str(number))
             (other, one)[number % 2].seal(entry, b"1" * (5000 if number % 3 else 10))
-            assert len(rows._READ) <= 10
+            assert len(entry_rows._READ) <= 10
             assert max(len(each._store._placed) for each in (one, other)) <= 10
-        assert not any(len(each.answer or b"") > 4096 for _, each in rows._READ.values())
+        assert not any(len(each.answer or b"") > 4096 for _, each in entry_rows._READ.values())
         assert one.verify() == other.verify()
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, LedgerUnavailable
-from deniable.ledger import Budget, Cost, Ledger, State, sqlite
+from deniable.ledger import Budget, Cost, Ledger, State
+from deniable.ledger.stores import sqlite_store
 from deniable.units import Unit
 
 PURE = Budget.pure(epsilon=1)
@@ -97,7 +98,7 @@ def test_each_gets_its_own_entry_error_or_replay(place: Any) -> None:
 
 
 def test_what_cannot_be_kept_is_granted_to_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sqlite_store, "_PATIENCE", 0.05)
     with Ledger.open(tmp_path / "ledger", **ABOUT) as ledger:
         other = sqlite3.connect(tmp_path / "ledger", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -120,7 +121,7 @@ def test_who_waits_for_another_process_looks_often(tmp_path: Path, monkeypatch: 
             if len(pauses) == 30:
                 other.execute("ROLLBACK")
 
-        monkeypatch.setattr(sqlite.time, "sleep", sleep)
+        monkeypatch.setattr(sqlite_store.time, "sleep", sleep)
         assert ledger.reserve(TENTH, question=question(1), description="x").number == 1
         other.close()
     assert len(pauses) == 30
@@ -142,18 +143,18 @@ def test_whoever_holds_the_file_is_waited_for_but_not_for_ever(monkeypatch: pyte
         now[0] += seconds
 
     fake: Any = Connection()
-    monkeypatch.setattr(sqlite.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(sqlite.time, "sleep", sleep)
+    monkeypatch.setattr(sqlite_store.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sqlite_store.time, "sleep", sleep)
     held_until = 29.0
-    sqlite._begin(fake, "BEGIN IMMEDIATE")
+    sqlite_store._begin(fake, "BEGIN IMMEDIATE")
     assert 29.0 <= now[0] < 29.1
     now[0], held_until = 0.0, 100.0
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._begin(fake, "BEGIN IMMEDIATE")
+        sqlite_store._begin(fake, "BEGIN IMMEDIATE")
     assert 30.0 <= now[0] < 30.1
     now[0], held[0] = 0.0, sqlite3.SQLITE_IOERR
     with pytest.raises(sqlite3.OperationalError):
-        sqlite._begin(fake, "BEGIN IMMEDIATE")
+        sqlite_store._begin(fake, "BEGIN IMMEDIATE")
     assert now[0] == 0.0
 
 

@@ -22,9 +22,10 @@ from pathlib import Path
 from sqlalchemy import event
 
 from deniable.errors import LedgerUnavailable
-from deniable.ledger import Budget, Cost, Ledger, State, database, keys
-from deniable.ledger.sqlite import SQLiteStore, _SQLiteTransaction
-from deniable.ledger.stores import Seen, Transaction
+from deniable.ledger import Budget, Cost, Ledger, State, keys
+from deniable.ledger.stores import database_store
+from deniable.ledger.stores.sqlite_store import SQLiteStore, _SQLiteTransaction
+from deniable.ledger.stores.store import SeenChain, Transaction
 from deniable.units import Unit
 
 BUDGET = Budget.pure(epsilon=1000, delta=1e-3)
@@ -217,14 +218,14 @@ def kill_before(last: int) -> None:
         return connection
 
     SQLiteStore._connected = connected  # type: ignore[method-assign]
-    make = database._Pool.__init__
+    make = database_store._Pool.__init__
 
-    def made(pool: database._Pool, url: str) -> None:
+    def made(pool: database_store._Pool, url: str) -> None:
         make(pool, url)
         event.listen(pool.engine, "before_cursor_execute", lambda *_: traced(""))
         event.listen(pool.engine, "commit", lambda *_: traced("COMMIT"))
 
-    database._Pool.__init__ = made  # type: ignore[method-assign]
+    database_store._Pool.__init__ = made  # type: ignore[method-assign]
 
 
 def commit_late() -> None:
@@ -236,7 +237,7 @@ def commit_late() -> None:
         if connection.in_transaction:
             connection.execute("COMMIT")
         connection.execute(begin)
-        yield _SQLiteTransaction(connection, store._genesis, store._placed, Seen())
+        yield _SQLiteTransaction(connection, store._genesis, store._placed, SeenChain())
 
     SQLiteStore._transaction = transaction  # type: ignore[method-assign]
     SQLiteStore.flush = lambda store: None  # type: ignore[method-assign]  # no log can be written out within a transaction

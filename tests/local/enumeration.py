@@ -15,7 +15,15 @@ import numpy as np
 import pytest
 from mpmath.ctx_mp import MPContext
 
-from deniable.local import binary, categorical, memoised, numeric, odds, rappor, sketch
+from deniable.local import (
+    binary_responses,
+    categorical_responses,
+    count_mean_sketch,
+    exact_odds,
+    memoised_means,
+    numeric_means,
+    rappor,
+)
 
 mp = MPContext()
 mp.dps = 50
@@ -77,26 +85,26 @@ class EveryOutcome:
 
     # What `Odds` throws: by the weights that its wheels are made from.
 
-    def heads(self, which: odds.Odds, size: int, entropy: Any, *, yes: int = 1, no: int = 1) -> Any:
-        return self._shaped(exactly(odds.coin_weights(which, yes, no)), size, np.bool_)
+    def heads(self, which: exact_odds.Odds, size: int, entropy: Any, *, yes: int = 1, no: int = 1) -> Any:
+        return self._shaped(exactly(exact_odds.coin_weights(which, yes, no)), size, np.bool_)
 
-    def rare_bits(self, which: odds.Odds, shape: tuple[int, ...], entropy: Any) -> Any:
+    def rare_bits(self, which: exact_odds.Odds, shape: tuple[int, ...], entropy: Any) -> Any:
         assert shape[1] == 1
-        every = exactly(odds.byte_weights(which))
+        every = exactly(exact_odds.byte_weights(which))
         # Only the first `bits` of the eight are ever used: bytes that agree in those count as one.
         alike = [total(every[low :: 2**self.bits]) for low in range(2**self.bits)]
         return self._shaped(alike, shape, np.uint8)
 
-    def away(self, which: odds.Odds, categories: int, size: int, entropy: Any) -> Any:
-        return self._shaped(exactly(odds.distance_weights(which, categories)), size, np.uint8)
+    def away(self, which: exact_odds.Odds, categories: int, size: int, entropy: Any) -> Any:
+        return self._shaped(exactly(exact_odds.distance_weights(which, categories)), size, np.uint8)
 
 
-def exactly(weights: odds.Weights) -> list[Probability]:
+def exactly(weights: exact_odds.Weights) -> list[Probability]:
     """Weights as Fractions, or to 50 digits."""
     return [product(factor, exponential(exponent)) for factor, exponent in weights]
 
 
-def _thrown(self: odds.Odds, throw: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _thrown(self: exact_odds.Odds, throw: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return throw(self, *args, **kwargs)
 
 
@@ -106,10 +114,17 @@ def law(run: Callable[[], Hashable], monkeypatch: pytest.MonkeyPatch, *, bits: i
     path: list[int] | None = []
     while path is not None:
         every = EveryOutcome(path, bits)
-        for module in (binary, categorical, memoised, numeric, rappor, sketch):
+        for module in (
+            binary_responses,
+            categorical_responses,
+            memoised_means,
+            numeric_means,
+            rappor,
+            count_mean_sketch,
+        ):
             monkeypatch.setattr(module, "noise", every)
         for method in ("heads", "rare_bits", "away"):
-            monkeypatch.setattr(odds.Odds, method, partialmethod(_thrown, getattr(every, method)))
+            monkeypatch.setattr(exact_odds.Odds, method, partialmethod(_thrown, getattr(every, method)))
         found.setdefault(run(), []).append(every.probability)
         # The next path: the last choice that has another option.
         taken = every.taken

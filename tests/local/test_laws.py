@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from deniable import local
-from deniable.local import bits as packing
-from deniable.local import border, categorical, numeric, odds
-from deniable.local.base import BitsProtocol, Protocol, SharesProtocol
+from deniable.local import categorical_responses, exact_odds, numeric_means, report_checks
+from deniable.local import packed_bits as packing
+from deniable.local.local_protocol import BitsProtocol, Protocol, SharesProtocol
 from tests.local.enumeration import digits, hockey_stick, largest_loss, law, mp, total
 
 HALF = Fraction(1, 2)
@@ -145,15 +145,15 @@ def test_estimated_shares_of_one_person_are_unbiased_with_the_stated_variance(pr
 @pytest.mark.slow
 @pytest.mark.parametrize(("prime", "buckets"), [(7, 2), (7, 3), (11, 4)])
 def test_local_hashing_enumerated_over_all_hashes_of_a_small_prime(prime, buckets, monkeypatch) -> None:
-    monkeypatch.setattr(categorical, "PRIME", prime)
+    monkeypatch.setattr(categorical_responses, "PRIME", prime)
     protocol = local.LocalHashing(categories=3, odds=3, buckets=buckets)
     support, curve = protocol.support, protocol.curve
     found = []
     for own in range(3):
-        monkeypatch.setattr(categorical, "PRIME", prime)
+        monkeypatch.setattr(categorical_responses, "PRIME", prime)
         run = law(lambda own=own: tuple(protocol.randomize(own).tolist()), monkeypatch)
         found.append(run)
-    monkeypatch.setattr(categorical, "PRIME", prime)
+    monkeypatch.setattr(categorical_responses, "PRIME", prime)
     for own in range(3):
         assert sum(found[own].values()) == 1
         for answer in range(3):
@@ -174,11 +174,13 @@ def test_local_hashing_enumerated_over_all_hashes_of_a_small_prime(prime, bucket
 def test_two_categories_meet_as_often_as_the_estimator_believes() -> None:
     """Bucket sizes of the real prime, counted by their first members."""
     for buckets in (2, 3, 4, 7, 100, 65536):
-        first = [-(-bucket * categorical.PRIME // buckets) for bucket in range(buckets + 1)]
+        first = [-(-bucket * categorical_responses.PRIME // buckets) for bucket in range(buckets + 1)]
         sizes = np.diff(np.array(first, dtype=object))
-        assert sum(sizes) == categorical.PRIME
-        assert sum(Fraction(int(size), categorical.PRIME) ** 2 for size in sizes) == categorical._meeting(buckets)
-        assert categorical._meeting(buckets) == pytest.approx(1 / buckets, rel=1e-8)
+        assert sum(sizes) == categorical_responses.PRIME
+        assert sum(
+            Fraction(int(size), categorical_responses.PRIME) ** 2 for size in sizes
+        ) == categorical_responses._meeting(buckets)
+        assert categorical_responses._meeting(buckets) == pytest.approx(1 / buckets, rel=1e-8)
 
 
 # -- subset selection: every move of the repair step, then its law by recursion ---------------------------------------
@@ -187,10 +189,10 @@ def test_two_categories_meet_as_often_as_the_estimator_believes() -> None:
 @pytest.mark.parametrize("wanted", [0, 1, 2, 3])
 @pytest.mark.parametrize("often", [Fraction(2, 5), Fraction(1, 16)])
 def test_a_set_begins_with_independent_bits_beside_the_own(wanted, often, monkeypatch) -> None:
-    d, own, rough = 4, 2, odds.Odds((1 - often) / often, Fraction(0))
+    d, own, rough = 4, 2, exact_odds.Odds((1 - often) / often, Fraction(0))
 
     def begun() -> tuple[int, int]:
-        rows, missing = categorical._begun(np.array([own]), np.array([wanted]), d, rough, None)
+        rows, missing = categorical_responses._begun(np.array([own]), np.array([wanted]), d, rough, None)
         return int(rows[0, 0]), int(missing[0])
 
     found = law(begun, monkeypatch, bits=d)
@@ -216,9 +218,9 @@ def test_a_set_is_filled_with_what_was_not_in_it_each_alike(d, monkeypatch) -> N
                 # The first try, and after it one that is free in both rows.
                 return np.array(spots) if len(tries) == 1 else np.full(size, 2)
 
-        monkeypatch.setattr(categorical, "noise", Spots())
-        categorical._fill(rows, np.array([1, 1]), d, None)
-        after = border.packed("rows", hot, d)
+        monkeypatch.setattr(categorical_responses, "noise", Spots())
+        categorical_responses._fill(rows, np.array([1, 1]), d, None)
+        after = report_checks.packed("rows", hot, d)
         for row, spot in enumerate(spots):
             taken = 2 if hot[row, spot] else spot
             after[row, taken // 8] |= 1 << taken % 8
@@ -238,19 +240,21 @@ def test_subset_selection_enumerated(d, w, monkeypatch) -> None:
         often = 1 / (1 + rough.ratio)
         rows = [row for row in range(2**d) if row >> own[0] & 1 and row.bit_count() - 1 <= wanted[0]]
         row = rows[
-            categorical.noise.draw([often ** row.bit_count() * (1 - often) ** (d - row.bit_count()) for row in rows])
+            categorical_responses.noise.draw(
+                [often ** row.bit_count() * (1 - often) ** (d - row.bit_count()) for row in rows]
+            )
         ]
         return np.array([[row]], dtype=np.uint8), wanted - row.bit_count() + 1
 
     def fill(rows, missing, categories, entropy):
         for _ in range(int(missing[0])):
             free = [v for v in range(d) if not rows[0, 0] >> v & 1]
-            rows[0, 0] |= 1 << free[categorical.noise.draw([Fraction(1)] * len(free))]
+            rows[0, 0] |= 1 << free[categorical_responses.noise.draw([Fraction(1)] * len(free))]
 
     found = []
     for own in range(d):
-        monkeypatch.setattr(categorical, "_begun", begun)
-        monkeypatch.setattr(categorical, "_fill", fill)
+        monkeypatch.setattr(categorical_responses, "_begun", begun)
+        monkeypatch.setattr(categorical_responses, "_fill", fill)
         result = law(lambda own=own: key(protocol, protocol.randomize(own)), monkeypatch, bits=d)
         found.append(result)
         weights = 3 * math.comb(d - 1, w - 1) + math.comb(d - 1, w)
@@ -275,8 +279,8 @@ def coarse(monkeypatch):
     """A grid small enough to enumerate. Set again after each enumeration, which restores what it replaced."""
 
     def set_again() -> None:
-        monkeypatch.setattr(numeric, "WINDOW", 2)
-        monkeypatch.setattr(numeric, "FINENESS", 8)
+        monkeypatch.setattr(numeric_means, "WINDOW", 2)
+        monkeypatch.setattr(numeric_means, "FINENESS", 8)
 
     set_again()
     return set_again
@@ -339,10 +343,10 @@ def test_packed_bits_are_counted_set_and_flipped_in_place() -> None:
         spots, values = rng.integers(0, bits, 40), rng.random(40) < 0.5
         packing.flip(rows, spots)
         hot[np.arange(40), spots] ^= True
-        assert (border.packed("rows", hot, bits) == rows).all()
+        assert (report_checks.packed("rows", hot, bits) == rows).all()
         packing.put(rows, spots, values)
         hot[np.arange(40), spots] = values
-        assert (border.packed("rows", hot, bits) == rows).all()
+        assert (report_checks.packed("rows", hot, bits) == rows).all()
         rows[:] = 255
         packing.trim(rows, bits)
         assert packing.totals(rows, bits).tolist() == [40] * bits
@@ -354,19 +358,19 @@ def test_packed_bits_are_counted_set_and_flipped_in_place() -> None:
 @pytest.mark.parametrize(
     "which",
     [
-        odds.Odds.of(odds=Fraction(7, 2)),
-        odds.Odds(Fraction(1, 3), Fraction(0)),
-        odds.Odds(Fraction(5), Fraction(-1, 3)),
+        exact_odds.Odds.of(odds=Fraction(7, 2)),
+        exact_odds.Odds(Fraction(1, 3), Fraction(0)),
+        exact_odds.Odds(Fraction(5), Fraction(-1, 3)),
     ],
     ids=repr,
 )
 def test_weights_are_those_of_the_odds(which) -> None:
     e = digits(which.ratio) * mp.exp(digits(which.log))
     for weights, truths in (
-        (odds.coin_weights(which, 1, 1), [1, e]),
-        (odds.coin_weights(which, 27, 73), [73, 27 * e]),
-        (odds.byte_weights(which), [e ** -byte.bit_count() for byte in range(256)]),
-        (odds.distance_weights(which, 300), [e] + [1] * 299),
+        (exact_odds.coin_weights(which, 1, 1), [1, e]),
+        (exact_odds.coin_weights(which, 27, 73), [73, 27 * e]),
+        (exact_odds.byte_weights(which), [e ** -byte.bit_count() for byte in range(256)]),
+        (exact_odds.distance_weights(which, 300), [e] + [1] * 299),
     ):
         assert len(weights) == len(truths)
         for (factor, exponent), truth in zip(weights, truths, strict=True):
@@ -382,12 +386,12 @@ def test_many_categories_are_lied_about_without_a_wheel_of_all(monkeypatch) -> N
         def uniform(self, *, below, size, entropy):
             return np.arange(size) % below
 
-    monkeypatch.setattr(odds, "MOST_ON_A_WHEEL", 4)
-    monkeypatch.setattr(odds, "noise", Spread())
-    monkeypatch.setattr(odds.Odds, "heads", lambda self, size, entropy, no: np.arange(size) < 3)
+    monkeypatch.setattr(exact_odds, "MOST_ON_A_WHEEL", 4)
+    monkeypatch.setattr(exact_odds, "noise", Spread())
+    monkeypatch.setattr(exact_odds.Odds, "heads", lambda self, size, entropy, no: np.arange(size) < 3)
     assert protocol.odds.away(5, 7, None).tolist() == [0, 0, 0, 4, 1, 2, 3]
     monkeypatch.undo()
-    lie, truth = (factor for factor, _ in odds.coin_weights(protocol.odds, 1, 4))
+    lie, truth = (factor for factor, _ in exact_odds.coin_weights(protocol.odds, 1, 4))
     assert found[2] == truth / (truth + lie) == Fraction(3, 7)
 
 
@@ -405,10 +409,12 @@ def test_reports_of_any_number_of_categories_wrap_around_at_the_end(categories) 
 
 @pytest.mark.parametrize("kind", [local.PiecewiseMean, local.HybridMean])
 @pytest.mark.parametrize("epsilon", [45.8, 47.3, 48.9, 50.0])
-def test_the_largest_answer_lies_on_the_grid(kind: type[numeric.MeanProtocol], epsilon: float) -> None:
+def test_the_largest_answer_lies_on_the_grid(kind: type[numeric_means.MeanProtocol], epsilon: float) -> None:
     """The float of the number of steps may lie above it; a window there held cells that no other answer can report."""
     protocol = kind(low=0, high=1, epsilon=epsilon)
-    places = numeric.on_grid(np.array([0.0, 1.0, 2.0, math.inf, -1.0]), protocol.low, protocol.high, protocol.steps)
+    places = numeric_means.on_grid(
+        np.array([0.0, 1.0, 2.0, math.inf, -1.0]), protocol.low, protocol.high, protocol.steps
+    )
     assert places[0] == places[4] == 0
     assert places[1] == places[2] == places[3]
     assert protocol.steps - 8 <= places[1] <= protocol.steps  # a float has 53 bits, and there are less than 2⁵⁷ steps
@@ -419,5 +425,5 @@ def test_bounds_that_are_nearer_than_floats_keep_answers_on_the_grid() -> None:
         Fraction(1) + Fraction(1, 2**53) - Fraction(1, 10**30),
         Fraction(1) + Fraction(1, 2**53) + Fraction(1, 10**30),
     )
-    places = numeric.on_grid(np.array([0.0, 1.0, 2.0]), low, high, 2**56 - 3)
+    places = numeric_means.on_grid(np.array([0.0, 1.0, 2.0]), low, high, 2**56 - 3)
     assert 0 <= places.min() <= places.max() <= 2**56 - 3

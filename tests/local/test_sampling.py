@@ -19,7 +19,7 @@ from scipy.stats import binom
 
 from deniable import local, noise
 from deniable.errors import NotPrivateWarning
-from deniable.local.base import BitsProtocol
+from deniable.local.local_protocol import BitsProtocol
 
 PEOPLE = 500_000
 FALSE_ALARM = 1e-9

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from deniable import curves
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-from deniable.mechanisms.steps import FINENESS
+from deniable.mechanisms.noise_steps import FINENESS
 from deniable.units import Sensitivity, Unit
 from tests.mechanisms import lattice_laws as laws
 from tests.mechanisms.cases import REAL

@@ -16,8 +16,17 @@ import pytest
 
 from deniable import Unit, mechanisms
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter
-from deniable.mechanisms import Histogram, Median, Parallel, Quantile, Sum, UnknownKeys, continual, values
-from deniable.mechanisms.inverse import BinaryInverseSensitivity
+from deniable.mechanisms import (
+    Histogram,
+    Median,
+    Parallel,
+    Quantile,
+    Sum,
+    UnknownKeys,
+    continual_counting,
+    input_values,
+)
+from deniable.mechanisms.inverse_sensitivity import BinaryInverseSensitivity
 
 U, REPLACED = Unit.row(), Unit.replaced_row()
 
@@ -233,11 +242,11 @@ def test_large_numbers_are_counted_as_they_are(number: int) -> None:
 
 def test_the_combinations_of_a_stream_are_exact_at_any_size() -> None:
     """Between neighbours that differ by one in one step, R·x moves by exactly one column of R."""
-    f = continual.coefficients(3).tolist()
+    f = continual_counting.coefficients(3).tolist()
     for number in (0, 2**31 - 1, -(2**31), 2**61 - 1, -(2**61)):
         high, low = divmod(number, 2**31)
         column = np.array(f, dtype=np.int64)
-        parts = [values.whole_sum(column * np.int64(part)) for part in (high, low)]
+        parts = [input_values.whole_sum(column * np.int64(part)) for part in (high, low)]
         assert (parts[0] << 31) + parts[1] == sum(f) * number
 
 

@@ -22,7 +22,7 @@ from scipy.special import gammainccinv, gammaincinv
 
 from deniable import Unit, mechanisms, noise
 from deniable.errors import InvalidOperation, NotPrivateWarning
-from deniable.mechanisms import Mechanism, PoissonMechanism, poisson
+from deniable.mechanisms import Mechanism, PoissonMechanism, poisson_mechanism
 from deniable.mechanisms import cautionary as lessons
 from tests.mechanisms import lattice_laws as laws
 
@@ -263,7 +263,7 @@ def test_the_error_of_a_poisson_mechanism_is_the_worst_over_its_values(
     """Counts are whole, so the error at the largest value is not always the largest: at rates 1, 7/6, 4/3, 3/2 the
     estimate of value 2 misses the error at value 3 in 65 % of all cases, not in 50 %.
     """
-    monkeypatch.setattr(poisson, "EVERYWHERE", everywhere)
+    monkeypatch.setattr(poisson_mechanism, "EVERYWHERE", everywhere)
     levels = ((1, 1.5, 3), (0.5, 1.5, 2), (2, 5, 2), (20, 25, 1), (50, 50.5, 1), (5, 60, 3))
     for (low, high, step), top, confidence in itertools.product(levels, (1, 3, 10, 25), (0.05, 0.5, 0.9, 0.99)):
         mechanism = PoissonMechanism.linear(low=low, high=high, sensitivity=step, top=top)

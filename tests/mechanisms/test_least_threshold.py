@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from deniable.mechanisms.additive import DiscreteLaplace, Gaussian
+from deniable.mechanisms.additive_noise import DiscreteLaplace, Gaussian
 from deniable.mechanisms.histogram import least_threshold
 
 NOISES = {

@@ -17,7 +17,7 @@ from scipy import optimize
 
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import Exponential, limits
-from deniable.mechanisms.inverse import BinaryInverseSensitivity
+from deniable.mechanisms.inverse_sensitivity import BinaryInverseSensitivity
 from tests.mechanisms import exact_laws
 
 # -- finitely many answers -------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import pytest
 from deniable import curves, noise
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import LinearQueries, linear
-from deniable.mechanisms.additive import gaussian_mu
+from deniable.mechanisms.additive_noise import gaussian_mu
 from deniable.mechanisms.linear import NoisyAnswers, NoisyBits
 from tests.mechanisms import lattice_laws as laws
 

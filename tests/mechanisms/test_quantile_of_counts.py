@@ -17,7 +17,7 @@ from mpmath import mpf
 from deniable import Unit
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import Quantile
-from deniable.mechanisms.piecewise import QuantileOfCounts
+from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
 from deniable.testing import statistics
 from tests.mechanisms import exact_laws
 

@@ -26,7 +26,7 @@ from mpmath import mpf
 from deniable import curves, noise
 from deniable.errors import InvalidOperation, InvalidParameter, NotPrivateWarning
 from deniable.mechanisms import Laplace, limits
-from deniable.mechanisms.digits import (
+from deniable.mechanisms.exact_choice import (
     RealNoise,
     choose,
     exceeds,

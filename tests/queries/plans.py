@@ -9,26 +9,34 @@ from fractions import Fraction
 from itertools import combinations, count, product
 from typing import Any
 
-from deniable.queries.disjoint import disjoint
-from deniable.queries.names import apart
-from deniable.tables.expressions import Column, Expression, Literal, call, case
-from deniable.tables.kinds import Domain, Kind
-from deniable.tables.operators import domain
-from deniable.tables.plan import (
+from deniable.queries.plan.disjointness import disjoint
+from deniable.queries.plan.fresh_names import apart
+from deniable.queries.relations.exact_statistics import (
+    Cells,
+    Collect,
+    Count,
+    CountDistinct,
+    CountPersons,
+    ExactSum,
+    Statistic,
+)
+from deniable.queries.relations.operators import domain
+from deniable.queries.relations.relation_nodes import (
     Bound,
     Exact,
-    Filter,
+    FilterRows,
     How,
     JoinPrivate,
     JoinPublic,
     PerPerson,
     Project,
-    Relation,
+    RelationNode,
     Source,
     Union,
 )
+from deniable.tables.expressions import Column, Expression, Literal, call, case
+from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Statistic, Sum
 from deniable.units import Relation as Neighbours
 from deniable.units import Unit
 
@@ -181,21 +189,21 @@ class Chooser:
 
     # --- relations --------------------------------------------------------------------------------------------------
 
-    def relation(self, world: World, depth: int) -> Relation:
+    def relation(self, world: World, depth: int) -> RelationNode:
         if depth == 0:
             return Source(self.pick([world.visits, world.visits, world.stays]))
         make = getattr(self, self.pick(self.nodes))
-        found: Relation = make(world, self.relation(world, self.pick(range(depth))), depth)
+        found: RelationNode = make(world, self.relation(world, self.pick(range(depth))), depth)
         return found
 
-    def filtered(self, world: World, child: Relation, depth: int) -> Relation:
-        return Filter(child, self.expression(Kind.BOOLEAN, child.columns))
+    def filtered(self, world: World, child: RelationNode, depth: int) -> RelationNode:
+        return FilterRows(child, self.expression(Kind.BOOLEAN, child.columns))
 
-    def projected(self, world: World, child: Relation, depth: int) -> Relation:
+    def projected(self, world: World, child: RelationNode, depth: int) -> RelationNode:
         kept = [(name, Column(name)) for name in child.columns]
         return Project(child, (*kept, (self.name(), self.expression(self.pick(list(CELLS)), child.columns))))
 
-    def joined_public(self, world: World, child: Relation, depth: int) -> Relation:
+    def joined_public(self, world: World, child: RelationNode, depth: int) -> RelationNode:
         left, _ = apart(child, [name for name, _ in PLACES])
         on = []
         for theirs, declared in PLACES[:: self.pick([1, 2, -1])]:
@@ -204,7 +212,7 @@ class Chooser:
                 on.append((self.pick(ours), theirs))
         return JoinPublic(left, world.places, tuple(on[: self.pick([1, 2])]), self.pick(list(How))) if on else child
 
-    def joined_private(self, world: World, child: Relation, depth: int) -> Relation:
+    def joined_private(self, world: World, child: RelationNode, depth: int) -> RelationNode:
         right, _ = apart(self.relation(world, self.pick(range(depth))), child.columns)
         on = []
         if self.pick([False, False, True]):
@@ -216,7 +224,7 @@ class Chooser:
             on = [self.pick(both)] if both else []
         return JoinPrivate(child, right, tuple(on), self.pick(list(How)))
 
-    def per_person(self, world: World, child: Relation, depth: int) -> Relation:
+    def per_person(self, world: World, child: RelationNode, depth: int) -> RelationNode:
         keys = [(self.name(), self.key(child)) for _ in range(self.pick([0, 0, 1, 2]))]
         aggregates: list[tuple[str, Exact]] = [(self.name(), Exact("count", None))]
         for _ in range(self.pick([0, 1, 1])):
@@ -226,8 +234,8 @@ class Chooser:
                 aggregates.append((self.name(), Exact(function, expression)))
         return PerPerson(child, tuple(keys), tuple(aggregates))
 
-    def union(self, world: World, child: Relation, depth: int) -> Relation:
-        parts: list[Relation] = []
+    def union(self, world: World, child: RelationNode, depth: int) -> RelationNode:
+        parts: list[RelationNode] = []
         if self.pick([False, False, True]):
             least = Exact("min", self.expression(Kind.INTEGER, child.columns, 0))
             child = PerPerson(child, (), ((self.name(), Exact("count", None)), (self.name(), least)))
@@ -240,28 +248,28 @@ class Chooser:
         alike = self.renamed(child)
         if self.pick([False, True]):  # one value decides, by its name
             one, two = self.constant(kind), [alike[0], self.pick(alike)]
-            parts = [Filter(part, call(each, value, one)) for part, each in zip(two, self.pick(SIDES), strict=True)]
+            parts = [FilterRows(part, call(each, value, one)) for part, each in zip(two, self.pick(SIDES), strict=True)]
             return Union(tuple(parts), disjoint(parts))
         for _ in range(self.pick([2, 2, 3])):
             child = self.pick(alike)
             one, two = self.constant(kind), self.constant(kind)
             shape = self.pick(["lt", "ge", "eq", "between", "null", "in", "none"])
             if shape == "between":
-                parts.append(Filter(child, value.between(one, two)))
+                parts.append(FilterRows(child, value.between(one, two)))
             elif shape == "null":
-                parts.append(Filter(child, value.is_null()))
+                parts.append(FilterRows(child, value.is_null()))
             elif shape == "in":
-                parts.append(Filter(child, call("in", value, one, two)))
+                parts.append(FilterRows(child, call("in", value, one, two)))
             elif shape == "none":
                 parts.append(child)
             else:
-                parts.append(Filter(child, call(shape, value, one)))
+                parts.append(FilterRows(child, call(shape, value, one)))
         return Union(tuple(parts), disjoint(parts))
 
-    def renamed(self, child: Relation) -> list[Relation]:
+    def renamed(self, child: RelationNode) -> list[RelationNode]:
         """The relation, and others whose columns have the same names and kinds but may be other columns."""
         names = list(child.columns)
-        found: list[Relation] = [child]
+        found: list[RelationNode] = [child]
         turned = {
             name: self.pick([n for n in names if child.columns[n].kind is child.columns[name].kind]) for name in names
         }
@@ -275,24 +283,24 @@ class Chooser:
                 found += [PerPerson(child.child, child.keys, tuple(turned_round))] * 2
         return found
 
-    def bound(self, world: World, child: Relation, depth: int) -> Relation:
+    def bound(self, world: World, child: RelationNode, depth: int) -> RelationNode:
         keys = tuple(self.key(child) for _ in range(self.pick([0, 1, 2])))
         return Bound(child, keys, self.pick([1, 2]), self.pick([1, 2]))
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def key(self, relation: Relation) -> Expression:
+    def key(self, relation: RelationNode) -> Expression:
         kind = self.pick([Kind.TEXT, Kind.INTEGER, Kind.BOOLEAN])
         return self.expression(kind, relation.columns, self.pick([0, 0, 1]))
 
-    def statistic(self, relation: Relation) -> Statistic:
+    def statistic(self, relation: RelationNode) -> Statistic:
         number = self.expression(self.pick([Kind.INTEGER, Kind.REAL]), relation.columns, self.pick([0, 1]))
         low = Fraction(self.pick([-4, -2, -1, 0, 1]), 2)
         high = low + Fraction(self.pick([0, 1, 4, 8]), 2)
         if "c" in relation.columns and relation.columns["c"].kind is Kind.REAL and self.pick([False] * 9 + [True]):
             # In floating point the largest value rounds to more than the bound, here the one above 0.
-            return Sum(Column("c"), Fraction(-1), Fraction(NEARLY_HALF), 0)
-        total = Sum(number, low, high, self.pick([-1, 0, 1]))
+            return ExactSum(Column("c"), Fraction(-1), Fraction(NEARLY_HALF), 0)
+        total = ExactSum(number, low, high, self.pick([-1, 0, 1]))
         return self.pick(  # type: ignore[no-any-return]
             [
                 Count(),
@@ -340,10 +348,10 @@ def partners(public: Rows) -> tuple[tuple[tuple[str, ...], int], ...]:
     return tuple(found)
 
 
-def usable(expression: Expression, relation: Relation) -> bool:
+def usable(expression: Expression, relation: RelationNode) -> bool:
     return domain(expression, relation.columns).bounds is not None
 
 
-def possible(expression: Expression, relation: Relation) -> tuple[Any, ...]:
+def possible(expression: Expression, relation: RelationNode) -> tuple[Any, ...]:
     found = domain(expression, relation.columns)
     return (*(found.keys or CELLS[found.kind][1:])[:4], None)

@@ -17,11 +17,11 @@ import pytest
 
 from deniable import audit
 from deniable.ledger import Budget
-from deniable.queries.jointly import Jointly, Made
-from deniable.queries.planner import Plan, noise, plan, plan_under
-from deniable.queries.release import _exact, release, release_jointly
-from deniable.queries.sql import parse
-from deniable.tables.statistics import Moves
+from deniable.queries.answer.joint_tables import Jointly, Made
+from deniable.queries.answer.release import _exact, release, release_jointly
+from deniable.queries.plan.noise_planner import NoisePlan, noise, plan, plan_under
+from deniable.queries.relations.exact_statistics import Moves
+from deniable.queries.sql.sql_reader import parse
 from deniable.units import Unit
 from tests.queries.hospital import BUDGETS, UNIT, opened, visits
 
@@ -60,7 +60,7 @@ def tables(unit: Unit) -> tuple[pd.DataFrame, pd.DataFrame]:
     return common, pd.concat([common, rows], ignore_index=True)
 
 
-def exact(text: str, unit: Unit, budget: Budget) -> tuple[Plan, Any, Any]:
+def exact(text: str, unit: Unit, budget: Budget) -> tuple[NoisePlan, Any, Any]:
     found = []
     for table in tables(unit):
         with opened(table, unit=unit, budget=budget) as s:
@@ -69,7 +69,7 @@ def exact(text: str, unit: Unit, budget: Budget) -> tuple[Plan, Any, Any]:
     return made, *found
 
 
-def answers(made: Plan, drawn: Any, cost: Any, counts: Any, towards: list[Any], runs: int) -> Any:
+def answers(made: NoisePlan, drawn: Any, cost: Any, counts: Any, towards: list[Any], runs: int) -> Any:
     """How far each of many releases lies in the direction of the victim."""
     found = []
     for _ in range(runs // TOGETHER):
@@ -83,7 +83,7 @@ def answers(made: Plan, drawn: Any, cost: Any, counts: Any, towards: list[Any], 
     return np.concatenate(found)
 
 
-def directions(made: Plan, drawn: Any, here: Any, there: Any) -> list[Any]:
+def directions(made: NoisePlan, drawn: Any, here: Any, there: Any) -> list[Any]:
     """Per part, how the exact numbers differ, over the variance of their noise (the best linear attack on Gaussians)."""
     found = []
     for index, part in enumerate(made.parts):

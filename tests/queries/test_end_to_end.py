@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from deniable import audit
-from deniable.queries.engines.base import Engine, Numbers, Progress
+from deniable.queries.engines.engine import Engine, Numbers, Progress
+from deniable.queries.relations.exact_statistics import Collect, Group, Moves
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Collect, Group, Moves
 from deniable.units import Unit
 from tests.queries.hospital import BUDGETS, opened
 from tests.queries.test_audit import MEASURES, MISS, tables

@@ -14,12 +14,12 @@ import pytest
 from deniable.errors import DeniableError
 from deniable.ledger import Ledger
 from deniable.queries.engines.duckdb import DuckDBEngine
-from deniable.queries.rules import EXAMPLE
+from deniable.queries.plan.refusals import EXAMPLE
 from deniable.queries.session import Session
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
 from tests.queries.hospital import GAUSSIAN
-from tests.queries.test_fuzz import SHAPES, Grammar, of_the_grammar
+from tests.queries.sql.test_fuzz import SHAPES, Grammar, of_the_grammar
 
 CANARIES = ("ZEBRA", "9.87654321", "987654321")
 ODD: dict[Kind, tuple[Any, ...]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.queries.rules import EXAMPLE
-from deniable.queries.sql import parse
+from deniable.queries.plan.refusals import EXAMPLE
+from deniable.queries.relations.operators import OPERATORS
+from deniable.queries.relations.relation_nodes import FilterRows
+from deniable.queries.sql.sql_reader import parse
 from deniable.tables.expressions import Call, Expression
-from deniable.tables.operators import OPERATORS
-from deniable.tables.plan import Filter
 from tests.queries.page import PAGE, QUESTIONS, page
 
 CONDITIONS = {
@@ -42,7 +42,7 @@ def test_every_question_of_the_page_is_accepted(text: str) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_sql_reaches_every_operator(name: str) -> None:
     relation = parse(f"SELECT COUNT(*) FROM visits WHERE {CONDITIONS[name]}", EXAMPLE).relation
-    assert isinstance(relation, Filter)
+    assert isinstance(relation, FilterRows)
     assert name in used(relation.condition)
 
 

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deniable.errors import QuestionRefused
-from deniable.queries import disjoint as proofs
-from deniable.tables import statistics
+from deniable.queries.plan import disjointness as proofs
+from deniable.queries.relations import exact_statistics
+from deniable.queries.relations.exact_statistics import Collect, CountPersons, ExactSum, Moves, Reach
+from deniable.queries.relations.relation_nodes import Bound, JoinPrivate, JoinPublic, PerPerson, RelationNode, Union
 from deniable.tables.expressions import Expression, same
-from deniable.tables.plan import Bound, JoinPrivate, JoinPublic, PerPerson, Relation, Union
-from deniable.tables.statistics import Collect, CountPersons, Moves, Reach, Sum
 from deniable.units import Relation as Neighbours
 from tests.queries import plans
 from tests.queries.engines.evaluate import Stored, collected, registered
@@ -140,7 +140,7 @@ def _as_many_keys(left: tuple[Expression, ...], right: tuple[Expression, ...]) -
     return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
 
 
-def _disjoint_by_name(parts: Sequence[Relation]) -> bool:
+def _disjoint_by_name(parts: Sequence[RelationNode]) -> bool:
     """As if what one part calls n were what the next one calls n."""
     found = [proofs._filters(part) for part in parts]
     if len({repr(tuple(base.columns)) for base, _ in found}) > 1:
@@ -153,7 +153,7 @@ def _disjoint_by_name(parts: Sequence[Relation]) -> bool:
     return all(any(a[form].excludes(b[form]) for form in a.keys() & b.keys()) for a, b in combinations(limits, 2))
 
 
-def _rounded_freely(self: Sum, value: int | float) -> int:
+def _rounded_freely(self: ExactSum, value: int | float) -> int:
     return math.floor(min(max(value, float(self.low)), float(self.high)) / 2.0**self.exponent + 0.5)
 
 
@@ -168,15 +168,19 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
     "every union is disjoint": (Union, "rows", property(_largest_part)),
     "gathering by keys leaves one row": (PerPerson, "rows", property(lambda self: 1)),
     "a bound on groups bounds rows": (Bound, "rows", property(lambda self: min(self.child.rows, self.groups))),
-    "a sum reaches only upwards": (Sum, "grid", property(lambda self: (0, max(0, int(self.high / 2**self.exponent))))),
+    "a sum reaches only upwards": (
+        ExactSum,
+        "grid",
+        property(lambda self: (0, max(0, int(self.high / 2**self.exponent)))),
+    ),
     "rows spread evenly": (Reach, "squares", property(lambda self: self.in_all)),
     "a person is in one group": (CountPersons, "moves", lambda self, reach, neighbours: Moves(2, 2, 1)),
-    "replacing is adding": (statistics, "_of_rows", _as_if_added),
-    "all sums have one sign": (statistics, "_of_rows", _of_one_sign),
+    "replacing is adding": (exact_statistics, "_of_rows", _as_if_added),
+    "all sums have one sign": (exact_statistics, "_of_rows", _of_one_sign),
     "one row in each group": (Reach, "in_one_group", property(lambda self: 1)),
-    "keys twice are two keys": (statistics, "_same_keys", _as_many_keys),
+    "keys twice are two keys": (exact_statistics, "_same_keys", _as_many_keys),
     "a name is what it names": (plans, "disjoint", _disjoint_by_name),
-    "rounding stays in bounds": (Sum, "addend", _rounded_freely),
+    "rounding stays in bounds": (ExactSum, "addend", _rounded_freely),
     "one column of a join decides": (JoinPublic, "partners", property(_partners_by_any)),
     "what is missing matches": (JoinPublic, "rows", property(lambda self: max(1, self.child.rows * self.partners - 1))),
 }
@@ -186,17 +190,17 @@ MUTATIONS: dict[str, tuple[Any, str, Any]] = {
 def test_a_wrong_rule_is_found_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target, attribute, wrong = MUTATIONS[name]
     if attribute == "grid":  # what is computed stays right; only the claim is wrong
-        right = Sum.grid.fget  # type: ignore[attr-defined]
-        monkeypatch.setattr(Sum, "addend", lambda self, value: _clamped(self, value, right(self)))
+        right = ExactSum.grid.fget  # type: ignore[attr-defined]
+        monkeypatch.setattr(ExactSum, "addend", lambda self, value: _clamped(self, value, right(self)))
     monkeypatch.setattr(target, attribute, wrong)
     # A wrong rule of a relation shows in plans that have one, a wrong rule of a statistic in the simplest of plans.
     if target is plans:
         assert search(11, 6000, (1,), ("union",)) is not None
         return
-    of_relations = isinstance(target, type) and issubclass(target, Relation)
+    of_relations = isinstance(target, type) and issubclass(target, RelationNode)
     assert search(11, 6000, (1, 2) if of_relations else (0, 0, 1)) is not None
 
 
-def _clamped(statistic: Sum, value: float, grid: tuple[int, int]) -> int:
+def _clamped(statistic: ExactSum, value: float, grid: tuple[int, int]) -> int:
     cell = int((value / 2**statistic.exponent + 0.5) // 1)
     return min(max(cell, grid[0]), grid[1])

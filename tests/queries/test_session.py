@@ -21,10 +21,10 @@ from deniable.errors import (
 )
 from deniable.ledger import Cost, Ledger
 from deniable.ledger.entries import State
-from deniable.queries.engines.base import Engine
+from deniable.queries.answer.remaining_budget import Remaining
 from deniable.queries.engines.duckdb import DuckDBEngine
-from deniable.queries.remaining import Remaining
-from deniable.tables.statistics import Collect
+from deniable.queries.engines.engine import Engine
+from deniable.queries.relations.exact_statistics import Collect
 from tests.queries.hospital import BUDGETS, GAUSSIAN, SCHEMA, UNIT, opened, visits
 
 WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"

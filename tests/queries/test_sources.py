@@ -14,8 +14,8 @@ from deniable.ledger import Ledger
 from deniable.queries import DatabaseTable
 from deniable.tables.kinds import Kind
 from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT, opened, visits
-from tests.test_wellformed import BAD, GOOD, python, same
-from tests.test_wellformed import read as rows_read
+from tests.test_csv_structure import BAD, GOOD, python, same
+from tests.test_csv_structure import read as rows_read
 
 WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 MU = 1000  # with every row its own person, half a row is 500 standard deviations

@@ -10,15 +10,15 @@ from typing import Any
 
 import pandas as pd
 
-from deniable.queries.rules import EXAMPLE
-from deniable.server import desk
+from deniable.queries.plan.refusals import EXAMPLE
 from deniable.server.app import served
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.curator import Curator
-from deniable.server.grid import Grid
+from deniable.server.operations.settings import Settings
+from deniable.server.request_bodies import BudgetBody
+from deniable.server.requests import request_desk
+from deniable.server.requests.answer_times import AnswerGrid
 from deniable.server.roles import Role
-from deniable.server.settings import Settings
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table, write_schema
 from tests.queries.test_neighbours import PLAIN
@@ -91,10 +91,10 @@ def record_classes(monkeypatch: Any, world: Watched) -> None:
     """Instead of waiting, write down in which class of times an answer would have left."""
     import time
 
-    async def leave(self: Grid, arrived: float) -> None:
-        world.classes.append(Grid(WITHIN).due(time.monotonic() - arrived))
+    async def leave(self: AnswerGrid, arrived: float) -> None:
+        world.classes.append(AnswerGrid(WITHIN).due(time.monotonic() - arrived))
 
-    monkeypatch.setattr(desk.Grid, "leave", leave)
+    monkeypatch.setattr(request_desk.AnswerGrid, "leave", leave)
 
 
 _MISSING, _BARE = "where no number is told", "a number without ±"

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.redteam.cases import case
-from tests.server.test_console_browser import HOSTILE, Place, place  # noqa: F401  # a fixture
+from tests.server.console.test_console_browser import HOSTILE, Place, place  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.browser
 SCRIPT = "<script>document.title='broken'</script>"

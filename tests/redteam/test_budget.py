@@ -20,8 +20,8 @@ from deniable import cli
 from deniable.errors import BudgetExceeded, DeniableError, EngineFailed
 from deniable.ledger import EVERYBODY, Ledger
 from deniable.ledger.entries import State
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
 from tests.queries.hospital import BUDGETS, opened, visits
 from tests.redteam.cases import case

@@ -119,7 +119,7 @@ def test_a_planted_delay_is_seen(planted: str, pair: tuple[World, World], monkey
         async def at_once(self: object, arrived: float) -> None:
             return
 
-        monkeypatch.setattr("deniable.server.grid.Grid.leave", at_once)
+        monkeypatch.setattr("deniable.server.requests.answer_times.AnswerGrid.leave", at_once)
     by_class, by_time = compared(asks(pair[0], planted), asks(pair[1], planted), 2)
     assert (by_class if planted == "beyond a step" else by_time) <= ALARM
 

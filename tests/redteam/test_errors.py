@@ -14,7 +14,7 @@ import pytest
 from deniable.errors import EngineFailed
 from deniable.server import problems
 from deniable.server.problems import Problem
-from tests.queries.test_fuzz import AGGREGATES, SHAPES, SOURCES, Grammar
+from tests.queries.sql.test_fuzz import AGGREGATES, SHAPES, SOURCES, Grammar
 from tests.redteam.cases import case
 from tests.redteam.neighbours import CANARIES, Watched, neighbour, record_classes, visible
 from tests.redteam.test_budget import OLGA
@@ -125,7 +125,9 @@ def test_the_comparison_sees_a_planted_difference(
             worlds[1].curator, "ask", lambda *given: {**told_before(*given), "notes": ["ZEBRA-7731 was here"]}
         )
     if planted == "a class of time":
-        monkeypatch.setattr("tests.redteam.neighbours.Grid.due", lambda self, took: took)  # as if the grid were gone
+        monkeypatch.setattr(
+            "tests.redteam.neighbours.AnswerGrid.due", lambda self, took: took
+        )  # as if the grid were gone
     with pytest.raises(AssertionError):
         alike(worlds, f"SELECT COUNT(*) AS n FROM visits WHERE age > 5 AND ward <> '{planted}'", monkeypatch)
 
@@ -206,13 +208,13 @@ def test_a_planted_canary_is_found(
     odd = worlds[1]
     if where == "body":
         monkeypatch.setattr(
-            "deniable.server.desk.problem_of",
+            "deniable.server.requests.request_desk.problem_of",
             lambda error: Problem("run_failed", f"{error} {error.__cause__} {_words(error)}"),
         )
     monkeypatch.setattr(odd.curator, "ask", lambda *_: _screams(None))
     if where == "log":
         monkeypatch.setattr(
-            "deniable.server.desk.problem_of",
+            "deniable.server.requests.request_desk.problem_of",
             lambda error: (logging.error("failed: %s", error), problems.problem_of(error))[1],
         )
     answer = odd.ask("SELECT COUNT(*) AS n FROM visits", epsilon=0.1)

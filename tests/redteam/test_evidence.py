@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from deniable import audit, cli
 from deniable.ledger.entries import State
-from deniable.tables.statistics import Collect, Moves
+from deniable.queries.relations.exact_statistics import Collect, Moves
 from deniable.units import Unit
 from tests.queries.test_audit import MISS, tables
 from tests.redteam.cases import case
@@ -111,7 +111,7 @@ def test_a_fork_is_seen(exported: tuple[Path, Path, Path], tmp_path: Path) -> No
             connection.execute("DELETE FROM curator_heads")
         shutil.rmtree(forked / "checkpoints", ignore_errors=True)
     from deniable.server.curator import Curator
-    from deniable.server.settings import Settings
+    from deniable.server.operations.settings import Settings
 
     curator = Curator(Settings(state=forked, data=(folder,)))
     ledger = curator.open(OLGA, "visits").session.ledger
@@ -246,7 +246,7 @@ def test_repeating_gives_the_same_noise(tmp_path: Path) -> None:
 )
 def test_no_seed_can_be_given(tmp_path: Path) -> None:
     from deniable.errors import UnreadableRecord
-    from deniable.server.settings import Settings
+    from deniable.server.operations.settings import Settings
 
     there = made(tmp_path)
     with there.client:

@@ -22,10 +22,10 @@ import uvicorn
 from deniable.errors import LedgerDamaged, LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger
 from deniable.ledger.entries import State
-from deniable.server import processes
 from deniable.server.curator import Curator
+from deniable.server.operations import server_processes
+from deniable.server.operations.settings import Settings
 from deniable.server.roles import Role
-from deniable.server.settings import Settings
 from deniable.units import Unit
 from tests.postgres import Postgres, server
 from tests.redteam.cases import ROOT, case
@@ -37,7 +37,7 @@ from tests.server.world import PEOPLE, World, made
 @contextmanager
 def listening(world: World) -> Iterator[tuple[str, int]]:
     """The application of a world on a socket of this machine."""
-    place = processes.listening(world.curator.settings)
+    place = server_processes.listening(world.curator.settings)
     running = uvicorn.Server(uvicorn.Config(world.client.app, log_level="critical", ws="none"))
     thread = threading.Thread(target=running.run, kwargs={"sockets": [place]}, daemon=True)
     thread.start()
@@ -330,7 +330,7 @@ def test_the_clock_gives_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ledger = there.ledger
         assert there.ask(NEVER.format("a"), epsilon=0.5).status_code == 200
         real, shift = time.time, [0.0]
-        monkeypatch.setattr("deniable.ledger.stores.clock", lambda: real() + shift[0])
+        monkeypatch.setattr("deniable.ledger.stores.store.clock", lambda: real() + shift[0])
         for number, moved in enumerate((-86_400.0, -1.0, -3600.0, -400 * 86_400.0)):
             shift[0] = moved
             assert there.ask(NEVER.format(f"b{number}"), epsilon=0.1).status_code == 402

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from deniable.queries.engines.apart import Apart
-from deniable.server.catalogue import Person
-from deniable.server.limits import Buckets
+from deniable.queries.engines.engine_process import Apart
+from deniable.server.access.rate_limits import Buckets
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.operations.work_turns import WHO
 from deniable.server.roles import Role
-from deniable.server.turns import WHO
 from tests.redteam.cases import case
 from tests.server.browsing import Browser
 from tests.server.world import World, made
@@ -303,7 +303,7 @@ def test_security_leaves_a_line(
 @case("S12", "the database away, the disk full, an engine that cannot start", "/ready says which, and nothing else")
 def test_ready_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """/health said ok through all of these."""
-    monkeypatch.setattr("deniable.server.readiness._FRESH", -1.0)
+    monkeypatch.setattr("deniable.server.operations.readiness._FRESH", -1.0)
     there = made(tmp_path)
     with there.client:
 
@@ -345,7 +345,7 @@ def test_ready_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @case("S13", "an engine killed, and /ready asked all the while", "it is started again, and nobody is told")
 def test_ready_does_not_tell_that_an_engine_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a run ends its process may depend on one person."""
-    monkeypatch.setattr("deniable.server.readiness._FRESH", -1.0)
+    monkeypatch.setattr("deniable.server.operations.readiness._FRESH", -1.0)
     there = made(tmp_path)
     with there.client:
         assert there.call(None, "GET", "/ready").status_code == 200

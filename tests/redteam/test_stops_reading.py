@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from deniable.queries.sizes import Plans, cells
-from deniable.server.catalogue import Person
+from deniable.queries.plan.answer_size import Plans, cells
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.operations.work_turns import SMALL
 from deniable.server.roles import Role
-from deniable.server.turns import SMALL
 from tests.redteam.cases import case
 from tests.server.world import World
 
@@ -32,7 +32,7 @@ def test_what_is_worked_out_to_read_a_question_takes_turns(world: World, monkeyp
         happened.append(("read", 0))
         return cells(question)
 
-    monkeypatch.setattr("deniable.queries.sizes.cells", size)
+    monkeypatch.setattr("deniable.queries.plan.answer_size.cells", size)
     plans = Plans(opened.tables, opened.session.budget)
     plans.limit(10**9, 300_000, lambda many: happened.append(("admitted", many)))
     plans.question(KEYS)

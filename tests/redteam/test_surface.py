@@ -10,8 +10,8 @@ import pytest
 
 from deniable.errors import REFUSALS
 from deniable.ledger.entries import State
-from deniable.queries.bounds import bins
-from deniable.server.catalogue import Person
+from deniable.queries.bought_bounds import bins
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.roles import Role
 from deniable.tables.kinds import Kind
 from tests.queries.hospital import visits

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from deniable.ledger import State
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
 from tests.redteam.cases import case
 from tests.server.world import World, made

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from deniable.errors import DeniableError, QuestionRefused
-from deniable.queries.sizes import Plans
-from deniable.queries.sql import parse
-from deniable.server.catalogue import Person
+from deniable.queries.plan.answer_size import Plans
+from deniable.queries.sql.sql_reader import parse
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.operations.work_turns import SMALL
 from deniable.server.roles import Role
-from deniable.server.turns import SMALL
 from deniable.server.wire import question_now
 from tests.redteam.cases import case
 from tests.server.world import World
@@ -34,7 +34,7 @@ def test_long_texts_take_turns_before_they_are_read(world: World, monkeypatch: p
         before.append(sum(told))
         return read(text, tables)
 
-    monkeypatch.setattr("deniable.queries.sql.parse", reading)
+    monkeypatch.setattr("deniable.queries.sql.sql_reader.parse", reading)
     plans = Plans(opened.tables, opened.session.budget)
     plans.limit(10**9, 300_000, told.append)
     refused = "SELECT " + ", ".join(f"COUNT(DISTINCT cost + {i}) AS d{i}" for i in range(60)) + " FROM visits"

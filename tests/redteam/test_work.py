@@ -18,20 +18,20 @@ import pytest
 from deniable import Budget, Unit, session
 from deniable.errors import EngineFailed, QuestionRefused
 from deniable.queries.engines.duckdb import _SPELLING, DuckDBEngine
-from deniable.queries.engines.generate import write
-from deniable.queries.planner import plan
-from deniable.queries.sql import parse
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
-from deniable.server.datasets import Datasets
+from deniable.queries.engines.sql_generation import write
+from deniable.queries.plan.noise_planner import plan
+from deniable.queries.relations.work_bound import MOST_WORK, work
+from deniable.queries.sql.sql_reader import parse
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.datasets.open_datasets import Datasets
+from deniable.server.operations.settings import Settings
+from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
-from deniable.server.settings import Settings
 from deniable.tables.schema import Table, write_schema
-from deniable.tables.work import MOST_WORK, work
+from tests.queries.relations.test_work_bound import AMPLIFIERS, COLUMNS, either, joined, nested
 from tests.redteam.cases import case
 from tests.redteam.neighbours import visible
 from tests.server.world import World, made
-from tests.tables.test_work import AMPLIFIERS, COLUMNS, either, joined, nested
 
 OLGA = Person("olga", Role.OWNER)
 ROWS = 10
@@ -347,8 +347,8 @@ def test_everybody_is_gathered_whoever_is_there(tmp_path: Path) -> None:
 )
 def test_a_true_failure_for_want_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit on the work is lifted here, so that a true engine does run out."""
-    monkeypatch.setattr("deniable.tables.work.MOST_WORK", 10**15)
-    monkeypatch.setattr("deniable.tables.plan.MOST_JOINED", 10**9)
+    monkeypatch.setattr("deniable.queries.relations.work_bound.MOST_WORK", 10**15)
+    monkeypatch.setattr("deniable.queries.relations.relation_nodes.MOST_JOINED", 10**9)
     sql = joined(5) + "COUNT(DISTINCT m) AS c FROM j"
     told = []
     for there in (False, True):

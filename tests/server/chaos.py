@@ -44,13 +44,13 @@ from pathlib import Path
 from typing import Any
 
 from deniable.ledger import Budget, Cost, Entry, Ledger, State, keys
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.curator import Curator
-from deniable.server.processes import listening, serve
+from deniable.server.datasets.ledger_witness import Witness
+from deniable.server.operations.server_processes import listening, serve
+from deniable.server.operations.settings import Settings
+from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
-from deniable.server.settings import Settings
-from deniable.server.witness import Witness
 from tests.server.restoring import Shelf
 
 SCHEMA = """\

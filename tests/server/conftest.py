@@ -11,7 +11,7 @@ import httpx
 import pytest
 import uvicorn
 
-from deniable.server.processes import configured
+from deniable.server.operations.server_processes import configured
 from tests.server.browsing import HOSTILE, QUOTES, Browser, inert
 from tests.server.world import World, made
 

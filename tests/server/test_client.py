@@ -19,7 +19,7 @@ from deniable.errors import (
     ServerRefused,
     UnreadableRecord,
 )
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.problems import problem_of
 from deniable.server.roles import Role
 from deniable.transport import _error

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import LedgerDamaged
-from deniable.ledger.rows import COLUMNS, _entry_of
+from deniable.ledger.stores.entry_rows import COLUMNS, _entry_of
 from deniable.server.app import served
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.curator import Curator
 from deniable.server.roles import Role
 from tests.server.world import Client, World, made

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deniable.server import profiles
-from deniable.server.families import marks_of
-from deniable.server.profiles import CHANCE, SURELY, Profile, Profiling
+from deniable.server.datasets import row_profiles
+from deniable.server.datasets.data_marks import marks_of
+from deniable.server.datasets.row_profiles import CHANCE, SURELY, Profile, Profiling
 from deniable.server.roles import Role
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table
@@ -194,7 +194,8 @@ def test_the_narrow_law_is_a_law(many: int, share: float) -> None:
     """Σ P(b) · Q(b)/P(b) = 1; where it is approximated, less than 2 % more."""
     for narrow in (0.0, 0.1, 0.4):
         logs = [
-            profiles._binomial(b, many, share) + profiles._ratio(many - b, b, share, narrow) for b in range(many + 1)
+            row_profiles._binomial(b, many, share) + row_profiles._ratio(many - b, b, share, narrow)
+            for b in range(many + 1)
         ]
         total = sum(np.exp(each) for each in logs)
         assert log(total) == pytest.approx(0, abs=1e-9 if many <= 64 or not narrow else 0.02)

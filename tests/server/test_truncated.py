@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable.errors import DeniableError
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.curator import Curator
 from deniable.server.problems import Problem
 from deniable.server.roles import Role

@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 
 from deniable.server.app import served
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Person
+from deniable.server.catalogue.catalogue import Person
 from deniable.server.curator import Curator
+from deniable.server.operations.settings import Settings
+from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
-from deniable.server.settings import Settings
 from tests.queries.hospital import visits
 
 SCHEMA = """\

@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from deniable.synth import residuals, splits
-from deniable.synth.laws import size_of, subsets
-from deniable.synth.residuals import Exchange, Workload
-from tests.synth.test_residuals import SIX, SIZES
+from deniable.synth import pure_splits, residual_noise
+from deniable.synth.residual_noise import Exchange, Workload
+from deniable.synth.table_noise import size_of, subsets
+from tests.synth.test_residual_noise import SIX, SIZES
 
 SEED = 1807
 
@@ -39,11 +39,11 @@ def apart(workload: Workload, exchange: Exchange) -> list[float]:
 @pytest.mark.parametrize("exchange", Exchange)
 def test_the_weighted_sum_is_never_above_that_of_a_plain_way(exchange: Exchange) -> None:
     for workload in workloads(12):
-        least = residuals.variance_sum(workload, residuals.best(workload, exchange))
+        least = residual_noise.variance_sum(workload, residual_noise.best(workload, exchange))
         cells = [size_of(workload.sizes, table) for table in workload.tables]
         equal = sum(w * n * v for w, n, v in zip(workload.weights, cells, apart(workload, exchange), strict=True))
-        finest = size_of(workload.sizes, splits.finest(workload.tables))
-        one = apart(Workload(workload.sizes, (splits.finest(workload.tables),), (1.0,)), exchange)[0]
+        finest = size_of(workload.sizes, pure_splits.finest(workload.tables))
+        one = apart(Workload(workload.sizes, (pure_splits.finest(workload.tables),), (1.0,)), exchange)[0]
         alone = sum(w * finest * one for w in workload.weights)  # each of n cells is a sum of finest / n
         assert least <= min(equal, alone) * (1 + 1e-9), workload
 
@@ -52,15 +52,15 @@ def test_the_weighted_sum_is_never_above_that_of_a_plain_way(exchange: Exchange)
 def test_fair_noise_is_in_no_table_worse_than_equal_shares(exchange: Exchange) -> None:
     for workload in workloads(12):
         limits = apart(workload, exchange)
-        found = residuals.fair(workload, limits, exchange)
-        ways = residuals.moves(workload.sizes, workload.residuals, exchange)
-        assert float(residuals.cost(ways, found)) <= 1 + 1e-12
+        found = residual_noise.fair(workload, limits, exchange)
+        ways = residual_noise.moves(workload.sizes, workload.residuals, exchange)
+        assert float(residual_noise.cost(ways, found)) <= 1 + 1e-12
         for table, limit in zip(workload.tables, limits, strict=True):
-            assert residuals.variance(workload, table, found) <= limit * (1 + 1e-9), (workload, table)
-        least = residuals.variance_sum(workload, residuals.best(workload, exchange))
+            assert residual_noise.variance(workload, table, found) <= limit * (1 + 1e-9), (workload, table)
+        least = residual_noise.variance_sum(workload, residual_noise.best(workload, exchange))
         cells = [size_of(workload.sizes, table) for table in workload.tables]
         equal = sum(w * n * v for w, n, v in zip(workload.weights, cells, limits, strict=True))
-        assert least * (1 - 1e-6) <= residuals.variance_sum(workload, found) <= equal * (1 + 1e-9)
+        assert least * (1 - 1e-6) <= residual_noise.variance_sum(workload, found) <= equal * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.6, 5.0])
@@ -69,13 +69,13 @@ def test_fair_shares_of_epsilon_are_in_no_table_worse_than_equal_shares(epsilon:
         return 1 / (math.cosh(epsilon * share) - 1)
 
     for workload in workloads(6):
-        finest = splits.finest(workload.tables)
-        found = splits.fair(workload, [finest], variance)
+        finest = pure_splits.finest(workload.tables)
+        found = pure_splits.fair(workload, [finest], variance)
         assert sum(found.values()) == pytest.approx(1, abs=1e-12)
-        measured = splits.variances(found, variance, {})
+        measured = pure_splits.variances(found, variance, {})
         limit = variance(1 / len(workload.tables))
         for table in workload.tables:
-            assert splits.cell_variance(workload, table, measured) <= limit * (1 + 1e-9), (workload, table)
+            assert pure_splits.cell_variance(workload, table, measured) <= limit * (1 + 1e-9), (workload, table)
 
 
 def test_fair_shares_of_many_tables_are_not_searched_for_freely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,26 +83,26 @@ def test_fair_shares_of_many_tables_are_not_searched_for_freely(monkeypatch: pyt
     every = tuple(table for table in subsets(range(8)) if len(table) <= 3)
     workload = Workload((5,) * 8, every, (1.0,) * len(every))
     monkeypatch.setattr("scipy.optimize.minimize", None)
-    found = splits.fair(workload)
-    measured = splits.variances(found, splits.nominal, {})
+    found = pure_splits.fair(workload)
+    measured = pure_splits.variances(found, pure_splits.nominal, {})
     for table in every:
-        assert splits.cell_variance(workload, table, measured) <= splits.nominal(1 / len(every)) * (1 + 1e-9)
-    equal = splits.variances(splits.naive(workload), splits.nominal, {})
-    assert splits.variance_sum(workload, measured) <= splits.variance_sum(workload, equal)
+        assert pure_splits.cell_variance(workload, table, measured) <= pure_splits.nominal(1 / len(every)) * (1 + 1e-9)
+    equal = pure_splits.variances(pure_splits.naive(workload), pure_splits.nominal, {})
+    assert pure_splits.variance_sum(workload, measured) <= pure_splits.variance_sum(workload, equal)
 
 
 def test_fair_noise_of_six_tables() -> None:
     """Where equal shares have √6 = 2.45 in each, and under a pure ε of .6 discrete Laplace noise of 14.1."""
     workload = Workload(SIZES, SIX, (1.0,) * 6)
-    found = residuals.fair(workload, [6.0] * 6)
-    deviations = [math.sqrt(residuals.variance(workload, table, found)) for table in SIX]
+    found = residual_noise.fair(workload, [6.0] * 6)
+    deviations = [math.sqrt(residual_noise.variance(workload, table, found)) for table in SIX]
     assert deviations == pytest.approx([1.377, 1.602, 2.449, 2.449, 2.449, 2.449], abs=1e-3)
 
     def variance(share: float) -> float:
         return 1 / (math.cosh(0.6 * share) - 1)
 
-    measured = splits.variances(splits.fair(workload, (), variance), variance, {})
-    deviations = [math.sqrt(splits.cell_variance(workload, table, measured)) for table in SIX]
+    measured = pure_splits.variances(pure_splits.fair(workload, (), variance), variance, {})
+    deviations = [math.sqrt(pure_splits.cell_variance(workload, table, measured)) for table in SIX]
     assert deviations == pytest.approx([4.305, 5.966, 14.136, 14.136, 10.231, 14.136], rel=0.01)
 
 
@@ -111,26 +111,28 @@ def test_only_white_noise_has_cells_as_exact_as_the_finest_table_alone() -> None
     1/σ_A² = 1/n_{S∖A}. So nothing is left by which a coarser table could be nearer than its sum.
     """
     finest = Workload(SIZES, (SIX[0],), (1.0,))
-    found = residuals.best(finest)
-    assert residuals.variance(finest, SIX[0], found) == pytest.approx(1, rel=1e-12)
+    found = residual_noise.best(finest)
+    assert residual_noise.variance(finest, SIX[0], found) == pytest.approx(1, rel=1e-12)
     for a, precision in found.items():
         assert precision == pytest.approx(1 / size_of(SIZES, [i for i in SIX[0] if i not in a]), rel=1e-12)
     almost = Workload(SIZES, SIX, (1.0, *(1e-9,) * 5))
-    told = residuals.best(almost)
+    told = residual_noise.best(almost)
     for table in SIX:
         added_up = size_of(SIZES, SIX[0]) / size_of(SIZES, table)
-        assert residuals.variance(almost, table, told) == pytest.approx(added_up, rel=1e-6)
+        assert residual_noise.variance(almost, table, told) == pytest.approx(added_up, rel=1e-6)
 
 
 def test_a_table_that_moves_less_is_judged_by_its_own_noise() -> None:
     """Under replacement a total moves by 1 in L1 and a table by 2: the total's noise has a quarter of the variance."""
     workload = Workload((4,), ((0,), ()), (1.0, 1.0))
     reach = {(0,): 1.0, (): 0.5}
-    found = splits.best(workload, reach=reach)
+    found = pure_splits.best(workload, reach=reach)
 
     def worth(share: float) -> float:
         shares = {(0,): 1 - share, (): share}
-        return splits.variance_sum(workload, splits.variances(shares, splits.nominal, reach))
+        return pure_splits.variance_sum(workload, pure_splits.variances(shares, pure_splits.nominal, reach))
 
     least = min(worth(share / 1000) for share in range(1, 1000))
-    assert splits.variance_sum(workload, splits.variances(found, splits.nominal, reach)) <= least * (1 + 1e-3)
+    assert pure_splits.variance_sum(workload, pure_splits.variances(found, pure_splits.nominal, reach)) <= least * (
+        1 + 1e-3
+    )

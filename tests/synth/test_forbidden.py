@@ -9,7 +9,7 @@ import pytest
 
 from deniable.errors import InvalidParameter
 from deniable.synth import Forbidden, Marginal, Mixture, draw, fit
-from deniable.synth.rows import independent
+from deniable.synth.row_drawing import independent
 
 SIZES = (2, 3, 4)
 RULES = [{0: [1], 1: [0, 2]}, {1: [2], 2: [0, 3]}, {0: [1], 2: [3]}, {2: [1]}]

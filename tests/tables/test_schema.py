@@ -14,7 +14,7 @@ import pytest
 from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
 from deniable.tables import Domain, Table, propose_schema, read_schema, write_schema
 from deniable.tables.kinds import Kind
-from deniable.tables.propose import kind_of_type
+from deniable.tables.schema_proposal import kind_of_type
 from deniable.units import Unit
 
 TABLES = {

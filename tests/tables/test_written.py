@@ -10,8 +10,8 @@ import pytest
 
 from deniable import Budget, Unit, col
 from deniable.errors import InvalidParameter
-from deniable.queries.canonical import expression_form
-from deniable.queries.pricing import Asked
+from deniable.queries.plan.canonical_form import expression_form
+from deniable.queries.plan.pricing import AskedCost
 from deniable.tables.expressions import call, lit, same
 from deniable.tables.kinds import Domain
 
@@ -77,7 +77,7 @@ def test_numpy_scalars_are_the_numbers_that_they_stand_for() -> None:
     assert Budget.pure(epsilon=np.int64(3)) == Budget.pure(epsilon=3)
     large = Budget.pure(epsilon=np.int64(900_000)).cost(epsilon=np.int64(800_000))
     assert large.units == 800_000 * 10**30, "in Python's integers, which do not overflow"
-    asked = Asked(within=np.int32(5), confidence=np.float64(0.9), epsilon=np.float32(0.5), delta=np.float64(1e-9))
+    asked = AskedCost(within=np.int32(5), confidence=np.float64(0.9), epsilon=np.float32(0.5), delta=np.float64(1e-9))
     assert (asked.within, asked.epsilon) == (5, 0.5)
     assert all(type(each) in (int, float) for each in (asked.within, asked.epsilon, asked.confidence, asked.delta))
 

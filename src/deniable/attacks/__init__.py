@@ -22,52 +22,52 @@ from deniable.doors import lazy_door
 if TYPE_CHECKING:
     from deniable.attacks import anonymiser
     from deniable.attacks.anonymiser import Anonymised, anonymise
-    from deniable.attacks.answers import Averaging, Differencing
-    from deniable.attacks.base import Attack, BoundedNoise, Outcome, Sweep, sweep
-    from deniable.attacks.exhaustive import ExhaustiveReconstruction
-    from deniable.attacks.inference import AttributeInference
+    from deniable.attacks.anonymity_measures import Anonymity, anonymity, expected_uniqueness
+    from deniable.attacks.answer_attacks import Averaging, Differencing
+    from deniable.attacks.attack_game import Attack, BoundedNoise, Outcome, Sweep, sweep
+    from deniable.attacks.attack_story import STORIES
+    from deniable.attacks.attribute_inference import AttributeInference
+    from deniable.attacks.exhaustive_reconstruction import ExhaustiveReconstruction
     from deniable.attacks.linkage import Homogeneity, Intersection, Linkage, candidates
-    from deniable.attacks.measures import Anonymity, anonymity, expected_uniqueness
+    from deniable.attacks.made_up_worlds import HOSPITAL_A, HOSPITAL_B, population
     from deniable.attacks.membership import ModelMembership, StatisticsMembership
-    from deniable.attacks.ratings import Scoreboard
     from deniable.attacks.reconstruction import LinearReconstruction, Reconstruction
-    from deniable.attacks.secrets import Extraction, SecretExtraction, exposure, exposure_cap
-    from deniable.attacks.story import STORIES
-    from deniable.attacks.worlds import HOSPITAL_A, HOSPITAL_B, population
+    from deniable.attacks.scoreboard import Scoreboard
+    from deniable.attacks.secret_extraction import Extraction, SecretExtraction, exposure, exposure_cap
 
 _HOMES = {
     "Anonymised": "anonymiser",
-    "Anonymity": "measures",
-    "Attack": "base",
-    "AttributeInference": "inference",
-    "Averaging": "answers",
-    "BoundedNoise": "base",
-    "Differencing": "answers",
-    "ExhaustiveReconstruction": "exhaustive",
-    "Extraction": "secrets",
-    "HOSPITAL_A": "worlds",
-    "HOSPITAL_B": "worlds",
+    "Anonymity": "anonymity_measures",
+    "Attack": "attack_game",
+    "AttributeInference": "attribute_inference",
+    "Averaging": "answer_attacks",
+    "BoundedNoise": "attack_game",
+    "Differencing": "answer_attacks",
+    "ExhaustiveReconstruction": "exhaustive_reconstruction",
+    "Extraction": "secret_extraction",
+    "HOSPITAL_A": "made_up_worlds",
+    "HOSPITAL_B": "made_up_worlds",
     "Homogeneity": "linkage",
     "Intersection": "linkage",
     "LinearReconstruction": "reconstruction",
     "Linkage": "linkage",
     "ModelMembership": "membership",
-    "Outcome": "base",
+    "Outcome": "attack_game",
     "Reconstruction": "reconstruction",
-    "STORIES": "story",
-    "Scoreboard": "ratings",
-    "SecretExtraction": "secrets",
+    "STORIES": "attack_story",
+    "Scoreboard": "scoreboard",
+    "SecretExtraction": "secret_extraction",
     "StatisticsMembership": "membership",
-    "Sweep": "base",
+    "Sweep": "attack_game",
     "anonymise": "anonymiser",
     "anonymiser": "anonymiser",
-    "anonymity": "measures",
+    "anonymity": "anonymity_measures",
     "candidates": "linkage",
-    "expected_uniqueness": "measures",
-    "exposure": "secrets",
-    "exposure_cap": "secrets",
-    "population": "worlds",
-    "sweep": "base",
+    "expected_uniqueness": "anonymity_measures",
+    "exposure": "secret_extraction",
+    "exposure_cap": "secret_extraction",
+    "population": "made_up_worlds",
+    "sweep": "attack_game",
 }
 
 __all__ = [

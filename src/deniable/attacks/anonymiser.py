@@ -14,9 +14,9 @@ from typing import Any, final
 
 import numpy as np
 
-from deniable.attacks import measures
-from deniable.attacks.measures import Table
-from deniable.curves import check
+from deniable.attacks import anonymity_measures
+from deniable.attacks.anonymity_measures import Table
+from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
 
 Step = Callable[[Any], Any]
@@ -25,7 +25,7 @@ Step = Callable[[Any], Any]
 
 def cut(count: int) -> Step:
     """A text without its last characters: cut(2) makes 13012 to 130**."""
-    away = check.integer("count", count, 1)
+    away = curve_arguments.integer("count", count, 1)
 
     def coarser(value: Any) -> str:
         text = str(value)
@@ -36,7 +36,7 @@ def cut(count: int) -> Step:
 
 def span(width: float) -> Step:
     """A number as the interval of this width that holds it: span(10) makes 34 to 30-40."""
-    wide = check.positive("width", width)
+    wide = curve_arguments.positive("width", width)
 
     def coarser(value: Any) -> str:
         try:
@@ -89,11 +89,11 @@ def anonymise(
     >>> made.table["age"].tolist(), made.left_out
     (['20-40', '20-40', '20-40'], 1)
     """
-    least, share = check.integer("k", k, 1), check.probability("left_out", left_out)
-    names = measures.column_names(table)
+    least, share = curve_arguments.integer("k", k, 1), curve_arguments.probability("left_out", left_out)
+    names = anonymity_measures.column_names(table)
     made = {name: np.asarray(table[name]) for name in names}
     quasi = list(ladders)
-    measures.columns(table, quasi)  # they are there, and of one length
+    anonymity_measures.columns(table, quasi)  # they are there, and of one length
     for name in identifiers:
         if name not in made:
             raise InvalidParameter("identifiers", name, "is not in the table", f"it has {', '.join(names[:12])}")
@@ -129,5 +129,5 @@ def _pseudonyms(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _sizes(made: Mapping[str, Any], quasi: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    group = measures.classes(made, quasi)
+    group = anonymity_measures.classes(made, quasi)
     return np.asarray(np.bincount(group)[group])

@@ -15,8 +15,9 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from deniable.attacks import measures
-from deniable.attacks.base import (
+from deniable.attacks import anonymity_measures
+from deniable.attacks.anonymity_measures import Table
+from deniable.attacks.attack_game import (
     AT_ONCE,
     BLIND,
     Attack,
@@ -28,13 +29,12 @@ from deniable.attacks.base import (
     coins,
     right,
 )
-from deniable.attacks.measures import Table
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import Protocol, RandomizedResponse
-from deniable.local.binary import FlippedAnswer
+from deniable.local.binary_responses import FlippedAnswer
 from deniable.mechanisms import DiscreteLaplace, Histogram, Mechanism
-from deniable.mechanisms.additive import gaussian_mu
+from deniable.mechanisms.additive_noise import gaussian_mu
 from deniable.units import Relation, Unit
 
 
@@ -69,14 +69,14 @@ class TableAttack(Attack):
         return 1
 
     def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
-        each = check.positive("epsilon", epsilon) / self._releases
+        each = curve_arguments.positive("epsilon", epsilon) / self._releases
         made: dict[str, Defence] = {
             "randomized response": RandomizedResponse(epsilon=each),
             "noisy counts": counts_of_secrets(epsilon=each),
         }
         if delta is None:
             return made
-        mu = gaussian_mu(epsilon, check.inner_probability("delta", delta)) / math.sqrt(self._releases)
+        mu = gaussian_mu(epsilon, curve_arguments.inner_probability("delta", delta)) / math.sqrt(self._releases)
         return made | {"Gaussian noisy counts": counts_of_secrets(mu=mu)}
 
     def _evidence(self, defence: Defence, with_it: Ints, without: Ints, secrets: Bits) -> Floats:
@@ -116,7 +116,7 @@ class Linkage(TableAttack):
     NAME: ClassVar[str] = "linkage"
 
     def __init__(self, table: Table, *, quasi: Sequence[str]) -> None:
-        group = measures.classes(table, quasi)
+        group = anonymity_measures.classes(table, quasi)
         object.__setattr__(self, "sizes", np.bincount(group)[group])
 
     def __repr__(self) -> str:
@@ -203,7 +203,7 @@ class Homogeneity(TableAttack):
     NAME: ClassVar[str] = "homogeneity"
 
     def __post_init__(self) -> None:
-        check.integer("size", self.size, 1)
+        curve_arguments.integer("size", self.size, 1)
 
     def expected(self, defence: Defence) -> float | None:
         if defence is None:
@@ -264,10 +264,10 @@ class Intersection(TableAttack):
     NAME: ClassVar[str] = "intersection"
 
     def __post_init__(self) -> None:
-        check.integer("size", self.size, 1)
-        if check.probability("chance", self.chance) > BLIND:
+        curve_arguments.integer("size", self.size, 1)
+        if curve_arguments.probability("chance", self.chance) > BLIND:
             raise InvalidParameter("chance", self.chance, "must be at most 1/2: it is of either value")
-        check.integer("releases", self.releases, 1)
+        curve_arguments.integer("releases", self.releases, 1)
 
     @property
     def _releases(self) -> int:
@@ -352,7 +352,7 @@ def candidates(*releases: tuple[Table, dict[str, Any]], secret: str) -> set[Any]
         raise InvalidParameter("releases", NOTHING, "must be pairs (table, values that are known)")
     left: set[Any] | None = None
     for table, known in releases:
-        *given, secrets = measures.columns(table, [*known, secret])
+        *given, secrets = anonymity_measures.columns(table, [*known, secret])
         match = np.ones(len(secrets), dtype=np.bool_)
         for column, value in zip(given, known.values(), strict=True):
             match &= np.array([one == value for one in column.tolist()], dtype=np.bool_)

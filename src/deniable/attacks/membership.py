@@ -14,9 +14,9 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.attacks import measures
-from deniable.attacks.answers import noise_deviation
-from deniable.attacks.base import (
+from deniable.attacks import anonymity_measures
+from deniable.attacks.answer_attacks import noise_deviation
+from deniable.attacks.attack_game import (
     AT_ONCE,
     Attack,
     BoundedNoise,
@@ -31,12 +31,12 @@ from deniable.attacks.base import (
     right,
     share_of,
 )
-from deniable.attacks.models import Logistic, features_of
-from deniable.curves import Curve, check
+from deniable.attacks.attacked_models import LogisticModel, features_of
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import Protocol
 from deniable.mechanisms import Gaussian, Laplace, Mechanism
-from deniable.mechanisms.steps import Additive
+from deniable.mechanisms.noise_steps import Additive
 from deniable.units import Sensitivity
 
 
@@ -62,22 +62,24 @@ class StatisticsMembership(Attack):
     ROUNDS: ClassVar[int] = 4_000
 
     def __init__(self, *, people: int, rates: Any) -> None:
-        listed = check.numbers_array("rates", rates)
+        listed = curve_arguments.numbers_array("rates", rates)
         if np.any((listed <= 0) | (listed >= 1)):
             raise InvalidParameter("rates", NOTHING, "must lie strictly between 0 and 1")
-        self._fill(check.integer("people", people, 1), listed, None)
+        self._fill(curve_arguments.integer("people", people, 1), listed, None)
 
     @classmethod
-    def of_table(cls, table: measures.Table, *, attributes: Sequence[str], people: int) -> StatisticsMembership:
+    def of_table(
+        cls, table: anonymity_measures.Table, *, attributes: Sequence[str], people: int
+    ) -> StatisticsMembership:
         """Samples of so many people from a table of yes-or-no columns; the whole table is the public reference."""
-        given = np.stack(measures.columns(table, attributes), axis=1)
+        given = np.stack(anonymity_measures.columns(table, attributes), axis=1)
         try:
             rows = given.astype(np.float64)
         except (TypeError, ValueError):
             rows = np.full((1, 1), np.nan)
         if not np.all((rows == 0) | (rows == 1)):
             raise InvalidParameter("attributes", NOTHING, "must be columns of yes and no (1 and 0), none missing")
-        if len(rows) < check.integer("people", people, 1) + 1:
+        if len(rows) < curve_arguments.integer("people", people, 1) + 1:
             raise InvalidParameter("people", people, "must be fewer than the table has rows")
         rates = rows.mean(axis=0)
         if np.any((rates == 0) | (rates == 1)):
@@ -152,7 +154,7 @@ class ModelMembership(Attack):
     `features` and `labels` are the people to draw from: any table of numbers, and yes or no for each row.
     """
 
-    model: Logistic
+    model: LogisticModel
     features: Floats
     labels: NDArray[np.bool_]
     people: int
@@ -165,10 +167,10 @@ class ModelMembership(Attack):
 
     def __init__(self, *, features: Any, labels: Any, people: int, penalty: float) -> None:
         x, y = features_of(features, labels)
-        if not 1 <= check.integer("people", people, 1) < len(x):
+        if not 1 <= curve_arguments.integer("people", people, 1) < len(x):
             raise InvalidParameter("people", people, "must be fewer than there are rows to draw from")
         for name, value in (
-            ("model", Logistic(penalty=check.positive("penalty", penalty))),
+            ("model", LogisticModel(penalty=curve_arguments.positive("penalty", penalty))),
             ("features", x),
             ("labels", y),
             ("people", people),

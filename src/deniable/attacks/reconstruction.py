@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.attacks.base import (
+from deniable.attacks.attack_game import (
     AT_ONCE,
     BLIND,
     Attack,
@@ -28,10 +28,10 @@ from deniable.attacks.base import (
     right,
     share_of,
 )
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 from deniable.local import Protocol, RandomizedResponse
-from deniable.local.binary import FlippedAnswer
+from deniable.local.binary_responses import FlippedAnswer
 from deniable.mechanisms import Gaussian, Laplace, Mechanism
 
 
@@ -81,11 +81,11 @@ class GroupAttack(Attack):
 
 
 def _questions(people: Any, questions: Any, seed: Any) -> NDArray[np.int64]:
-    n = check.integer("people", people, 1)
-    m = check.integer("questions", questions, 1)
+    n = curve_arguments.integer("people", people, 1)
+    m = curve_arguments.integer("questions", questions, 1)
     if n * m > 10**8:
         raise InvalidParameter("questions", questions, "people × questions must be at most 100 million")
-    return np.random.default_rng(check.integer("seed", seed, 0)).choice(np.array([-1, 1]), size=(m, n))
+    return np.random.default_rng(curve_arguments.integer("seed", seed, 0)).choice(np.array([-1, 1]), size=(m, n))
 
 
 @final

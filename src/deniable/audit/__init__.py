@@ -17,28 +17,28 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.audit import binomial, zoo
-    from deniable.audit.answers import Raised
-    from deniable.audit.exactly import exact
+    from deniable.audit.answer_columns import Raised
+    from deniable.audit.event_search import Band, Event
+    from deniable.audit.exact_curve import exact
     from deniable.audit.finding import Finding
-    from deniable.audit.game import Band, Event
-    from deniable.audit.measuring import Patterns, compare, measure, patterns, until_decided
-    from deniable.audit.training import OneRun, one_run, one_run_fdp
+    from deniable.audit.measurement import Patterns, compare, measure, patterns, until_decided
+    from deniable.audit.training_audit import OneRun, one_run, one_run_fdp
 
 _HOMES = {
-    "Band": "game",
-    "Event": "game",
+    "Band": "event_search",
+    "Event": "event_search",
     "Finding": "finding",
-    "OneRun": "training",
-    "Patterns": "measuring",
-    "Raised": "answers",
+    "OneRun": "training_audit",
+    "Patterns": "measurement",
+    "Raised": "answer_columns",
     "binomial": "binomial",
-    "compare": "measuring",
-    "exact": "exactly",
-    "measure": "measuring",
-    "one_run": "training",
-    "one_run_fdp": "training",
-    "patterns": "measuring",
-    "until_decided": "measuring",
+    "compare": "measurement",
+    "exact": "exact_curve",
+    "measure": "measurement",
+    "one_run": "training_audit",
+    "one_run_fdp": "training_audit",
+    "patterns": "measurement",
+    "until_decided": "measurement",
     "zoo": "zoo",
 }
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
 
 FREE_SHARE: Final = 0.25
@@ -42,7 +42,7 @@ def at_most(hits: int, trials: int, *, probability: float) -> float:
     from scipy.special import betainc
 
     k, n = _draws(hits, trials)
-    p = check.probability("probability", probability)
+    p = curve_arguments.probability("probability", probability)
     return 1.0 if k == n else float(betainc(n - k, k + 1, 1 - p))
 
 
@@ -55,7 +55,7 @@ def at_least(hits: int, trials: int, *, probability: float) -> float:
     from scipy.special import betainc
 
     k, n = _draws(hits, trials)
-    p = check.probability("probability", probability)
+    p = curve_arguments.probability("probability", probability)
     return 1.0 if k == 0 else float(betainc(k, n - k + 1, p))
 
 
@@ -88,13 +88,13 @@ def clopper_pearson(hits: int, trials: int, *, confidence: float) -> tuple[float
     (0.0, 0.3085)
     """
     k, n = _draws(hits, trials)
-    miss = (1 - check.inner_probability("confidence", confidence)) / 2
+    miss = (1 - curve_arguments.inner_probability("confidence", confidence)) / 2
     return float(lower_bound(k, n, miss=miss)), float(upper_bound(k, n, miss=miss))
 
 
 def _draws(hits: int, trials: int) -> tuple[int, int]:
-    n = check.integer("trials", trials, 1)
-    k = check.integer("hits", hits, 0)
+    n = curve_arguments.integer("trials", trials, 1)
+    k = curve_arguments.integer("hits", hits, 0)
     if k > n:
         raise InvalidParameter("hits", k, f"must be at most trials={n}")
     return k, n

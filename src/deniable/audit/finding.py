@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable.audit.answers import UNREADABLE, Seen
-from deniable.audit.game import Band, Event, Level, Tally
+from deniable.audit.answer_columns import UNREADABLE, SeenAnswers
+from deniable.audit.event_search import Band, ClaimLevel, Event, Tally
 from deniable.curves import Curve
-from deniable.curves.looks import rounded_down, rounded_up
+from deniable.curves.curve_display import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from deniable.plots import Figure
@@ -45,13 +45,13 @@ class Finding:
     claim: Curve | None
     claimed: float
     """The claim's ε at `delta`; infinite if it says none."""
-    broken: tuple[Level, float] | None
+    broken: tuple[ClaimLevel, float] | None
     """(ε, δ) of the claim that guesses break, with the p-value; None if none is."""
     breaking: tuple[Event, Tally] | None
     """The rule that breaks it, and its guesses."""
     trials: int
     """How often the mechanism was asked about each neighbour, on average."""
-    read: Seen
+    read: SeenAnswers
     """What was read in the answers."""
     reach: float
     """The ε that would have been certified if a guess about each answer had been right as often as the claim allows, or
@@ -149,7 +149,7 @@ class Finding:
         """The certified attack beside the claim, as a spec for `plots.render`."""
         import numpy as np
 
-        from deniable.plots.spec import REFERENCE, Axis, Figure, Line, Mark, Panel
+        from deniable.plots.figure_spec import REFERENCE, Axis, Figure, Line, Mark, Panel
 
         marks: list[Mark] = [Line("learns nothing", (0.0, 1.0), (1.0, 0.0), REFERENCE, "dashed")]
         if self.claim is not None:

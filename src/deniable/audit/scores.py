@@ -10,7 +10,7 @@ less.
     Digits               the place of the last binary digit, of one number or of all
     Given                the user's own log-likelihood ratio
 
-`trees` has a small decision tree besides, and `learning` makes all of them from answers.
+`decision_tree` has a small decision tree besides, and `score_learning` makes all of them from answers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit.answers import NAMEABLE, Answers, Floats, Ints, Raised, each_last_digit, last_digits, look
-from deniable.audit.columns import named, worded
-from deniable.audit.holding import Kept
-from deniable.audit.table import BLOCK, Dense, Path
+from deniable.audit.answer_columns import NAMEABLE, Answers, Floats, Ints, Raised, each_last_digit, last_digits, look
+from deniable.audit.answer_table import BLOCK, Dense, Path
+from deniable.audit.object_contents import Kept
+from deniable.audit.telling_columns import named, worded
 from deniable.errors import NOTHING, InvalidParameter
 
 NO_NUMBER: Final = -1.7e308
@@ -322,7 +322,7 @@ def _kind_in_words(answer: Any) -> str:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Together(Score):
+class JointScore(Score):
     """The sum of log-likelihood ratios, as if they were independent."""
 
     parts: tuple[Binned | Outcomes, ...]
@@ -417,7 +417,7 @@ def _whole(places: Floats) -> Ints:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Given(Score):
+class GivenScore(Score):
     """The user's own log-likelihood ratio of the first neighbour against the second."""
 
     function: Callable[[Any], float]
@@ -440,4 +440,4 @@ class Given(Score):
 
 def given(function: Callable[[Any], float]) -> Sequence[Score]:
     """The one score of a user who knows the log-likelihood ratio."""
-    return [Given(function)]
+    return [GivenScore(function)]

@@ -24,16 +24,16 @@ from typing import Any, Final, final
 import numpy as np
 
 from deniable import curves
-from deniable.audit import samplers
-from deniable.audit.exactly import laplace_cdf, laplace_nodes, threshold_law
+from deniable.audit import zoo_samplers
+from deniable.audit.exact_curve import laplace_cdf, laplace_nodes, threshold_law
 from deniable.audit.finding import Finding
-from deniable.audit.measuring import measure
-from deniable.audit.samplers import Draw, Sampler
+from deniable.audit.measurement import measure
+from deniable.audit.zoo_samplers import Draw, ZooSampler
 from deniable.curves import Curve
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import Exponential, MonotoneNoisyMax, NoisyMax, PermuteAndFlip
 
-__all__ = ["Entry", "Look", "broken", "entries", "look", "sound"]
+__all__ = ["Look", "ZooEntry", "broken", "entries", "look", "sound"]
 
 SMALL: Final = 1e-5
 """The δ of the entries that are about δ."""
@@ -41,13 +41,13 @@ SMALL: Final = 1e-5
 
 @final
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ZooEntry:
     """A mechanism, what it claims, and what is true."""
 
     name: str
     claim: Curve
     neighbours: tuple[Any, Any]
-    mechanism: Sampler | None
+    mechanism: ZooSampler | None
     """None: what is wrong lies beyond what any number of answers can show; see `curve`."""
     teaches: str
     source: str
@@ -92,7 +92,7 @@ def _worked_out(make: Callable[[], float | Curve]) -> float | Curve:
     return make()
 
 
-def _known(entry: Entry) -> float | Curve:
+def _known(entry: ZooEntry) -> float | Curve:
     return _worked_out(entry._truth)
 
 
@@ -101,7 +101,7 @@ def _known(entry: Entry) -> float | Curve:
 class Look:
     """One entry, looked at."""
 
-    entry: Entry
+    entry: ZooEntry
     finding: Finding | None
 
     @property
@@ -120,9 +120,9 @@ class Look:
         return self.caught != self.entry.sound and self.seen
 
 
-def look(entry: Entry, *, trials: int, confidence: float) -> Look:
+def look(entry: ZooEntry, *, trials: int, confidence: float) -> Look:
     """Measure an entry on its pair of neighbours."""
-    if not isinstance(entry, Entry):
+    if not isinstance(entry, ZooEntry):
         raise InvalidParameter(
             "entry", entry, "must be an entry of the zoo", 'zoo.entries["half the sensitivity"] is one'
         )
@@ -236,7 +236,7 @@ PRINTED: Final = 2 * math.sqrt(2 * 500 * math.log(1 / SMALL))
 """Advanced composition as Near & Abuah (2021) print it, for 500 releases of ε = 1."""
 LYU: Final = "Lyu, Su & Li 2017"
 
-_LIST: list[Entry] = []
+_LIST: list[ZooEntry] = []
 
 
 def _add(
@@ -251,114 +251,114 @@ def _add(
     delta: float = 0.0,
     sound: bool = False,
 ) -> None:
-    sampler = None if draw is None else Sampler(name, draw)
-    _LIST.append(Entry(name, claim, neighbours, sampler, teaches, source, delta, sound, truth))
+    sampler = None if draw is None else ZooSampler(name, draw)
+    _LIST.append(ZooEntry(name, claim, neighbours, sampler, teaches, source, delta, sound, truth))
 
 
 ONE: Final = curves.pure(epsilon=1.0)
 
-_add("half the sensitivity", samplers.noisy(1.0), (0.0, 2.0), curves.laplace(scale=1.0),
+_add("half the sensitivity", zoo_samplers.noisy(1.0), (0.0, 2.0), curves.laplace(scale=1.0),
      _constant(2.0), "The scale follows the sensitivity; half of it is twice the ε.", "Dwork & Roth 2014")  # fmt: skip
-_add("histogram, a row replaced", samplers.noisy(1.0), ([1.0, 0.0], [0.0, 1.0]), ONE,
+_add("histogram, a row replaced", zoo_samplers.noisy(1.0), ([1.0, 0.0], [0.0, 1.0]), ONE,
      lambda: curves.laplace(scale=1.0) ** 2, "A replaced row leaves one bin and enters another.",
      "Dwork & Roth 2014, 3.3")  # fmt: skip
 _add("sparse vector 3: shows the value",
-     samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=1, values=True),
+     zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=1, values=True),
      ([0] * 6, [1] * 5 + [0]), ONE, lambda: _value_too(5),
      "A noisy value tells how low the noisy threshold was. Grows with every question.", f"{LYU}, Alg. 3")  # fmt: skip
 _add("sparse vector 4: noise ignores c",
-     samplers.sparse_vector(threshold_scale=4.0, answer_scale=4 / 3, positives=5),
+     zoo_samplers.sparse_vector(threshold_scale=4.0, answer_scale=4 / 3, positives=5),
      ([1] * 8 + [0] * 5, [0] * 8 + [1] * 5), ONE,
      _pmf(_sparse(4.0, 4 / 3, 5), ([1] * 8 + [0] * 5, [0] * 8 + [1] * 5)),
      "Noise on the answers must grow with the number of positives.", f"{LYU}, Alg. 4")  # fmt: skip
 _add("sparse vector 5: answers without noise",
-     samplers.sparse_vector(threshold_scale=2.0, answer_scale=0.0, positives=None), ([0, 1], [1, 0]), ONE,
+     zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=0.0, positives=None), ([0, 1], [1, 0]), ONE,
      _pmf(_no_noise, ([0, 1], [1, 0])), "One noisy threshold does not hide exact answers.",
      f"{LYU}, Alg. 5")  # fmt: skip
 _add("sparse vector 6: never stops",
-     samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=None),
+     zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=None),
      ([0] * 10, [1] * 5 + [-1] * 5), ONE, _pmf(_sparse(2.0, 2.0, None), ([0] * 10, [1] * 5 + [-1] * 5)),
      "Every positive answer costs: without an end there is no ε.", f"{LYU}, Alg. 6")  # fmt: skip
-_add("noisy max with its value", samplers.largest_value("laplace", 2.0), ([0] * 5, [1] * 5), ONE,
+_add("noisy max with its value", zoo_samplers.largest_value("laplace", 2.0), ([0] * 5, [1] * 5), ONE,
      _constant(2.5), "The index costs ε; the winning value tells about every score.", "Ding et al. 2018")  # fmt: skip
-_add("noisy max with its value, one-sided", samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
+_add("noisy max with its value, one-sided", zoo_samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
      _constant(math.inf), "One-sided noise has an end, and the end moves with the data.",
      "Ding et al. 2018")  # fmt: skip
-_add("noisy max, scale 1/ε, any scores", samplers.largest_index("laplace", 1.0), ([0, 5], [1, 4]), ONE,
+_add("noisy max, scale 1/ε, any scores", zoo_samplers.largest_index("laplace", 1.0), ([0, 5], [1, 4]), ONE,
      _pmf(_probabilities(MonotoneNoisyMax(sensitivity=1, epsilon=1)), ([0, 5], [1, 4])),
      "Without monotone scores two scores move apart by 2.", "Dwork & Roth 2014, 3.9")  # fmt: skip
-_add("exponential mechanism without the 1/2", samplers.largest_index("gumbel", 1.0),
+_add("exponential mechanism without the 1/2", zoo_samplers.largest_index("gumbel", 1.0),
      ([0] + [1] * 9, [1] + [0] * 9), ONE,
      _pmf(_probabilities(Exponential(sensitivity=1, scale=1)), ([0] + [1] * 9, [1] + [0] * 9)),
      "The normaliser moves too, unless all scores move the same way.", "McSherry & Talwar 2007")  # fmt: skip
-_add("noise scaled to the data", samplers.scaled_to_the_data, ([0.0, 0.0], [0.0, 1.0]), ONE, _constant(math.inf),
+_add("noise scaled to the data", zoo_samplers.scaled_to_the_data, ([0.0, 0.0], [0.0, 1.0]), ONE, _constant(math.inf),
      "The scale of the noise is an output too: local sensitivity leaks.", "Nissim et al. 2007")  # fmt: skip
-_add("nothing to hide at zero", samplers.silent_zero, (0, 1), curves.laplace(scale=1.0), _constant(math.inf),
+_add("nothing to hide at zero", zoo_samplers.silent_zero, (0, 1), curves.laplace(scale=1.0), _constant(math.inf),
      "An exact answer in a special case tells that the case is there.", "folklore")  # fmt: skip
-_add("one seed for two answers", samplers.one_seed, ([10.0, 20.0], [11.0, 20.0]), curves.laplace(scale=1.0) ** 2,
+_add("one seed for two answers", zoo_samplers.one_seed, ([10.0, 20.0], [11.0, 20.0]), curves.laplace(scale=1.0) ** 2,
      _constant(math.inf), "Equal noise cancels: the difference of the answers is exact.",
      "Garfinkel & Leclerc 2020")  # fmt: skip
-_add("naive float Laplace", samplers.float_laplace, (0.0, 1.0), curves.laplace(scale=1.0), _constant(math.inf),
+_add("naive float Laplace", zoo_samplers.float_laplace, (0.0, 1.0), curves.laplace(scale=1.0), _constant(math.inf),
      "The last digits of a float tell which value the noise was added to.", "Mironov 2012")  # fmt: skip
-_add("naive float Gaussian", samplers.float_gaussian, (0.0, 1.0), curves.gaussian(sigma=1.0), _constant(math.inf),
+_add("naive float Gaussian", zoo_samplers.float_gaussian, (0.0, 1.0), curves.gaussian(sigma=1.0), _constant(math.inf),
      "The same for every noise that is drawn and added in floats.", "Jin et al. 2022",
      delta=SMALL)  # fmt: skip
 _add("classic Gaussian at ε = 15", None, (0.0, 1.0), curves.approximate(epsilon=15.0, delta=SMALL),
      lambda: curves.gaussian(sigma=CLASSIC / 15), "The classic formula is proved for ε < 1, and false from 8.42 on.",
      "Balle & Wang 2018", delta=SMALL)  # fmt: skip
-_add("unary encoding, ε for each bit", samplers.per_bit(1.0, 4), (0, 1), ONE,
+_add("unary encoding, ε for each bit", zoo_samplers.per_bit(1.0, 4), (0, 1), ONE,
      lambda: curves.randomized_response(epsilon=1.0) ** 2, "Two bits differ between two answers.",
      "Wang et al. 2017")  # fmt: skip
-_add("threshold on the raw count", samplers.raw_threshold, (4, 5), curves.laplace(scale=1.0), _constant(math.inf),
+_add("threshold on the raw count", zoo_samplers.raw_threshold, (4, 5), curves.laplace(scale=1.0), _constant(math.inf),
      "Whether something is shown at all must be decided by a noisy count.", "folklore")  # fmt: skip
-_add("keys that nobody paid for", samplers.low_threshold, (0, 1), curves.laplace(scale=1.0) * curves.approximate(
+_add("keys that nobody paid for", zoo_samplers.low_threshold, (0, 1), curves.laplace(scale=1.0) * curves.approximate(
      epsilon=0.0, delta=SMALL), _constant(math.inf),
      "A key that is there for one person only shows the person: δ = P(noise >= threshold - 1).",
      "Korolova et al. 2009", delta=SMALL)  # fmt: skip
-_add("RAPPOR without memory", samplers.repeated_response(1.0, 10), (False, True), ONE,
+_add("RAPPOR without memory", zoo_samplers.repeated_response(1.0, 10), (False, True), ONE,
      _pmf(_binomial(1.0, 10), (False, True)), "Fresh noise in every report: ten reports cost ten times.",
      "Erlingsson et al. 2014")  # fmt: skip
-_add("averaging", samplers.noisy(1.0), ([0.0] * 10, [1.0] * 10), curves.laplace(scale=1.0),
+_add("averaging", zoo_samplers.noisy(1.0), ([0.0] * 10, [1.0] * 10), curves.laplace(scale=1.0),
      lambda: curves.laplace(scale=1.0) ** 10, "Asking ten times averages the noise away.",
      "Dwork et al. 2006")  # fmt: skip
 _add("advanced composition as printed", None, (0, 1), curves.approximate(epsilon=PRINTED, delta=SMALL),
      lambda: curves.laplace(scale=1.0) ** 500, "2ε√(2k log 1/δ) holds for kε² <= 8 log 1/δ only.",
      "Near & Abuah 2021", delta=SMALL)  # fmt: skip
-_add("a sum that wraps around", samplers.wrapping_sum, ([2**31 - 1], [2**31 - 1, 1]), curves.laplace(scale=1.0),
+_add("a sum that wraps around", zoo_samplers.wrapping_sum, ([2**31 - 1], [2**31 - 1, 1]), curves.laplace(scale=1.0),
      _constant(float(2**32 - 1)), "Machine sums overflow: one person moves them by 2³².",
      "Casacuberta et al. 2022")  # fmt: skip
-_add("gradient noise divided twice", samplers.averaged_gradient(2.0, 10), (0.0, 1.0), curves.gaussian(sigma=2.0),
+_add("gradient noise divided twice", zoo_samplers.averaged_gradient(2.0, 10), (0.0, 1.0), curves.gaussian(sigma=2.0),
      lambda: curves.gaussian(sigma=0.2), "Noise is for the sum; a mean divides it along with the sum, once.",
      "Tramèr et al. 2022", delta=SMALL)  # fmt: skip
-_add("a batch clipped as a whole", samplers.clipped_batch(2.0, 10), ([0.0] * 10, [100.0] + [0.0] * 9),
+_add("a batch clipped as a whole", zoo_samplers.clipped_batch(2.0, 10), ([0.0] * 10, [100.0] + [0.0] * 9),
      curves.gaussian(sigma=2.0), lambda: curves.gaussian(sigma=0.2),
      "Every gradient is clipped by itself: a clipped mean moves by as much as one outlier wants.",
      "Tramèr et al. 2022", delta=SMALL)  # fmt: skip
-_add("shuffled, counted as sampled", samplers.shuffled_batches(0.3, 2), (0.0, 1.0),
+_add("shuffled, counted as sampled", zoo_samplers.shuffled_batches(0.3, 2), (0.0, 1.0),
      curves.gaussian(sigma=0.3).sampled(rate=0.5) ** 2, lambda: _two_batches(0.3, 0.6),
      "In shuffled batches everybody is there once; chance alone would have left some out.",
      "Chua et al. 2024", delta=0.6)  # fmt: skip
 
-_add("Laplace", samplers.noisy(1.0), (0.0, 1.0), curves.laplace(scale=1.0), lambda: curves.laplace(scale=1.0),
+_add("Laplace", zoo_samplers.noisy(1.0), (0.0, 1.0), curves.laplace(scale=1.0), lambda: curves.laplace(scale=1.0),
      "What it should look like.", "Dwork et al. 2006", sound=True)  # fmt: skip
-_add("histogram, a row added", samplers.noisy(1.0), ([1.0, 0.0], [1.0, 1.0]), ONE,
+_add("histogram, a row added", zoo_samplers.noisy(1.0), ([1.0, 0.0], [1.0, 1.0]), ONE,
      lambda: curves.laplace(scale=1.0), "One row, one bin.", "Dwork & Roth 2014", sound=True)  # fmt: skip
-_add("sparse vector 1", samplers.sparse_vector(threshold_scale=2.0, answer_scale=8.0, positives=2),
+_add("sparse vector 1", zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=8.0, positives=2),
      ([0] * 8, [1] * 4 + [-1] * 4), ONE, _pmf(_sparse(2.0, 8.0, 2), ([0] * 8, [1] * 4 + [-1] * 4)),
      "Noise on the threshold, more on the answers, and an end.", f"{LYU}, Alg. 1", sound=True)  # fmt: skip
-_add("noisy max, index only", samplers.largest_index("exponential", 2.0), ([0, 8], [1, 7]), ONE,
+_add("noisy max, index only", zoo_samplers.largest_index("exponential", 2.0), ([0, 8], [1, 7]), ONE,
      _pmf(_probabilities(PermuteAndFlip(sensitivity=1, epsilon=1)), ([0, 8], [1, 7])),
      "The index alone, one-sided noise: ε exactly.", "Ding et al. 2021", sound=True)  # fmt: skip
-_add("noisy max, scale 2/ε", samplers.largest_index("laplace", 2.0), ([0, 8], [1, 7]), ONE,
+_add("noisy max, scale 2/ε", zoo_samplers.largest_index("laplace", 2.0), ([0, 8], [1, 7]), ONE,
      _pmf(_probabilities(NoisyMax(sensitivity=1, epsilon=1)), ([0, 8], [1, 7])),
      "The factor 2 that any scores need.", "Dwork & Roth 2014", sound=True)  # fmt: skip
-_add("exponential mechanism", samplers.largest_index("gumbel", 2.0), ([0] + [1] * 9, [1] + [0] * 9), ONE,
+_add("exponential mechanism", zoo_samplers.largest_index("gumbel", 2.0), ([0] + [1] * 9, [1] + [0] * 9), ONE,
      _pmf(_probabilities(Exponential(sensitivity=1, epsilon=1)), ([0] + [1] * 9, [1] + [0] * 9)),
      "With the 1/2.", "McSherry & Talwar 2007", sound=True)  # fmt: skip
-_add("unary encoding, ε/2 for each bit", samplers.per_bit(0.5, 4), (0, 1), ONE,
+_add("unary encoding, ε/2 for each bit", zoo_samplers.per_bit(0.5, 4), (0, 1), ONE,
      lambda: curves.randomized_response(epsilon=0.5) ** 2, "Half of ε for each of two bits.",
      "Wang et al. 2017", sound=True)  # fmt: skip
-_add("RAPPOR with memory", samplers.remembered_response(1.0, 10), (False, True), ONE,
+_add("RAPPOR with memory", zoo_samplers.remembered_response(1.0, 10), (False, True), ONE,
      lambda: curves.randomized_response(epsilon=1.0), "Ten reports of one memory cost once.",
      "Erlingsson et al. 2014", sound=True)  # fmt: skip
 _add("classic Gaussian at ε = 2", None, (0.0, 1.0), curves.approximate(epsilon=2.0, delta=SMALL),
@@ -367,26 +367,26 @@ _add("classic Gaussian at ε = 2", None, (0.0, 1.0), curves.approximate(epsilon=
 
 
 @final
-class _Entries(dict[str, Entry]):
+class _Entries(dict[str, ZooEntry]):
     """A dict that says which names there are."""
 
     __slots__ = ()
 
-    def __missing__(self, name: object) -> Entry:
+    def __missing__(self, name: object) -> ZooEntry:
         near = difflib.get_close_matches(name, self, 1) if isinstance(name, str) else []
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise InvalidParameter("entry", name, "is not in the zoo", f"{meant}list(zoo.entries) has all names")
 
 
-entries: Final[dict[str, Entry]] = _Entries((entry.name, entry) for entry in _LIST)
+entries: Final[dict[str, ZooEntry]] = _Entries((entry.name, entry) for entry in _LIST)
 """Every entry, by name."""
 
 
-def broken() -> list[Entry]:
+def broken() -> list[ZooEntry]:
     """The ones to catch."""
     return [entry for entry in _LIST if not entry.sound]
 
 
-def sound() -> list[Entry]:
+def sound() -> list[ZooEntry]:
     """The ones to leave alone."""
     return [entry for entry in _LIST if entry.sound]

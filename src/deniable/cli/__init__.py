@@ -108,7 +108,7 @@ def build() -> "typer.Typer":
     except ImportError as error:
         raise MissingExtra(error.name or "typer", "cli") from None
 
-    from deniable.cli.help import Commands
+    from deniable.cli.help_layout import Commands
 
     app = Commands()
 
@@ -213,7 +213,7 @@ def build() -> "typer.Typer":
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:
         """Attack a made-up world: without privacy it works, behind a mechanism it meets its cap."""
-        from deniable.attacks.story import attack_command
+        from deniable.attacks.attack_story import attack_command
 
         # An option takes one number; those that follow it arrive as arguments.
         asked = [*(epsilon or []), *(levels or [])]
@@ -254,11 +254,11 @@ def build() -> "typer.Typer":
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:
         """Measure what a mechanism really leaks, and say whether that refutes its claim."""
-        from deniable.audit import commands
+        from deniable.audit import audit_commands
 
         with plain_errors():
             if zoo:
-                code = commands.zoo_command(
+                code = audit_commands.zoo_command(
                     trials=trials,
                     confidence=confidence,
                     as_json=as_json,
@@ -268,7 +268,7 @@ def build() -> "typer.Typer":
                     plot=plot,
                 )
                 raise typer.Exit(code)
-            code = commands.audit_command(
+            code = audit_commands.audit_command(
                 target,
                 neighbours=neighbours,
                 claim=claim,
@@ -286,18 +286,18 @@ def build() -> "typer.Typer":
         out: Annotated[Path, typer.Option(help="The folder for the pictures; made if it is not there.")],
     ) -> None:
         """A guided tour: questions to a real table under a budget, then curves, with pictures."""
-        from deniable.cli.demo import demo as shown
+        from deniable.cli.demo_command import demo as shown
 
         with plain_errors():
             shown(out)
 
-    from deniable.cli import add, ledger, questions, serve, synthesize
+    from deniable.cli import add_command, ledger_commands, question_commands, serve_command, synthesize_command
 
-    questions.add(app)
-    synthesize.add(app)
-    add.add(app)
-    ledger.add(app)
-    serve.add(app)
+    question_commands.add(app)
+    synthesize_command.add(app)
+    add_command.add(app)
+    ledger_commands.add(app)
+    serve_command.add(app)
 
     return app
 
@@ -307,7 +307,7 @@ def build() -> "typer.Typer":
 
 def listed(categories: str) -> list[str]:
     """The answers of --categories."""
-    from deniable.wellformed import fields_of
+    from deniable.csv_structure import fields_of
 
     found = fields_of(categories, ",", spaces=True)
     if found is None:
@@ -372,10 +372,10 @@ def print_table(curve: "Curve", delta: float | None, epsilon: float | None) -> N
     from rich.table import Table
     from rich.text import Text
 
-    from deniable.cli.tour import sentence
-    from deniable.curves import looks
+    from deniable.cli.curve_tour import sentence
+    from deniable.curves import curve_display
 
-    facts = looks.facts(curve, epsilon=epsilon) if delta is None else looks.facts(curve, delta=delta)
+    facts = curve_display.facts(curve, epsilon=epsilon) if delta is None else curve_display.facts(curve, delta=delta)
     table = Table.grid(padding=(0, 3, 0, 0))
     # In a narrow terminal the meanings are wrapped, never the numbers.
     table.add_column(no_wrap=True)
@@ -383,4 +383,4 @@ def print_table(curve: "Curve", delta: float | None, epsilon: float | None) -> N
     table.add_column(ratio=1)
     for fact in facts:
         table.add_row(fact.name, Text(fact.value, "bold cyan"), Text(fact.meaning, "dim"))
-    Console().print(Text(looks.title(curve), "bold"), "", table, "", sentence(curve), sep="\n", highlight=False)
+    Console().print(Text(curve_display.title(curve), "bold"), "", table, "", sentence(curve), sep="\n", highlight=False)

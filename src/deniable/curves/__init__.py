@@ -17,9 +17,13 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.curves import filters, textbook
-    from deniable.curves.advice import weaknesses
-    from deniable.curves.approximation import GaussianApproximation
-    from deniable.curves.atoms import (
+    from deniable.curves.atoms.derived import mixture, worst_of
+    from deniable.curves.atoms.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
+    from deniable.curves.atoms.hidden_mixtures import hidden_mixture
+    from deniable.curves.atoms.markov_kernel import Kernel, from_kernel
+    from deniable.curves.atoms.quantization import quantized
+    from deniable.curves.atoms.renyi_bounds import renyi, zcdp
+    from deniable.curves.atoms.standard import (
         approximate,
         discrete_gaussian,
         discrete_laplace,
@@ -31,55 +35,51 @@ if TYPE_CHECKING:
         randomized_response,
         rounded_gaussian,
     )
-    from deniable.curves.bounded import renyi, zcdp
+    from deniable.curves.atoms.user_supplied import from_cdf, from_density, from_pmf, tradeoff
     from deniable.curves.calibration import calibrate
     from deniable.curves.curve import Curve, identity, product
-    from deniable.curves.derived import mixture, worst_of
-    from deniable.curves.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
-    from deniable.curves.expression import parse
-    from deniable.curves.hidden import hidden_mixture
-    from deniable.curves.kernel import Kernel, from_kernel
-    from deniable.curves.loss import LossDistribution
-    from deniable.curves.own import from_cdf, from_density, from_pmf, tradeoff
-    from deniable.curves.quantization import quantized
+    from deniable.curves.curve_parser import parse
+    from deniable.curves.meaning.central_limit import GaussianApproximation
+    from deniable.curves.meaning.loss_distribution import LossDistribution
+    from deniable.curves.meaning.weakness_advice import weaknesses
 
 _HOMES = {
     "Curve": "curve",
-    "GaussianApproximation": "approximation",
-    "Kernel": "kernel",
-    "LossDistribution": "loss",
-    "approximate": "atoms",
+    "GaussianApproximation": "meaning.central_limit",
+    "Kernel": "atoms.markov_kernel",
+    "LossDistribution": "meaning.loss_distribution",
+    "approximate": "atoms.standard",
     "calibrate": "calibration",
-    "discrete_gaussian": "atoms",
-    "discrete_laplace": "atoms",
-    "exponential": "atoms",
+    "discrete_gaussian": "atoms.standard",
+    "discrete_laplace": "atoms.standard",
+    "exponential": "atoms.standard",
     "filters": "filters",
-    "fourier_delta": "divisible",
-    "from_cdf": "own",
-    "from_density": "own",
-    "from_kernel": "kernel",
-    "from_pmf": "own",
-    "gaussian": "atoms",
-    "hidden_mixture": "hidden",
+    "fourier_delta": "atoms.divisible",
+    "from_cdf": "atoms.user_supplied",
+    "from_density": "atoms.user_supplied",
+    "from_kernel": "atoms.markov_kernel",
+    "from_pmf": "atoms.user_supplied",
+    "gaussian": "atoms.standard",
+    "hidden_mixture": "atoms.hidden_mixtures",
     "identity": "curve",
-    "infinitely_divisible": "divisible",
-    "laplace": "atoms",
-    "merton": "divisible",
-    "mixture": "derived",
-    "normal_inverse_gaussian": "divisible",
-    "parse": "expression",
-    "poisson": "atoms",
+    "infinitely_divisible": "atoms.divisible",
+    "laplace": "atoms.standard",
+    "merton": "atoms.divisible",
+    "mixture": "atoms.derived",
+    "normal_inverse_gaussian": "atoms.divisible",
+    "parse": "curve_parser",
+    "poisson": "atoms.standard",
     "product": "curve",
-    "pure": "atoms",
-    "quantized": "quantization",
-    "randomized_response": "atoms",
-    "renyi": "bounded",
-    "rounded_gaussian": "atoms",
+    "pure": "atoms.standard",
+    "quantized": "atoms.quantization",
+    "randomized_response": "atoms.standard",
+    "renyi": "atoms.renyi_bounds",
+    "rounded_gaussian": "atoms.standard",
     "textbook": "textbook",
-    "tradeoff": "own",
-    "weaknesses": "advice",
-    "worst_of": "derived",
-    "zcdp": "bounded",
+    "tradeoff": "atoms.user_supplied",
+    "weaknesses": "meaning.weakness_advice",
+    "worst_of": "atoms.derived",
+    "zcdp": "atoms.renyi_bounds",
 }
 
 __all__ = [

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.curves.curve import Curve
 from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidParameter, NotCertifiable, type_of
 from deniable.numbers import down
@@ -39,22 +39,22 @@ def _target(
     if len(chosen) > 1:
         raise InvalidParameter(" and ".join(chosen), NOTHING, "give one target", "calibrate to the other and compare")
     if epsilon is not None:
-        wanted = check.not_negative("epsilon", epsilon, down)
-        small = check.probability("delta", 0.0 if delta is None else delta, down)
+        wanted = curve_arguments.not_negative("epsilon", epsilon, down)
+        small = curve_arguments.probability("delta", 0.0 if delta is None else delta, down)
         return _Target(f"epsilon={wanted:g} at delta={small:g}", wanted, lambda c: c.epsilon(delta=small))
     if mu is not None:
-        wanted = check.positive("mu", mu, down)
-        small = check.probability("delta", 0.0 if delta is None else delta, down)
+        wanted = curve_arguments.positive("mu", mu, down)
+        small = curve_arguments.probability("delta", 0.0 if delta is None else delta, down)
         return _Target(f"mu={wanted:g}", wanted, lambda c: c.gdp(delta=small))
     if delta is not None:
         raise InvalidParameter("delta", delta, "goes with epsilon= or mu=", "add the epsilon at which delta is meant")
     if advantage is not None:
-        wanted = check.probability("advantage", advantage, down)
+        wanted = curve_arguments.probability("advantage", advantage, down)
         return _Target(f"advantage={wanted:g}", wanted, lambda c: c.advantage())
     if rho is not None:
-        wanted = check.positive("rho", rho, down)
+        wanted = curve_arguments.positive("rho", rho, down)
         return _Target(f"rho={wanted:g}", wanted, lambda c: c.zcdp())
-    rate = check.probability("equal_error_rate", equal_error_rate)
+    rate = curve_arguments.probability("equal_error_rate", equal_error_rate)
     if rate >= 0.5:
         raise InvalidParameter("equal_error_rate", rate, "must be below 1/2: a blind attacker errs half of the time")
     return _Target(f"equal_error_rate={rate:g}", 0.5 - rate, lambda c: 0.5 - c.equal_error_rate())

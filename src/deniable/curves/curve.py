@@ -4,8 +4,8 @@ A curve is a symbolic product of atoms. Multiplying two curves only joins their 
 face is read. The path of one number, say `curve.epsilon(delta=1e-6)`:
 
     Curve.epsilon           checks the argument                                     (this file)
-    views.epsilon_bounds    both directions, the worse one wins                     views.py
-    Product.epsilon         closed form if there is one, else panels                reading.py
+    views.epsilon_bounds    both directions, the worse one wins                     curve_readings.py
+    Product.epsilon         closed form if there is one, else panels                law_product.py
     compose.compose         tilt, FFT, ledger of errors                             compose.py
     lattice.above / below   from a law to masses on a lattice                       lattice.py
     Law.tails               the mechanism itself: P(L > l) and e^l Q(L > l)         laws/
@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, final, overload
 
 import numpy as np
 
-from deniable.curves import check
-from deniable.curves.promise import Atom
-from deniable.curves.rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves import curve_arguments
+from deniable.curves.atoms.atom import Atom
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 from deniable.errors import InvalidOperation, InvalidParameter
 
 if TYPE_CHECKING:
-    from deniable.curves.approximation import GaussianApproximation
-    from deniable.curves.direction import Direction
-    from deniable.curves.loss import LossDistribution
+    from deniable.curves.meaning.central_limit import GaussianApproximation
+    from deniable.curves.meaning.loss_distribution import LossDistribution
+    from deniable.curves.meaning.one_direction import Direction
 
 MOST_ORDER = 1e9
 MOST_USES = 10**15
@@ -119,7 +119,7 @@ class Curve:
 
     def __pow__(self, uses: int) -> Curve:
         """The mechanism runs `uses` times."""
-        uses = check.integer("power", uses, 0)
+        uses = curve_arguments.integer("power", uses, 0)
         if uses == 0:
             return Curve({})
         counts = {atom: count * uses for atom, count in self._counts.items()}
@@ -138,7 +138,7 @@ class Curve:
 
         For neighbours that differ by adding or removing one person (Zhu, Dong, Wang 2022, Theorem 11).
         """
-        from deniable.curves import derived
+        from deniable.curves.atoms import derived
 
         return derived.sampled(self, rate=rate)
 
@@ -147,25 +147,25 @@ class Curve:
 
         The curve must itself hold for replace-one neighbours (Balle, Barthe, Gaboardi 2018, Theorem 11).
         """
-        from deniable.curves import derived
+        from deniable.curves.atoms import derived
 
         return derived.sampled_without_replacement(self, size=size, population=population)
 
     def group(self, *, size: int) -> Curve:
         """The promise to `size` people together: 1 - (1 - β)∘...∘(1 - β), sharp (Dong, Roth, Su 2022, Theorem 2.14)."""
-        from deniable.curves import derived
+        from deniable.curves.atoms import derived
 
         return derived.group(self, size=size)
 
     def symmetrized(self) -> Curve:
         """The same promise whichever neighbour comes first: at every ε the worse of the two directions."""
-        from deniable.curves import derived
+        from deniable.curves.atoms import derived
 
         return derived.symmetrized(self)
 
     def reversed(self) -> Curve:
         """The same promise with the neighbours' roles swapped; matters only next to factors whose direction is tied."""
-        from deniable.curves import derived
+        from deniable.curves.atoms import derived
 
         return derived.swapped(self)
 
@@ -177,17 +177,17 @@ class Curve:
     def delta(self, *, epsilon: Floats | list[float]) -> Floats: ...
     def delta(self, *, epsilon: Any) -> Any:
         """δ(ε), rounded up: for all neighbours and events, P(S) <= e^ε Q(S) + δ. Any real ε; arrays in, arrays out."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        array, scalar = check.reading("epsilon", epsilon)
-        return _give(views.delta_bounds(self, array)[1], scalar)
+        array, scalar = curve_arguments.reading("epsilon", epsilon)
+        return _give(curve_readings.delta_bounds(self, array)[1], scalar)
 
     def delta_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """Certified (low, high) around the exact δ(ε)."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        array, scalar = check.reading("epsilon", epsilon)
-        low, high = views.delta_bounds(self, array)
+        array, scalar = curve_arguments.reading("epsilon", epsilon)
+        low, high = curve_readings.delta_bounds(self, array)
         return _give(low, scalar), _give(high, scalar)
 
     @overload
@@ -196,40 +196,40 @@ class Curve:
     def epsilon(self, *, delta: Floats | list[float]) -> Floats: ...
     def epsilon(self, *, delta: Any) -> Any:
         """The smallest ε >= 0 with δ(ε) <= delta, rounded up; inf if there is none. delta=0 asks for pure DP."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        array, scalar = check.reading_in_unit("delta", delta)
-        found = [views.epsilon_bounds(self, float(d))[1] for d in array.ravel()]
+        array, scalar = curve_arguments.reading_in_unit("delta", delta)
+        found = [curve_readings.epsilon_bounds(self, float(d))[1] for d in array.ravel()]
         return _give(np.array(found).reshape(array.shape), scalar)
 
     def epsilon_bounds(self, *, delta: Any) -> tuple[Any, Any]:
         """Certified (low, high) around the exact ε(δ)."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        array, scalar = check.reading_in_unit("delta", delta)
-        found = [views.epsilon_bounds(self, float(d)) for d in array.ravel()]
+        array, scalar = curve_arguments.reading_in_unit("delta", delta)
+        found = [curve_readings.epsilon_bounds(self, float(d)) for d in array.ravel()]
         low, high = (np.array([f[i] for f in found]).reshape(array.shape) for i in (0, 1))
         return _give(low, scalar), _give(high, scalar)
 
     @property
     def is_symmetric(self) -> bool:
         """Whether both orders of the neighbours are equally hard to tell apart."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        forward, backward = views.product_of(self)
+        forward, backward = curve_readings.product_of(self)
         return forward is backward
 
     @property
     def forward(self) -> Direction:
         """The ordered pair (P, Q) by itself: T(P, Q), D(P‖Q), the loss under P. P is the answer without the person."""
-        from deniable.curves.direction import Direction
+        from deniable.curves.meaning.one_direction import Direction
 
         return Direction(self, True)
 
     @property
     def backward(self) -> Direction:
         """The other direction by itself: the ordered pair (Q, P)."""
-        from deniable.curves.direction import Direction
+        from deniable.curves.meaning.one_direction import Direction
 
         return Direction(self, False)
 
@@ -246,20 +246,20 @@ class Curve:
 
     def beta_bounds(self, *, alpha: Any) -> tuple[Any, Any]:
         """Certified (low, high) around the trade-off function β(α)."""
-        from deniable.curves import attacker
+        from deniable.curves.meaning import attacker
 
-        array, scalar = check.reading_in_unit("alpha", alpha)
+        array, scalar = curve_arguments.reading_in_unit("alpha", alpha)
         low, high = attacker.beta_bounds(self, array.ravel())
         return _give(low.reshape(array.shape), scalar), _give(high.reshape(array.shape), scalar)
 
     def tpr(self, *, fpr: Any) -> Any:
         """The largest true-positive rate at a false-positive rate, rounded up: 1 - beta."""
-        array, scalar = check.reading_in_unit("fpr", fpr)
+        array, scalar = curve_arguments.reading_in_unit("fpr", fpr)
         return _give(np.minimum(1.0, np.nextafter(1 - self.beta(alpha=array), 2.0)), scalar)
 
     def equal_error_rate(self) -> float:
         """The error rate of the attacker whose false alarms and misses are equally frequent, rounded down."""
-        from deniable.curves import attacker
+        from deniable.curves.meaning import attacker
 
         return attacker.equal_error_rate(self)
 
@@ -277,7 +277,7 @@ class Curve:
 
         (1 - π) + π δ(log((1-π)/π)) for the prior π, whichever neighbour the person's presence is.
         """
-        share, scalar = check.reading_in_unit("prior", prior)
+        share, scalar = curve_arguments.reading_in_unit("prior", prior)
         with np.errstate(divide="ignore"):
             odds = np.log1p(-share) - np.log(share)  # ±inf for who knows already: δ is 0 or 1 there, and the guess 1
         # The odds are known to two roundings of each logarithm, and the sum changes by at most 1 - π times that.
@@ -296,8 +296,11 @@ class Curve:
         (π e^ε + 1 - π). P(L > ε) is bounded by δ(ε')/(1 - e^(ε'-ε)) for every ε' < ε. With delta = 0 this is the
         bound that always holds: 1 for an unbounded loss such as the Gaussian's.
         """
-        (share, scalar), allowed = check.reading_in_unit("prior", prior), check.probability("delta", delta)
-        from deniable.curves import attacker
+        (share, scalar), allowed = (
+            curve_arguments.reading_in_unit("prior", prior),
+            curve_arguments.probability("delta", delta),
+        )
+        from deniable.curves.meaning import attacker
 
         loss = self.epsilon(delta=0.0) if allowed == 0 else attacker.loss_quantile(self, allowed)
         if not math.isfinite(loss):
@@ -318,9 +321,9 @@ class Curve:
 
     def loss_tail_bounds(self, *, epsilon: Any) -> tuple[Any, Any]:
         """Certified (low, high) around P(L > ε), the worse direction."""
-        from deniable.curves import tails
+        from deniable.curves.meaning import loss_tail as tails
 
-        array, scalar = check.reading("epsilon", epsilon)
+        array, scalar = curve_arguments.reading("epsilon", epsilon)
         low, high = tails.bounds(self, array.ravel())
         return _give(low.reshape(array.shape), scalar), _give(high.reshape(array.shape), scalar)
 
@@ -328,7 +331,7 @@ class Curve:
 
     def renyi(self, *, order: Any) -> Any:
         """The Rényi divergence of this order (> 0, inf allowed), the worse direction, rounded up; inf if unbounded."""
-        from deniable.curves import divergences
+        from deniable.curves.meaning import divergences
 
         array, scalar = divergences.orders(order)
         found = np.array([self.renyi_function(float(a)) for a in array.ravel()])
@@ -336,15 +339,15 @@ class Curve:
 
     def renyi_function(self, order: float) -> float:
         """`renyi` for one order, unchecked."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        return views.renyi(self, order)
+        return curve_readings.renyi(self, order)
 
     def zcdp(self) -> float:
         """The smallest ρ with renyi(order) <= ρ × order for all orders that can be proved, rounded up; inf if none."""
-        from deniable.curves import views
+        from deniable.curves.meaning import curve_readings
 
-        return views.zcdp(self)
+        return curve_readings.zcdp(self)
 
     @overload
     def gdp(self, *, delta: float = 0.0) -> float: ...
@@ -356,21 +359,21 @@ class Curve:
         With `delta` > 0: the smallest μ with β >= G_μ - delta, approximate GDP, which ignores events of probability
         delta.
         """
-        from deniable.curves import gdp
+        from deniable.curves.meaning import gaussian_dp
 
-        array, scalar = check.reading_in_unit("delta", delta)
-        found = np.array([gdp.smallest_mu(self, float(d)) for d in array.ravel()])
+        array, scalar = curve_arguments.reading_in_unit("delta", delta)
+        found = np.array([gaussian_dp.smallest_mu(self, float(d)) for d in array.ravel()])
         return _give(found.reshape(array.shape), scalar)
 
     def hellinger(self) -> float:
         """The squared Hellinger distance 1 - E_Q √(dP/dQ), the same in both directions, rounded up."""
-        from deniable.curves import divergences
+        from deniable.curves.meaning import divergences
 
         return divergences.hellinger(self)
 
     def chi_squared(self) -> float:
         """χ²(P‖Q) = E_Q (dP/dQ)² - 1, the worse direction, rounded up; inf if unbounded."""
-        from deniable.curves import divergences
+        from deniable.curves.meaning import divergences
 
         return divergences.chi_squared(self)
 
@@ -378,18 +381,18 @@ class Curve:
         """The mean privacy loss of the worse direction, max(KL(P‖Q), KL(Q‖P)), KL(P‖Q) = E_P L; for a
         trade-off function f, -∫ log|f'|.
         """
-        from deniable.curves import functionals
+        from deniable.curves.meaning import loss_moments
 
-        return functionals.kl(self)
+        return loss_moments.kl(self)
 
     def kappa2(self) -> float:
         """The mean square of the privacy loss, E_P L² = ∫ log²|f'|, the worse direction.
 
         Of a product with factors that may flip, the largest over all ways in which they can lie.
         """
-        from deniable.curves import functionals
+        from deniable.curves.meaning import loss_moments
 
-        return functionals.kappa2(self)
+        return loss_moments.kappa2(self)
 
     def kappa3(self) -> float:
         """The mean absolute cube of the privacy loss, E_P |L|³ = ∫ |log|f'||³, the worse direction.
@@ -397,15 +400,15 @@ class Curve:
         Of a product with factors that may flip, the largest over all ways in which they can lie; beyond 64 ways an
         upper bound on it, at most 9 % too large for many small losses.
         """
-        from deniable.curves import functionals
+        from deniable.curves.meaning import loss_moments
 
-        return functionals.kappa3(self)
+        return loss_moments.kappa3(self)
 
     def clt(self) -> GaussianApproximation:
         """The central-limit approximation: NOT a guarantee, and of another type so that it cannot be taken for one."""
-        from deniable.curves import approximation
+        from deniable.curves.meaning import central_limit
 
-        return approximation.clt(self)
+        return central_limit.clt(self)
 
     @property
     def loss(self) -> LossDistribution:
@@ -413,9 +416,9 @@ class Curve:
         `symmetrized()`, a pair that is worse than both: its mean is then above `kl()`. `forward.loss` and
         `backward.loss` are the two apart.
         """
-        from deniable.curves import loss
+        from deniable.curves.meaning import loss_distribution
 
-        return loss.distribution(self)
+        return loss_distribution.distribution(self)
 
     # -- order -------------------------------------------------------------------------------------------------------
 
@@ -426,11 +429,11 @@ class Curve:
         δ_other(ε) <= (1 + tolerance) δ_self(ε) + 1e-7 tolerance for every real ε. False means that it could not be
         shown.
         """
-        from deniable.curves import order
+        from deniable.curves.meaning import blackwell_order
 
         if not isinstance(other, Curve):
             raise InvalidOperation(f"a curve can be compared with a curve, not with {type(other).__name__}")
-        return order.dominates(self, other, check.not_negative("tolerance", tolerance))
+        return blackwell_order.dominates(self, other, curve_arguments.not_negative("tolerance", tolerance))
 
     def __le__(self, other: Curve) -> bool:
         """`a <= b`: a leaks no more than b, as `b.dominates(a)` says."""
@@ -445,16 +448,16 @@ class Curve:
 
     def to_dict(self) -> dict[str, Any]:
         """A record of plain values (JSON) that `from_dict` reads back, now and in later versions."""
-        from deniable.curves import records
+        from deniable.curves import curve_records
 
-        return records.to_dict(self)
+        return curve_records.to_dict(self)
 
     @staticmethod
     def from_dict(record: dict[str, Any]) -> Curve:
         """The curve of a record made by `to_dict`."""
-        from deniable.curves import records
+        from deniable.curves import curve_records
 
-        return records.from_dict(record)
+        return curve_records.from_dict(record)
 
     def expression(self) -> str:
         """How a user would write this curve; `deniable curve "<expression>"` reads it back."""
@@ -469,14 +472,14 @@ class Curve:
         return f"<Curve {text}>"
 
     def _repr_html_(self) -> str:
-        from deniable.curves import looks
+        from deniable.curves import curve_display
 
-        return looks.html(self)
+        return curve_display.html(self)
 
     def __rich__(self) -> Any:
-        from deniable.curves import looks
+        from deniable.curves import curve_display
 
-        return looks.rich_panel(self)
+        return curve_display.rich_panel(self)
 
 
 def identity() -> Curve:

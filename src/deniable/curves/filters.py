@@ -45,7 +45,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Self, final
 
-from deniable.curves.amounts import (
+from deniable.curves.decimal_arithmetic import Number, dec, digits, log_inverse, renyi_order, up
+from deniable.curves.exact_amounts import (
     DECIMALS,
     UNIT,
     Amount,
@@ -56,8 +57,7 @@ from deniable.curves.amounts import (
     units_of_cost,
     units_of_limit,
 )
-from deniable.curves.textbook_conversion import gdp_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon_optimised
-from deniable.curves.textbook_numbers import Number, dec, digits, log_inverse, renyi_order, up
+from deniable.curves.textbook.conversions import gdp_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon_optimised
 from deniable.errors import BudgetExceeded, InvalidParameter, OutsideTheorem
 
 __all__ = [

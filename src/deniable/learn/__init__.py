@@ -20,17 +20,17 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.learn import sklearn, torch
-    from deniable.learn.convex import ObjectivePerturbation, OutputPerturbation
-    from deniable.learn.factorised import DPFTRL
+    from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
+    from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
 
 _HOMES = {
     "Automatic": "plans",
-    "DPFTRL": "factorised",
+    "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
     "Flat": "plans",
-    "ObjectivePerturbation": "convex",
-    "OutputPerturbation": "convex",
+    "ObjectivePerturbation": "convex_perturbation",
+    "OutputPerturbation": "convex_perturbation",
     "Plan": "plans",
     "sklearn": "sklearn",
     "torch": "torch",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
 
-from deniable.curves import check
-from deniable.curves.advice import warn_if_weak, weaknesses
-from deniable.curves.looks import rounded_up
+from deniable.curves import curve_arguments
+from deniable.curves.curve_display import rounded_up
+from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
 from deniable.errors import InvalidParameter
 from deniable.numbers import up
 from deniable.units import Guarantee, Unit
@@ -41,7 +41,7 @@ class Flat:
     norm: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm", check.positive("clip", self.norm))
+        object.__setattr__(self, "norm", curve_arguments.positive("clip", self.norm))
 
     def describe(self) -> str:
         return f"gradients longer than {self.norm:g} are shortened to it"
@@ -59,8 +59,8 @@ class Automatic:
     stability: float = 0.01
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "norm", check.positive("clip", self.norm))
-        object.__setattr__(self, "stability", check.positive("stability", self.stability))
+        object.__setattr__(self, "norm", curve_arguments.positive("clip", self.norm))
+        object.__setattr__(self, "stability", curve_arguments.positive("stability", self.stability))
 
     def describe(self) -> str:
         return f"every gradient is brought to a length below {self.norm:g}"
@@ -154,7 +154,7 @@ class Plan(ABC):
             raise InvalidParameter("delta", None, "is needed to charge sampled training to a ledger", remedy)
         from deniable import curves
 
-        allowed = check.inner_probability("delta", delta)
+        allowed = curve_arguments.inner_probability("delta", delta)
         share = allowed
         for _ in range(20):
             mu = curve.gdp(delta=share)
@@ -208,19 +208,19 @@ class DPSGD(Plan):
         epochs: float | None = None,
         noise: float | None = None,
     ) -> None:
-        known = None if records is None else check.integer("records", records, 1)
+        known = None if records is None else curve_arguments.integer("records", records, 1)
         share = _rate(rate, batch_size, known)
         fill = object.__setattr__
         fill(self, "clip", clipping(clip))
         fill(self, "rate", share)
         fill(self, "steps", _steps(steps, epochs, share))
-        fill(self, "noise", None if noise is None else check.positive("noise", noise))
+        fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
         fill(self, "records", known)
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
         """See `Plan.calibrate`. Refused where δ is no less than a record's chance of being drawn at all, 1 - (1 -
         rate)^steps: even telling the drawn records would meet it."""
-        allowed = check.probability("delta", delta)
+        allowed = curve_arguments.probability("delta", delta)
         drawn = -math.expm1(self.steps * math.log1p(-self.rate)) if self.rate < 1 else 1.0
         if 0 < drawn <= allowed < 1:
             rule = f"is no less than a record's chance {drawn:.3g} of being drawn in {self.steps} steps at all"
@@ -259,7 +259,7 @@ class DPSGD(Plan):
         """
         from deniable.curves import textbook
 
-        curve, small = self.curve, check.inner_probability("delta", delta)
+        curve, small = self.curve, curve_arguments.inner_probability("delta", delta)
         divergences = {order: curve.renyi_function(float(order)) for order in ORDERS}
         renyi = min(textbook.renyi_to_epsilon(order=a, renyi=d, delta=small) for a, d in divergences.items())
         moments = min(
@@ -306,12 +306,12 @@ def clipping(value: float | Clipping) -> Clipping:
 
 
 def _rate(rate: float | None, batch_size: int | None, records: int | None) -> float:
-    if check.exactly_one(rate=rate, batch_size=batch_size) == "rate":
-        share = check.probability("rate", rate)
+    if curve_arguments.exactly_one(rate=rate, batch_size=batch_size) == "rate":
+        share = curve_arguments.probability("rate", rate)
         if share == 0:
             raise InvalidParameter("rate", rate, "must be above 0: nobody would take part")
         return share
-    size = check.integer("batch_size", batch_size, 1)
+    size = curve_arguments.integer("batch_size", batch_size, 1)
     if records is None:
         remedy = "give records=, a number that may be known, or rate= instead"
         raise InvalidParameter("batch_size", size, "needs the public number of records", remedy)
@@ -321,11 +321,11 @@ def _rate(rate: float | None, batch_size: int | None, records: int | None) -> fl
 
 
 def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
-    if check.exactly_one(steps=steps, epochs=epochs) == "steps":
-        found = check.integer("steps", steps, 1)
+    if curve_arguments.exactly_one(steps=steps, epochs=epochs) == "steps":
+        found = curve_arguments.integer("steps", steps, 1)
     else:
         # A rate such as 1/6 is stored a little too small; that must not cost a step.
-        found = max(1, math.ceil(check.positive("epochs", epochs) / rate * (1 - 1e-12)))
+        found = max(1, math.ceil(curve_arguments.positive("epochs", epochs) / rate * (1 - 1e-12)))
     if found > MOST_STEPS:
         raise InvalidParameter("steps", found, f"must be at most {MOST_STEPS:,}")
     return found

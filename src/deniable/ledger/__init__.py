@@ -14,12 +14,12 @@ mechanism, table or question: a question is a hash here, and an answer is bytes.
 """
 
 from deniable.ledger import keys
-from deniable.ledger.accounts import Account
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, State
-from deniable.ledger.export import Verified, verify_export, write_checkpoint
-from deniable.ledger.labels import CheckedLabel, verify_label
+from deniable.ledger.label_verification import CheckedLabel, verify_label
 from deniable.ledger.ledger import Ledger
+from deniable.ledger.ledger_export import Verified, verify_export, write_checkpoint
+from deniable.ledger.spending_accounts import Account
 
 __all__ = [
     "EVERYBODY",

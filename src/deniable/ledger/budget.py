@@ -27,7 +27,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
-from deniable.curves import advice
+from deniable.curves.decimal_arithmetic import down as float_down
+from deniable.curves.decimal_arithmetic import up as float_up
 from deniable.curves.filters import (
     UNIT,
     Amount,
@@ -41,10 +42,9 @@ from deniable.curves.filters import (
     units_of_cost,
     units_of_limit,
 )
-from deniable.curves.textbook_numbers import down as float_down
-from deniable.curves.textbook_numbers import up as float_up
+from deniable.curves.meaning import weakness_advice
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
-from deniable.ledger import conversion
+from deniable.ledger import epsilon_mu_conversion
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -175,7 +175,7 @@ class Budget:
         if keys >= whole:
             rule = f"must be less than delta={amount_of(whole)}: the noise needs the rest"
             raise InvalidParameter("keys_delta", keys_delta, rule)
-        mu2 = conversion.largest_mu2(asked, whole - keys)
+        mu2 = epsilon_mu_conversion.largest_mu2(asked, whole - keys)
         if mu2 == 0:
             raise InvalidParameter("epsilon", epsilon, f"leaves nothing to spend at delta={delta}", "raise one of them")
         self._fill("mu2", Cost(mu2, keys), asked, whole - keys)
@@ -220,17 +220,17 @@ class Budget:
         'delta 0.001 protects little: it is not well below 1/n = 0.0001 for n = 10,000 people, and allows showing \
 each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-08 is usual'
         """
-        return advice.weaknesses(people=people, **self._read_as())
+        return weakness_advice.weaknesses(people=people, **self._read_as())
 
     def _read_as(self) -> dict[str, Any]:
         """The promise as parameters that there is advice on; a ρ as the μ of Gaussian noise that it allows."""
         if self.epsilon is not None:
             return {"epsilon": self.epsilon, "delta": self.delta}
         doubled = self.limit.units * (2 if self.currency == "rho" else 1)
-        return {"mu": conversion.root_down(doubled), "delta": self.delta}
+        return {"mu": epsilon_mu_conversion.root_down(doubled), "delta": self.delta}
 
     def _advise(self, people: int | None) -> Self:
-        advice.warn_if_weak(people=people, **self._read_as())
+        weakness_advice.warn_if_weak(people=people, **self._read_as())
         return self
 
     # -- what things cost ----------------------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         if name == "rho" and self.currency == "mu2":
             return math.ceil(2 * exact / UNIT)
         if name == "epsilon" and self.currency == "mu2" and self.noise_delta_units:
-            units = conversion.largest_mu2(_limit("epsilon", amount), self.noise_delta_units)
+            units = epsilon_mu_conversion.largest_mu2(_limit("epsilon", amount), self.noise_delta_units)
             if units == 0:
                 raise InvalidParameter("epsilon", amount, "is too small to be told from nothing at this delta")
             return units
@@ -321,11 +321,11 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
 
     def level_down(self, cost: Cost) -> Fraction:
         """The same, exactly; a μ that has no exact root is rounded down."""
-        return conversion.root_down(cost.units) if self.currency == "mu2" else cost.units * UNIT
+        return epsilon_mu_conversion.root_down(cost.units) if self.currency == "mu2" else cost.units * UNIT
 
     def level_up(self, cost: Cost) -> Fraction:
         """The smallest μ, ε or ρ that a release of this cost surely keeps, exactly; a root is rounded up."""
-        return conversion.mu_up(cost.units) if self.currency == "mu2" else cost.units * UNIT
+        return epsilon_mu_conversion.mu_up(cost.units) if self.currency == "mu2" else cost.units * UNIT
 
     def curve(self, cost: Cost) -> Curve:
         """What a cost of this size promises, rounded up: for all neighbours, as μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
@@ -345,7 +345,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         if (self.noise_delta_units + cost.delta_units) * UNIT <= rest:
             if self.currency == "epsilon" and cost.units * UNIT <= most:
                 return True
-            if self.noise_delta_units and conversion.epsilon_up(cost.units, self.noise_delta_units) <= most:
+            if self.noise_delta_units and epsilon_mu_conversion.epsilon_up(cost.units, self.noise_delta_units) <= most:
                 return True
         return float(self.curve(cost).delta(epsilon=epsilon)) <= delta
 
@@ -433,7 +433,7 @@ def _filter(currency: Currency, limit: Cost) -> Filter:
     delta = limit.delta_units * UNIT
     if currency == "mu2":
         # The square of a root from above, rounded down to whole units, is the limit.
-        return GaussianFilter(mu=conversion.mu_up(limit.units), delta=delta)
+        return GaussianFilter(mu=epsilon_mu_conversion.mu_up(limit.units), delta=delta)
     if currency == "epsilon":
         return PureFilter(epsilon=limit.units * UNIT, delta=delta)
     return ZCDPFilter(rho=limit.units * UNIT, delta=delta)
@@ -453,20 +453,20 @@ def _known_cost(budget: Budget, name: str, amount: Amount, delta: Amount) -> Cos
 
 @lru_cache(maxsize=1024)
 def _described(cost: Cost, budget: Budget) -> str:
-    level, name = conversion.short_up(budget.level_up(cost)), _SPOKEN[budget.currency]
+    level, name = epsilon_mu_conversion.short_up(budget.level_up(cost)), _SPOKEN[budget.currency]
     said = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
-        epsilon = conversion.epsilon_up(cost.units, budget.noise_delta_units)
+        epsilon = epsilon_mu_conversion.epsilon_up(cost.units, budget.noise_delta_units)
         said = f"epsilon {epsilon} at delta {_delta_said(budget.noise_delta_units)} ({said})"
-    return said + (f", delta {conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
+    return said + (f", delta {epsilon_mu_conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
 
 
 @lru_cache(maxsize=1024)
 def _described_rest(cost: Cost, budget: Budget) -> str:
-    level, name = conversion.short_down(budget.level_down(cost)), _SPOKEN[budget.currency]
+    level, name = epsilon_mu_conversion.short_down(budget.level_down(cost)), _SPOKEN[budget.currency]
     said = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
-        epsilon = conversion.epsilon_down(cost.units, budget.noise_delta_units)
+        epsilon = epsilon_mu_conversion.epsilon_down(cost.units, budget.noise_delta_units)
         said = f"epsilon {epsilon} at delta {_delta_said(budget.noise_delta_units)} ({said})"
     return f"{said}, delta {_delta_left(cost.delta_units)}"
 
@@ -478,7 +478,7 @@ def _delta_said(units: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _delta_left(units: int) -> str:
-    return str(conversion.short_down(units * UNIT))
+    return str(epsilon_mu_conversion.short_down(units * UNIT))
 
 
 @lru_cache(maxsize=1024)

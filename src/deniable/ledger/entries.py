@@ -30,8 +30,8 @@ __all__ = [
     "Entry",
     "Heading",
     "Rotation",
+    "SignedStatement",
     "State",
-    "Statement",
     "Terms",
     "amounts",
     "checked_code",
@@ -191,7 +191,7 @@ class Rotation:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class SignedStatement:
     """Who said what an entry describes, and the owner's signature for it."""
 
     signer: str
@@ -282,7 +282,7 @@ class Entry:
 
     checkpoint: Checkpoint | None = None
     rotation: Rotation | None = None
-    statement: Statement | None = None
+    statement: SignedStatement | None = None
     version: str | None = None
     """Which version of the data is asked about, where that is known: answers about two versions are never mixed."""
 
@@ -427,10 +427,10 @@ def _rotation(record: object) -> Rotation:
     return Rotation(signer=signer, successor=successor, by=_text(record["by"]), signature=_text(record["signature"]))
 
 
-def _statement(record: object) -> Statement:
+def _statement(record: object) -> SignedStatement:
     if not isinstance(record, dict):
         raise TypeError
-    return Statement(**{name: _text(record[name]) for name in ("signer", "by", "signature")})
+    return SignedStatement(**{name: _text(record[name]) for name in ("signer", "by", "signature")})
 
 
 def _text(value: object) -> str:

@@ -19,9 +19,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.ledger.accounts import Account, checked_payer, checked_terms, least_left, refuse
-from deniable.ledger.asks import REUSED, Ask, ask_of, keyed_of
+from deniable.ledger.account_balances import Replay, left_of, replay_of, standing
 from deniable.ledger.budget import Budget, Cost
+from deniable.ledger.charge_requests import REUSED, Ask, ask_of, keyed_of
 from deniable.ledger.entries import (
     EVERYBODY,
     Checkpoint,
@@ -35,14 +35,14 @@ from deniable.ledger.entries import (
     checked_question,
     checked_text,
 )
-from deniable.ledger.export import Note, newest_note, write_export
+from deniable.ledger.history_verification import Recount
 from deniable.ledger.keys import PublicKey, SigningKey
-from deniable.ledger.opening import Place, mismatch, name_data, opened, store_at
-from deniable.ledger.recount import Recount
-from deniable.ledger.settling import check_log, derived, secret_of, settle
-from deniable.ledger.signing import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
-from deniable.ledger.standing import Replay, left_of, replay_of, standing
-from deniable.ledger.stores import Head, Store, Transaction
+from deniable.ledger.ledger_export import Note, newest_note, write_export
+from deniable.ledger.owner_signatures import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
+from deniable.ledger.spending_accounts import Account, checked_payer, checked_terms, least_left, refuse
+from deniable.ledger.stores.home_and_secret import check_log, derived, secret_of, settle
+from deniable.ledger.stores.store import ChainHead, Store, Transaction
+from deniable.ledger.stores.store_opening import Place, mismatch, name_data, opened, store_at
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -426,7 +426,7 @@ class Ledger:
 
     def holds(self, note: Note) -> bool:
         """Whether the history has come past this note; nothing is read where this handle wrote what it says."""
-        return note.serial == self.serial and self._store.holds(Head(note.number, note.hash))
+        return note.serial == self.serial and self._store.holds(ChainHead(note.number, note.hash))
 
     @property
     def head(self) -> Note:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
-    from deniable.local.base import Protocol, SharesProtocol
-    from deniable.local.binary import NuRandomizedResponse, RandomizedResponse, TwoCoinSurvey, WarnerSurvey
-    from deniable.local.categorical import (
+    from deniable.local.binary_responses import NuRandomizedResponse, RandomizedResponse, TwoCoinSurvey, WarnerSurvey
+    from deniable.local.categorical_responses import (
         KaryRandomizedResponse,
         LocalHashing,
         OptimizedUnary,
@@ -25,47 +24,48 @@ if TYPE_CHECKING:
         SymmetricUnary,
         recommended,
     )
-    from deniable.local.estimates import Estimate, Fitted, Mean, Shares, Support
-    from deniable.local.memoised import MeanMemory, MemoisedMean
-    from deniable.local.numeric import DuchiMean, HybridMean, PiecewiseMean
+    from deniable.local.collector_estimates import Estimate, Fitted, Mean, Shares, Support
+    from deniable.local.count_mean_sketch import CountMeanSketch, HadamardSketch
+    from deniable.local.local_protocol import Protocol, SharesProtocol
+    from deniable.local.memoised_means import MeanMemory, MemoisedMean
+    from deniable.local.numeric_means import DuchiMean, HybridMean, PiecewiseMean
+    from deniable.local.randomized_table import Conjunction, TableResponse
     from deniable.local.rappor import BloomRappor, CohortReports, Memory, Rappor
-    from deniable.local.sketch import CountMeanSketch, HadamardSketch
     from deniable.local.surveys import Design, Survey, survey
-    from deniable.local.table import Conjunction, TableResponse
 
 _HOMES = {
     "BloomRappor": "rappor",
     "CohortReports": "rappor",
-    "Conjunction": "table",
-    "CountMeanSketch": "sketch",
+    "Conjunction": "randomized_table",
+    "CountMeanSketch": "count_mean_sketch",
     "Design": "surveys",
-    "DuchiMean": "numeric",
-    "Estimate": "estimates",
-    "Fitted": "estimates",
-    "HadamardSketch": "sketch",
-    "HybridMean": "numeric",
-    "KaryRandomizedResponse": "categorical",
-    "LocalHashing": "categorical",
-    "Mean": "estimates",
-    "MeanMemory": "memoised",
-    "MemoisedMean": "memoised",
+    "DuchiMean": "numeric_means",
+    "Estimate": "collector_estimates",
+    "Fitted": "collector_estimates",
+    "HadamardSketch": "count_mean_sketch",
+    "HybridMean": "numeric_means",
+    "KaryRandomizedResponse": "categorical_responses",
+    "LocalHashing": "categorical_responses",
+    "Mean": "collector_estimates",
+    "MeanMemory": "memoised_means",
+    "MemoisedMean": "memoised_means",
     "Memory": "rappor",
-    "NuRandomizedResponse": "binary",
-    "OptimizedUnary": "categorical",
-    "PiecewiseMean": "numeric",
-    "Protocol": "base",
-    "RandomizedResponse": "binary",
+    "NuRandomizedResponse": "binary_responses",
+    "OptimizedUnary": "categorical_responses",
+    "PiecewiseMean": "numeric_means",
+    "Protocol": "local_protocol",
+    "RandomizedResponse": "binary_responses",
     "Rappor": "rappor",
-    "Shares": "estimates",
-    "SharesProtocol": "base",
-    "SubsetSelection": "categorical",
-    "Support": "estimates",
+    "Shares": "collector_estimates",
+    "SharesProtocol": "local_protocol",
+    "SubsetSelection": "categorical_responses",
+    "Support": "collector_estimates",
     "Survey": "surveys",
-    "SymmetricUnary": "categorical",
-    "TableResponse": "table",
-    "TwoCoinSurvey": "binary",
-    "WarnerSurvey": "binary",
-    "recommended": "categorical",
+    "SymmetricUnary": "categorical_responses",
+    "TableResponse": "randomized_table",
+    "TwoCoinSurvey": "binary_responses",
+    "WarnerSurvey": "binary_responses",
+    "recommended": "categorical_responses",
     "survey": "surveys",
 }
 

@@ -23,12 +23,12 @@ import numpy as np
 from deniable import curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.local import bits, border
-from deniable.local.base import BitsProtocol, Parameter, Protocol, Telling, category_count
-from deniable.local.border import Ints, Packed
-from deniable.local.estimates import Fitted, Support
-from deniable.local.odds import Odds, Rational, exact
-from deniable.noise import check
+from deniable.local import packed_bits, report_checks
+from deniable.local.collector_estimates import Fitted, Support
+from deniable.local.exact_odds import Odds, Rational, exact
+from deniable.local.local_protocol import BitsProtocol, Parameter, Protocol, Telling, category_count
+from deniable.local.report_checks import Ints, Packed
+from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -53,7 +53,11 @@ class Coins:
 
     @classmethod
     def of(cls, f: Rational, p: Rational, q: Rational) -> Coins:
-        coins = cls(check.probability("f", f), check.probability("p", p), check.probability("q", q))
+        coins = cls(
+            noise_arguments.probability("f", f),
+            noise_arguments.probability("p", p),
+            noise_arguments.probability("q", q),
+        )
         if not 0 < coins.f < 1:
             raise InvalidParameter("f", f, "must lie strictly between 0 and 1")
         if not coins.p < coins.q:
@@ -73,23 +77,23 @@ class Coins:
 
     def permanent(self, rows: Packed, width: int, entropy: Entropy | None) -> None:
         """Flip every bit with probability f/2, in place."""
-        for piece in bits.pieces(len(rows), rows.shape[1]):
+        for piece in packed_bits.pieces(len(rows), rows.shape[1]):
             rows[piece] ^= _bits_at(self.f / 2, rows[piece].shape, entropy)
-        bits.trim(rows, width)
+        packed_bits.trim(rows, width)
 
     def instantaneous(self, memory: Packed, width: int, entropy: Entropy | None) -> Packed:
         """Show set bits with probability q, unset ones with probability p."""
         reports = np.empty_like(memory)
-        for piece in bits.pieces(len(memory), memory.shape[1]):
+        for piece in packed_bits.pieces(len(memory), memory.shape[1]):
             kept = memory[piece]
             shown, made_up = (_bits_at(chance, kept.shape, entropy) for chance in (self.q, self.p))
             reports[piece] = (kept & shown) | (~kept & made_up)
-        bits.trim(reports, width)
+        packed_bits.trim(reports, width)
         return reports
 
     def curve(self, *, reports: int, hashes: int) -> Curve:
         """Of so many reports: the numbers of times that each of 2 × hashes bits was set, half of them either way."""
-        times = check.whole("reports", reports)
+        times = noise_arguments.whole("reports", reports)
         if not 1 <= times <= MOST_REPORTS:
             rule = f"must be at least 1 and at most {MOST_REPORTS}"
             raise InvalidParameter("reports", reports, rule, "longitudinal bounds any number of them")
@@ -202,16 +206,16 @@ class Rappor(BitsProtocol):
 
     def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
         """The permanent response of each person, made once for each answer and kept."""
-        return self._memory(answers, border.witnessed(entropy))
+        return self._memory(answers, report_checks.witnessed(entropy))
 
     def report(self, memory: Memory, *, entropy: Entropy | None = None) -> Packed:
         """One report of each person, from what they remember."""
-        _remembered(memory, border.width(self.categories))
-        return self.coins.instantaneous(memory.rows, self.categories, border.witnessed(entropy))
+        _remembered(memory, report_checks.width(self.categories))
+        return self.coins.instantaneous(memory.rows, self.categories, report_checks.witnessed(entropy))
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         """One report each from a memory that is forgotten: for people who are asked once."""
-        source = border.witnessed(entropy)
+        source = report_checks.witnessed(entropy)
         reports = self.coins.instantaneous(self._memory(answers, source).rows, self.categories, source)
         return reports[0] if np.ndim(answers) == 0 else reports
 
@@ -219,9 +223,9 @@ class Rappor(BitsProtocol):
         return {"categories": self.categories, **self.coins.written()}
 
     def _memory(self, answers: Any, entropy: Entropy | None) -> Memory:
-        listed, _ = border.categories("answers", answers, self.categories)
-        rows = np.zeros((len(listed), border.width(self.categories)), dtype=np.uint8)
-        bits.flip(rows, listed)
+        listed, _ = report_checks.categories("answers", answers, self.categories)
+        rows = np.zeros((len(listed), report_checks.width(self.categories)), dtype=np.uint8)
+        packed_bits.flip(rows, listed)
         self.coins.permanent(rows, self.categories, entropy)
         return Memory(rows, np.zeros(len(listed), dtype=np.int64))
 
@@ -257,7 +261,7 @@ class BloomRappor(Protocol):
     estimates the shares of candidates by least squares over all cohorts, unbiased if everybody's answer is a candidate.
     Other answers set bits at random, which a constant term takes up.
 
-    >>> protocol = BloomRappor(bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
+    >>> protocol = BloomRappor(packed_bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
     >>> reports = protocol.randomize(["pear", "plum", "pear", "fig"] * 50)
     >>> protocol.estimate(reports, candidates=["pear", "plum", "fig"]).people
     200
@@ -274,7 +278,7 @@ class BloomRappor(Protocol):
             ("hashes", hashes, 1, MOST_HASHES),
             ("cohorts", cohorts, 1, MOST_COHORTS),
         ):
-            number = check.whole(name, value)
+            number = noise_arguments.whole(name, value)
             if not least <= number <= most:
                 raise InvalidParameter(name, value, f"must lie between {least} and {most}")
             object.__setattr__(self, name, number)
@@ -295,17 +299,17 @@ class BloomRappor(Protocol):
 
     def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
         """The cohort and the permanent response of each person, made once for each answer and kept."""
-        return self._memory(answers, border.witnessed(entropy))
+        return self._memory(answers, report_checks.witnessed(entropy))
 
     def report(self, memory: Memory, *, entropy: Entropy | None = None) -> CohortReports:
         """One report of each person, from what they remember."""
-        _remembered(memory, border.width(self.bits))
-        rows = self.coins.instantaneous(memory.rows, self.bits, border.witnessed(entropy))
+        _remembered(memory, report_checks.width(self.bits))
+        rows = self.coins.instantaneous(memory.rows, self.bits, report_checks.witnessed(entropy))
         return CohortReports(rows, memory.cohorts)
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> CohortReports:
         """One report each from a memory that is forgotten: for people who are asked once."""
-        source = border.witnessed(entropy)
+        source = report_checks.witnessed(entropy)
         memory = self._memory([answers] if isinstance(answers, str) else answers, source)
         return CohortReports(self.coins.instantaneous(memory.rows, self.bits, source), memory.cohorts)
 
@@ -313,7 +317,7 @@ class BloomRappor(Protocol):
         """The bits that an answer sets in a cohort. Public: anybody can compute it."""
         if not isinstance(answer, str):
             raise InvalidParameter("answer", NOTHING, "must be a text")
-        if not 0 <= check.whole("cohort", cohort) < self.cohorts:
+        if not 0 <= noise_arguments.whole("cohort", cohort) < self.cohorts:
             raise InvalidParameter("cohort", cohort, f"must be below {self.cohorts}, and not negative")
         # Every text has bytes, also one with half of a surrogate pair: an error would quote the answer.
         written, found = answer.encode("utf-8", "surrogatepass"), set()
@@ -341,7 +345,7 @@ class BloomRappor(Protocol):
 
     def estimate(self, reports: Any, *, candidates: Sequence[str] = ()) -> Fitted:
         """The share of people with each candidate answer."""
-        asked = border.texts("candidates", candidates)
+        asked = report_checks.texts("candidates", candidates)
         if not asked or len(set(asked)) != len(asked):
             raise InvalidParameter("candidates", NOTHING, "must be at least one text, none of them twice")
         rows, cohorts = self._checked(reports)
@@ -380,15 +384,15 @@ class BloomRappor(Protocol):
     def parsed(self, texts: list[str]) -> CohortReports:
         parts = [text.split(" ") for text in texts]
         cohorts = np.array([int(cohort) for cohort, _ in parts], dtype=np.int64)
-        return CohortReports(border.hexadecimal([row for _, row in parts], self.bits), cohorts)
+        return CohortReports(report_checks.hexadecimal([row for _, row in parts], self.bits), cohorts)
 
     def parameters(self) -> dict[str, Parameter]:
         return {"bits": self.bits, "hashes": self.hashes, "cohorts": self.cohorts, **self.coins.written()}
 
     def _memory(self, answers: Any, entropy: Entropy | None) -> Memory:
-        texts = border.texts("answers", answers)
+        texts = report_checks.texts("answers", answers)
         cohorts = noise.uniform(below=self.cohorts, size=len(texts), entropy=entropy)
-        rows = np.zeros((len(texts), border.width(self.bits)), dtype=np.uint8)
+        rows = np.zeros((len(texts), report_checks.width(self.bits)), dtype=np.uint8)
         known: dict[tuple[str, int], Packed] = {}
         for person, key in enumerate(zip(texts, cohorts.tolist(), strict=True)):
             if key not in known:
@@ -411,12 +415,12 @@ def checked_rows(reports: Any, width: int, cohorts: int) -> tuple[Packed, Ints]:
     """Rows of so many bits and the public number of the cohort, or of the hash function, that made each."""
     if not isinstance(reports, CohortReports):
         raise InvalidParameter("reports", NOTHING, "must be CohortReports, as randomize and report return them")
-    rows = border.packed("reports", reports.rows, width)
+    rows = report_checks.packed("reports", reports.rows, width)
     rule = f"must name a cohort below {cohorts} for each row of bits"
-    numbers, _ = border.whole("reports", reports.cohorts, cohorts, rule)
+    numbers, _ = report_checks.whole("reports", reports.cohorts, cohorts, rule)
     if len(numbers) != len(rows):
         raise InvalidParameter("reports", NOTHING, rule)
-    border.some(len(rows))
+    report_checks.some(len(rows))
     return rows, numbers
 
 

@@ -21,15 +21,15 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from deniable.csv_structure import extent_of, fields_of, records_of
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra, UnreadableRecord
-from deniable.local import binary, categorical, numeric
-from deniable.local.base import Protocol
-from deniable.local.estimates import Estimate, Shares
+from deniable.local import binary_responses, categorical_responses, numeric_means
+from deniable.local.collector_estimates import Estimate, Shares
+from deniable.local.local_protocol import Protocol
 from deniable.numbers import percent
-from deniable.wellformed import extent_of, fields_of, records_of
 
 if TYPE_CHECKING:
-    from deniable.local.odds import Rational
+    from deniable.local.exact_odds import Rational
     from deniable.noise import Entropy
 
 FORMAT: Final = "deniable survey"
@@ -47,15 +47,15 @@ YES_AND_NO: Final = {"yes": 1, "y": 1, "true": 1, "1": 1, "no": 0, "n": 0, "fals
 PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {
     kind.__name__: kind
     for kind in (
-        binary.RandomizedResponse,
-        categorical.KaryRandomizedResponse,
-        categorical.SymmetricUnary,
-        categorical.OptimizedUnary,
-        categorical.LocalHashing,
-        categorical.SubsetSelection,
-        numeric.DuchiMean,
-        numeric.PiecewiseMean,
-        numeric.HybridMean,
+        binary_responses.RandomizedResponse,
+        categorical_responses.KaryRandomizedResponse,
+        categorical_responses.SymmetricUnary,
+        categorical_responses.OptimizedUnary,
+        categorical_responses.LocalHashing,
+        categorical_responses.SubsetSelection,
+        numeric_means.DuchiMean,
+        numeric_means.PiecewiseMean,
+        numeric_means.HybridMean,
     )
 }
 """Those a file of reports may name."""
@@ -76,11 +76,11 @@ class Design:
         """What is estimated, in words."""
         if self.categories:
             return self.categories
-        return ("mean",) if isinstance(self.protocol, numeric.MeanProtocol) else ("yes",)
+        return ("mean",) if isinstance(self.protocol, numeric_means.MeanProtocol) else ("yes",)
 
     def numbered(self, values: Sequence[Any]) -> Any:
         """Answers as the protocol takes them. What breaks the public rule is refused without saying what it was."""
-        if isinstance(self.protocol, numeric.MeanProtocol):
+        if isinstance(self.protocol, numeric_means.MeanProtocol):
             try:
                 return [_real(value) for value in values]
             except (TypeError, ValueError):
@@ -232,9 +232,9 @@ def _protocol(
             raise InvalidParameter(
                 "categories", NOTHING, "a number has bounds, a choice has categories; give one of them"
             )
-        return _make(kind or numeric.HybridMean, low=low, high=high, epsilon=epsilon), ()
+        return _make(kind or numeric_means.HybridMean, low=low, high=high, epsilon=epsilon), ()
     if categories is None:
-        return _make(kind or binary.RandomizedResponse, epsilon=epsilon), ()
+        return _make(kind or binary_responses.RandomizedResponse, epsilon=epsilon), ()
     if isinstance(categories, Set):  # the order of a set of texts differs from process to process
         raise InvalidParameter(
             "categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one"
@@ -246,7 +246,7 @@ def _protocol(
     if len(set(words)) != len(words) or len(words) < 2:
         raise InvalidParameter("categories", NOTHING, "must be at least two, all different")
     if kind is None:
-        return categorical.recommended(categories=len(words), epsilon=epsilon), words
+        return categorical_responses.recommended(categories=len(words), epsilon=epsilon), words
     return _make(kind, categories=len(words), epsilon=epsilon), words
 
 
@@ -378,7 +378,7 @@ def _show_design(done: Survey, out: str, as_json: bool) -> None:
         record = done.design.to_dict() | {"people": len(done), "reports": out, "curve": curve.to_dict()}
         print(json.dumps(record, ensure_ascii=False, indent=2))
         return
-    from deniable.curves.looks import percent_up, rounded_up
+    from deniable.curves.curve_display import percent_up, rounded_up
 
     _print_rows(
         f"{done.design.question}: {len(done):,} reports in {out}",
@@ -392,7 +392,7 @@ def _show_design(done: Survey, out: str, as_json: bool) -> None:
             ),
         ],
     )
-    if isinstance(protocol := done.design.protocol, numeric.MeanProtocol):
+    if isinstance(protocol := done.design.protocol, numeric_means.MeanProtocol):
         low, high = float(protocol.low), float(protocol.high)
         print(f"An answer below {low:g} counts as {low:g}, and one above {high:g} as {high:g}.")
     print(f"Next: deniable survey --estimate {shlex.quote(out)}")  # not wrapped, so that it can be copied

@@ -15,14 +15,15 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.mechanisms import cautionary, denoise, graphs, laws, limits, linear, small
-    from deniable.mechanisms.additive import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
-    from deniable.mechanisms.base import Adaptive, Composed, Mechanism, Parallel
-    from deniable.mechanisms.continual import FactorisedCounter, TreeCounter
+    from deniable.mechanisms.additive_noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+    from deniable.mechanisms.column_statistics import Bounds, Mean, Sum, Variance
+    from deniable.mechanisms.continual_counting import FactorisedCounter, TreeCounter
     from deniable.mechanisms.histogram import Histogram, UnknownKeys
-    from deniable.mechanisms.inverse import BinaryInverseSensitivity, BinaryMedian, InverseSensitivity
+    from deniable.mechanisms.inverse_sensitivity import BinaryInverseSensitivity, BinaryMedian, InverseSensitivity
     from deniable.mechanisms.linear import LinearQueries
-    from deniable.mechanisms.piecewise import Median, PiecewiseExponential, Quantile
-    from deniable.mechanisms.poisson import PoissonMechanism
+    from deniable.mechanisms.mechanism import Adaptive, Composed, Mechanism, Parallel
+    from deniable.mechanisms.piecewise_exponential import Median, PiecewiseExponential, Quantile
+    from deniable.mechanisms.poisson_mechanism import PoissonMechanism
     from deniable.mechanisms.selection import (
         Exponential,
         MonotoneExponential,
@@ -34,28 +35,27 @@ if TYPE_CHECKING:
         TopK,
     )
     from deniable.mechanisms.staircase import Staircase
-    from deniable.mechanisms.statistics import Bounds, Mean, Sum, Variance
     from deniable.mechanisms.threshold import AboveThreshold, MonotoneAboveThreshold, MonotoneSparseVector, SparseVector
 
 _HOMES = {
     "AboveThreshold": "threshold",
-    "Adaptive": "base",
-    "BinaryInverseSensitivity": "inverse",
-    "BinaryMedian": "inverse",
-    "Bounds": "statistics",
-    "Composed": "base",
-    "DiscreteGaussian": "additive",
-    "DiscreteLaplace": "additive",
+    "Adaptive": "mechanism",
+    "BinaryInverseSensitivity": "inverse_sensitivity",
+    "BinaryMedian": "inverse_sensitivity",
+    "Bounds": "column_statistics",
+    "Composed": "mechanism",
+    "DiscreteGaussian": "additive_noise",
+    "DiscreteLaplace": "additive_noise",
     "Exponential": "selection",
-    "FactorisedCounter": "continual",
-    "Gaussian": "additive",
+    "FactorisedCounter": "continual_counting",
+    "Gaussian": "additive_noise",
     "Histogram": "histogram",
-    "InverseSensitivity": "inverse",
-    "Laplace": "additive",
+    "InverseSensitivity": "inverse_sensitivity",
+    "Laplace": "additive_noise",
     "LinearQueries": "linear",
-    "Mean": "statistics",
-    "Mechanism": "base",
-    "Median": "piecewise",
+    "Mean": "column_statistics",
+    "Mechanism": "mechanism",
+    "Median": "piecewise_exponential",
     "MonotoneAboveThreshold": "threshold",
     "MonotoneExponential": "selection",
     "MonotoneNoisyMax": "selection",
@@ -63,18 +63,18 @@ _HOMES = {
     "MonotoneSparseVector": "threshold",
     "NoisyMax": "selection",
     "OneShotTopK": "selection",
-    "Parallel": "base",
+    "Parallel": "mechanism",
     "PermuteAndFlip": "selection",
-    "PiecewiseExponential": "piecewise",
-    "PoissonMechanism": "poisson",
-    "Quantile": "piecewise",
+    "PiecewiseExponential": "piecewise_exponential",
+    "PoissonMechanism": "poisson_mechanism",
+    "Quantile": "piecewise_exponential",
     "SparseVector": "threshold",
     "Staircase": "staircase",
-    "Sum": "statistics",
+    "Sum": "column_statistics",
     "TopK": "selection",
-    "TreeCounter": "continual",
+    "TreeCounter": "continual_counting",
     "UnknownKeys": "histogram",
-    "Variance": "statistics",
+    "Variance": "column_statistics",
     "cautionary": "cautionary",
     "denoise": "denoise",
     "graphs": "graphs",

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable import curves, noise
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, values
-from deniable.mechanisms.apart import NOTHING_TOLD, Losses, Part, Told, all_losses
-from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms import input_values, rational_parameters
+from deniable.mechanisms.distinguishing_parts import NOTHING_TOLD, AnswerPart, Losses, Told, all_losses
 from deniable.mechanisms.laws import Masses, masses
+from deniable.mechanisms.mechanism import Mechanism, witnessed
 from deniable.mechanisms.selection import Number
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ UNPUBLISHED: Final = "not published"
 
 def _records(value: Any) -> list[Any]:
     if isinstance(value, str | bytes | dict | set) or not hasattr(value, "__len__") or hasattr(type(value), "columns"):
-        raise values.refused("must be a list of records", "of a table: its rows, as a list of tuples")
+        raise input_values.refused("must be a list of records", "of a table: its rows, as a list of tuples")
     return list(value)
 
 
 def _share(name: str, value: Number) -> Fraction:
-    share = exact.not_negative(name, value)
+    share = rational_parameters.not_negative(name, value)
     if share > 1:
         raise InvalidParameter(name, value, "must lie in [0, 1]")
     return share
@@ -86,7 +86,7 @@ class Catastrophe(Mechanism):
         if delta == 0:
             return self.mechanism.curve
         # A little more than δ covers the roundings of the two weights: exposing more often is never better.
-        share = min(1.0, exact.up(delta * (1 + Fraction(1, 2**50))))
+        share = min(1.0, rational_parameters.up(delta * (1 + Fraction(1, 2**50))))
         return curves.mixture([share, 1 - share], [curves.approximate(epsilon=0, delta=1), self.mechanism.curve])
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
@@ -121,11 +121,11 @@ class NameAndShame(Mechanism):
     records: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "records", check.integer("records", self.records, 1))
+        object.__setattr__(self, "records", curve_arguments.integer("records", self.records, 1))
 
     @property
     def curve(self) -> Curve:
-        return curves.approximate(epsilon=0, delta=exact.up(Fraction(1, self.records)))
+        return curves.approximate(epsilon=0, delta=rational_parameters.up(Fraction(1, self.records)))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, Any]:
         """The place and the record that were picked."""
@@ -137,7 +137,7 @@ class NameAndShame(Mechanism):
     def _declared(self, value: Any) -> list[Any]:
         records = _records(value)
         if len(records) != self.records:
-            raise values.refused(f"must be a list of {self.records} records, as declared")
+            raise input_values.refused(f"must be a list of {self.records} records, as declared")
         return records
 
     def law(self, value: Any) -> Masses:
@@ -147,7 +147,7 @@ class NameAndShame(Mechanism):
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """The places with their records, in words: records need not be such that they can be compared."""
-        return [Part(self.law(x), self.law(x2))]
+        return [AnswerPart(self.law(x), self.law(x2))]
 
 
 @final
@@ -174,7 +174,7 @@ class Subsampling(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        return curves.approximate(epsilon=0, delta=exact.up(_share("rate", self.rate)))
+        return curves.approximate(epsilon=0, delta=rational_parameters.up(_share("rate", self.rate)))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> list[Any]:
         """The records that are published, in their order."""
@@ -198,14 +198,14 @@ class Subsampling(Mechanism):
             missing = Masses((UNPUBLISHED,), np.ones(1))
             return missing if record is None else Masses((UNPUBLISHED, record), np.array([1 - rate, rate]))
 
-        return [Part(law(a), law(b), before=before) for a, b in zip_longest(one, two)] or [NOTHING_TOLD]
+        return [AnswerPart(law(a), law(b), before=before) for a, b in zip_longest(one, two)] or [NOTHING_TOLD]
 
     def exposed(self, *, records: int) -> float:
         """How many of n records are published on average: n × rate."""
-        return float(check.integer("records", records, 0) * _share("rate", self.rate))
+        return float(curve_arguments.integer("records", records, 0) * _share("rate", self.rate))
 
     def exposes_anybody(self, *, records: int) -> float:
         """The probability that at least one of n records is published: 1 - (1 - rate)^n."""
         rate = float(self.rate)
-        count = check.integer("records", records, 0)
+        count = curve_arguments.integer("records", records, 0)
         return -math.expm1(count * math.log1p(-rate)) if rate < 1 else float(count > 0)

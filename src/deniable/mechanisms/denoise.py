@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms.values import Floats, Ints
+from deniable.mechanisms.input_values import Floats, Ints
 from deniable.numbers import onto_simplex
 
 __all__ = ["projected", "shrink", "shrunk_error", "whole"]
@@ -31,7 +31,7 @@ def shrink(answers: Any, *, sigma: float, towards: Literal["zero", "mean"] = "ze
     >>> shrink([3.0, 4.0, 0.0, 0.0], sigma=1.0)
     array([2.76, 3.68, 0.  , 0.  ])
     """
-    values, spread = _vector(answers), check.positive("sigma", sigma)
+    values, spread = _vector(answers), curve_arguments.positive("sigma", sigma)
     if towards not in ("zero", "mean"):
         raise InvalidParameter("towards", towards, "must be zero or mean")
     centre = float(values.mean()) if towards == "mean" else 0.0
@@ -53,8 +53,8 @@ def shrunk_error(*, length: float, sigma: float, dimension: int) -> float:
     """
     from deniable.mechanisms import laws
 
-    spread, d = check.positive("sigma", sigma), check.integer("dimension", dimension, 3)
-    rate = check.not_negative("length", length) ** 2 / (2 * spread**2)
+    spread, d = curve_arguments.positive("sigma", sigma), curve_arguments.integer("dimension", dimension, 3)
+    rate = curve_arguments.not_negative("length", length) ** 2 / (2 * spread**2)
     if rate == 0:
         return 2 * spread**2
     law = laws.poisson(rate)
@@ -73,7 +73,7 @@ def projected(answers: Any, *, total: float | None = None) -> Floats:
     values = _vector(answers)
     if total is None:
         return np.maximum(values, 0.0)
-    return np.asarray(onto_simplex(values, check.not_negative("total", total)))
+    return np.asarray(onto_simplex(values, curve_arguments.not_negative("total", total)))
 
 
 def whole(answers: Any, *, total: int) -> Ints:
@@ -87,7 +87,7 @@ def whole(answers: Any, *, total: int) -> Ints:
     >>> whole([3.4, -1.0, 1.4, 0.5], total=6)
     array([4, 0, 1, 1])
     """
-    values, most = _vector(answers), check.integer("total", total, 0)
+    values, most = _vector(answers), curve_arguments.integer("total", total, 0)
     nearest = np.asarray(onto_simplex(values, most))
     found = np.floor(nearest + 1e-9).astype(np.int64)  # 2.9999999999 is 3
     missing = most - int(found.sum())
@@ -99,7 +99,7 @@ def whole(answers: Any, *, total: int) -> Ints:
 
 
 def _vector(answers: Any) -> Floats:
-    values = check.numbers_array("answers", answers)
+    values = curve_arguments.numbers_array("answers", answers)
     if not len(values):
         raise InvalidParameter("answers", NOTHING, "must hold at least one number")
     return values

@@ -49,18 +49,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 
 from deniable import numbers
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import apart
-from deniable.mechanisms.additive import DiscreteLaplace, Gaussian, asks_for_laplace
-from deniable.mechanisms.apart import Told
-from deniable.mechanisms.base import Mechanism, witnessed
-from deniable.mechanisms.values import Ints
+from deniable.mechanisms import distinguishing_parts
+from deniable.mechanisms.additive_noise import DiscreteLaplace, Gaussian, asks_for_laplace
+from deniable.mechanisms.distinguishing_parts import Told
+from deniable.mechanisms.input_values import Ints
+from deniable.mechanisms.mechanism import Mechanism, witnessed
 from deniable.units import Sensitivity
 
 if TYPE_CHECKING:
     from deniable.mechanisms.laws import NoiseLaw
-    from deniable.mechanisms.steps import Additive
+    from deniable.mechanisms.noise_steps import Additive
     from deniable.noise import Entropy
 
 __all__ = ["DegreeHistogram", "DegreeSequence", "EdgeCount", "Graph", "GraphUnit", "degrees", "projected"]
@@ -153,7 +153,7 @@ def projected(graph: Graph, *, degree: int) -> Graph:
 
     The order of two edges does not depend on the rest of the graph, which is what the sensitivities rest on.
     """
-    most = check.integer("degree", degree, 1)
+    most = curve_arguments.integer("degree", degree, 1)
     used: Counter[int] = Counter()
     kept = []
     for one, two in sorted(graph.edges):
@@ -185,7 +185,7 @@ class _GraphMechanism(Mechanism):
         if unit.thing == "edge" and degree is not None and not self.BINS:
             rule = "is for nodes: an edge moves two degrees by one, however many edges there are"
             raise InvalidParameter("degree", degree, rule, "leave it out")
-        bound = None if degree is None else check.integer("degree", degree, 1)
+        bound = None if degree is None else curve_arguments.integer("degree", degree, 1)
         moved = self._moves(unit, bound)
         if asks_for_laplace(**level):
             made: Additive = DiscreteLaplace(
@@ -227,7 +227,7 @@ class _GraphMechanism(Mechanism):
         """The numbers that differ."""
         _check_graph(x)
         _check_graph(x2)
-        return apart.numbers(self.noise, self.statistic(x), self.statistic(x2), self._number)
+        return distinguishing_parts.numbers(self.noise, self.statistic(x), self.statistic(x2), self._number)
 
     def _number(self, place: int) -> str:
         """What one of several numbers is."""
@@ -349,7 +349,7 @@ class DegreeHistogram(_GraphMechanism):
         epsilon: float | Fraction | None = None, sigma: float | Fraction | None = None, mu: float | None = None,
         delta: float | None = None,
     ) -> None:  # fmt: skip
-        bins = check.integer("degree", degree, 1) + 1
+        bins = curve_arguments.integer("degree", degree, 1) + 1
         self._settled(unit, degree, bins, {}, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta)
 
     @staticmethod

@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable import curves
-from deniable.curves import Curve, check
-from deniable.curves.advice import warn_if_weak
+from deniable.curves import Curve, curve_arguments
+from deniable.curves.meaning.weakness_advice import warn_if_weak
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import apart, exact, laws, spelling, tails, values
-from deniable.mechanisms.additive import DiscreteLaplace, Gaussian, asks_for_laplace
-from deniable.mechanisms.apart import Part, Told
-from deniable.mechanisms.base import Mechanism, check_unit, witnessed
+from deniable.mechanisms import (
+    distinguishing_parts,
+    input_values,
+    key_spelling,
+    laws,
+    noise_quantiles,
+    rational_parameters,
+)
+from deniable.mechanisms.additive_noise import DiscreteLaplace, Gaussian, asks_for_laplace
+from deniable.mechanisms.distinguishing_parts import AnswerPart, Told
 from deniable.mechanisms.laws import Masses, OutputLaw
-from deniable.mechanisms.steps import Additive
+from deniable.mechanisms.mechanism import Mechanism, check_unit, witnessed
+from deniable.mechanisms.noise_steps import Additive
 from deniable.units import Relation, Sensitivity, Unit
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ def noise_for_counts(
 def curve_of_counts(noisy: Additive, unit: Unit) -> Curve:
     """The sharp curve: a replaced row moves two counts by one, which is better than one count by two (lemma A)."""
     if unit.relation is Relation.REPLACE and unit.rows == 1 and isinstance(noisy, DiscreteLaplace):
-        return curves.discrete_laplace(scale=exact.down(Fraction(noisy.width)), sensitivity=1) ** 2
+        return curves.discrete_laplace(scale=rational_parameters.down(Fraction(noisy.width)), sensitivity=1) ** 2
     return noisy.curve
 
 
@@ -102,7 +109,7 @@ class Histogram(Mechanism):
         mu: float | None = None,
         delta: float | None = None,
     ) -> None:
-        numeric = check.exactly_one(edges=edges, categories=categories) == "edges"
+        numeric = curve_arguments.exactly_one(edges=edges, categories=categories) == "edges"
         bins = _edges(edges) if numeric else _categories(categories)
         count = len(bins) - 1 if numeric else len(bins)
         noisy = noise_for_counts(unit, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=delta, dimension=count)
@@ -122,7 +129,7 @@ class Histogram(Mechanism):
         """
         if not self.numeric:
             return self.bins
-        words = [repr(exact.short(Fraction(edge))) for edge in self.bins]
+        words = [repr(rational_parameters.short(Fraction(edge))) for edge in self.bins]
         last = len(words) - 2
         return tuple(f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(words)))
 
@@ -133,11 +140,11 @@ class Histogram(Mechanism):
     def curve(self) -> Curve:
         return self.promise
 
-    def count(self, data: Any) -> values.Ints:
+    def count(self, data: Any) -> input_values.Ints:
         """The exact counts: data, not to be shown."""
         return _count_numbers(self.bins, data) if self.numeric else _count_categories(self.bins, data)
 
-    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Ints:
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Ints:
         """Noisy counts of a column of rows, one for each bin."""
         return self.release_counts(self.count(value), entropy=entropy)
 
@@ -148,20 +155,26 @@ class Histogram(Mechanism):
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """The counts that differ."""
-        return apart.numbers(self.noise, self.count(x), self.count(x2), lambda i: f"the count of {self.labels[i]}")
+        return distinguishing_parts.numbers(
+            self.noise, self.count(x), self.count(x2), lambda i: f"the count of {self.labels[i]}"
+        )
 
-    def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> values.Ints:
+    def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> input_values.Ints:
         """Noisy counts of exact counts that were made elsewhere: one for each bin, in the order of the bins. With
         categories also by key: a dict, or a pandas series such as value_counts() makes; keys that are no category are
         counted nowhere, and categories without a key count 0.
         """
-        if isinstance(counts, Mapping) or values.is_labelled(counts):
+        if isinstance(counts, Mapping) or input_values.is_labelled(counts):
             if self.numeric:
-                raise values.refused("must be a list of counts in the order of the bins", "write them in that order")
+                raise input_values.refused(
+                    "must be a list of counts in the order of the bins", "write them in that order"
+                )
             counts = _in_order(self.bins, by_key(counts))
-        if values.is_table(counts):
-            raise values.refused(f"must be {len(self)} counts, one for each bin", values.ONE_COLUMN)
-        noisy: values.Ints = np.asarray(self.noise.release(np.atleast_1d(values.wholes(counts)), entropy=entropy))
+        if input_values.is_table(counts):
+            raise input_values.refused(f"must be {len(self)} counts, one for each bin", input_values.ONE_COLUMN)
+        noisy: input_values.Ints = np.asarray(
+            self.noise.release(np.atleast_1d(input_values.wholes(counts)), entropy=entropy)
+        )
         return noisy
 
     def shares(self) -> Mechanism:
@@ -202,16 +215,18 @@ class Shares(Mechanism):
         """A name for each share."""
         return self.histogram.labels
 
-    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Floats:
         """Noisy shares of a column of rows, one for each bin."""
         return shares(self.histogram.release(value, entropy=entropy))
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """The counts that differ, before they are made into shares."""
-        return apart.made_from(self.histogram.told_apart(x, x2), "the noisy counts, before they are made into shares")
+        return distinguishing_parts.made_from(
+            self.histogram.told_apart(x, x2), "the noisy counts, before they are made into shares"
+        )
 
 
-def shares(counts: Any) -> values.Floats:
+def shares(counts: Any) -> input_values.Floats:
     """Noisy counts as shares of one: clamped at 0, divided by their sum; equal shares if nothing is above 0.
 
     >>> shares([6, -1, 2])
@@ -225,7 +240,7 @@ def shares(counts: Any) -> values.Floats:
 
 
 def _edges(edges: Any) -> tuple[float, ...]:
-    listed = check.numbers_array("edges", _finite(edges))
+    listed = curve_arguments.numbers_array("edges", _finite(edges))
     if len(listed) < 2 or len(listed) > MOST_BINS or not bool(np.all(np.diff(listed) > 0)):
         raise InvalidParameter("edges", NOTHING, "must be at least two numbers, in increasing order")
     return tuple(listed.tolist())
@@ -246,14 +261,14 @@ def _categories(categories: Any) -> tuple[Any, ...]:
         raise InvalidParameter(
             "categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one"
         )
-    if values.is_table(categories) or isinstance(categories, Mapping | str | bytes | numbers.Number):
+    if input_values.is_table(categories) or isinstance(categories, Mapping | str | bytes | numbers.Number):
         raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     if not isinstance(categories, Iterable):
         raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     listed = tuple(categories)
     try:
         # One spelling each: a row counts for all categories that are equal to it, and must be equal to one only.
-        distinct = len({spelling.of(category)[0] for category in listed})
+        distinct = len({key_spelling.of(category)[0] for category in listed})
     except Exception:  # a category is anybody's class, and its own hash or == may raise anything
         raise InvalidParameter("categories", NOTHING, "must be hashable: strings, numbers, tuples") from None
     if not 1 <= len(listed) <= MOST_BINS or distinct != len(listed):
@@ -261,8 +276,8 @@ def _categories(categories: Any) -> tuple[Any, ...]:
     return listed
 
 
-def _count_numbers(edges: tuple[float, ...], data: Any) -> values.Ints:
-    column = values.column(data)
+def _count_numbers(edges: tuple[float, ...], data: Any) -> input_values.Ints:
+    column = input_values.column(data)
     borders = np.array(edges)
     inside = (column >= borders[0]) & (column <= borders[-1])  # False for NaN
     places = np.searchsorted(borders, column[inside], side="right") - 1
@@ -276,7 +291,7 @@ Tally = dict[Hashable, tuple[Any, int]]
 
 def tally(data: Any) -> Tally:
     """How often each key occurs in a column. What cannot be hashed or written is no key: it is counted nowhere."""
-    listed = values.keys(data)
+    listed = input_values.keys(data)
     # Equal keys of these types have equal spellings, so they may be counted first.
     if set(map(type, listed)) <= {str, bytes, int, float, bool, type(None)}:
         return _summed(Counter(listed).items())
@@ -285,16 +300,16 @@ def tally(data: Any) -> Tally:
 
 def by_key(counts: Any) -> Tally:
     """Counts by key, from a dict or a labelled series, each key in its one spelling."""
-    if not isinstance(counts, Mapping) and not values.is_labelled(counts):
-        raise values.refused("must be counts by key: a dict, or what value_counts() of pandas makes")
-    return _summed((key, values.whole(count)) for key, count in counts.items())
+    if not isinstance(counts, Mapping) and not input_values.is_labelled(counts):
+        raise input_values.refused("must be counts by key: a dict, or what value_counts() of pandas makes")
+    return _summed((key, input_values.whole(count)) for key, count in counts.items())
 
 
 def _summed(counts: Iterable[tuple[Any, int]]) -> Tally:
     found: Tally = {}
     for key, count in counts:
         try:
-            identity, shown = spelling.of(key)
+            identity, shown = key_spelling.of(key)
             if identity not in found:
                 str(shown)  # it will be written
             found[identity] = (shown, found.get(identity, (shown, 0))[1] + count)
@@ -305,10 +320,10 @@ def _summed(counts: Iterable[tuple[Any, int]]) -> Tally:
 
 def _in_order(categories: tuple[Any, ...], found: Tally) -> list[int]:
     """The counts of these categories."""
-    return [found.get(spelling.of(category)[0], (category, 0))[1] for category in categories]
+    return [found.get(key_spelling.of(category)[0], (category, 0))[1] for category in categories]
 
 
-def _count_categories(categories: tuple[Any, ...], data: Any) -> values.Ints:
+def _count_categories(categories: tuple[Any, ...], data: Any) -> input_values.Ints:
     return np.array(_in_order(categories, tally(data)), dtype=np.int64)
 
 
@@ -365,10 +380,10 @@ class UnknownKeys(Mechanism):
         threshold: int | None = None,
     ) -> None:
         noisy = noise_for_counts(unit, scale=scale, epsilon=epsilon, sigma=sigma, mu=mu, delta=None, dimension=None)
-        if check.exactly_one(delta=delta, threshold=threshold) == "threshold":
-            least = check.integer("threshold", threshold, unit.rows + 1)
+        if curve_arguments.exactly_one(delta=delta, threshold=threshold) == "threshold":
+            least = curve_arguments.integer("threshold", threshold, unit.rows + 1)
         else:
-            most = exact.chance_at_most("delta", delta)
+            most = rational_parameters.chance_at_most("delta", delta)
             warn_if_weak(delta=most)
             least = least_threshold(noisy, rows=unit.rows, each=unit.rows, delta=most)
         self._settle(unit=unit, noise=noisy, threshold=least)
@@ -402,8 +417,8 @@ class UnknownKeys(Mechanism):
         for key in {**one, **two}:
             here, there = self._laws([side[key][1] if key in side else 0 for side in (one, two)])
             name = f"key {(one if key in one else two)[key][0]}" if len({**one, **two}) > 1 else ""
-            found.append(Part(here, there, name))
-        return apart.differing(found) or [apart.NOTHING_TOLD]
+            found.append(AnswerPart(here, there, name))
+        return distinguishing_parts.differing(found) or [distinguishing_parts.NOTHING_TOLD]
 
     def _laws(self, both: list[int]) -> list[Masses]:
         """Hidden, or shown with a noisy count, for two exact counts; the last cell holds all larger ones."""
@@ -429,7 +444,7 @@ class UnknownKeys(Mechanism):
         present = [(key, count) for key, count in found.values() if count > 0]
         if not present:
             return {}
-        exact_counts = values.wholes([count for _, count in present])
+        exact_counts = input_values.wholes([count for _, count in present])
         noisy = exact_counts + self.noise.draw(exact_counts.shape, entropy)
         kept = [(int(count), key) for (key, _), count in zip(present, noisy, strict=True) if count >= self.threshold]
         # The order of the rows must not show: it may tell who came first.
@@ -472,7 +487,7 @@ def _shown(noisy: Additive, rows: int, threshold: int, each: int) -> float:
         return sum(count * math.log1p(-_tail(noisy, threshold - size)) for size, count in parts if count)
 
     splits = (hidden((1, rows)), hidden((each, full), (1, rest)), hidden((each, full), (rest, 1 if rest else 0)))
-    return min(1.0, -math.expm1(min(splits)) * (1 + tails.SLACK))
+    return min(1.0, -math.expm1(min(splits)) * (1 + noise_quantiles.SLACK))
 
 
 def least_threshold(noisy: Additive, *, rows: int, each: int, delta: float) -> int:

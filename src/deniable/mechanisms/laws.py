@@ -14,7 +14,7 @@ A law is a function of the value that it is asked about. It is no release: never
     Sum, Mean, Histogram       the noise around the exact answer, where it is one number
     Bounds, NameAndShame       masses on pairs of bounds; on places with their records
 
-Answers of several parts have no law on a line; `apart` has what tells two values apart by them.
+Answers of several parts have no law on a line; `distinguishing_parts` has what tells two values apart by them.
 
 Numbers here describe; they are accurate to about 1e-12 and no bound on anything private.
 """
@@ -30,10 +30,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.mechanisms import values
-from deniable.mechanisms.values import Floats
+from deniable.mechanisms import input_values
+from deniable.mechanisms.input_values import Floats
 
 __all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
 
@@ -82,10 +82,10 @@ class OutputLaw(ABC):
 def centre(value: Any, *, is_whole: bool) -> float:
     """Where the noise on this number lies. Laws are read in floats, which tell whole numbers apart up to 2⁵³ only."""
     if not is_whole:
-        return float(values.real(value))
-    number = values.whole(value)
+        return float(input_values.real(value))
+    number = input_values.whole(value)
     if abs(number) > LARGEST_WHOLE:
-        raise values.refused(
+        raise input_values.refused(
             "must lie within ±2⁵² for its law to be worked out",
             "noise does not depend on where it lies: subtract the same whole number from all values",
         )
@@ -439,7 +439,7 @@ def poisson(rate: float) -> Masses:
     """A Poisson law, cut where one part in 10¹² is left."""
     from scipy.special import gammaln
 
-    level = check.positive("rate", rate)
+    level = curve_arguments.positive("rate", rate)
     last = math.ceil(level + 8 * math.sqrt(level) + 30)
     first = max(0, math.floor(level - 8 * math.sqrt(level)))
     counts = np.arange(first, last + 1)

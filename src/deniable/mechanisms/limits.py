@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, values
+from deniable.mechanisms import input_values, rational_parameters
 from deniable.mechanisms.selection import Number
 
 __all__ = [
@@ -57,8 +57,8 @@ def correct_ceiling(distances: Sequence[int], *, epsilon: Number) -> float:
     >>> round(limits.correct_ceiling([0, 3], epsilon=0.5), 6)
     0.952574
     """
-    level = float(exact.positive("epsilon", epsilon))
-    found = [check.integer("distances", d, 0) for d in distances]
+    level = float(rational_parameters.positive("epsilon", epsilon))
+    found = [curve_arguments.integer("distances", d, 0) for d in distances]
     if not found or min(found) != 0:
         raise InvalidParameter("distances", distances, "must hold 0, the distance to the true answer")
     return min(1.0, (1 + SLACK) / math.fsum(math.exp(-2 * d * level) for d in found))
@@ -74,11 +74,13 @@ def binary_median_ceiling(*, records: int, ones: int, epsilon: Number) -> float:
     >>> round(limits.binary_median_ceiling(records=11, ones=8, epsilon=0.5), 6)
     0.924142
     """
-    n = check.integer("records", records, 1)
-    s = check.integer("ones", ones, 0)
+    n = curve_arguments.integer("records", records, 1)
+    s = curve_arguments.integer("ones", ones, 0)
     if s > n:
         raise InvalidParameter("ones", s, f"must be at most records = {n}")
-    return min(1.0, (1 + SLACK) / (1 + math.exp(-abs(2 * s - n) * float(exact.positive("epsilon", epsilon)))))
+    return min(
+        1.0, (1 + SLACK) / (1 + math.exp(-abs(2 * s - n) * float(rational_parameters.positive("epsilon", epsilon))))
+    )
 
 
 def optimal_share(*, answers: int) -> Fraction:
@@ -91,7 +93,7 @@ def optimal_share(*, answers: int) -> Fraction:
     >>> limits.optimal_share(answers=4), limits.optimal_share(answers=2)
     (Fraction(1, 4), Fraction(1, 2))
     """
-    return Fraction(1, 2) if check.integer("answers", answers, 2) == 2 else Fraction(1, 4)
+    return Fraction(1, 2) if curve_arguments.integer("answers", answers, 2) == 2 else Fraction(1, 4)
 
 
 def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number, gap: Number) -> float:
@@ -103,9 +105,11 @@ def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number
     >>> round(limits.exponential_utility(candidates=2, sensitivity=1, epsilon=0.5, gap=5), 6)
     0.57301
     """
-    n = check.integer("candidates", candidates, 1)
+    n = curve_arguments.integer("candidates", candidates, 1)
     scales = (
-        exact.not_negative("gap", gap) * exact.positive("epsilon", epsilon) / exact.positive("sensitivity", sensitivity)
+        rational_parameters.not_negative("gap", gap)
+        * rational_parameters.positive("epsilon", epsilon)
+        / rational_parameters.positive("sensitivity", sensitivity)
     )
     return min(1.0, n * math.exp(-float(scales) / 2) * (1 + SLACK))
 
@@ -120,8 +124,8 @@ def approximate_sampling(*, epsilon: Number, distance: Number) -> float:
     >>> limits.approximate_sampling(epsilon=1, distance=1e-6)
     3.71828182...e-06
     """
-    t = float(exact.not_negative("distance", distance))
-    level = float(exact.not_negative("epsilon", epsilon))
+    t = float(rational_parameters.not_negative("distance", distance))
+    level = float(rational_parameters.not_negative("epsilon", epsilon))
     return min(1.0, (1 + math.exp(level)) * t * (1 + SLACK)) if level < 700 else 1.0 * (t > 0)
 
 
@@ -143,12 +147,12 @@ def squared_error_floor(modulus: Callable[[int], float], *, epsilon: Number, cha
     >>> round(limits.squared_error_floor(lambda k: float(k), epsilon=0.5, changes=100), 6)
     0.119203
     """
-    level = float(exact.positive("epsilon", epsilon))
+    level = float(rational_parameters.positive("epsilon", epsilon))
     best = 0.0
-    for k in range(1, check.integer("changes", changes, 1) + 1):
+    for k in range(1, curve_arguments.integer("changes", changes, 1) + 1):
         if 2 * k * level > 700:
             break
-        best = max(best, check.not_negative("modulus", modulus(k)) ** 2 / (4 * (1 + math.exp(2 * k * level))))
+        best = max(best, curve_arguments.not_negative("modulus", modulus(k)) ** 2 / (4 * (1 + math.exp(2 * k * level))))
     return best * (1 - SLACK)
 
 
@@ -162,10 +166,10 @@ def linear_error_floor(*, sensitivity: Number, epsilon: Number, changes: int | N
     >>> round(limits.linear_error_floor(sensitivity=1, epsilon=0.5), 6)
     0.119203
     """
-    delta = float(exact.positive("sensitivity", sensitivity))
-    level = float(exact.positive("epsilon", epsilon))
+    delta = float(rational_parameters.positive("sensitivity", sensitivity))
+    level = float(rational_parameters.positive("epsilon", epsilon))
     peak = math.floor(PEAK / level)  # the best whole k is beside it
-    largest = check.integer("changes", changes, 1) if changes is not None else peak + 2
+    largest = curve_arguments.integer("changes", changes, 1) if changes is not None else peak + 2
     around = {min(max(k, 1), largest) for k in range(peak - 1, peak + 3)}
     return max(_two_point(k * delta, k * level) for k in around) * (1 - SLACK)
 
@@ -184,11 +188,11 @@ def mean_modulus(data: Any, *, bounds: tuple[Number, Number], changes: int) -> f
     >>> limits.mean_modulus([0.0] * 100, bounds=(0, 1), changes=3)
     0.03
     """
-    low, high = (float(exact.finite("bounds", bound)) for bound in bounds)
-    rows = values.reals(data)
+    low, high = (float(rational_parameters.finite("bounds", bound)) for bound in bounds)
+    rows = input_values.reals(data)
     if rows.ndim != 1 or not len(rows) or not np.all((rows >= low) & (rows <= high)):
-        raise values.refused("must be a list of numbers within the bounds, and at least one")
-    k = check.integer("changes", changes, 0)
+        raise input_values.refused("must be a list of numbers within the bounds, and at least one")
+    k = curve_arguments.integer("changes", changes, 0)
     if k > len(rows):
         raise InvalidParameter("changes", k, "must be at most the number of records")
     ordered = np.sort(rows)
@@ -209,8 +213,8 @@ def statistical_margin(*, records: int, confidence: float) -> float:
     >>> round(limits.statistical_margin(records=1, confidence=0.95), 6)
     1.358102
     """
-    miss = 1 - check.inner_probability("confidence", confidence)
-    return math.sqrt(check.integer("records", records, 1) * math.log(2 / miss) / 2)
+    miss = 1 - curve_arguments.inner_probability("confidence", confidence)
+    return math.sqrt(curve_arguments.integer("records", records, 1) * math.log(2 / miss) / 2)
 
 
 def free_epsilon(*, records: int, confidence: float) -> float:
@@ -236,9 +240,9 @@ def mean_squared_error(*, records: int, width: Number, epsilon: Number) -> float
     >>> round(limits.mean_squared_error(records=10_000, width=1, epsilon=0.1), 12)
     2.7e-05
     """
-    n, wide = check.integer("records", records, 1), exact.positive("width", width)
-    level = exact.positive("epsilon", epsilon)
-    return exact.up(wide * wide / (4 * n) * (1 + Fraction(8) / (n * level * level)))
+    n, wide = curve_arguments.integer("records", records, 1), rational_parameters.positive("width", width)
+    level = rational_parameters.positive("epsilon", epsilon)
+    return rational_parameters.up(wide * wide / (4 * n) * (1 + Fraction(8) / (n * level * level)))
 
 
 def free_epsilon_of_mean(*, records: int, share: float = 1.0) -> float:
@@ -250,5 +254,7 @@ def free_epsilon_of_mean(*, records: int, share: float = 1.0) -> float:
     >>> round(limits.free_epsilon_of_mean(records=10_000), 6)
     0.028284
     """
-    part = exact.positive("share", share)
-    return exact.up(exact.root_up(Fraction(8) / (check.integer("records", records, 1) * part)))
+    part = rational_parameters.positive("share", share)
+    return rational_parameters.up(
+        rational_parameters.root_up(Fraction(8) / (curve_arguments.integer("records", records, 1) * part))
+    )

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable import curves, noise
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.mechanisms import apart, exact, tails, values
-from deniable.mechanisms.additive import Gaussian, Laplace
-from deniable.mechanisms.apart import Part, Told
-from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms import distinguishing_parts, input_values, noise_quantiles, rational_parameters
+from deniable.mechanisms.additive_noise import Gaussian, Laplace
+from deniable.mechanisms.distinguishing_parts import AnswerPart, Told
 from deniable.mechanisms.laws import Masses
-from deniable.mechanisms.steps import Additive
+from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.noise_steps import Additive
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -75,14 +75,14 @@ class LinearQueries(Mechanism):
         `delta=`.
         """
         table = _weights(weights)
-        moved = exact.root_up(Fraction(_sum_up(table * table).max()))
+        moved = rational_parameters.root_up(Fraction(_sum_up(table * table).max()))
         noisy = Gaussian(sensitivity=moved, mu=mu, epsilon=epsilon, delta=delta, dimension=len(table))
         return NoisyAnswers(_listed(table), noisy)
 
     @staticmethod
     def randomized_response(*, weights: Any, epsilon: float) -> LinearQueries:
         """Every bit is kept with probability e^ε/(1 + e^ε) and flipped otherwise, once, whatever is asked."""
-        return NoisyBits(_listed(_weights(weights)), exact.down(exact.epsilon(epsilon)))
+        return NoisyBits(_listed(_weights(weights)), rational_parameters.down(rational_parameters.epsilon(epsilon)))
 
     @property
     def queries(self) -> int:
@@ -92,11 +92,11 @@ class LinearQueries(Mechanism):
     def people(self) -> int:
         return len(self.weights[0])
 
-    def _bits(self, value: Any) -> values.Ints:
+    def _bits(self, value: Any) -> input_values.Ints:
         """One bit a person. What is not 1 (or True) is 0, so that no one person's entry can be an error."""
-        bits = values.column(value)
+        bits = input_values.column(value)
         if bits.size != self.people:
-            raise values.refused(f"must hold {self.people} bits, one for each person")
+            raise input_values.refused(f"must hold {self.people} bits, one for each person")
         return np.asarray(bits == 1).astype(np.int64)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class NoisyAnswers(LinearQueries):
     def curve(self) -> Curve:
         return self.noise.curve
 
-    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Floats:
         """The answers, one for each question."""
         witnessed(entropy)
         return np.array([self.noise.noisy(total, entropy) for total in self._totals(value)]) / self.people
@@ -131,10 +131,12 @@ class NoisyAnswers(LinearQueries):
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """The answers that differ, times the number of people."""
         one, two = (list(map(float, self._totals(bits))) for bits in (x, x2))
-        return apart.numbers(self.noise, one, two, lambda i: f"answer {i + 1}, times the {self.people} people")
+        return distinguishing_parts.numbers(
+            self.noise, one, two, lambda i: f"answer {i + 1}, times the {self.people} people"
+        )
 
     def error(self, *, confidence: float) -> float:
-        return self.noise.error(confidence=confidence) / self.people * (1 + tails.SLACK)
+        return self.noise.error(confidence=confidence) / self.people * (1 + noise_quantiles.SLACK)
 
 
 @final
@@ -149,7 +151,7 @@ class NoisyBits(LinearQueries):
     def curve(self) -> Curve:
         return curves.randomized_response(epsilon=self.epsilon)
 
-    def release(self, value: Any, *, entropy: Entropy | None = None) -> values.Floats:
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Floats:
         """The answers, one for each question, from one randomisation of the bits."""
         witnessed(entropy)
         bits = self._bits(value)
@@ -166,20 +168,20 @@ class NoisyBits(LinearQueries):
         one, two = (self._bits(bits).tolist() for bits in (x, x2))
         before = "the randomised bits, before the questions are asked of them"
         found = [
-            Part(laws[a], laws[b], f"the bit of person {i}" if self.people > 1 else "", before=before)
+            AnswerPart(laws[a], laws[b], f"the bit of person {i}" if self.people > 1 else "", before=before)
             for i, (a, b) in enumerate(zip(one, two, strict=True), 1)
         ]
-        return apart.differing(found)
+        return distinguishing_parts.differing(found)
 
     def error(self, *, confidence: float) -> float:
         """Hoeffding: a person's unbiased bit has two values 1/tanh(ε/2) apart; a union bound over the questions."""
         squares = max(math.fsum(w * w for w in row) for row in self.weights)
-        allowed = tails.miss(confidence)
+        allowed = noise_quantiles.miss(confidence)
         reach = math.sqrt(math.log(2 * self.queries / allowed) * squares / 2)
-        return reach / (math.tanh(self.epsilon / 2) * self.people) * (1 + tails.SLACK)
+        return reach / (math.tanh(self.epsilon / 2) * self.people) * (1 + noise_quantiles.SLACK)
 
 
-def _weights(weights: Any) -> values.Floats:
+def _weights(weights: Any) -> input_values.Floats:
     """Public weights as a table: one row a question, one column a person."""
     try:
         table = np.asarray(weights)
@@ -199,13 +201,13 @@ def _weights(weights: Any) -> values.Floats:
     return table
 
 
-def _sum_up(table: values.Floats) -> values.Floats:
+def _sum_up(table: input_values.Floats) -> input_values.Floats:
     """Column sums, rounded up; exact for weights 0 and 1. Each of k squares and additions loses at most half a unit."""
     sums = np.asarray(table.sum(axis=0))
     return sums if bool((table == np.rint(table)).all()) else sums * (1 + 2.0**-51 * (len(table) + 4))
 
 
-def _listed(table: values.Floats) -> tuple[tuple[float, ...], ...]:
+def _listed(table: input_values.Floats) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(row) for row in table.tolist())
 
 
@@ -224,10 +226,10 @@ def laplace_error(*, queries: int, people: int, epsilon: float, beta: float) -> 
 
 def gaussian_error(*, queries: int, people: int, epsilon: float, delta: float, beta: float) -> float:
     """(√k/(nμ)) z with P(|N(0, 1)| > z) = β/k: the same with Gaussian noise of the μ that is (ε, δ)-DP."""
-    from deniable.mechanisms.additive import gaussian_mu
+    from deniable.mechanisms.additive_noise import gaussian_mu
 
     k, n, e, b = _asked(queries, people, epsilon, beta)
-    mu = gaussian_mu(e, check.inner_probability("delta", delta))
+    mu = gaussian_mu(e, curve_arguments.inner_probability("delta", delta))
     return _over(math.isqrt(k << 128), n << 64) / mu * _normal(math.log(b) - math.log(k))
 
 
@@ -252,15 +254,15 @@ def _over(numerator: int, denominator: int) -> float:
 def _normal(log_allowed: float) -> float:
     """P(|N(0, 1)| > z) <= exp(log_allowed), also where that is below the smallest float."""
     if log_allowed > math.log(SMALLEST_TAIL):
-        return tails.normal(math.exp(log_allowed))
+        return noise_quantiles.normal(math.exp(log_allowed))
     from scipy.special import log_ndtr
 
     # P(|N| > z) <= exp(-z²/2), so z lies below the first high end.
     low, high = 0.0, math.sqrt(-2 * log_allowed)
-    while high - low > tails.SLACK * high:
+    while high - low > noise_quantiles.SLACK * high:
         middle = (low + high) / 2
         low, high = (low, middle) if math.log(2) + float(log_ndtr(-middle)) <= log_allowed else (middle, high)
-    return high * (1 + tails.SLACK)
+    return high * (1 + noise_quantiles.SLACK)
 
 
 def sample_size(
@@ -274,7 +276,7 @@ def sample_size(
     >>> sample_size(queries=100, error=0.05, epsilon=1.0, beta=0.05)
     {'laplace': 15202, 'randomized_response': 7768}
     """
-    wanted = check.positive("error", error)
+    wanted = curve_arguments.positive("error", error)
     _asked(queries, 1, epsilon, beta)
     ways: dict[str, Callable[[int], float]] = {
         "laplace": lambda n: laplace_error(queries=queries, people=n, epsilon=epsilon, beta=beta),
@@ -303,10 +305,10 @@ def _smallest(error_of: Callable[[int], float], wanted: float) -> int:
 
 def _asked(queries: Any, people: Any, epsilon: Any, beta: Any) -> tuple[int, int, float, float]:
     return (
-        check.integer("queries", queries, 1),
-        check.integer("people", people, 1),
-        check.positive("epsilon", epsilon),
-        check.inner_probability("beta", beta),
+        curve_arguments.integer("queries", queries, 1),
+        curve_arguments.integer("people", people, 1),
+        curve_arguments.positive("epsilon", epsilon),
+        curve_arguments.inner_probability("beta", beta),
     )
 
 

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import numpy as np
 
 from deniable import curves
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.mechanisms import exact, laws, values
-from deniable.mechanisms.base import Mechanism, witnessed
-from deniable.mechanisms.digits import Race, choose, exponential_race, highest, laplace_race
+from deniable.mechanisms import input_values, laws, rational_parameters
+from deniable.mechanisms.exact_choice import Race, choose, exponential_race, highest, laplace_race
 from deniable.mechanisms.laws import Masses
+from deniable.mechanisms.mechanism import Mechanism, witnessed
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -62,17 +62,17 @@ SLACK: Final = 1 + 1e-12
 def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
     """One score for each candidate, as rationals. They come from data, so an error shows none of them."""
     # A list is taken number by number: numpy would round whole numbers to floats as soon as one of them is a float.
-    found = np.array(value, dtype=object) if isinstance(value, list | tuple) else values.array(value)
+    found = np.array(value, dtype=object) if isinstance(value, list | tuple) else input_values.array(value)
     if found.ndim != 1 or len(found) != (candidates or len(found)) or not len(found):
         wanted = f"{candidates} numbers" if candidates else "one number or more"
-        raise values.refused(f"must be a list of {wanted}, a score for each candidate")
+        raise input_values.refused(f"must be a list of {wanted}, a score for each candidate")
     listed = [v.item() if isinstance(v, np.generic) else v for v in found.tolist()]
     try:
         if any(isinstance(v, bool) or not isinstance(v, int | float | Fraction | Decimal) for v in listed):
             raise TypeError
         return [Fraction(v) for v in listed]
     except (TypeError, ValueError, OverflowError):
-        raise values.refused("must hold finite numbers only", "NaN and infinities have no sensitivity") from None
+        raise input_values.refused("must hold finite numbers only", "NaN and infinities have no sensitivity") from None
 
 
 # -- selections ------------------------------------------------------------------------------------------------------
@@ -100,16 +100,16 @@ class Selection(Mechanism):
         scale: Number | None = None,
         candidates: int | None = None,
     ) -> None:
-        delta = exact.moved(sensitivity)
-        if check.exactly_one(epsilon=epsilon, scale=scale) == "scale":
-            width = exact.positive("scale", scale)
+        delta = rational_parameters.moved(sensitivity)
+        if curve_arguments.exactly_one(epsilon=epsilon, scale=scale) == "scale":
+            width = rational_parameters.positive("scale", scale)
         else:
-            width = self.span * delta / exact.epsilon(epsilon)
-        exact.positive("epsilon", self.span * delta / width)
+            width = self.span * delta / rational_parameters.epsilon(epsilon)
+        rational_parameters.positive("epsilon", self.span * delta / width)
         object.__setattr__(self, "sensitivity", delta)
         object.__setattr__(self, "scale", width)
         object.__setattr__(
-            self, "candidates", None if candidates is None else check.integer("candidates", candidates, 1)
+            self, "candidates", None if candidates is None else curve_arguments.integer("candidates", candidates, 1)
         )
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ class Selection(Mechanism):
     @property
     def epsilon(self) -> float:
         """ε = span × sensitivity / scale, rounded up."""
-        return exact.up(self.span * self.sensitivity / self.scale)
+        return rational_parameters.up(self.span * self.sensitivity / self.scale)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
         """The index of the candidate that was chosen. `value` holds the scores."""
@@ -150,11 +150,11 @@ class Selection(Mechanism):
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, the score of the choice is this near to the best score."""
-        return self.gap(miss=1 - check.inner_probability("confidence", confidence), candidates=_known(self))
+        return self.gap(miss=1 - curve_arguments.inner_probability("confidence", confidence), candidates=_known(self))
 
     def gap(self, *, miss: float, candidates: int) -> float:
         """By how much the choice may fall short of the best, except with probability `miss`."""
-        return smallest_gap(lambda gap: self.failure(gap, candidates), miss, exact.up(self.scale))
+        return smallest_gap(lambda gap: self.failure(gap, candidates), miss, rational_parameters.up(self.scale))
 
     def _in_scales(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """How far each score is below the best, in scales."""
@@ -165,7 +165,7 @@ class Selection(Mechanism):
 
 def _shown(value: Fraction) -> str:
     """A rational as a user would type it."""
-    return repr(exact.short(value))
+    return repr(rational_parameters.short(value))
 
 
 def _known(selection: Selection) -> int:
@@ -211,11 +211,11 @@ class _ExponentialSelection(Selection):
 
     def overtakes(self, *, gap: float) -> float:
         """1/(1 + e^(gap/scale))."""
-        p = math.exp(-check.not_negative("gap", gap) / float(self.scale))
+        p = math.exp(-curve_arguments.not_negative("gap", gap) / float(self.scale))
         return p / (1 + p)
 
     def gap(self, *, miss: float, candidates: int) -> float:
-        return exponential_gap(exact.up(self.scale), candidates - 1, miss)
+        return exponential_gap(rational_parameters.up(self.scale), candidates - 1, miss)
 
 
 @final
@@ -294,7 +294,7 @@ class _FlippingSelection(_NoisySelection):
 
     def overtakes(self, *, gap: float) -> float:
         """e^(-gap/scale)/2."""
-        return math.exp(-check.not_negative("gap", gap) / float(self.scale)) / 2
+        return math.exp(-curve_arguments.not_negative("gap", gap) / float(self.scale)) / 2
 
     def failure(self, gap: float, candidates: int) -> float:
         """1 - (1 - (1-p)^n)/(np) with p = e^(-gap/scale): one candidate is best and all others miss by just this."""
@@ -359,7 +359,7 @@ class _LaplaceSelection(_NoisySelection):
 
     def overtakes(self, *, gap: float) -> float:
         """(1 + gap/(2 scale)) e^(-gap/scale) / 2."""
-        d = check.not_negative("gap", gap) / float(self.scale)
+        d = curve_arguments.not_negative("gap", gap) / float(self.scale)
         return (1 + d / 2) * math.exp(-d) / 2
 
 
@@ -404,7 +404,7 @@ class MonotoneNoisyMax(_LaplaceSelection):
 
 def _room(selector: Selection, count: int) -> int:
     """How many winners, checked against how many candidates there are."""
-    wanted = check.integer("count", count, 1)
+    wanted = curve_arguments.integer("count", count, 1)
     if selector.candidates is not None and wanted > selector.candidates:
         raise InvalidParameter("count", wanted, f"there are only {selector.candidates} candidates")
     return wanted
@@ -420,7 +420,7 @@ def _few(scores: Sequence[Fraction], count: int) -> None:
 
 def _enough(scores: Sequence[Fraction], count: int) -> None:
     if len(scores) < count:
-        raise values.refused(f"must hold at least {count} scores, one for each candidate")
+        raise input_values.refused(f"must hold at least {count} scores, one for each candidate")
 
 
 @final
@@ -489,7 +489,7 @@ class TopK(Mechanism):
         j.
         """
         # The best of what is left before pick j is at least the j-th best of all. Union bound over the picks.
-        miss = (1 - check.inner_probability("confidence", confidence)) / self.count
+        miss = (1 - curve_arguments.inner_probability("confidence", confidence)) / self.count
         return self.selector.gap(miss=miss, candidates=_known(self.selector))
 
 
@@ -524,7 +524,9 @@ class OneShotTopK(Mechanism):
     @property
     def curve(self) -> Curve:
         selector = self.selector
-        return curves.pure(epsilon=exact.up(self.count * selector.span * selector.sensitivity / selector.scale))
+        return curves.pure(
+            epsilon=rational_parameters.up(self.count * selector.span * selector.sensitivity / selector.scale)
+        )
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
         """The indices, largest noisy score first."""
@@ -554,5 +556,7 @@ class OneShotTopK(Mechanism):
         """
         # If the j-th winner misses, then one of the j truly best did not win before, and was overtaken by it.
         pairs = self.count * (_known(self.selector) - 1)
-        miss = 1 - check.inner_probability("confidence", confidence)
-        return smallest_gap(lambda gap: pairs * self.selector.overtakes(gap=gap), miss, exact.up(self.selector.scale))
+        miss = 1 - curve_arguments.inner_probability("confidence", confidence)
+        return smallest_gap(
+            lambda gap: pairs * self.selector.overtakes(gap=gap), miss, rational_parameters.up(self.selector.scale)
+        )

@@ -23,9 +23,9 @@ from itertools import combinations_with_replacement
 from typing import Any, Final, final
 
 from deniable import numbers
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
-from deniable.mechanisms.base import check_unit
+from deniable.mechanisms.mechanism import check_unit
 from deniable.units import Relation, Sensitivity, Unit
 
 __all__ = ["Found", "datasets", "distance", "distance_to", "neighbours", "sensitivity"]
@@ -39,7 +39,7 @@ Dataset = tuple[Any, ...]
 
 def datasets(domain: Iterable[Hashable], *, rows: int) -> list[Dataset]:
     """All datasets of so many rows, as sorted tuples (by the order of the domain)."""
-    values, count = _domain(domain), check.integer("rows", rows, 0)
+    values, count = _domain(domain), curve_arguments.integer("rows", rows, 0)
     if math.comb(len(values) + count - 1, count) > MOST_DATASETS:
         raise InvalidParameter("rows", count, f"there would be more than {MOST_DATASETS:,} datasets")
     return list(combinations_with_replacement(values, count))
@@ -114,8 +114,8 @@ def sensitivity(
     check_unit(unit)
     values, value_of = _domain(domain), _Statistic(statistic, _numbers)
     replaced = unit.relation is Relation.REPLACE
-    low = rows if replaced else check.integer("fewest", 0 if fewest is None else fewest, 0)
-    sizes = range(check.integer("rows", rows, 1) if replaced else low, rows + (1 if replaced else 0))
+    low = rows if replaced else curve_arguments.integer("fewest", 0 if fewest is None else fewest, 0)
+    sizes = range(curve_arguments.integer("rows", rows, 1) if replaced else low, rows + (1 if replaced else 0))
     best: Found | None = None
     for size in sizes:
         for data in datasets(values, rows=size):

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable import curves, noise, numbers
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidParameter
-from deniable.mechanisms import exact, laws, tails, values
-from deniable.mechanisms.base import Mechanism, witnessed
+from deniable.mechanisms import input_values, laws, noise_quantiles, rational_parameters
 from deniable.mechanisms.laws import Stairs
-from deniable.mechanisms.steps import FINENESS, as_float, rounded_steps
+from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.noise_steps import FINENESS, as_float, rounded_steps
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -95,7 +95,7 @@ class Staircase(Mechanism):
 
     For all neighbours D, D′ and events S: P(M(D) ∈ S) <= e^ε P(M(D′) ∈ S), because the law falls by at most e^-ε within
     a distance of Δ. A whole-number `sensitivity` makes a mechanism for whole numbers; a float one for real numbers, on
-    a fine grid on which Δ has grown by the rounding (see `additive`).
+    a fine grid on which Δ has grown by the rounding (see `additive_noise`).
 
     `high` is the share of each step that is high; left out, it is the best one for the mean square error.
 
@@ -119,16 +119,19 @@ class Staircase(Mechanism):
     exponent: int | None
 
     def __init__(self, *, sensitivity: float | Fraction, epsilon: float, high: float | None = None) -> None:
-        bound, pure = exact.moved(sensitivity), exact.down(exact.epsilon(epsilon))
+        bound, pure = (
+            rational_parameters.moved(sensitivity),
+            rational_parameters.down(rational_parameters.epsilon(epsilon)),
+        )
         if not 1e-6 <= pure <= 200:
             raise InvalidParameter("epsilon", epsilon, "must lie between 1e-6 and 200")
-        share = None if high is None else Fraction(check.inner_probability("high", high))
+        share = None if high is None else Fraction(curve_arguments.inner_probability("high", high))
         if isinstance(sensitivity, int | np.integer):
             step, k = int(sensitivity), None
             if share is None and step <= LISTED:
                 share = Fraction(_best_whole(step, pure), step)
         else:
-            k = exact.floor_log2(bound) - FINENESS
+            k = rational_parameters.floor_log2(bound) - FINENESS
             step = numbers.steps(bound / Fraction(2) ** k) + 1
         if share is None:
             share = Fraction(best_high(pure))
@@ -150,11 +153,13 @@ class Staircase(Mechanism):
         """The number with noise."""
         if entropy is not None:
             witnessed(entropy)
-        if values.is_array(value):
-            raise values.refused("must be one number", "the staircase is best for one number; use Laplace for vectors")
+        if input_values.is_array(value):
+            raise input_values.refused(
+                "must be one number", "the staircase is best for one number; use Laplace for vectors"
+            )
         if self.exponent is None:
-            return values.whole(value) + self._draw(entropy)
-        steps = rounded_steps(Fraction(values.real(value)), self.exponent) + self._draw(entropy)
+            return input_values.whole(value) + self._draw(entropy)
+        steps = rounded_steps(Fraction(input_values.real(value)), self.exponent) + self._draw(entropy)
         return as_float(steps, self.exponent)
 
     def _draw(self, entropy: Entropy | None) -> int:
@@ -196,7 +201,7 @@ class Staircase(Mechanism):
         stair = self.high + low * b
         total = 2 * stair / (1 - b) - 1
         # Half the tail beyond a point, in units of the mass at 0; what floats may have lost is taken off.
-        left = tails.miss(confidence) * total / 2 * (1 - tails.SLACK)
+        left = noise_quantiles.miss(confidence) * total / 2 * (1 - noise_quantiles.SLACK)
         full = max(0, math.ceil(math.log(left * (1 - b) / stair) / -self.epsilon) - 1)
         while stair * b ** (full + 1) / (1 - b) > left:
             full += 1
@@ -205,7 +210,9 @@ class Staircase(Mechanism):
         dropped = math.floor(beyond / b) if beyond < low * b else low + math.floor(beyond - low * b)
         steps = full * self.step + max(0, self.step - 1 - dropped)
         return (
-            float(steps) if self.exponent is None else exact.up(Fraction(2) ** self.exponent * (steps + Fraction(1, 2)))
+            float(steps)
+            if self.exponent is None
+            else rational_parameters.up(Fraction(2) ** self.exponent * (steps + Fraction(1, 2)))
         )
 
 

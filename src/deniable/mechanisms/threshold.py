@@ -13,8 +13,8 @@ The answers are above / below only: a noisy value would cost more, and the class
 a restart, noise that does not grow with c, going on after the last positive, publishing values) each void the promise
 (Lyu, Su & Li 2017). "Nothing was above" is an answer too.
 
-Noise is real-valued and exact, drawn digit by digit until a comparison is decided (`digits`), so whole numbers, floats
-and fractions are all compared as the numbers that they are, and no answer ever equals the threshold.
+Noise is real-valued and exact, drawn digit by digit until a comparison is decided (`exact_choice`), so whole
+numbers, floats and fractions are all compared as the numbers that they are, and no answer ever equals the threshold.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, final
 import numpy as np
 
 from deniable import curves
-from deniable.curves import Curve, check
+from deniable.curves import Curve, curve_arguments
 from deniable.errors import BudgetExceeded, InvalidOperation
-from deniable.mechanisms import exact, laws, values
-from deniable.mechanisms.base import Mechanism, witnessed
-from deniable.mechanisms.digits import exceeds, laplace_noise
+from deniable.mechanisms import input_values, laws, rational_parameters
+from deniable.mechanisms.exact_choice import exceeds, laplace_noise
 from deniable.mechanisms.laws import Masses
+from deniable.mechanisms.mechanism import Mechanism, witnessed
 from deniable.mechanisms.selection import SLACK, Number
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Run:
         """Whether the noisy value is above the noisy threshold. `value` is a number of the declared sensitivity."""
         if os.getpid() != self._process:
             raise InvalidOperation("a run does not go on in a forked process: start one there, at its own cost")
-        number = Fraction(values.real(value))
+        number = Fraction(input_values.real(value))
         with self._lock:
             if self._left == 0:
                 raise BudgetExceeded(
@@ -129,11 +129,11 @@ class _Threshold(Mechanism):
 
     def _fill(self, threshold: Any, sensitivity: Any, epsilon: Any, positives: int, questions: int | None) -> None:
         self._settle(
-            threshold=exact.finite("threshold", threshold),
-            sensitivity=exact.moved(sensitivity),
-            level=exact.epsilon(epsilon),
-            positives=check.integer("positives", positives, 1),
-            questions=None if questions is None else check.integer("questions", questions, 1),
+            threshold=rational_parameters.finite("threshold", threshold),
+            sensitivity=rational_parameters.moved(sensitivity),
+            level=rational_parameters.epsilon(epsilon),
+            positives=curve_arguments.integer("positives", positives, 1),
+            questions=None if questions is None else curve_arguments.integer("questions", questions, 1),
         )
 
     @property
@@ -144,7 +144,7 @@ class _Threshold(Mechanism):
     @property
     def epsilon(self) -> float:
         """ε, rounded up."""
-        return exact.up(self.level)
+        return rational_parameters.up(self.level)
 
     @property
     def curve(self) -> Curve:
@@ -167,11 +167,13 @@ class _Threshold(Mechanism):
     def found(self, asked: Iterable[Any], entropy: Entropy | None) -> list[int]:
         """The indices of the positive answers to a stream of values, which is read no further than needed."""
         if isinstance(asked, str | bytes | dict | set) or not isinstance(asked, Iterable):
-            raise values.refused("must be a list or another stream of numbers, one for each question")
-        if values.is_table(asked) or getattr(asked, "ndim", 1) == 0:
-            raise values.refused("must be one column of numbers, one for each question", values.ONE_COLUMN)
+            raise input_values.refused("must be a list or another stream of numbers, one for each question")
+        if input_values.is_table(asked) or getattr(asked, "ndim", 1) == 0:
+            raise input_values.refused("must be one column of numbers, one for each question", input_values.ONE_COLUMN)
         if self.questions is not None and isinstance(asked, Sized) and len(asked) > self.questions:
-            raise values.refused(f"must hold at most {self.questions} values, as declared", "declare more: questions=")
+            raise input_values.refused(
+                f"must hold at most {self.questions} values, as declared", "declare more: questions="
+            )
         run, above = Run(self, entropy), []
         for index, value in enumerate(asked):
             if run.ask(value):
@@ -186,7 +188,7 @@ class _Threshold(Mechanism):
         Given the noisy threshold T, questions are above or below independently of each other. So every answer has the
         mean, over T, of a product, which is worked out by Gauss-Legendre quadrature between the kinks.
         """
-        asked = [float(Fraction(values.real(number))) for number in value]
+        asked = [float(Fraction(input_values.real(number))) for number in value]
         count = sum(math.comb(len(asked), above) for above in range(self.positives + 1))
         if not asked or count > laws.MOST_TOLD:
             raise InvalidOperation(
@@ -224,7 +226,7 @@ class _Threshold(Mechanism):
         # An answer is wrong by more than a + b only if the threshold's noise is larger than a (probability e^(-a/s)) or
         # an answer's noise goes the one wrong way by more than b (e^(-b/t)/2 each). The best split of `miss` between
         # the two is in proportion to s and t.
-        miss = 1 - check.inner_probability("confidence", confidence)
+        miss = 1 - curve_arguments.inner_probability("confidence", confidence)
         s, t = float(self.threshold_scale), float(self.answer_scale)
         a = s * math.log((s + t) / (miss * s))
         b = t * max(0.0, math.log(self.questions * (s + t) / (2 * miss * t)))
@@ -233,7 +235,9 @@ class _Threshold(Mechanism):
     def __repr__(self) -> str:
         several = f", positives={self.positives}" if isinstance(self, _Several) else ""
         asked = f", questions={self.questions}" if self.questions is not None else ""
-        threshold, sensitivity, epsilon = (exact.short(v) for v in (self.threshold, self.sensitivity, self.level))
+        threshold, sensitivity, epsilon = (
+            rational_parameters.short(v) for v in (self.threshold, self.sensitivity, self.level)
+        )
         return (
             f"{type(self).__name__}(threshold={threshold!r}, sensitivity={sensitivity!r}, epsilon={epsilon!r}"
             f"{several}{asked})"

@@ -5,7 +5,7 @@ everywhere, tails included.
 """
 
 from deniable.noise.entropy import Entropy, ReplayEntropy, current
-from deniable.noise.grid import Grid, exact_sum
+from deniable.noise.float_grid import Grid, exact_sum
 from deniable.noise.samplers import (
     bernoulli,
     bernoulli_exp,
@@ -19,7 +19,7 @@ from deniable.noise.samplers import (
     rounded_gaussian,
     uniform,
 )
-from deniable.noise.wheel import Wheel
+from deniable.noise.weighted_wheel import Wheel
 
 __all__ = [
     "Entropy",

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
 from deniable.errors import InvalidParameter
-from deniable.noise import check
+from deniable.noise import noise_arguments
 
 Words = npt.NDArray[np.uint64]
 Bytes = bytes  # the method of this name hides the type inside the classes
@@ -58,7 +58,7 @@ class Entropy(ABC):
 
     def words(self, count: int) -> Words:
         """`count` random 64-bit words, as an array of its own."""
-        made = np.empty(check.count("count", count), dtype=np.uint64)
+        made = np.empty(noise_arguments.count("count", count), dtype=np.uint64)
         self.fill(made)
         return made
 
@@ -72,7 +72,7 @@ class Entropy(ABC):
 
     def bits(self, count: int) -> int:
         """A whole number of `count` random bits."""
-        asked = check.count("count", count)
+        asked = noise_arguments.count("count", count)
         if asked <= WORD:
             return self.word() >> (WORD - asked)
         return int.from_bytes(self.bytes((asked + 7) // 8), "little") >> (-asked % 8)
@@ -153,7 +153,7 @@ class SystemEntropy(Entropy):
         return self._lineage
 
     def bytes(self, count: int) -> Bytes:
-        return self._stream().bytes(check.count("count", count))
+        return self._stream().bytes(noise_arguments.count("count", count))
 
     def word(self) -> int:
         return self._stream().word()
@@ -202,11 +202,11 @@ class ReplayEntropy(Entropy):
     is_private = False
 
     def __init__(self, seed: int) -> None:
-        self._seed = check.whole("seed", seed)
+        self._seed = noise_arguments.whole("seed", seed)
         self._stream = _Stream(hashlib.sha256(b"deniable replay %d" % self._seed).digest())
 
     def bytes(self, count: int) -> Bytes:
-        return self._stream.bytes(check.count("count", count))
+        return self._stream.bytes(noise_arguments.count("count", count))
 
     def word(self) -> int:
         return self._stream.word()

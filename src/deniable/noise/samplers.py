@@ -14,23 +14,23 @@ from typing import Any, ParamSpec, TypeVar, overload
 import numpy as np
 
 from deniable.errors import InvalidParameter
-from deniable.noise import check
-from deniable.noise.blocks import WideDiscreteGaussian, WideGeometric, WideLaplace, WideRoundedGaussian, block_bits
-from deniable.noise.check import Rational
-from deniable.noise.choosing import Chooser
+from deniable.noise import noise_arguments
 from deniable.noise.entropy import Entropy, given_or_current
-from deniable.noise.laws import (
-    Bernoulli,
-    BernoulliExp,
-    Binomial,
-    DiscreteGaussian,
+from deniable.noise.inversion_table import LIMIT, Flags, Integers, InversionTable, Sampler
+from deniable.noise.noise_arguments import Rational
+from deniable.noise.sampled_laws import (
+    BernoulliExpLaw,
+    BernoulliLaw,
+    BinomialLaw,
+    DiscreteGaussianLaw,
     GeometricBlocks,
     LaplaceBlocks,
-    Poisson,
-    RoundedGaussian,
+    PoissonLaw,
+    RoundedGaussianLaw,
 )
-from deniable.noise.simple import Coin, Constant, Sum, Uniform
-from deniable.noise.table import LIMIT, Flags, Integers, Sampler, Table
+from deniable.noise.simple_samplers import Coin, Constant, SumOfDraws, Uniform
+from deniable.noise.weighted_choice import Chooser
+from deniable.noise.wide_noise import WideDiscreteGaussian, WideGeometric, WideLaplace, WideRoundedGaussian, block_bits
 
 Size = int | tuple[int, ...]
 
@@ -70,7 +70,7 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int 
     source = given_or_current(entropy)
     if size is None:
         return sampler.one(source)
-    out = np.empty(check.shape(size), dtype=np.int64)
+    out = np.empty(noise_arguments.shape(size), dtype=np.int64)
     if out.size <= FEW < sampler.AHEAD and source.lineage() is not None:  # made ahead: the machinery for many rests
         out.reshape(-1)[:] = [sampler.one(source) for _ in range(out.size)]
     else:
@@ -82,13 +82,13 @@ def _flipped(coin: Coin, size: Size | None, entropy: Entropy | None) -> bool | F
     source = given_or_current(entropy)
     if size is None:
         return coin.one(source)
-    out = np.empty(check.shape(size), dtype=np.bool_)
+    out = np.empty(noise_arguments.shape(size), dtype=np.bool_)
     coin.fill(out.reshape(-1), source)
     return out
 
 
 def _scale(name: str, value: Any) -> Fraction:
-    exact = check.positive(name, value)
+    exact = noise_arguments.positive(name, value)
     if exact > LARGEST_SCALE:
         raise InvalidParameter(
             name, value, "must be at most 2**50, so that noise fits into 64 bits", "use a coarser grid"
@@ -99,62 +99,62 @@ def _scale(name: str, value: Any) -> Fraction:
 @_remembered
 def _geometric(scale: Any) -> Sampler:
     exact = _scale("scale", scale)
-    return WideGeometric(exact) if block_bits(exact) else Table(GeometricBlocks(exact, 1))
+    return WideGeometric(exact) if block_bits(exact) else InversionTable(GeometricBlocks(exact, 1))
 
 
 @_remembered
 def _discrete_laplace(scale: Any) -> Sampler:
     exact = _scale("scale", scale)
-    return WideLaplace(exact) if block_bits(exact) else Table(LaplaceBlocks(exact, 1))
+    return WideLaplace(exact) if block_bits(exact) else InversionTable(LaplaceBlocks(exact, 1))
 
 
 @_remembered
 def _discrete_gaussian(sigma: Any) -> Sampler:
     exact = _scale("sigma", sigma)
-    return WideDiscreteGaussian(exact) if block_bits(exact) else Table(DiscreteGaussian(exact**2))
+    return WideDiscreteGaussian(exact) if block_bits(exact) else InversionTable(DiscreteGaussianLaw(exact**2))
 
 
 @_remembered
 def _rounded_gaussian(sigma: Any) -> Sampler:
     exact = _scale("sigma", sigma)
-    return WideRoundedGaussian(exact) if block_bits(exact) else Table(RoundedGaussian(exact))
+    return WideRoundedGaussian(exact) if block_bits(exact) else InversionTable(RoundedGaussianLaw(exact))
 
 
 @_remembered
 def _poisson(rate: Any) -> Sampler:
-    exact = check.not_negative("rate", rate)
+    exact = noise_arguments.not_negative("rate", rate)
     if exact > LARGEST_RATE:
         raise InvalidParameter("rate", rate, "must be at most 2**36, so that a draw takes bounded time")
     if exact == 0:
         return Constant(0)
     pieces = -(-exact // PIECE)
-    table = Table(Poisson(exact / pieces), LIMIT // pieces)
-    return table if pieces == 1 else Sum((table, pieces))
+    table = InversionTable(PoissonLaw(exact / pieces), LIMIT // pieces)
+    return table if pieces == 1 else SumOfDraws((table, pieces))
 
 
 @_remembered
 def _binomial(n: Any, p: Any) -> Sampler:
-    total, exact = check.count("n", n), check.probability("p", p)
+    total, exact = noise_arguments.count("n", n), noise_arguments.probability("p", p)
     if exact in (0, 1) or total == 0:
         return Constant(total * int(exact))
     pieces = max(1, -(-total * exact * (1 - exact) // PIECE))
     if total > LIMIT or pieces > LARGEST_RATE // PIECE:
         raise InvalidParameter("n", n, "must be at most 2**62, with n p (1 - p) at most 2**36")
     each, more = divmod(total, pieces)
-    table = Table(Binomial(each, exact))
+    table = InversionTable(BinomialLaw(each, exact))
     if pieces == 1:
         return table
-    return Sum((table, pieces - more), (Table(Binomial(each + 1, exact)), more))
+    return SumOfDraws((table, pieces - more), (InversionTable(BinomialLaw(each + 1, exact)), more))
 
 
 @_remembered
 def _bernoulli(p: Any) -> Coin:
-    return Coin(Bernoulli(check.probability("p", p)))
+    return Coin(BernoulliLaw(noise_arguments.probability("p", p)))
 
 
 @_remembered
 def _bernoulli_exp(x: Any) -> Coin:
-    return Coin(BernoulliExp(check.not_negative("x", x)))
+    return Coin(BernoulliExpLaw(noise_arguments.not_negative("x", x)))
 
 
 @overload
@@ -168,7 +168,7 @@ def uniform(*, below: int, size: Size | None = None, entropy: Entropy | None = N
     >>> 0 <= noise.uniform(below=6) < 6
     True
     """
-    count = check.whole("below", below)
+    count = noise_arguments.whole("below", below)
     if count < 1:
         raise InvalidParameter("below", count, "must be at least 1")
     if size is not None and count > 2**63:
@@ -333,7 +333,7 @@ def permutation(n: int, *, entropy: Entropy | None = None) -> Integers:
     >>> sorted(noise.permutation(4).tolist())
     [0, 1, 2, 3]
     """
-    count, source = check.count("n", n), given_or_current(entropy)
+    count, source = noise_arguments.count("n", n), given_or_current(entropy)
     keys = [source.words(count)]
     while True:
         order = np.lexsort(keys[::-1])

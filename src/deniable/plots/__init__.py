@@ -8,11 +8,11 @@
 `plots.render(figure, "profile.png")` then needs matplotlib, which the extra `plots` brings.
 """
 
+from deniable.plots.curve_figures import compare, growth, loss, odds, profile, tradeoff
 from deniable.plots.explorer import Explorer, explore
-from deniable.plots.figures import compare, growth, loss, odds, profile, tradeoff
-from deniable.plots.outputs import chances, density, laws
+from deniable.plots.figure_spec import Figure
+from deniable.plots.output_figures import chances, density, laws
 from deniable.plots.render import render
-from deniable.plots.spec import Figure
 
 __all__ = [
     "Explorer",

@@ -13,14 +13,14 @@ import numpy as np
 
 from deniable import curves
 from deniable.curves.curve import Curve
-from deniable.curves.looks import rounded_up
+from deniable.curves.curve_display import rounded_up
 from deniable.errors import MissingExtra
 from deniable.mechanisms import Gaussian, Laplace
 from deniable.mechanisms.laws import Masses
-from deniable.plots.figures import believed, compare, odds
-from deniable.plots.outputs import laws, two_laws
+from deniable.plots.curve_figures import believed, compare, odds
+from deniable.plots.figure_spec import Figure
+from deniable.plots.output_figures import laws, two_laws
 from deniable.plots.render import svg
-from deniable.plots.spec import Figure
 
 NOISES: Final = {"Gaussian": "σ", "Laplace": "scale b", "randomized response": "ε of one answer"}
 

@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import InvalidParameter, MissingExtra, type_of
-from deniable.plots.spec import REFERENCE, Axis, Band, Bars, Figure, Level, Line, Mark, Marker, Panel, Stems
+from deniable.plots.figure_spec import (
+    REFERENCE,
+    Axis,
+    Bars,
+    Figure,
+    Level,
+    Line,
+    Mark,
+    Marker,
+    Panel,
+    ShadedBand,
+    Stems,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,7 +193,7 @@ def _mark(axes: Axes, mark: Mark) -> None:
                 ls=STROKES[mark.stroke],
                 lw=width,
             )
-        case Band():
+        case ShadedBand():
             axes.fill_between(mark.x, mark.low, mark.high, color=_colour(mark.colour), alpha=0.25, lw=0)
         case Bars():
             axes.stairs(

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
-    from deniable.queries.aggregations import (
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.bought_bounds import Bounds
+    from deniable.queries.engines.engine import DatabaseTable
+    from deniable.queries.engines.registration_report import Registration
+    from deniable.queries.frame.frame import Frame
+    from deniable.queries.frame.frame_aggregates import (
         count,
         count_distinct,
         count_persons,
@@ -22,16 +27,11 @@ if TYPE_CHECKING:
         sum,
         var,
     )
-    from deniable.queries.answers import Answer
-    from deniable.queries.bounds import Bounds
-    from deniable.queries.engines.base import DatabaseTable
-    from deniable.queries.engines.report import Registration
-    from deniable.queries.frame import Frame
-    from deniable.queries.pricing import Price
-    from deniable.queries.publication import Publication, publish
-    from deniable.queries.question import Question
+    from deniable.queries.plan.pricing import Price
+    from deniable.queries.plan.question import Question
+    from deniable.queries.publication.published_tables import Publication, publish
     from deniable.queries.session import Session
-    from deniable.queries.sql import parse
+    from deniable.queries.sql.sql_reader import parse
 
 __all__ = [
     "Answer",
@@ -59,28 +59,28 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "answers",
-    "Bounds": "bounds",
-    "DatabaseTable": "engines.base",
-    "Frame": "frame",
-    "Price": "pricing",
-    "Publication": "publication",
-    "Question": "question",
-    "Registration": "engines.report",
+    "Answer": "answer.answer",
+    "Bounds": "bought_bounds",
+    "DatabaseTable": "engines.engine",
+    "Frame": "frame.frame",
+    "Price": "plan.pricing",
+    "Publication": "publication.published_tables",
+    "Question": "plan.question",
+    "Registration": "engines.registration_report",
     "Session": "session",
-    "count": "aggregations",
-    "count_distinct": "aggregations",
-    "count_persons": "aggregations",
-    "max": "aggregations",
-    "mean": "aggregations",
-    "median": "aggregations",
-    "min": "aggregations",
-    "parse": "sql",
-    "publish": "publication",
-    "quantile": "aggregations",
-    "std": "aggregations",
-    "sum": "aggregations",
-    "var": "aggregations",
+    "count": "frame.frame_aggregates",
+    "count_distinct": "frame.frame_aggregates",
+    "count_persons": "frame.frame_aggregates",
+    "max": "frame.frame_aggregates",
+    "mean": "frame.frame_aggregates",
+    "median": "frame.frame_aggregates",
+    "min": "frame.frame_aggregates",
+    "parse": "sql.sql_reader",
+    "publish": "publication.published_tables",
+    "quantile": "frame.frame_aggregates",
+    "std": "frame.frame_aggregates",
+    "sum": "frame.frame_aggregates",
+    "var": "frame.frame_aggregates",
 }
 
 if not TYPE_CHECKING:

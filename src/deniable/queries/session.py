@@ -22,37 +22,37 @@ from deniable.errors import (
     type_of,
 )
 from deniable.ledger import Budget, Cost, Entry, Ledger, State
-from deniable.ledger.standing import Replay
-from deniable.queries import rollups, several
-from deniable.queries.answers import Answer, Receipt
-from deniable.queries.grouping import Grouped, Sets, names_sets, sets_of
-from deniable.queries.measurements import Measurement, mark_of
-from deniable.queries.notes import Tables
-from deniable.queries.planner import Plan, noise, noise_cost, pairs
-from deniable.queries.pricing import Asked, PartOf, Price
-from deniable.queries.question import Question
-from deniable.queries.release import Released, release
-from deniable.queries.remaining import Failure, Remaining
-from deniable.queries.sizes import Admits, Plans
-from deniable.queries.windows import shares_in
-from deniable.tables.plan import tables_read
+from deniable.ledger.account_balances import Replay
+from deniable.queries.answer import batch_answers, rollups
+from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.grouping_sets import Grouped, Sets, names_sets, sets_of
+from deniable.queries.answer.release import Released, release
+from deniable.queries.answer.remaining_budget import Failure, Remaining
+from deniable.queries.answer.shared_measurements import Measurement, mark_of
+from deniable.queries.plan.answer_notes import Tables
+from deniable.queries.plan.answer_size import Admits, Plans
+from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
+from deniable.queries.plan.pricing import AskedCost, PartOf, Price
+from deniable.queries.plan.question import Question
+from deniable.queries.relations.relation_nodes import tables_read
+from deniable.queries.sql.share_windows import shares_in
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from deniable.curves import Curve
-    from deniable.queries.bounds import Bounds
-    from deniable.queries.engines.base import Engine
-    from deniable.queries.engines.report import Registration
-    from deniable.queries.frame import Frame
-    from deniable.queries.measuring import SynthesisPrice
-    from deniable.queries.planner import Noise
-    from deniable.queries.quoted import Quoted
-    from deniable.queries.statement import Statement
-    from deniable.queries.synthetic import MeasuredErrors, Synthetic
+    from deniable.queries.answer.batch_price import Quoted
+    from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.bought_bounds import Bounds
+    from deniable.queries.engines.engine import Engine
+    from deniable.queries.engines.registration_report import Registration
+    from deniable.queries.frame.frame import Frame
+    from deniable.queries.plan.noise_planner import Noise
+    from deniable.queries.relations.exact_statistics import Collect
+    from deniable.queries.synthetic.synthesis_measurement import SynthesisPrice
+    from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic
     from deniable.tables.schema import Table
-    from deniable.tables.statistics import Collect
 
 T = TypeVar("T")
 
@@ -113,8 +113,8 @@ class Session:
                 return self.ask(shares.text, *amounts, **cost).with_shares(shares.factors)
             return self.ask(question, *amounts, **cost)
         within, key, payer = (cost.pop(name, None) for name in ("within", "key", "payer"))
-        asked = Asked.of(amounts, cost)
-        return Grouped(sets, several.answered(self, sets.questions, asked, None, within, key, payer, question))
+        asked = AskedCost.of(amounts, cost)
+        return Grouped(sets, batch_answers.answered(self, sets.questions, asked, None, within, key, payer, question))
 
     def ask(
         self, question: str | Question, *amounts: Never, key: str | None = None, payer: str | None = None, **cost: Any
@@ -124,7 +124,7 @@ class Session:
         With a `key`, a retry is charged once. With a `payer`, that account of the ledger pays as well.
         """
         first = isinstance(question, str) and question not in self._plans
-        made, asked = self._planned(question), Asked.of(amounts, cost)
+        made, asked = self._planned(question), AskedCost.of(amounts, cost)
         # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
         depends = asked.share is not None or asked.shares_delta(made)
         left = self._left(payer) if depends else self.budget.limit
@@ -143,7 +143,7 @@ class Session:
         if known is not None:
             return self._again(made, *known, price.confidence)
         drawn = drawn or self._checked_noise(made, price)
-        words, rest = several.said(question, made), [left]
+        words, rest = batch_answers.said(question, made), [left]
         if isinstance(question, str):
             self._finer.look(self._ledger, self._tables)
         summed = rollups.answered(self, self._finer.of(made), made, price, words, key, payer)
@@ -191,7 +191,7 @@ class Session:
         made = self._planned(question if shares is None else shares.text)
         if shares is not None:
             rollups.check_shares(made, list(shares.factors))
-        found = self._price(made, Asked.of(amounts, cost), self._left(payer))
+        found = self._price(made, AskedCost.of(amounts, cost), self._left(payer))
         return found if shares is None else replace(found, quotients=frozenset(shares.factors))
 
     def refine(
@@ -209,15 +209,15 @@ class Session:
         self._open()
         made = answer.plan
         self._plans.check([made.question])
-        several.check_refinable(self, answer)
-        price = self._price(made, Asked.of(amounts, cost), self._left(payer))
+        batch_answers.check_refinable(self, answer)
+        price = self._price(made, AskedCost.of(amounts, cost), self._left(payer))
         drawn = self._noise(made, price)
         stored, base = self._stored(made, payer), answer.released
         if stored is not None and stored[0].precision.units > base.precision.units:
             base = stored[0]
         bought = self._ledger.charge(answer.receipt.entry) if text is None else None
         said = text if bought is None or bought.question != made.question.hash else bought.description
-        words = f"{_REFINED}{several.said(said or made.question, made).removeprefix(_REFINED)}"
+        words = f"{_REFINED}{batch_answers.said(said or made.question, made).removeprefix(_REFINED)}"
         hash = made.question.hash
         version = self._version(made.question)
         entry = self._ledger.reserve(
@@ -230,8 +230,8 @@ class Session:
         return self._sealed(made, base.merged(released, self.budget, made), entry, price.confidence, rest)
 
     def batch(
-        self, questions: Sequence[str | Question], *amounts: Never, weights: several.Weights = None,
-        within: several.Within = None, key: str | None = None, payer: str | None = None, **cost: Any,
+        self, questions: Sequence[str | Question], *amounts: Never, weights: batch_answers.Weights = None,
+        within: batch_answers.Within = None, key: str | None = None, payer: str | None = None, **cost: Any,
     ) -> list[Answer]:  # fmt: skip
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
@@ -242,19 +242,19 @@ class Session:
         (None: as it comes). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`) cost together
         what one of them costs. One that was answered before, as exactly, costs nothing. With a `key`, a retry is free.
         """
-        return several.answered(self, questions, Asked.of(amounts, cost), weights, within, key, payer)
+        return batch_answers.answered(self, questions, AskedCost.of(amounts, cost), weights, within, key, payer)
 
     def price_batch(
-        self, questions: str | Sequence[str | Question], *amounts: Never, weights: several.Weights = None,
-        within: several.Within = None, payer: str | None = None, **cost: Any,
+        self, questions: str | Sequence[str | Question], *amounts: Never, weights: batch_answers.Weights = None,
+        within: batch_answers.Within = None, payer: str | None = None, **cost: Any,
     ) -> Quoted:  # fmt: skip
         """What `batch` would charge, how exact each cell of each table would be, and how the cost is split. Free: no
         data is read. `price` with a list of questions says the same. Also of a text with ROLLUP, CUBE or GROUPING SETS.
         """
         sets = self._sets(questions)
         asked = questions if sets is None else sets.questions
-        found = several.planned(self, asked, Asked.of(amounts, cost), weights, within, payer)
-        return several.price(self, found)
+        found = batch_answers.planned(self, asked, AskedCost.of(amounts, cost), weights, within, payer)
+        return batch_answers.price(self, found)
 
     def bounds(
         self, column: str, table: str | None = None, *amounts: Never, cover: float = 0.99, key: str | None = None,
@@ -264,19 +264,19 @@ class Session:
 
         One question is asked, a noisy count by public bins, and paid for as by `sql`; the bounds are read off it.
         """
-        from deniable.queries import bounds
+        from deniable.queries import bought_bounds
 
-        share = bounds.checked_cover(cover)
-        name, question = bounds.question(column, table, self._tables)
-        return bounds.read(name, column, self.ask(question, *amounts, key=key, payer=payer, **cost), share)
+        share = bought_bounds.checked_cover(cover)
+        name, question = bought_bounds.question(column, table, self._tables)
+        return bought_bounds.read(name, column, self.ask(question, *amounts, key=key, payer=payer, **cost), share)
 
     def price_bounds(
         self, column: str, table: str | None = None, *amounts: Never, payer: str | None = None, **cost: Any
     ) -> Price:
         """What `bounds` would charge. Free: no data is read."""
-        from deniable.queries import bounds
+        from deniable.queries import bought_bounds
 
-        return self.price(bounds.question(column, table, self._tables)[1], *amounts, payer=payer, **cost)
+        return self.price(bought_bounds.question(column, table, self._tables)[1], *amounts, payer=payer, **cost)
 
     def synthesize(
         self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
@@ -292,14 +292,14 @@ class Session:
         Counts by columns and pairs of columns are measured with noise, for one cost and as one entry of the ledger; all
         else is worked out from them. Asked again, it is read from the ledger.
         """
-        from deniable.queries import measuring, synthesis
+        from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 
         self._open()
-        spend, asked = Asked.of(amounts, cost), synthesis.asked(
+        spend, asked = AskedCost.of(amounts, cost), synthesis_request.asked(
             table, columns, target, bins, tables=self._tables, method=method, workload=workload, forbid=forbid,
             unlisted=unlisted,
         )  # fmt: skip
-        return measuring.synthesized(self, asked, spend, rows, key, payer)
+        return synthesis_measurement.synthesized(self, asked, spend, rows, key, payer)
 
     def price_synthesis(
         self, table: str | None = None, *amounts: Never, payer: str | None = None, **said: Any
@@ -307,24 +307,24 @@ class Session:
         """What `synthesize` with the same words, `rows` apart, would charge, the noise of each count, and from how many
         rows on it is of use. Free: no data is read.
         """
-        from deniable.queries import measuring, synthesis
+        from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 
-        wanted, cost = synthesis.apart(said)
-        spend, asked = Asked.of(amounts, cost), synthesis.asked(table, tables=self._tables, **wanted)
-        return measuring.price(self, asked, spend, payer)
+        wanted, cost = synthesis_request.apart(said)
+        spend, asked = AskedCost.of(amounts, cost), synthesis_request.asked(table, tables=self._tables, **wanted)
+        return synthesis_measurement.price(self, asked, spend, payer)
 
     def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
         """How far the counts of a synthetic table are off. NOT PRIVATE: it reads the data and charges nothing, so it is
         for the owner alone, as `registration` is.
         """
-        from deniable.queries import measuring
+        from deniable.queries.synthetic import synthesis_measurement
 
         self._open()
-        return measuring.measured_errors(self, synthetic)
+        return synthesis_measurement.measured_errors(self, synthetic)
 
     def table(self, name: str) -> Frame:
         """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
-        from deniable.queries.frame import Frame
+        from deniable.queries.frame.frame import Frame
 
         return Frame.of(name, self._tables)
 
@@ -332,7 +332,7 @@ class Session:
         """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
         the engine runs; of a price also the noise, of an answer that of its question. Free: no data is read.
         """
-        from deniable.queries.explain import explained_by
+        from deniable.queries.answer.explanation import explained_by
 
         self._open()
         return explained_by(self, question)
@@ -347,7 +347,7 @@ class Session:
     @property
     def registration(self) -> Mapping[str, Registration]:
         """What became of the rows of each table, exactly. NOT PRIVATE: for the owner alone, see `Registration`."""
-        from deniable.queries.engines.report import Registrations
+        from deniable.queries.engines.registration_report import Registrations
 
         return Registrations(self._registration)
 
@@ -378,9 +378,9 @@ class Session:
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
-        from deniable.queries import statement
+        from deniable.queries.answer import privacy_statement
 
-        return statement.of_session(self, delta)
+        return privacy_statement.of_session(self, delta)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
@@ -441,7 +441,7 @@ class Session:
         self._open()
         return self._plans.question(question)
 
-    def _planned(self, question: str | Question) -> Plan:
+    def _planned(self, question: str | Question) -> NoisePlan:
         """The plan of a question whose answer is not too large, or that was answered when it was not."""
         with self.limits():
             built = self._built(question)
@@ -461,12 +461,12 @@ class Session:
     def _left(self, payer: str | None) -> Cost:
         return self._ledger.remaining if payer is None else self._ledger.left(payer)
 
-    def _price(self, made: Plan, asked: Asked | PartOf, left: Cost) -> Price:
+    def _price(self, made: NoisePlan, asked: AskedCost | PartOf, left: Cost) -> Price:
         cost = asked.cost(made, self.budget, left)
         return Price(made, self.budget, cost, left, asked.confidence, asked.shares_delta(made))
 
     def _prices(
-        self, plans: Mapping[str, Plan], asked: Asked, shares: Sequence[Fraction], left: Cost
+        self, plans: Mapping[str, NoisePlan], asked: AskedCost, shares: Sequence[Fraction], left: Cost
     ) -> dict[str, Price]:
         """What each question of a batch costs. Those that share δ share what the ones before them leave."""
         found, rest = {}, left
@@ -476,18 +476,18 @@ class Session:
                 rest = Cost(rest.units, rest.delta_units - found[name].cost.delta_units)
         return found
 
-    def _stored(self, made: Plan, payer: str | None) -> tuple[Released, Replay] | None:
+    def _stored(self, made: NoisePlan, payer: str | None) -> tuple[Released, Replay] | None:
         """What the ledger has of this question."""
         found = self._ledger.replay(made.question.hash, version=self._version(made.question), payer=payer)
         read = None if found is None else self._read(made, found.sealed)
         return None if found is None or read is None else (read, found)
 
-    def _known(self, made: Plan, price: Price, payer: str | None) -> tuple[Released, Replay] | None:
+    def _known(self, made: NoisePlan, price: Price, payer: str | None) -> tuple[Released, Replay] | None:
         """The same, if it is as exact as what is asked."""
         stored = self._stored(made, payer)
         return stored if stored is not None and price.is_met_by(stored[0].precision) else None
 
-    def _read(self, made: Plan, entry: Entry) -> Released | None:
+    def _read(self, made: NoisePlan, entry: Entry) -> Released | None:
         """What a sealed entry holds."""
         if entry.answer is None:
             return None
@@ -497,22 +497,22 @@ class Session:
             return None
         return read if read.paired == bool(pairs(made, self.budget)) else None
 
-    def _is_enough(self, made: Plan, entry: Entry, price: Price) -> bool:
+    def _is_enough(self, made: NoisePlan, entry: Entry, price: Price) -> bool:
         read = self._read(made, entry)
         return read is not None and price.is_met_by(read.precision)
 
-    def _checked_noise(self, made: Plan, price: Price) -> Noise:
+    def _checked_noise(self, made: NoisePlan, price: Price) -> Noise:
         self._plans.check([made.question])
         return self._noise(made, price)
 
-    def _noise(self, made: Plan, price: Price) -> Noise:
+    def _noise(self, made: NoisePlan, price: Price) -> Noise:
         """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
         drawn = noise(made, self.budget, price.cost)
         if not noise_cost(drawn, self.budget).units <= price.cost.units:
             raise AssertionError("noise that costs more than was charged")
         return drawn
 
-    def _released(self, tasks: Sequence[tuple[Plan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
+    def _released(self, tasks: Sequence[tuple[NoisePlan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
         """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged. Each task has
         an entry of its own, or all have one.
         """
@@ -533,7 +533,7 @@ class Session:
             self._ledger.fail(entry, code)
         raise EngineFailed(code, "what was charged stays charged")
 
-    def _run(self, made: Plan, drawn: Noise, cost: Cost, entry: Entry) -> Released:
+    def _run(self, made: NoisePlan, drawn: Noise, cost: Cost, entry: Entry) -> Released:
         """One question."""
         found = self._attempt([made.collect], lambda counts: release(made, drawn, cost, counts[0]), entry)
         return replace(found, measured=(Measurement(self._mark(entry), cost),))
@@ -568,7 +568,7 @@ class Session:
         self._noted(Failure(entry.charge, code))
         return released
 
-    def _told(self, made: Plan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
+    def _told(self, made: NoisePlan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
         """What a sealed entry says, again."""
         assert sealed.answer is not None
         return self._again(made, Released.from_bytes(sealed.answer, made), self._replay(sealed, payer), confidence)
@@ -579,15 +579,15 @@ class Session:
         assert charge is not None
         return Replay(sealed, charge, self._left(payer))
 
-    def _again(self, made: Plan, released: Released, found: Replay, confidence: float) -> Answer:
+    def _again(self, made: NoisePlan, released: Released, found: Replay, confidence: float) -> Answer:
         return self._answer(made, released, found.charge, confidence, found.left, replayed=True)
 
-    def _sealed(self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost) -> Answer:
+    def _sealed(self, made: NoisePlan, released: Released, entry: Entry, confidence: float, rest: Cost) -> Answer:
         self._ledger.seal(entry, released.to_bytes())
         return self._answer(made, released, entry, confidence, rest, replayed=False)
 
     def _answer(
-        self, made: Plan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
+        self, made: NoisePlan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
     ) -> Answer:
         if made.totals is not None and not released.picked:  # by an earlier version, from running totals
             made = made.totals

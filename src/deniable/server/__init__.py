@@ -8,7 +8,7 @@ from deniable.errors import require
 
 require("server", "alembic", "argon2", "fastapi", "jinja2", "python_multipart", "sqlalchemy", "sqlglot", "uvicorn")
 
-from deniable.server.settings import Settings
+from deniable.server.operations.settings import Settings
 
 __all__ = ["Settings", "app"]
 

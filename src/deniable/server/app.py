@@ -17,16 +17,16 @@ from starlette.types import ASGIApp
 
 from deniable import __version__
 from deniable.errors import DeniableError
-from deniable.server import console, words
+from deniable.server import console, error_words
 from deniable.server.curator import Curator
-from deniable.server.desk import Desk
-from deniable.server.door import Door, Keeper
-from deniable.server.lane import Lane
-from deniable.server.metrics import Metrics
+from deniable.server.operations.metrics import Metrics
+from deniable.server.operations.readiness import Readiness
+from deniable.server.operations.settings import Settings
 from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
-from deniable.server.readiness import Readiness
-from deniable.server.routes import asking, datasets, people, records, synthetic
-from deniable.server.settings import Settings
+from deniable.server.requests.fast_lane import Lane
+from deniable.server.requests.request_desk import Desk
+from deniable.server.requests.request_gate import Keeper, RequestGate
+from deniable.server.routes import account_routes, dataset_routes, people_routes, question_routes, synthetic_routes
 
 _STATUSES: Final = {404: "not_found", 405: "method", 413: "too_large", 415: "media_type"}
 
@@ -62,12 +62,12 @@ def served(curator: Curator) -> ASGIApp:
         responses=_problems(),
     )
     inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
-    questions = asking.router(desk)
+    questions = question_routes.router(desk)
     inside.include_router(questions)
-    for each in (datasets, people, records, synthetic):
+    for each in (dataset_routes, people_routes, account_routes, synthetic_routes):
         inside.include_router(each.router(desk))
-    inside.include_router(people.open_router(desk, keeper))
-    inside.include_router(records.open_router(metrics, readiness))
+    inside.include_router(people_routes.open_router(desk, keeper))
+    inside.include_router(account_routes.open_router(metrics, readiness))
     inside.state.guard = guard
     inside.include_router(console.router(guard))
     _describe(inside)
@@ -76,7 +76,7 @@ def served(curator: Curator) -> ASGIApp:
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
     inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
-    return Door(Lane(inside, questions), curator, metrics, keeper, page=guard.shown, cookie=guard.token)
+    return RequestGate(Lane(inside, questions), curator, metrics, keeper, page=guard.shown, cookie=guard.token)
 
 
 def _describe(inside: FastAPI) -> None:
@@ -124,7 +124,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
     wrong = error.errors()
     if any(each["type"] == "json_invalid" for each in wrong):
         return await _problem(request, Problem("unreadable", "the body must be JSON"))
-    found = words.wrongs(wrong[:20], _model(request))
+    found = error_words.wrongs(wrong[:20], _model(request))
     if [each["where"] for each in found] == ["body"] and "json" not in request.headers.get("Content-Type", "").lower():
         found[0]["rule"] += " in JSON, sent with Content-Type: application/json"
     facts: dict[str, Any] = {"errors": found}

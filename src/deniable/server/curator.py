@@ -18,34 +18,44 @@ from typing import Any, Final, final
 
 from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import EVERYBODY, Cost, Entry, Ledger
-from deniable.queries.answers import Answer
-from deniable.queries.bounds import rows_to_be_seen
-from deniable.queries.engines.folders import scratch, sweep
-from deniable.queries.remaining import Remaining
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.remaining_budget import Remaining
+from deniable.queries.bought_bounds import rows_to_be_seen
+from deniable.queries.engines.scratch_folders import scratch, sweep
 from deniable.queries.session import Session
 from deniable.server import wire
-from deniable.server.auth import FRESH, Gate
-from deniable.server.bodies import BudgetBody
-from deniable.server.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.datasets import TOLD, Datasets, Open, check_ceiling, cost_of, declared, share_of, tables_of
-from deniable.server.dummy import dummy_rows
-from deniable.server.events import of_dataset
-from deniable.server.families import marks_of, sketch_of, version_of
-from deniable.server.fate import Fate
-from deniable.server.holding import Watch, serving
-from deniable.server.identity import claim, identified, is_key
-from deniable.server.kinship import Alike, Choice, asked, check_public, kin_of, limit_of, named, recognised, renew, sign
-from deniable.server.labels import label_of, label_of_synthetic, signed
-from deniable.server.oidc import configured
+from deniable.server.access.bearer_tokens import FRESH, TokenGate
+from deniable.server.access.oidc import configured
+from deniable.server.access.sign_in import Reception
+from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
+from deniable.server.charge_fate import Fate
+from deniable.server.datasets import kinship
+from deniable.server.datasets.data_marks import marks_of, sketch_of, version_of
+from deniable.server.datasets.dummy_rows import dummy_rows
+from deniable.server.datasets.forgotten_spending import broken_off, check_name, check_strays, strays
+from deniable.server.datasets.kinship import asked
+from deniable.server.datasets.open_datasets import (
+    TOLD,
+    Datasets,
+    Open,
+    check_ceiling,
+    cost_of,
+    declared,
+    share_of,
+    tables_of,
+)
+from deniable.server.datasets.registration_steps import NewRegistration, check_new_name, settle
+from deniable.server.datasets.source_folders import allowed, folders_of
+from deniable.server.datasets.synthetic_downloads import BEGINNING, Synthetics, recall, told_again
+from deniable.server.operations.security_events import of_dataset
+from deniable.server.operations.server_identity import claim, identified, is_key
+from deniable.server.operations.settings import Settings
+from deniable.server.operations.state_holding import StateWatch, serving
+from deniable.server.operations.work_turns import SMALL
+from deniable.server.privacy_labels import label_of, label_of_synthetic, signed
 from deniable.server.problems import Problem
-from deniable.server.reception import Reception
-from deniable.server.registering import Registration, check_new_name, settle
+from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
-from deniable.server.settings import Settings
-from deniable.server.sources import allowed, folders_of
-from deniable.server.strays import broken_off, check_name, check_strays, strays
-from deniable.server.synthetic import BEGINNING, Synthetics, recall, told_again
-from deniable.server.turns import SMALL
 from deniable.server.wire import asked_now, described_budget, moment, noted, question_now, recalled, reported, told
 from deniable.tables.schema import write_schema
 
@@ -80,7 +90,7 @@ class Curator:
         sweep(settings.state)
         self.catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
         issuer = None if settings.oidc is None else configured(self.catalogue, settings.oidc)
-        self.gate = Gate(self.catalogue, issuer)
+        self.gate = TokenGate(self.catalogue, issuer)
         with contextlib.ExitStack() as held:
             held.callback(self.catalogue.close)
             held.enter_context(serving(settings.state, self.catalogue))
@@ -89,7 +99,7 @@ class Curator:
                 settle(settings, self.catalogue)
             self._held = held.pop_all()
         """The key signs adjustments, checkpoints and labels; by the other secret data is known again."""
-        self.watch = Watch(lambda: is_key(self.catalogue, key))
+        self.watch = StateWatch(lambda: is_key(self.catalogue, key))
         self.reception = Reception(
             self.catalogue, self.gate, self.key, days=settings.token_days, tokens=settings.tokens
         )
@@ -301,17 +311,17 @@ class Curator:
             settle(self.settings, self.catalogue)
             check_new_name(name, [each.name for each in self.catalogue.datasets()])
             lost = strays(self.settings, self.catalogue, self.datasets.witness)
-            renew(self.catalogue, self._marking)
-            check_public(self.catalogue, tables, marks, files, self._marking)
-            choice, known = Choice(people, reason), Alike.of(self.catalogue, sketches, marks)
-            families = recognised(self.catalogue, tables, marks, files, self._marking)
+            kinship.renew(self.catalogue, self._marking)
+            kinship.check_public(self.catalogue, tables, marks, files, self._marking)
+            choice, known = kinship.Choice(people, reason), kinship.Alike.of(self.catalogue, sketches, marks)
+            families = kinship.recognised(self.catalogue, tables, marks, files, self._marking)
             if not families:  # else the rows are known, not their ids alone
-                families = asked(person, known, named(self.catalogue, person, family), choice)
+                families = asked(person, known, kinship.named(self.catalogue, person, family), choice)
             elif people == "others":
                 raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
-            kin = kin_of(self.catalogue, person, families | named(self.catalogue, person, family))
+            kin = kinship.kin_of(self.catalogue, person, families | kinship.named(self.catalogue, person, family))
             check_strays(lost, kin[0].family if kin else None, name, version)
-            limit = limit_of(kin, tables, marks, budget)
+            limit = kinship.limit_of(kin, tables, marks, budget)
             begun_before = None
             if not kin:
                 check_ceiling(self.settings, limit, limit.limit)
@@ -326,7 +336,7 @@ class Curator:
                 family=kin[0].family if kin else begun_before or secrets.token_hex(8),
                 made=time.time(),
             )
-            begun = Registration.of(record, version, marks, sketches, known.all)
+            begun = NewRegistration.of(record, version, marks, sketches, known.all)
             try:
                 opened = self.datasets.opened(record, kin[0] if kin else None)
                 self.datasets.keep(opened)
@@ -335,7 +345,7 @@ class Curator:
                     check_name(ledger, name, version)
                 if not any(each.name == person.name for each in ledger.accounts()):
                     ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
-                sign(self.datasets, self.key, record, known, choice)
+                kinship.sign(self.datasets, self.key, record, known, choice)
                 if kin:
                     self.catalogue.guards.intend(name, begun.text)
                     self.datasets.name(record, version)

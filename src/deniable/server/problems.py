@@ -22,7 +22,7 @@ from deniable.errors import (
     QuestionRefused,
     UnreadableRecord,
 )
-from deniable.server.events import noted
+from deniable.server.operations.security_events import noted
 
 CODES: Final[dict[str, tuple[int, str]]] = {
     "unreadable": (400, "The request cannot be read"),

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from deniable.errors import QuestionRefused
 from deniable.ledger import Budget, Entry
-from deniable.queries.answers import Answer
-from deniable.queries.bounds import question as bounds_question
-from deniable.queries.grouping import Grouped, names_sets, sets_of
-from deniable.queries.pricing import Price
-from deniable.queries.question import Question
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.grouping_sets import Grouped, names_sets, sets_of
+from deniable.queries.bought_bounds import question as bounds_question
+from deniable.queries.frame.recorded_steps import question_of
+from deniable.queries.plan.pricing import Price
+from deniable.queries.plan.question import Question
 from deniable.queries.session import Session
-from deniable.queries.steps import question_of
-from deniable.queries.windows import shares_in
+from deniable.queries.sql.share_windows import shares_in
 
 MOST_WRITTEN: Final = 20_000
 """Bytes of a dataframe's steps as JSON, which takes about twice as many as the same in SQL."""

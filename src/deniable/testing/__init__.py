@@ -14,14 +14,14 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.testing import statistics, strategies
-    from deniable.testing.checks import OnePerson, check_mechanism
-    from deniable.testing.report import Check, Report
+    from deniable.testing.check_report import Check, Report
+    from deniable.testing.mechanism_checks import OnePerson, check_mechanism
 
 _HOMES = {
-    "Check": "report",
-    "OnePerson": "checks",
-    "Report": "report",
-    "check_mechanism": "checks",
+    "Check": "check_report",
+    "OnePerson": "mechanism_checks",
+    "Report": "check_report",
+    "check_mechanism": "mechanism_checks",
     "statistics": "statistics",
     "strategies": "strategies",
 }

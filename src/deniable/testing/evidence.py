@@ -15,9 +15,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.audit import columns, learning, scores
-from deniable.audit.answers import Answers, Floats
-from deniable.audit.promise import Promise
+from deniable.audit import score_learning, scores, telling_columns
+from deniable.audit.answer_columns import Answers, Floats
+from deniable.audit.claim import Promise
 from deniable.audit.scores import Score
 from deniable.curves import Curve
 from deniable.testing import statistics
@@ -121,13 +121,13 @@ def certified(hits_p: int, draws_p: int, hits_q: int, draws_q: int, promise: Pro
 
 def telling(learn_p: Answers, learn_q: Answers) -> list[Score]:
     """Every score that an audit knows, but for binary digits: those are a matter of support."""
-    found = learning.learn(learn_p, learn_q)
+    found = score_learning.learn(learn_p, learn_q)
     return [score for score in found if not isinstance(score, scores.Digits | scores.DigitsRatio)]
 
 
 def one_sided(learn_p: Answers, learn_q: Answers) -> list[Score]:
     """Outcomes, types, words and last binary digits that were seen on one side more than on the other."""
-    best = columns.telling(learn_p, learn_q)
+    best = telling_columns.telling(learn_p, learn_q)
     places = [
         ("keys", ()),
         ("kinds", ()),
@@ -135,4 +135,4 @@ def one_sided(learn_p: Answers, learn_q: Answers) -> list[Score]:
         *(("types", path) for path in best.types),
     ]
     found = [scores.Outcomes.of(what, path, learn_p, learn_q) for what, path in places]
-    return [*(score for score in found if score is not None), *learning.last_digits(learn_p, learn_q, best)]
+    return [*(score for score in found if score is not None), *score_learning.last_digits(learn_p, learn_q, best)]

@@ -28,8 +28,8 @@ from deniable.learn.sklearn import (
     Ridge,
     StandardScaler,
 )
-from deniable.learn.sklearn.base import Private
-from deniable.learn.sklearn.purse import GaussianPurse, Ints, Purse, Sums
+from deniable.learn.sklearn.fit_budget import GaussianPurse, Ints, PaidSums, Purse
+from deniable.learn.sklearn.private_estimator import Private
 
 TWO: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1)}
 MANY: dict[str, Any] = {"classes": [0, 1, 2], "bounds": (-1, 1)}
@@ -98,7 +98,7 @@ class Recorder(Purse):
     def __post_init__(self) -> None:
         self.inner = GaussianPurse(self.mu)
 
-    def sums(self, *, share: Fraction, square: int, size: int, times: int = 1) -> Sums:
+    def sums(self, *, share: Fraction, square: int, size: int, times: int = 1) -> PaidSums:
         inner = self.inner.sums(share=share, square=square, size=size, times=times)
         if self.width != 1:
             narrower = max(1, int(square * self.width**2))
@@ -109,8 +109,8 @@ class Recorder(Purse):
         return self.inner.level(share=share)
 
 
-class _Recorded(Sums):
-    def __init__(self, inner: Sums, square: int, log: list[Release]) -> None:
+class _Recorded(PaidSums):
+    def __init__(self, inner: PaidSums, square: int, log: list[Release]) -> None:
         self.inner, self.square, self.log, self.sigma = inner, square, log, inner.sigma
 
     def release(self, totals: Ints) -> Ints:
@@ -126,14 +126,14 @@ class Replayer(Purse):
     log: list[Release]
     totals: list[Ints] = field(default_factory=list)
 
-    def sums(self, *, share: Fraction, square: int, size: int, times: int = 1) -> Sums:
+    def sums(self, *, share: Fraction, square: int, size: int, times: int = 1) -> PaidSums:
         return _Replayed(self, square)
 
     def level(self, *, share: Fraction) -> float:
         raise AssertionError("only sums can be replayed")
 
 
-class _Replayed(Sums):
+class _Replayed(PaidSums):
     def __init__(self, purse: Replayer, square: int) -> None:
         self.purse = purse
         self.expected = square

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deniable.learn.sklearn import LinearRegression, LogisticRegression, StandardScaler
-from deniable.learn.sklearn.rows import STEPS, Gram
+from deniable.learn.sklearn.integer_rows import STEPS, Gram
 from tests.learn.sklearn.cases import MODELS, TARGET, TWO, Recorder, data_of, replayed, squared, table
 
 MU = 0.5

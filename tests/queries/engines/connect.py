@@ -15,10 +15,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from deniable.queries.relations.exact_statistics import Cells, Collect, Count, CountDistinct, CountPersons, ExactSum
+from deniable.queries.relations.relation_nodes import (
+    Bound,
+    Exact,
+    FilterRows,
+    How,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    Source,
+)
 from deniable.tables.expressions import case, col
-from deniable.tables.plan import Bound, Exact, Filter, How, JoinPrivate, JoinPublic, PerPerson, Project, Source
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Sum
 from tests.queries.engines.kitchen import SECRET, Kitchen, SparkKitchen
 from tests.queries.engines.plans import LABS, PEOPLE, VISITS, WARDS
 from tests.queries.engines.test_plans import arrow
@@ -56,14 +66,14 @@ def questions(tables: dict[str, Table]) -> list[Collect]:
     visits, labs = Source(tables["visits"]), Source(tables["labs"])
     by_ward = (("ward", col("ward")),)
     known = (("n",), ("s",), (None,))
-    cost = Sum(col("cost"), Fraction(-4), Fraction(4), -10)
+    cost = ExactSum(col("cost"), Fraction(-4), Fraction(4), -10)
     renamed = Project(labs, (("level", col("level")), ("score", col("score"))))
     young = case((col("age") < 3, "young"), otherwise="old")
     return [
         Collect(visits, (), None, (Count(), CountPersons(), CountDistinct(col("note")))),
         Collect(visits, by_ward, known, (Count(), cost)),
         Collect(visits, (("note", col("note")),), None, (CountPersons(), Count(col("age")))),
-        Collect(Filter(visits, col("day").apply("year") > 2000), (("young", young),), None, (Count(),)),
+        Collect(FilterRows(visits, col("day").apply("year") > 2000), (("young", young),), None, (Count(),)),
         Collect(visits, (), None, (Cells(col("cost"), tuple(Fraction(n, 2) for n in range(-8, 9))),)),
         Collect(Bound(visits, (col("ward"),), 1, 2), by_ward, known, (Count(), cost)),
         Collect(JoinPublic(visits, tables["wards"], (("ward", "name"),), How.LEFT), (), None, (Count(), Count(col("size")))),

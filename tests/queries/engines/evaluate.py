@@ -11,23 +11,31 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from deniable.tables.expressions import Expression
-from deniable.tables.kinds import Domain, Kind, end_of
-from deniable.tables.operators import typed
-from deniable.tables.plan import (
+from deniable.queries.relations.exact_statistics import (
+    Cells,
+    Collect,
+    Count,
+    CountDistinct,
+    CountPersons,
+    ExactSum,
+    Group,
+)
+from deniable.queries.relations.operators import typed
+from deniable.queries.relations.relation_nodes import (
     Bound,
-    Filter,
+    FilterRows,
     How,
     JoinPrivate,
     JoinPublic,
     PerPerson,
     Project,
-    Relation,
+    RelationNode,
     Source,
     Union,
 )
+from deniable.tables.expressions import Expression
+from deniable.tables.kinds import Domain, Kind, end_of
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Group, Sum
 
 Value = Any
 Values = dict[str, Value]
@@ -112,11 +120,11 @@ def in_order(value: Value) -> tuple[bool, Any]:
 # --- relations ------------------------------------------------------------------------------------------------------
 
 
-def rows_of(relation: Relation, stored: Stored) -> list[Row]:
+def rows_of(relation: RelationNode, stored: Stored) -> list[Row]:
     match relation:
         case Source():
             return [row for row in stored[relation.table.name] if row.rank <= relation.rows]
-        case Filter():
+        case FilterRows():
             below = rows_of(relation.child, stored)
             condition = calculation(relation.condition, relation.child)
             return [row for row in below if condition(row.values) is True]
@@ -137,7 +145,7 @@ def rows_of(relation: Relation, stored: Stored) -> list[Row]:
     raise AssertionError(relation)
 
 
-def calculation(expression: Expression, relation: Relation) -> Callable[[Values], Value]:
+def calculation(expression: Expression, relation: RelationNode) -> Callable[[Values], Value]:
     return typed(expression, relation.columns).value
 
 
@@ -225,7 +233,7 @@ def collected(question: Collect, stored: Stored) -> dict[Group, tuple[Any, ...]]
     }
 
 
-def statistic(each: Any, relation: Relation, rows: list[Row]) -> Any:
+def statistic(each: Any, relation: RelationNode, rows: list[Row]) -> Any:
     known = [(row, None) for row in rows]
     if each.expression is not None:
         value = calculation(each.expression, relation)
@@ -237,7 +245,7 @@ def statistic(each: Any, relation: Relation, rows: list[Row]) -> Any:
             return len({row.person for row, _ in known})
         case CountDistinct():
             return len({x for _, x in known})
-        case Sum():
+        case ExactSum():
             return sum(each.addend(x) for _, x in known)
         case Cells():
             inside = Counter(sum(x >= edge for edge in each.edges[1:-1]) for _, x in known)

@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from deniable.queries.engines.base import Engine
+from deniable.queries.engines.engine import Engine
+from deniable.queries.relations.exact_statistics import Collect, Group, Statistic
+from deniable.queries.relations.relation_nodes import RelationNode
 from deniable.tables.expressions import Expression
-from deniable.tables.plan import Relation
-from deniable.tables.statistics import Collect, Group, Statistic
 
 SECRET = bytes(range(32))
 
@@ -80,7 +80,7 @@ def arrow_of(columns: Mapping[str, tuple[Any, Sequence[Any]]]) -> Any:
 
 
 def asked(
-    relation: Relation,
+    relation: RelationNode,
     keys: tuple[tuple[str, Expression], ...],
     known: tuple[Group, ...] | None,
     statistics: tuple[Statistic, ...],

@@ -10,24 +10,32 @@ from typing import Any
 from hypothesis import strategies as st
 
 from deniable.errors import QuestionRefused
-from deniable.tables.expressions import Expression, call, case, col, lit
-from deniable.tables.kinds import Domain, Kind
-from deniable.tables.operators import domain
-from deniable.tables.plan import (
+from deniable.queries.relations.exact_statistics import (
+    Cells,
+    Collect,
+    Count,
+    CountDistinct,
+    CountPersons,
+    ExactSum,
+    Statistic,
+)
+from deniable.queries.relations.operators import domain
+from deniable.queries.relations.relation_nodes import (
     Bound,
     Exact,
-    Filter,
+    FilterRows,
     How,
     JoinPrivate,
     JoinPublic,
     PerPerson,
     Project,
-    Relation,
+    RelationNode,
     Source,
     Union,
 )
+from deniable.tables.expressions import Expression, call, case, col, lit
+from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Statistic, Sum
 from deniable.units import Unit
 
 PEOPLE = ["a", "A", " a", "", "é", None]
@@ -149,7 +157,7 @@ def _makers(draw: Any, kind: Kind, below: Callable[[Kind], Expression]) -> list[
 
 
 @st.composite
-def relation(draw: Any, tables: Mapping[str, Table], depth: int) -> Relation:
+def relation(draw: Any, tables: Mapping[str, Table], depth: int) -> RelationNode:
     """A random plan over the tables, at most so deep."""
     if depth == 0:
         return Source(tables[draw(st.sampled_from(["visits", "visits", "labs"]))])
@@ -157,7 +165,7 @@ def relation(draw: Any, tables: Mapping[str, Table], depth: int) -> Relation:
     columns = below.columns
     match draw(st.sampled_from(["filter", "project", "public", "private", "person", "union", "bound"])):
         case "filter":
-            return Filter(below, draw(expression(columns, Kind.BOOLEAN)))
+            return FilterRows(below, draw(expression(columns, Kind.BOOLEAN)))
         case "project":
             return draw(project(below))
         case "public":
@@ -182,13 +190,13 @@ def relation(draw: Any, tables: Mapping[str, Table], depth: int) -> Relation:
         case "person":
             return draw(per_person(below))
         case "union":
-            return Union((Filter(below, draw(expression(columns, Kind.BOOLEAN, 1))), below), False)
+            return Union((FilterRows(below, draw(expression(columns, Kind.BOOLEAN, 1))), below), False)
     keys = tuple(draw(expression(columns, Kind.INTEGER, 1)) for _ in range(draw(st.integers(0, 2))))
     return Bound(below, keys, draw(st.integers(1, 2)), draw(st.integers(1, 2)))
 
 
 @st.composite
-def project(draw: Any, below: Relation) -> Relation:
+def project(draw: Any, below: RelationNode) -> RelationNode:
     kinds = [Kind.INTEGER, Kind.REAL, Kind.TEXT, Kind.DATE, Kind.BOOLEAN]
     chosen = draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3))
     new = [(f'Odd "{i}" näme', draw(expression(below.columns, kind))) for i, kind in enumerate(chosen)]
@@ -196,7 +204,7 @@ def project(draw: Any, below: Relation) -> Relation:
 
 
 @st.composite
-def per_person(draw: Any, below: Relation) -> Relation:
+def per_person(draw: Any, below: RelationNode) -> RelationNode:
     columns = below.columns
     keys = [("key", draw(expression(columns, draw(st.sampled_from([Kind.TEXT, Kind.BOOLEAN])), 1)))]
     aggregates: list[tuple[str, Exact]] = [("rows", Exact("count", None))]
@@ -241,7 +249,7 @@ def statistic(draw: Any, columns: Mapping[str, Domain]) -> Statistic:
                 Count(number),
                 CountPersons(number),
                 CountDistinct(draw(expression(columns, kind))),
-                Sum(number, low, Fraction(5), draw(st.sampled_from([-20, -1, 0, 1, 2]))),
+                ExactSum(number, low, Fraction(5), draw(st.sampled_from([-20, -1, 0, 1, 2]))),
                 Cells(number, (Fraction(-1), Fraction(0), Fraction(1, 3), Fraction(2), Fraction(9))),
             ]
         )

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from deniable.errors import ENGINE_FAILURES, EngineFailed, InvalidOperation, InvalidParameter
-from deniable.queries.engines.base import DatabaseTable
+from deniable.queries.engines.engine import DatabaseTable
+from deniable.queries.relations.exact_statistics import Collect, Count, CountPersons, ExactSum
+from deniable.queries.relations.relation_nodes import Source
 from deniable.tables.expressions import col
 from deniable.tables.kinds import Domain
-from deniable.tables.plan import Source
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Collect, Count, CountPersons, Sum
 from deniable.units import Unit
 from tests.queries.engines.kitchen import SECRET
 
@@ -31,7 +31,7 @@ from deniable.queries.engines.duckdb import DuckDBEngine  # noqa: E402
 PEOPLE = Table.of("t", Unit.person("who", rows=2), v=Domain.integer(), x=Domain.real(0, 10))
 ROWS = [("a", 1, 0.5), ("a", 2, None), ("a", 3, 99.0), ("b", None, 2.0), ("", 5, 1.0), (None, 6, 1.0)]
 ARROW = pa.table({"who": [row[0] for row in ROWS], "v": [row[1] for row in ROWS], "x": [row[2] for row in ROWS]})
-SUMS = (Count(), CountPersons(), Sum(col("x"), Fraction(0), Fraction(10), -4))
+SUMS = (Count(), CountPersons(), ExactSum(col("x"), Fraction(0), Fraction(10), -4))
 
 
 def answer(source: object, table: Table = PEOPLE) -> Any:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from deniable.queries.relations.exact_statistics import Collect, Count, CountDistinct, ExactSum
+from deniable.queries.relations.operators import OPERATORS, typed
+from deniable.queries.relations.relation_nodes import FilterRows, Source
 from deniable.tables.expressions import Call, Expression, call, case, col, lit
 from deniable.tables.kinds import Domain, Kind
-from deniable.tables.operators import OPERATORS, typed
-from deniable.tables.plan import Filter, Source
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Collect, Count, CountDistinct, Sum
 from deniable.units import Unit
 from tests.queries.engines import evaluate
 from tests.queries.engines.kitchen import SECRET, Kitchen, asked
@@ -184,7 +184,7 @@ def test_sums_of_extreme_values_are_exact(kitchen: Kitchen, group: str, corners:
     stored = {"corners": evaluate.registered(TABLE, rows, SECRET)}
     for first in range(0, len(numbers), 30):  # each distinct count is a good part of the work that one person may cause
         some = numbers[first : first + 30]
-        sums = [Sum(each, Fraction(-1000), Fraction(1000), -4) for each in some]
+        sums = [ExactSum(each, Fraction(-1000), Fraction(1000), -4) for each in some]
         question = Collect(Source(table), (), None, (*sums, *(CountDistinct(each) for each in some)))
         assert engine.collect(question) == evaluate.collected(question, stored)
 
@@ -195,7 +195,7 @@ def test_an_empty_table_fails_no_more_than_a_full_one(kitchen: Kitchen, group: s
     engine, table = corners
     keys = tuple((str(i), each) for i, each in enumerate(GROUPS[group]))
     for condition in (col("id") < 0, col("id").is_null()):
-        assert engine.collect(asked(Filter(Source(table), condition), keys, None, (Count(),))) == {}
+        assert engine.collect(asked(FilterRows(Source(table), condition), keys, None, (Count(),))) == {}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from deniable.queries.engines.base import Engine
+from deniable.queries.engines.engine import Engine
 from deniable.tables.schema import Table
 from tests.queries.engines import evaluate
 from tests.queries.engines.kitchen import SECRET, DuckDBKitchen, Kitchen, SparkKitchen

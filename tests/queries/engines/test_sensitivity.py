@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from deniable.queries.engines.base import Engine
+from deniable.queries.engines.engine import Engine
+from deniable.queries.relations.relation_nodes import JoinPrivate
 from deniable.tables.kinds import Kind
-from deniable.tables.plan import JoinPrivate
 from deniable.tables.schema import Table
 from tests.queries.engines.kitchen import SECRET, DuckDBKitchen, Kitchen, SparkKitchen
 from tests.queries.plans import Chooser, Rows, World

@@ -13,8 +13,8 @@ import pytest
 
 from deniable import Budget, Domain, Unit, session
 from deniable.errors import EngineFailed
-from deniable.queries.engines.spelling import Spark, column
-from deniable.tables.meanings import like
+from deniable.queries.engines.sql_spelling import Spark, column
+from deniable.queries.relations.operator_meanings import like
 
 spark_engine = pytest.importorskip("deniable.queries.engines.spark", exc_type=ImportError)
 
@@ -167,7 +167,7 @@ def test_empty_tables_that_take_too_long_are_answered_by_the_plan(monkeypatch: p
     there = Planner()
     engine = spark_engine.SparkEngine(there, seconds=0.3)
     plan = SimpleNamespace(main="SELECT 1", cells=())
-    monkeypatch.setattr(spark_engine.generate, "write", lambda *_: plan)
+    monkeypatch.setattr(spark_engine.sql_generation, "write", lambda *_: plan)
     monkeypatch.setattr(spark_engine, "complete", lambda question, found: ("complete", found))
     began = time.monotonic()
     with pytest.raises(EngineFailed):

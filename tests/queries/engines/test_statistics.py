@@ -9,13 +9,21 @@ from typing import Any
 import pytest
 
 from deniable.errors import InvalidParameter
-from deniable.queries.engines.base import Engine
-from deniable.queries.engines.cells import even, exactly_divided
+from deniable.queries.engines.cell_index import even, exactly_divided
+from deniable.queries.engines.engine import Engine
+from deniable.queries.relations.exact_statistics import (
+    Cells,
+    Collect,
+    Count,
+    CountDistinct,
+    CountPersons,
+    ExactSum,
+    Statistic,
+)
+from deniable.queries.relations.relation_nodes import Bound, FilterRows, How, JoinPublic, Source
 from deniable.tables.expressions import col
 from deniable.tables.kinds import Domain, Kind
-from deniable.tables.plan import Bound, Filter, How, JoinPublic, Source
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Cells, Collect, Count, CountDistinct, CountPersons, Statistic, Sum
 from deniable.units import Unit
 from tests.queries.engines import evaluate
 from tests.queries.engines.kitchen import SECRET, Kitchen
@@ -53,11 +61,11 @@ def test_nothing_is_what_empty_tables_answer(kitchen: Kitchen, known: Any) -> No
     statistics = (
         Count(),
         CountDistinct(col("x")),
-        Sum(col("x"), Fraction(0), Fraction(2), -3),
+        ExactSum(col("x"), Fraction(0), Fraction(2), -3),
         Cells(col("x"), tuple(HALVES)),
     )
     for keys in ((), (("n", col("n")),)):
-        asked = Collect(Filter(Source(table), col("n") > 0), keys, known if keys else None, statistics)
+        asked = Collect(FilterRows(Source(table), col("n") > 0), keys, known if keys else None, statistics)
         empty = {"t": evaluate.registered(TABLE, [], SECRET)}
         assert engine.nothing(asked) == evaluate.collected(asked, empty)
         assert engine.collect(asked) == evaluate.collected(asked, stored) != evaluate.collected(asked, empty)
@@ -91,7 +99,7 @@ def test_sums_are_rounded_to_the_grid_row_by_row_and_clamped(kitchen: Kitchen) -
         (Fraction(1, 2), Fraction(1, 2)),
     ]
     statistics = [
-        Sum(col(name), Fraction(low), Fraction(high), exponent)
+        ExactSum(col(name), Fraction(low), Fraction(high), exponent)
         for name in ("x", "n")
         for low, high in bounds
         for exponent in (-10, -1, 0, 1, 3, 20)
@@ -103,7 +111,7 @@ def test_sums_are_rounded_to_the_grid_row_by_row_and_clamped(kitchen: Kitchen) -
 def test_a_grid_too_fine_for_its_bounds_is_refused(kitchen: Kitchen) -> None:
     engine, table, _ = opened(kitchen, [1.0], [1])
     with pytest.raises(InvalidParameter, match="2\\^62"):
-        engine.collect(Collect(Source(table), (), None, (Sum(col("x"), Fraction(0), Fraction(2**40), -23),)))
+        engine.collect(Collect(Source(table), (), None, (ExactSum(col("x"), Fraction(0), Fraction(2**40), -23),)))
 
 
 def cells_between(low: Fraction, high: Fraction, number: int) -> tuple[Fraction, ...]:
@@ -201,7 +209,7 @@ def test_known_groups_come_in_their_order_present_or_not(groups: tuple[Engine, T
     pairs = tuple((key, flag) for flag in (True, None, False) for key in ("x", "", None))
     question = Collect(Source(table), (("k", col("key")), ("f", col("flag"))), pairs, statistics)
     assert engine.collect(question) == evaluate.collected(question, stored)
-    nothing = Filter(Source(table), col("v") > 100)
+    nothing = FilterRows(Source(table), col("v") > 100)
     assert engine.collect(Collect(nothing, (), None, statistics)) == {(): (0, 0, 0, (0, 0))}
     assert engine.collect(Collect(nothing, (("k", col("key")),), None, statistics)) == {}
 
@@ -210,7 +218,7 @@ def test_people_are_counted_by_any_of_their_rows_that_is_left(groups: tuple[Engi
     """Without a condition, rows of rank 1 are counted instead; with one, the first row may be gone and others not."""
     engine, table, stored = groups
     for condition in [col("v") > 0, *(col("v") == v for v in range(10)), col("flag").is_null(), col("key") == "x"]:
-        for relation in (Source(table), Filter(Source(table), condition)):
+        for relation in (Source(table), FilterRows(Source(table), condition)):
             question = Collect(relation, (), None, (CountPersons(), Count(), CountPersons(col("flag"))))
             assert engine.collect(question) == evaluate.collected(question, stored)
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from deniable.ledger import Budget
-from deniable.queries.connect import session
-from deniable.queries.engines import generate
+from deniable.queries.engines import sql_generation
 from deniable.queries.engines.duckdb import _BY_TEXT, _SPELLING, DuckDBEngine
+from deniable.queries.session_opening import session
 from deniable.tables.kinds import SMALLEST
 from deniable.units import Unit
 
@@ -61,7 +61,7 @@ def operators(node: dict[str, Any]) -> list[tuple[str, str, int]]:
 
 
 def executed(engine: DuckDBEngine, collect: Any) -> list[tuple[str, str, int]]:
-    written = generate.write(collect, engine._tables, _SPELLING)
+    written = sql_generation.write(collect, engine._tables, _SPELLING)
     found = []
     for text in (written.main, *written.cells):
         if text is not None:

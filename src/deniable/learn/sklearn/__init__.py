@@ -14,8 +14,11 @@ from deniable.doors import lazy_door
 from deniable.errors import require
 
 if TYPE_CHECKING:
-    from deniable.learn.sklearn.additive import AdditiveClassifier, AdditiveRegressor
-    from deniable.learn.sklearn.linear import (
+    from deniable.learn.sklearn.additive_models import AdditiveClassifier, AdditiveRegressor
+    from deniable.learn.sklearn.feature_moments import GaussianNB, StandardScaler
+    from deniable.learn.sklearn.grid_search import GridSearch, guarantee
+    from deniable.learn.sklearn.integer_rows import Bought
+    from deniable.learn.sklearn.linear_models import (
         HuberRegressor,
         LinearRegression,
         LinearSVC,
@@ -23,27 +26,24 @@ if TYPE_CHECKING:
         QuantileRegressor,
         Ridge,
     )
-    from deniable.learn.sklearn.moments import GaussianNB, StandardScaler
-    from deniable.learn.sklearn.rows import Bought
-    from deniable.learn.sklearn.search import GridSearch, guarantee
     from deniable.learn.sklearn.unsupervised import PCA, KMeans
 
 _HOMES = {
-    "AdditiveClassifier": "additive",
-    "AdditiveRegressor": "additive",
-    "Bought": "rows",
-    "GaussianNB": "moments",
-    "GridSearch": "search",
-    "HuberRegressor": "linear",
+    "AdditiveClassifier": "additive_models",
+    "AdditiveRegressor": "additive_models",
+    "Bought": "integer_rows",
+    "GaussianNB": "feature_moments",
+    "GridSearch": "grid_search",
+    "HuberRegressor": "linear_models",
     "KMeans": "unsupervised",
-    "LinearRegression": "linear",
-    "LinearSVC": "linear",
-    "LogisticRegression": "linear",
+    "LinearRegression": "linear_models",
+    "LinearSVC": "linear_models",
+    "LogisticRegression": "linear_models",
     "PCA": "unsupervised",
-    "QuantileRegressor": "linear",
-    "Ridge": "linear",
-    "StandardScaler": "moments",
-    "guarantee": "search",
+    "QuantileRegressor": "linear_models",
+    "Ridge": "linear_models",
+    "StandardScaler": "feature_moments",
+    "guarantee": "grid_search",
 }
 
 __all__ = [

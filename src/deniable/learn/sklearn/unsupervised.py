@@ -9,12 +9,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
-from deniable.learn.sklearn.base import Private
-from deniable.learn.sklearn.linear import left
-from deniable.learn.sklearn.purse import Ints, Purse
-from deniable.learn.sklearn.rows import STEPS, Box, Floats, Gram, longest, products, shrunk, with_one
+from deniable.learn.sklearn.fit_budget import Ints, Purse
+from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats, Gram, longest, products, shrunk, with_one
+from deniable.learn.sklearn.linear_models import left
+from deniable.learn.sklearn.private_estimator import Private
 
 SEEDS: Final = 8
 """First centres for each cluster that is asked for, before neighbours among them are joined."""
@@ -76,7 +76,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         [X] = data
         features = X.shape[1]
-        kept = features if self.n_components is None else check.integer("n_components", self.n_components, 1)
+        kept = features if self.n_components is None else curve_arguments.integer("n_components", self.n_components, 1)
         if kept > features:
             raise InvalidParameter("n_components", kept, f"must be at most the number of features, {features}")
         box = self._box(self.bounds, X, purse)
@@ -175,7 +175,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         [X] = data
-        clusters, steps = check.integer("n_clusters", self.n_clusters, 1), check.integer("steps", self.steps, 1)
+        clusters, steps = (
+            curve_arguments.integer("n_clusters", self.n_clusters, 1),
+            curve_arguments.integer("steps", self.steps, 1),
+        )
         box, share = self._box(self.bounds, X, purse), left(self.bounds)
         rows = with_one(box.steps(X))
         width = rows.shape[1]

@@ -11,9 +11,9 @@ from deniable.errors import require
 
 require("torch", "torch")
 
-from deniable.learn.torch.characters import CharacterModel, Planted, sample_lines
-from deniable.learn.torch.checking import Checked
-from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.character_model import CharacterModel, Planted, sample_lines
+from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.gradients.gradient_check import Checked
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.trainer import Trainer
 

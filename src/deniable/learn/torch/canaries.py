@@ -10,7 +10,7 @@ import torch
 
 from deniable import noise as chance
 from deniable.errors import InvalidParameter
-from deniable.learn.torch.sampling import Records
+from deniable.learn.torch.batch_sampling import Records
 
 FEWEST_CANARIES = 10
 """Below it an audit is refused."""

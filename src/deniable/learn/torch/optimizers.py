@@ -7,7 +7,7 @@ from typing import Any, final
 
 import torch
 
-from deniable.curves import check
+from deniable.curves import curve_arguments
 
 
 @final
@@ -22,11 +22,11 @@ class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch brings no ty
     def __init__(
         self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), floor: float = 1e-4
     ) -> None:
-        first, second = (check.probability("betas", each) for each in betas)
+        first, second = (curve_arguments.probability("betas", each) for each in betas)
         defaults = {
-            "lr": check.not_negative("lr", lr),
+            "lr": curve_arguments.not_negative("lr", lr),
             "betas": (first, second),
-            "floor": check.positive("floor", floor),
+            "floor": curve_arguments.positive("floor", floor),
             "noise_variance": 0.0,
         }
         super().__init__(params, defaults)

@@ -18,24 +18,25 @@ import torch
 from torch import Tensor, nn
 
 from deniable import noise as chance
-from deniable.curves import check
+from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.learn.factorised import DPFTRL
+from deniable.learn.matrix_factorisation import DPFTRL
 from deniable.learn.plans import DPSGD, Flat, Plan
-from deniable.learn.torch import border, checkpoints
-from deniable.learn.torch.bookkeeping import Alone, Bookkeeping, Unproved
+from deniable.learn.torch import checkpoints
+from deniable.learn.torch.batch_sampling import Places, Records, drawn, parts
 from deniable.learn.torch.canaries import Canaries
-from deniable.learn.torch.captures import counted
-from deniable.learn.torch.checking import Checked, checked
-from deniable.learn.torch.following import Following
-from deniable.learn.torch.history import History
-from deniable.learn.torch.noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
+from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Unproved
+from deniable.learn.torch.gradients.gradient_captures import counted
+from deniable.learn.torch.gradients.gradient_check import Checked, checked
+from deniable.learn.torch.guards import training_checks
+from deniable.learn.torch.guards.batch_guard import Following
+from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.optimizers import AdamBC
-from deniable.learn.torch.past import Past
-from deniable.learn.torch.paying import Payment, in_full
-from deniable.learn.torch.processes import Processes
-from deniable.learn.torch.sampling import Places, Records, drawn, parts
-from deniable.learn.torch.watch import Watch
+from deniable.learn.torch.past_noise import Past
+from deniable.learn.torch.run_history import History
+from deniable.learn.torch.run_payment import Payment, in_full
+from deniable.learn.torch.run_processes import Processes
 from deniable.noise.entropy import given_or_current
 
 if TYPE_CHECKING:
@@ -96,33 +97,35 @@ class Trainer:
         progress: bool = True,
         entropy: chance.Entropy | None = None,
     ) -> None:
-        border.check_plan(plan)
+        training_checks.check_plan(plan)
         if plan.clip.norm < SHORTEST:
             rule = (
                 f"must be at least {SHORTEST:g} to be trained with: squares of shorter gradients are lost in rounding"
             )
             raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
-        self.plan, self.model = plan, border.check_model(model)
-        self.optimizer = border.check_optimizer(optimizer, model)
+        self.plan, self.model = plan, training_checks.check_model(model)
+        self.optimizer = training_checks.check_optimizer(optimizer, model)
         self._processes = Processes(process_group)
         self._entropy = entropy
         self._device = next(model.parameters()).device
-        self._size = None if physical_batch is None else check.integer("physical_batch", physical_batch, 1)
-        self._canaries = None if canaries is None else Canaries(border.check_dataset(canaries), collate, entropy)
+        self._size = None if physical_batch is None else curve_arguments.integer("physical_batch", physical_batch, 1)
+        self._canaries = (
+            None if canaries is None else Canaries(training_checks.check_dataset(canaries), collate, entropy)
+        )
         self._share_canaries()
-        whole = border.check_dataset(dataset)
-        border.check_callable("collate", collate)
+        whole = training_checks.check_dataset(dataset)
+        training_checks.check_callable("collate", collate)
         among = whole if self._canaries is None else self._canaries.among(whole)
         self._records = Records(among, collate, (self._processes.rank, self._processes.count))
-        border.check_records(plan, self._records.count)
+        training_checks.check_records(plan, self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
         self._past = Past(plan) if isinstance(plan, DPFTRL) else None
-        payer = border.check_ledger(ledger, session)
+        payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
-        self._after_step, self._progress = border.check_callable("after_step", after_step), progress
+        self._after_step, self._progress = training_checks.check_callable("after_step", after_step), progress
         self._is_charged = False
         self._run = secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
@@ -141,7 +144,7 @@ class Trainer:
         self._weights: list[int] = []
         """Versions of the parameters when a batch was handed out."""
         self._is_closed = False
-        self._watch = Watch(model, self._parameters.values())
+        self._watch = ForwardWatch(model, self._parameters.values())
         self._following = Following(model, self._book, lambda: self._watch.is_on)
         self._book.rest()
         self._loop = object()
@@ -165,7 +168,7 @@ class Trainer:
         ]
         if not given_or_current(self._entropy).is_private:
             more.append("who takes part is replayable, for tests only: this protects nobody")
-        if border.is_less_than_single(self.model, self._device):
+        if training_checks.is_less_than_single(self.model, self._device):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
         if isinstance(self.plan, DPSGD) and self.plan.records is None:
             more.append("the number of records is public: one is removed by blanking it, and added in place of a blank")
@@ -213,7 +216,7 @@ class Trainer:
 
     def take(self, steps: int) -> Iterator[Any]:
         """Batches of the next `steps` steps, or of as many as are left."""
-        return self._batches(check.integer("steps", steps, 1))
+        return self._batches(curve_arguments.integer("steps", steps, 1))
 
     def _batches(self, most: int) -> Iterator[Any]:
         if self._is_closed:
@@ -247,7 +250,7 @@ class Trainer:
                             self._open = None
                             rule = "was not called for a batch, or failed; what is left out would depend on the data"
                             raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
-                        border.check_left_alone(self._parameters, self._weights)
+                        training_checks.check_left_alone(self._parameters, self._weights)
                         self._watch.check()  # once more: a forward pass may have come after the backward pass
                 self._finish_step()
                 shown(self.steps_taken)
@@ -298,8 +301,8 @@ class Trainer:
             )
         self._processes.check_not_forked()
         trace = self._following.end()
-        border.check_losses(losses, self._open)
-        border.check_left_alone(self._parameters, self._weights)
+        training_checks.check_losses(losses, self._open)
+        training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
             rule = "come from no forward pass of this trainer's model since the batch was handed out"
             remedy = "call the model itself, in the loop, right before: trainer.backward(losses of model(x))"
@@ -377,7 +380,7 @@ class Trainer:
         self._forget_gradients()
         self.history.stepped(self.steps_taken)
         if self.finished or self.steps_taken % LOOKED_AT == 0:
-            border.check_finite(self._parameters)
+            training_checks.check_finite(self._parameters)
         if self._after_step is not None:
             self._after_step(self)
 
@@ -391,7 +394,7 @@ class Trainer:
     def public_step(self, loss: Tensor) -> None:
         """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
         self._processes.check_not_forked()
-        border.check_public_loss(loss)
+        training_checks.check_public_loss(loss)
         self._watch.check()
         self._book.forget()
         self._forget_gradients()

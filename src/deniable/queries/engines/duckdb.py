@@ -16,9 +16,11 @@ from typing import Any, Final, final
 
 from sqlglot import exp
 
+from deniable.csv_structure import Extent, check_rows
 from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
-from deniable.queries.engines import generate
-from deniable.queries.engines.base import (
+from deniable.queries.engines import sql_generation
+from deniable.queries.engines.duckdb_sources import FoundSource, listed, natural, opened
+from deniable.queries.engines.engine import (
     PERSON,
     RANK,
     DatabaseTable,
@@ -29,17 +31,15 @@ from deniable.queries.engines.base import (
     complete,
     gathered,
 )
-from deniable.queries.engines.filling import Texts
-from deniable.queries.engines.folders import Folder, sweep
-from deniable.queries.engines.places import Stored, Wish, with_places
-from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
-from deniable.queries.engines.report import Registration, counted
-from deniable.queries.engines.sources import Found, listed, natural, opened
-from deniable.queries.engines.spelling import SQL, DuckDB, column, function, name, number
+from deniable.queries.engines.registration_report import Registration, counted
+from deniable.queries.engines.registration_sql import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.row_positions import Stored, Wish, with_places
+from deniable.queries.engines.scratch_folders import Folder, sweep
+from deniable.queries.engines.sql_spelling import SQL, DuckDB, column, function, name, number
+from deniable.queries.engines.sql_templates import Texts
+from deniable.queries.relations.exact_statistics import Collect, Filling, Group
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Collect, Filling, Group
-from deniable.wellformed import Extent, check_rows
 
 try:
     import duckdb
@@ -57,7 +57,7 @@ _BY_TEXT: Final = frozenset({
     "common_aggregate", "duplicate_groups", "reorder_filter", "regex_range",
 })  # fmt: skip
 """The optimizers that questions have: those that look at the text of a question alone, and leave every condition where
-`generate` has put it. Registration, which only the owner sees, has all.
+`sql_generation` has put it. Registration, which only the owner sees, has all.
 
 Others let one person decide about the work on everybody's rows, for what they leave out depends on the least and
 greatest values of a column (`statistics_propagation`, `row_group_pruner`), on whether a side of a join has any rows and
@@ -183,7 +183,7 @@ class DuckDBEngine(Engine):
         return self._reports.get(name)
 
     @contextmanager
-    def _again(self, found: Found) -> Iterator[SQL]:
+    def _again(self, found: FoundSource) -> Iterator[SQL]:
         """A source that can be read twice: once to count and once to keep its rows."""
         if not found.once:
             yield found.origin
@@ -209,7 +209,7 @@ class DuckDBEngine(Engine):
         [[kept, people]] = self._read(f'SELECT count(*), count(*) FILTER ("rank" = 1) FROM {_sql(stored.location)}')
         return counted(title, read.whose, read.reasons, tally, kept, people, secret, extents)
 
-    def _keep(self, read: Reading, found: Found, table: Table, progress: Progress | None) -> Stored:
+    def _keep(self, read: Reading, found: FoundSource, table: Table, progress: Progress | None) -> Stored:
         location = self._place(found.size)
         unit = table.unit
         if unit is None:
@@ -287,11 +287,11 @@ class DuckDBEngine(Engine):
     # --- questions --------------------------------------------------------------------------------------------------
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        written = generate.write(question, self._tables, _SPELLING)
+        written = sql_generation.write(question, self._tables, _SPELLING)
         self.lock()
         with self._asking(self._clock) as ask:
             if written.wishes and self._place_rows(written.wishes, ask):
-                written = generate.write(question, self._tables, _SPELLING)
+                written = sql_generation.write(question, self._tables, _SPELLING)
             self._texts.learn(question, written)
             return _collected(question, written, ask)
 
@@ -309,7 +309,7 @@ class DuckDBEngine(Engine):
         self.lock()
         try:
             with self._asking(self._briefly) as ask:
-                return _collected(question, generate.write(question, tables, _SPELLING), ask)
+                return _collected(question, sql_generation.write(question, tables, _SPELLING), ask)
         except EngineFailed as failed:
             if failed.code != "time":
                 raise
@@ -324,11 +324,11 @@ class DuckDBEngine(Engine):
         # on its size, which is not public, and so does whether there was room for a copy; which copies there are by now
         # would say what others asked.
         tables, statements = {each: stored.nameless() for each, stored in self._tables.items()}, []
-        for wish in generate.write(question, tables, _SPELLING).wishes:
+        for wish in sql_generation.write(question, tables, _SPELLING).wishes:
             if wish.at_once:
                 tables[wish.table], statement = _placed(tables[wish.table], wish.column)
                 statements.append(statement)
-        return ";\n".join([*statements, generate.write(question, tables, _SPELLING).text])
+        return ";\n".join([*statements, sql_generation.write(question, tables, _SPELLING).text])
 
     def _place_rows(self, wishes: Iterable[Wish], ask: Ask) -> bool:
         """Make the copies with places that pay now; whether there is a new one.
@@ -494,7 +494,7 @@ def types_of_database(source: DatabaseTable) -> dict[str, str]:
     return {str(row[0]): str(row[1]) for row in rows if natural("f", str(row[1])) is not None}
 
 
-def _collected(question: Collect, written: generate.Written, ask: Ask) -> dict[Group, Numbers]:
+def _collected(question: Collect, written: sql_generation.Written, ask: Ask) -> dict[Group, Numbers]:
     main = None if written.main is None else ask(written.main)
     cells = [ask(each) for each in written.cells]
     return complete(question, gathered(question, main, cells))

@@ -20,9 +20,10 @@ from uuid import uuid4
 
 from sqlglot import exp
 
+from deniable.csv_structure import Extent, check_rows, extent_of, separator
 from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
-from deniable.queries.engines import generate
-from deniable.queries.engines.base import (
+from deniable.queries.engines import sql_generation
+from deniable.queries.engines.engine import (
     PERSON,
     RANK,
     Engine,
@@ -33,16 +34,15 @@ from deniable.queries.engines.base import (
     gathered,
     places,
 )
-from deniable.queries.engines.places import Stored
-from deniable.queries.engines.registration import Reading, partner_sets, partners, ranked, reading, same_people
-from deniable.queries.engines.report import Registration, counted
-from deniable.queries.engines.spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
-from deniable.queries.engines.writing import Piece
-from deniable.tables.files import CSV, PARQUET, files_of, header, unknown_file
+from deniable.queries.engines.expression_sql import Piece
+from deniable.queries.engines.registration_report import Registration, counted
+from deniable.queries.engines.registration_sql import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.row_positions import Stored
+from deniable.queries.engines.sql_spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.relations.exact_statistics import Collect, Group
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
-from deniable.tables.statistics import Collect, Group
-from deniable.wellformed import Extent, check_rows, extent_of, separator
+from deniable.tables.source_files import CSV, PARQUET, files_of, header, unknown_file
 
 try:
     from pyspark import StorageLevel
@@ -259,7 +259,7 @@ class SparkEngine(Engine):
         self, question: Collect, tables: Mapping[str, Stored], seconds: float | None, grace: float
     ) -> dict[Group, Numbers]:
         self._check_open()
-        written = generate.write(question, tables, _SPELLING)
+        written = sql_generation.write(question, tables, _SPELLING)
 
         def run(late: threading.Event) -> dict[Group, Numbers]:
             main = None if written.main is None else self._rows(written.main, late)
@@ -269,7 +269,7 @@ class SparkEngine(Engine):
         return self._in_time(run, seconds, grace)
 
     def sql(self, question: Collect) -> str:
-        return generate.write(question, self._tables, _SPELLING).text
+        return sql_generation.write(question, self._tables, _SPELLING).text
 
     def close(self) -> None:
         if not self._closed:

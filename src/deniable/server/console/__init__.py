@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from deniable.server.console import admin, analyst, auditor, owner, synthetic
-from deniable.server.console.guard import Guard
+from deniable.server.console import admin_pages, analyst_pages, auditor_pages, owner_pages, synthetic_pages
+from deniable.server.console.console_guard import Guard
 
 __all__ = ["Guard", "router"]
 
@@ -19,7 +19,7 @@ def router(guard: Guard) -> APIRouter:
     """Every page."""
     routes = APIRouter()
     guard.add(routes)
-    for each in (analyst, owner, synthetic, auditor, admin):
+    for each in (analyst_pages, owner_pages, synthetic_pages, auditor_pages, admin_pages):
         each.add(routes, guard)
     guard.add_last(routes)
     return routes

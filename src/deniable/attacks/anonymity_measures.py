@@ -1,0 +1,182 @@
+"""What linkage exploits, in numbers: who is unique, k-anonymity, l-diversity, t-closeness.
+
+They are properties of one published table, not of the algorithm that made it. So they say nothing about a second table
+(`Intersection`) or about what the attacker already knows (`Homogeneity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves import curve_arguments
+from deniable.errors import NOTHING, InvalidParameter, type_of
+
+Ints = NDArray[np.int64]
+Table = Any
+"""A dict of columns, a pandas or polars DataFrame, or a structured array."""
+
+
+# -- tables of every kind --------------------------------------------------------------------------------------------
+
+
+def column_names(table: Table) -> list[str]:
+    """The columns of a table."""
+    if isinstance(table, Mapping):
+        return [str(name) for name in table]
+    if isinstance(table, np.ndarray) and table.dtype.names is not None:
+        return list(table.dtype.names)
+    if hasattr(table, "columns") and hasattr(table, "__getitem__"):
+        return [str(name) for name in table.columns]
+    raise InvalidParameter("table", type_of(table), "must have named columns", "give a dict of columns or a DataFrame")
+
+
+def columns(table: Table, names: Sequence[str], asked: str = "columns") -> list[NDArray[Any]]:
+    """These columns as arrays of equal length."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidParameter(asked, names, "must be a list of column names")
+    wanted, there = list(names), column_names(table)
+    if not wanted:
+        raise InvalidParameter(asked, wanted, "must name at least one column")
+    for name in wanted:
+        if name not in there:
+            raise InvalidParameter("column", name, "is not in the table", f"it has {', '.join(there[:12])}")
+    found = [np.asarray(table[name]) for name in wanted]
+    if any(one.ndim != 1 for one in found) or len({len(one) for one in found}) != 1:
+        raise InvalidParameter("table", NOTHING, "must have columns of equal length")
+    if not len(found[0]):
+        raise InvalidParameter("table", NOTHING, "must have at least one row")
+    return found
+
+
+def codes(column: NDArray[Any]) -> Ints:
+    """Equal values, equal numbers: 0, 1, 2, ... Missing values are equal to each other."""
+    if column.dtype.kind != "O":
+        return np.unique(column, return_inverse=True)[1].astype(np.int64)
+    known: dict[Any, int] = {}
+    numbered = []
+    for value in column.tolist():
+        missing = value is None or value != value  # NaN is the value that is not itself
+        try:
+            numbered.append(known.setdefault(None if missing else value, len(known)))
+        except TypeError:
+            raise InvalidParameter("table", NOTHING, "must hold values that can be compared: no lists") from None
+    return np.array(numbered, dtype=np.int64)
+
+
+def classes(table: Table, quasi: Sequence[str]) -> Ints:
+    """The number of the class of each row: rows that agree on all these columns are in one class."""
+    group, *rest = (codes(one) for one in columns(table, quasi, "quasi"))
+    for column in rest:  # numbers of pairs, made small again after each column: rows² at most, far from overflow
+        group = codes(group * (int(column.max()) + 1) + column)
+    return codes(group)
+
+
+# -- measures --------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Anonymity:
+    """What a table gives to somebody who knows these columns about people in it.
+
+    >>> from deniable.attacks import HOSPITAL_A
+    >>> print(anonymity(HOSPITAL_A, quasi=["zip", "age"], secret="condition"))
+    12 rows in 3 classes: 4-anonymous, nobody unique; 1-diverse (entropy 1), 0.583-close: 4 people are in a class with
+    one secret only.
+    """
+
+    rows: int
+    classes: int
+    k: int
+    """The size of the smallest class: k-anonymity (Samarati & Sweeney 1998)."""
+    unique: float
+    """The share of rows that are alone in their class."""
+    diversity: int | None = None
+    """The smallest number of different secrets in a class: distinct l-diversity (Machanavajjhala et al. 2007)."""
+    entropy_diversity: float | None = None
+    """The smallest e^H of the secrets in a class: entropy l-diversity."""
+    closeness: float | None = None
+    """The largest distance between a class's secrets and everybody's, t-closeness (Li, Li & Venkatasubramanian 2007):
+    half the sum of absolute differences, or for ordered secrets the earth mover's distance."""
+    exposed: int | None = None
+    """How many rows are in a class where all secrets are the same."""
+
+    def __str__(self) -> str:
+        alone = "nobody unique" if self.unique == 0 else f"{100 * self.unique:.3g} % unique"
+        said = f"{self.rows} rows in {self.classes} classes: {self.k}-anonymous, {alone}"
+        if self.diversity is None:
+            return f"{said}."
+        return (
+            f"{said}; {self.diversity}-diverse (entropy {self.entropy_diversity:.3g}), {self.closeness:.3g}-close: "
+            f"{self.exposed} people are in a class with one secret only."
+        )
+
+
+def anonymity(
+    table: Table, *, quasi: Sequence[str], secret: str | None = None, order: Sequence[Any] | None = None
+) -> Anonymity:
+    """k-anonymity, uniqueness, l-diversity and t-closeness of a table.
+
+    `quasi` are the columns an attacker may know, `secret` is the column they want. `order` lists all secrets from the
+    smallest to the largest if they have an order.
+    """
+    group = classes(table, quasi)
+    sizes = np.bincount(group)
+    unique = float(np.count_nonzero(sizes == 1) / len(group))
+    if secret is None:
+        return Anonymity(len(group), len(sizes), int(sizes.min()), unique)
+    column = columns(table, [secret])[0]
+    value = codes(column) if order is None else _placed(column, order)
+    width = int(value.max()) + 1 if order is None else len(list(order))
+    joint = np.zeros((len(sizes), width))
+    np.add.at(joint, (group, value), 1)
+    shares, overall = joint / sizes[:, None], joint.sum(axis=0) / len(group)
+    kinds = np.count_nonzero(joint, axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = -np.where(shares > 0, shares * np.log(shares), 0.0).sum(axis=1)
+    return Anonymity(
+        len(group),
+        len(sizes),
+        int(sizes.min()),
+        unique,
+        int(kinds.min()),
+        float(np.exp(entropy.min())),
+        _distance(shares, overall, ordered=order is not None),
+        int(sizes[kinds == 1].sum()),
+    )
+
+
+def _placed(column: NDArray[Any], order: Sequence[Any]) -> Ints:
+    places = {value: i for i, value in enumerate(order)}
+    if not all(value in places for value in column.tolist()):
+        raise InvalidParameter("order", NOTHING, "must list every secret that may occur")
+    return np.array([places[value] for value in column.tolist()], dtype=np.int64)
+
+
+def _distance(shares: NDArray[Any], overall: NDArray[Any], *, ordered: bool) -> float:
+    difference = shares - overall
+    if not ordered:
+        return float(np.abs(difference).sum(axis=1).max() / 2)
+    steps = max(1, len(overall) - 1)
+    return float(np.abs(np.cumsum(difference, axis=1)).sum(axis=1).max() / steps)
+
+
+def expected_uniqueness(sizes: Any, *, cells: float) -> float:
+    """The expected share of people who are unique in their area, for areas of these sizes and `cells` equally likely
+    combinations of the other columns: Σ N (1 - 1/cells)^(N-1) / Σ N.
+
+    Two sexes and the days of 79 years make 2 × 365.25 × 79 cells (Sweeney 2000). Real birth dates are not
+    evenly spread, which makes fewer people unique.
+
+    >>> round(expected_uniqueness([10_000], cells=2 * 365.25 * 79), 12)
+    0.840914012647
+    """
+    people, count = curve_arguments.numbers_array("sizes", sizes), curve_arguments.positive("cells", cells)
+    if np.any(people < 1) or count <= 1:
+        raise InvalidParameter("sizes, cells", NOTHING, "must be at least one person each, and more than one cell")
+    return float(np.sum(people * np.exp((people - 1) * np.log1p(-1 / count))) / people.sum())

@@ -1,0 +1,458 @@
+"""The game that every attack plays, and what comes out of it.
+
+One round: a fair coin decides a person's secret, the curator publishes what the defence lets out, the attacker guesses
+the secret. Rounds are independent, so the number of right guesses is binomial and its Clopper–Pearson interval is exact
+at every number of rounds. The coin matters: a guess from what is true of people in general (smokers die earlier) is no
+leak and is bounded by no mechanism. A coin can only be known from the release.
+
+What the attacker sees about that person has a curve, and with even odds nobody is right more often than
+curve.guess(prior=1/2) = (1 + δ(0))/2, however clever they are and whatever they know about everybody else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves import Curve, curve_arguments
+from deniable.curves.curve_display import percent_up
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
+from deniable.local import Protocol
+from deniable.mechanisms import Adaptive, Composed, Laplace, Mechanism
+from deniable.mechanisms.mechanism import Asked, Processed
+from deniable.mechanisms.noise_steps import Additive, noisy_floats
+from deniable.numbers import percent
+from deniable.testing.statistics import FALSE_ALARM, clopper_pearson, lower_bound
+
+if TYPE_CHECKING:
+    from deniable.plots.figure_spec import Figure
+
+Bits = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Progress = Callable[[int], None]
+"""Told how many rounds were played since it was last called."""
+
+BLIND: Final = 0.5
+"""How often a blind guess of a fair coin is right."""
+
+AT_ONCE: Final = 2**19
+"""Numbers that are worked out at a time: bounds the memory of a run."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BoundedNoise:
+    """Whole numbers drawn evenly from -most … most and added to an answer: a common idea of privacy, and none.
+
+    Answers that can never be far off rule out whole worlds, so there is no curve below "everything is revealed"
+    (Dinur & Nissim 2003).
+    """
+
+    most: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most", curve_arguments.integer("most", self.most, 0))
+
+
+Defence = Mechanism | Protocol | BoundedNoise | None
+"""None: what there is is published as it is."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an attack achieved: how often it was right, and how often it could have been.
+
+    >>> from deniable import curves
+    >>> outcome = Outcome("differencing", "Laplace", hits=620, trials=1000, curve=curves.laplace(scale=1))
+    >>> outcome.rate, [round(end, 3) for end in outcome.interval]
+    (0.62, [0.589, 0.65])
+    >>> print(outcome)
+    differencing against Laplace: right 62.0 % of the time (95 % sure: 58.9 to 65.1 %). Blind guesses are right
+    50 % of the time, and behind this curve nobody is right more often than 69.68 %.
+    """
+
+    attack: str
+    defence: str
+    hits: int
+    trials: int
+    curve: Curve | None
+    """What the attacker sees about the person; None where there is no privacy."""
+    confidence: float = field(default=0.95, kw_only=True)
+    expected: float | None = field(default=None, kw_only=True)
+    """The probability of a right guess in closed form, where it is known."""
+
+    @property
+    def rate(self) -> float:
+        """The share of right guesses."""
+        return self.hits / self.trials
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Holds the probability of a right guess with at least this confidence (Clopper–Pearson), at any number of
+        rounds.
+        """
+        return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
+
+    @property
+    def baseline(self) -> float:
+        """How often a blind guess is right."""
+        return BLIND
+
+    @property
+    def cap(self) -> float:
+        """How often the best of all attackers is right, rounded up; 1 without privacy."""
+        return 1.0 if self.curve is None else self.curve.guess(prior=BLIND)
+
+    @property
+    def beats_cap(self) -> bool:
+        """Whether the rounds prove that the attack is above the cap: then the mechanism does not keep its promise.
+
+        Wrong at most once in a billion runs, whatever the confidence of the interval: an attack may well be as good as
+        its cap, and one-in-forty doubts would cry wolf.
+        """
+        return bool(lower_bound(self.hits, self.trials, miss=FALSE_ALARM) > self.cap)
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        low, high = self.interval
+        sure = f"{percent(self.confidence)} % sure: {_down(low)} to {_up(high)} %"
+        said = f"{self.attack} against {self.defence}: right {100 * self.rate:.1f} % of the time ({sure}). "
+        if self.curve is None:
+            return said + f"Blind guesses are right {100 * BLIND:.0f} % of the time; nothing else stands in the way."
+        return said + (
+            f"Blind guesses are right {100 * BLIND:.0f} % of the time, and behind this curve nobody is right more "
+            f"often than {percent_up(self.cap)}."
+        )
+
+    @property
+    def figure(self) -> Figure:
+        """The measured rate among what is possible at every prior."""
+        from deniable.attacks import attack_figures
+
+        return attack_figures.one(self)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def _down(share: float) -> str:
+    return f"{math.floor(1000 * share) / 10:.1f}"
+
+
+def _up(share: float) -> str:
+    return f"{math.ceil(1000 * share) / 10:.1f}"
+
+
+class Attack(ABC):
+    """One attack on one world. `run(defence)` plays it; without a defence there is no privacy.
+
+    A subclass is final and fills in `_play`, `seen` and `defences`; `expected` where a closed form is known.
+    """
+
+    __slots__ = ()
+
+    NAME: ClassVar[str]
+    ROUNDS: ClassVar[int] = 10_000
+    """Rounds of a run if none are said."""
+
+    def run(
+        self,
+        defence: Defence = None,
+        *,
+        trials: int | None = None,
+        confidence: float = 0.95,
+        progress: Progress | None = None,
+    ) -> Outcome:
+        """Play so many rounds and count the right guesses."""
+        rounds = curve_arguments.integer("trials", self.ROUNDS if trials is None else trials, 1)
+        sure = curve_arguments.inner_probability("confidence", confidence)
+        curve = self.promised(defence)
+        chance = np.random.default_rng()  # of the world and of ties; noise comes from the defence
+        play = self._player(defence, chance)
+        hits, left = 0, rounds
+        while left:
+            size = min(left, self._at_once())
+            hits += play(size)
+            left -= size
+            if progress is not None:
+                progress(size)
+        return Outcome(self.NAME, named(defence), hits, rounds, curve, confidence=sure, expected=self.expected(defence))
+
+    def promised(self, defence: Defence) -> Curve | None:
+        """The curve of everything the attacker sees of the person's secret; None where there is no privacy."""
+        if defence is not None and not isinstance(defence, Mechanism | Protocol | BoundedNoise):
+            raise InvalidParameter(
+                "defence",
+                type_of(defence),
+                "must be a mechanism, a protocol of the local model, or None for no privacy",
+                "deniable.mechanisms and deniable.local make them",
+            )
+        return None if defence is None or isinstance(defence, BoundedNoise) else self.seen(defence)
+
+    def _player(self, defence: Defence, chance: np.random.Generator) -> Callable[[int], int]:
+        """What plays rounds. Here an attacker may learn something first, so that the rounds stay independent."""
+        return lambda rounds: self._play(defence, rounds, chance)
+
+    def _at_once(self) -> int:
+        return AT_ONCE // 8
+
+    def _refuse(self, defence: object, allowed: str) -> InvalidOperation:
+        return InvalidOperation(f"{self.NAME} can be run against {allowed}, not against {type(defence).__name__}")
+
+    @abstractmethod
+    def seen(self, defence: Mechanism | Protocol) -> Curve:
+        """The curve of everything the attacker sees that depends on the person's secret."""
+
+    @abstractmethod
+    def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
+        """Ways to keep the whole release at this ε (and δ, where Gaussian noise is asked for), by name."""
+
+    def expected(self, defence: Defence) -> float | None:
+        """The probability of a right guess in closed form; None where none is known."""
+        return None
+
+    @abstractmethod
+    def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
+        """So many independent rounds: the number of right guesses."""
+
+
+def named(defence: Defence) -> str:
+    """A defence in words."""
+    return "no privacy" if defence is None else repr(defence)
+
+
+# -- what attacks share ----------------------------------------------------------------------------------------------
+
+
+def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
+    """A mechanism for one number that a person moves by at most 1: made for less, its curve would not be true.
+
+    What is done to answers (`then`) and several answers at once (`*`) are looked through, down to the noise. What is
+    worked out before the noise (`on`) cannot be seen: the sensitivity of a statistic is its author's word, and here
+    nobody gives it. Every other mechanism, one of your own too, must say its `sensitivity`, and is refused if it does
+    not: it may wrap another that is made for less.
+    """
+    if isinstance(defence, Processed):
+        moves_by_one(defence.mechanism, attack)
+    elif isinstance(defence, Composed):
+        for part, _ in defence.runs:
+            moves_by_one(part, attack)
+    elif isinstance(defence, Adaptive):
+        raise InvalidOperation(f"{attack} cannot see how far a person moves an answer of a mechanism yet to be chosen")
+    elif isinstance(defence, Asked):
+        raise InvalidOperation(
+            f"{attack} cannot see how far a person moves a statistic; give the mechanism itself, without on()"
+        )
+    else:
+        said = getattr(defence, "sensitivity", None)
+        if not isinstance(said, int | float | Fraction):
+            raise InvalidOperation(
+                f"{attack} cannot see how far a person may move an answer of {type(defence).__name__}; give it a "
+                "mechanism that says its sensitivity"
+            )
+        if not said >= 1:
+            raise InvalidParameter(
+                "sensitivity", float(said), f"must be at least 1: a person moves an answer of {attack} by 1"
+            )
+        if isinstance(defence, Additive) and defence.dimension not in (None, 1):
+            raise InvalidParameter(
+                "dimension", defence.dimension, "must be left out: each answer is released by itself"
+            )
+    return defence
+
+
+def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Floats:
+    """Every number released by itself."""
+    if defence is None:
+        return answers.astype(np.float64)
+    if isinstance(defence, BoundedNoise):
+        return (answers + chance.integers(-defence.most, defence.most, endpoint=True, size=answers.shape)).astype(float)
+    if not isinstance(defence, Mechanism):
+        raise InvalidOperation(f"{type(defence).__name__} does not release numbers")
+    if isinstance(defence, Additive):
+        # As many releases of one number, each with its own noise, drawn together: `release` takes one at a time.
+        drawn = np.asarray(defence.draw(answers.shape, None))
+        if defence.exponent is None:
+            return np.asarray(answers + drawn, dtype=np.float64)
+        return noisy_floats(answers.astype(np.float64), drawn, defence.exponent)
+    listed = [defence.release(int(answer)) for answer in answers.ravel()]
+    try:
+        return np.array([float(one) for one in listed]).reshape(answers.shape)
+    except (TypeError, ValueError):
+        raise InvalidParameter("defence", NOTHING, "must answer a whole number with a number") from None
+
+
+def coins(rounds: int, chance: np.random.Generator) -> Bits:
+    """The secrets."""
+    return chance.integers(0, 2, size=rounds).astype(np.bool_)
+
+
+def right(secrets: Bits, evidence: Floats, chance: np.random.Generator) -> int:
+    """How many secrets are guessed by the sign of the evidence; no evidence, no better than a coin."""
+    guesses = np.where(evidence == 0, chance.integers(0, 2, size=len(evidence)) == 1, evidence > 0)
+    return int(np.count_nonzero(guesses == secrets))
+
+
+def share_of(epsilon: float, parts: int) -> Laplace:
+    """Laplace noise for one of so many answers that share ε."""
+    return Laplace(sensitivity=1.0, epsilon=curve_arguments.positive("epsilon", epsilon) / parts)
+
+
+def gaussian_share(epsilon: float, delta: float, parts: int) -> Mechanism:
+    """Gaussian noise for one of so many answers that share (ε, δ): μ = √parts/σ, exactly."""
+    from deniable.mechanisms import Gaussian
+    from deniable.mechanisms.additive_noise import gaussian_mu
+
+    mu = gaussian_mu(
+        curve_arguments.not_negative("epsilon", epsilon), curve_arguments.inner_probability("delta", delta)
+    )
+    return Gaussian(sensitivity=1.0, sigma=math.sqrt(parts) / mu)
+
+
+def laplace_sum_tail(count: int, x: float) -> float:
+    """P(S > x) for the sum of `count` Laplace variables of scale 1, x >= 0.
+
+    S = G - G′ with gamma variables of shape k. Expanding P(G > x + g) = e^-(x+g) Σ_(j<k) (x+g)^j/j! and integrating
+    over g leaves Σ_(l<k) Poisson(l; x) P(NB(k, 1/2) <= k-1-l), and the last is the incomplete beta function
+    I_½(k, k-l). For k = 2 it is (1 + x/2) e^-x / 2.
+
+    >>> round(2 * laplace_sum_tail(2, 0.5), 12) == round((1 + 0.25) * math.exp(-0.5), 12)
+    True
+    """
+    from scipy.special import betainc, gammaln, xlogy
+
+    k = np.arange(count)
+    return float(np.sum(np.exp(xlogy(k, x) - x - gammaln(k + 1)) * betainc(count, count - k, 0.5)))
+
+
+def normal_cdf(x: Any) -> Any:
+    from scipy.special import ndtr
+
+    return ndtr(x)
+
+
+# -- several outcomes ------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Theory:
+    """What is known without playing: along a number, the cap and the closed form (where there is one)."""
+
+    x: tuple[float, ...]
+    cap: tuple[float, ...]
+    expected: tuple[float, ...] | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Outcomes along one number: ε, the number of answers, ... Several names side by side."""
+
+    attack: str
+    label: str
+    """What the number is."""
+    series: Mapping[str, Mapping[float, Outcome]]
+    work_out: Callable[[], Mapping[str, Theory]] = field(repr=False, compare=False)
+    """Works the theory out: it may cost more than the rounds, and only a picture needs it."""
+    bare: Outcome | None = None
+    """Without privacy."""
+
+    @property
+    def theory(self) -> Mapping[str, Theory]:
+        """What is known without playing, by name."""
+        return self.work_out()
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """All of them."""
+        return tuple(outcome for one in self.series.values() for outcome in one.values())
+
+    @property
+    def figure(self) -> Figure:
+        """Measured rates with their intervals, closed forms and caps."""
+        from deniable.attacks import attack_figures
+
+        return attack_figures.several(self)
+
+
+def sweep(
+    attack: Attack,
+    *,
+    epsilon: Any,
+    delta: float | None = None,
+    trials: int | None = None,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> Sweep:
+    """An attack without privacy, and against its usual defences at each of these ε."""
+    if not isinstance(attack, Attack):
+        raise InvalidParameter("attack", attack, "must be an attack", "such as attacks.Differencing(people=1000)")
+    levels = sorted(_levels(epsilon))
+    series: dict[str, dict[float, Outcome]] = {}
+    bare = attack.run(trials=trials, confidence=confidence, progress=progress)
+    for level in levels:
+        for name, defence in attack.defences(epsilon=level, delta=delta).items():
+            outcome = attack.run(defence, trials=trials, confidence=confidence, progress=progress)
+            series.setdefault(name, {})[level] = outcome
+
+    @cache
+    def theory() -> dict[str, Theory]:
+        low = _beyond(attack, levels[0], levels[0] / 1.5, delta)
+        high = _beyond(attack, levels[-1], levels[-1] * 1.5, delta)
+        between = np.geomspace(low, high, POINTS).tolist()
+        grid = [attack.defences(epsilon=level, delta=delta) for level in between]
+        return {name: theory_of(attack, between, [made[name] for made in grid]) for name in series}
+
+    return Sweep(attack.NAME, "ε", series, theory, bare)
+
+
+POINTS: Final = 41
+"""Places along a sweep at which caps and closed forms are worked out."""
+
+
+def _beyond(attack: Attack, level: float, wished: float, delta: float | None) -> float:
+    """Where lines end: a little beyond the last ε that was asked, if there are defences, otherwise there."""
+    try:
+        attack.defences(epsilon=wished, delta=delta)
+    except InvalidParameter:
+        return level
+    return wished
+
+
+def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defence]) -> Theory:
+    """Caps and closed forms of one attack against each of these defences."""
+    curves = [attack.promised(defence) for defence in defences]
+    known = [attack.expected(defence) for defence in defences]
+    return Theory(
+        tuple(places),
+        tuple(1.0 if curve is None else curve.guess(prior=BLIND) for curve in curves),
+        None if None in known else tuple(one for one in known if one is not None),
+    )
+
+
+def _levels(epsilon: Any) -> list[float]:
+    listed = list(epsilon) if isinstance(epsilon, Iterable) and not isinstance(epsilon, str | bytes) else [epsilon]
+    if not listed:
+        raise InvalidParameter("epsilon", listed, "must not be empty", "say at least one number")
+    levels = [curve_arguments.positive("epsilon", level) for level in listed]
+    if len(set(levels)) != len(levels):
+        raise InvalidParameter("epsilon", epsilon, "must not say the same ε twice")
+    return levels
+
+
+def rounds_of(attack: Attack, *, epsilon: Any, delta: float | None = None, trials: int | None = None) -> int:
+    """How many rounds `sweep` will play in all, for a progress bar."""
+    runs = 1 + sum(len(attack.defences(epsilon=level, delta=delta)) for level in _levels(epsilon))
+    return runs * (attack.ROUNDS if trials is None else trials)

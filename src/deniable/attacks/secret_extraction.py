@@ -1,0 +1,152 @@
+"""Extraction of secrets from a model that was trained on them: exposure (Carlini, Liu, Erlingsson, Kos & Song 2019).
+
+A secret is drawn evenly from R candidates, planted into the training text, and a model is trained. The attacker asks
+the model how likely it finds each candidate. The *rank* of the secret is its place among them, and its *exposure*
+log₂ R - log₂ rank: what guessing by the model saves, in bits. A model that says nothing exposes about 1.44 bits on
+average; one that gives the secret away, log₂ R.
+
+What privacy allows. Let f be the trade-off function of the training for one record with the secret added (a group, for
+several). Then for every rank r, averaged over the secret,
+
+    P(rank <= r) <= 1 - f(r/R),   that is   P(exposure >= b) <= 1 - f(2^-b).
+
+*Proof.* Take "the rank of s is at most r" for a test that tells the training with s from the training without any
+secret. Without, its probability is α_s, and at most r of the R candidates have a rank of at most r whatever the model
+is (ties count against the attacker), so the α_s sum to at most r. With s, its probability is at most 1 - f(α_s). f is
+convex and falls, so the average of 1 - f(α_s) is at most 1 - f(average of α_s) <= 1 - f(r/R). ∎
+
+For ε-DP that is at most e^ε r/R: a secret of many bits stays secret, also at an ε at which a coin would not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+
+from deniable.attacks.attack_game import Floats
+from deniable.curves import Curve, curve_arguments
+from deniable.curves.curve_display import percent_up
+from deniable.errors import NOTHING, InvalidParameter, type_of
+from deniable.testing.statistics import FALSE_ALARM, lower_bound
+
+MOST_DIGITS: Final = 6
+
+Scores = Callable[[Sequence[str]], Any]
+"""From candidates to how unlikely the model finds each: log-perplexities."""
+
+
+def exposure(scores: Any, *, secret: int) -> float:
+    """log₂ R - log₂ rank of one of R candidates by its score; the smallest score is the best guess. Ties count against
+    the attacker.
+
+    >>> exposure([3.0, 1.0, 2.0, 4.0], secret=1), exposure([3.0, 1.0, 2.0, 4.0], secret=3)
+    (2.0, 0.0)
+    """
+    listed = curve_arguments.numbers_array("scores", scores)
+    return math.log2(len(listed)) - math.log2(rank(listed, curve_arguments.integer("secret", secret, 0)))
+
+
+def rank(scores: Floats, secret: int) -> int:
+    """How many candidates are at least as likely, itself among them."""
+    if secret >= len(scores):
+        raise InvalidParameter("secret", secret, "must be the place of a candidate")
+    return int(np.count_nonzero(scores <= scores[secret]))
+
+
+def exposure_cap(curve: Curve, *, bits: float) -> float:
+    """The largest probability of an exposure of at least so many bits: 1 - f(2^-bits), rounded up.
+
+    >>> from deniable import curves
+    >>> round(exposure_cap(curves.pure(epsilon=2), bits=10), 6)  # e²/1024
+    0.007216
+    """
+    if not isinstance(curve, Curve):
+        raise InvalidParameter("curve", type_of(curve), "must be a curve", "write mechanism.curve")
+    return min(1.0, math.nextafter(1 - curve.beta(alpha=2.0 ** -curve_arguments.not_negative("bits", bits)), 2.0))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """What was extracted: the rank of the secret in each round, of so many candidates."""
+
+    ranks: tuple[int, ...]
+    candidates: int
+    curve: Curve | None
+    """What the training promises about the secret; None without privacy."""
+
+    @property
+    def exposures(self) -> tuple[float, ...]:
+        """In bits, round by round."""
+        return tuple(math.log2(self.candidates) - math.log2(each) for each in self.ranks)
+
+    @property
+    def rate(self) -> float:
+        """The share of rounds in which the best guess was the secret."""
+        return self.ranks.count(1) / len(self.ranks)
+
+    def cap(self, *, bits: float) -> float:
+        """The largest probability of an exposure of at least so many bits; 1 without privacy."""
+        return 1.0 if self.curve is None else exposure_cap(self.curve, bits=bits)
+
+    @property
+    def beats_cap(self) -> bool:
+        """Whether the rounds prove that secrets come out more often than they can; a false alarm in 10⁹ runs."""
+        proved = lower_bound(self.ranks.count(1), len(self.ranks), miss=FALSE_ALARM)
+        return bool(proved > self.cap(bits=math.log2(self.candidates)))
+
+    def __str__(self) -> str:
+        whole = math.log2(self.candidates)
+        said = (
+            f"secret extraction: {self.ranks.count(1)} of {len(self.ranks)} secrets came out as the first of "
+            f"{self.candidates:,} guesses, with an exposure of {np.mean(self.exposures):.1f} of {whole:.1f} bits on "
+            "average."
+        )
+        if self.curve is None:
+            return said + " Nothing stands in the way."
+        return said + f" Behind this curve nobody gets a secret out more often than {percent_up(self.cap(bits=whole))}."
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretExtraction:
+    """A number of `digits` digits, planted into a training text and asked of the model.
+
+    `run(train)` draws a secret, calls `train(secret)`, which trains a model with it and returns what scores candidates,
+    and ranks the secret among all. `learn.torch.Planted` trains a small language model of characters, with and without
+    privacy; any other model will do.
+
+    >>> def remembers(secret):
+    ...     return lambda candidates: [0.0 if each == secret else 1.0 for each in candidates]
+    >>> SecretExtraction(digits=3).run(remembers, trials=2).exposures == (math.log2(1000),) * 2
+    True
+    """
+
+    digits: int = 4
+    NAME: ClassVar[str] = "secret extraction"
+
+    def __post_init__(self) -> None:
+        if not 1 <= curve_arguments.integer("digits", self.digits, 1) <= MOST_DIGITS:
+            raise InvalidParameter("digits", self.digits, f"must be at most {MOST_DIGITS}: all candidates are tried")
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """All secrets that there can be."""
+        return tuple(f"{number:0{self.digits}d}" for number in range(10**self.digits))
+
+    def run(self, train: Callable[[str], Scores], *, trials: int = 1) -> Extraction:
+        """Train so many models, each with a secret of its own; the cap follows from `train.curve`, if it has one."""
+        rounds, chance = curve_arguments.integer("trials", trials, 1), np.random.default_rng()
+        if not callable(train):
+            raise InvalidParameter("train", type_of(train), "must train a model on a secret and return its scores")
+        listed, ranks = self.candidates, []
+        for place in chance.integers(0, len(listed), size=rounds).tolist():
+            scores = curve_arguments.numbers_array("scores", train(listed[place])(listed))
+            if len(scores) != len(listed):
+                raise InvalidParameter("scores", NOTHING, "must be one number for each candidate")
+            ranks.append(rank(scores, place))
+        return Extraction(tuple(ranks), len(listed), getattr(train, "curve", None))

@@ -1,0 +1,590 @@
+"""Reading one answer, whatever it is: every number and word in it, each under the path at which it stands.
+
+Numbers, texts (with the numbers in them), JSON, base64, bytes, dates, lists, dicts, sets, arrays, frames, tensors, rows
+of a database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read
+too: a mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read,
+and what it shows (the variables of a function, the object of a method) is read all the same.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from functools import lru_cache
+from numbers import Number
+from types import CoroutineType, ModuleType, NoneType
+from typing import Any, Final, final
+
+import numpy as np
+
+from deniable.audit import encoded_texts, foreign_frames, object_contents
+from deniable.audit.answer_table import Path
+from deniable.audit.hidden_bits import widened
+from deniable.errors import NotCertifiable
+
+Entry = tuple[Any, ...]
+"""("number", path, type), ("numbers", path, type, shape), ("word", path, type) or ("type", path, type)."""
+
+LENGTH: Final = "length"
+ORDER: Final = "order"
+PATTERN: Final = "pattern"
+JSON: Final = "json"
+BASE64: Final = "base64"
+LONGEST: Final = 40
+"""Letters of an answer that are shown."""
+MESSAGE: Final = 200
+"""Letters of an error's message that are shown."""
+WHOLE: Final = 2**53
+"""Whole numbers below this are floats exactly."""
+HALF: Final = 50
+"""Bits of the lower part of a larger one."""
+WORD: Final = 2**52 - 1
+"""Words are numbers of so many bits: 52, so that they are floats exactly."""
+DEEP: Final = 32
+"""Parts of a path; what lies deeper is read too, and numbered."""
+MANY: Final = 10**6
+"""Items of an iterator beyond which it is taken for one that never ends."""
+
+NUMBER: Final = re.compile(r"(?:(?<![\w.])[-+])?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
+GROUPED: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?")
+ADDRESS: Final = re.compile(r"\bat 0x[0-9a-fA-F]+|\b0x[0-9a-fA-F]{6,}")
+SHUT: Final[tuple[type, ...]] = (*object_contents.FUNCTIONS, CoroutineType, ModuleType, foreign_frames.LOCK)
+"""These cannot be read whole."""
+
+
+class Endless(NotCertifiable):
+    """An iterator with too many items."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The mechanism raised instead of answering: an error is an output, with all that it says."""
+
+    error: str
+    message: str = field(default="", repr=False, compare=False)
+    """For the auditor, whose own mechanism it is, when nothing else came."""
+    said: Read | None = field(default=None, repr=False, compare=False)
+    """Its arguments, attributes and causes, as they were when it was raised."""
+    identity: Hashable = field(default=(), repr=False)
+    """Equal for errors that say the same."""
+
+    @classmethod
+    def by(cls, error: BaseException) -> Raised:
+        message, said = " ".join(safely(str, error, "").split()), read(error)
+        shown = message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…"
+        return cls(type(error).__name__, shown, said, said.identity)
+
+    def __str__(self) -> str:
+        return f"raised {self.error}"
+
+
+def safely(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
+    try:
+        return read(answer)
+    except Exception:  # an answer is anybody's object: its __repr__, __hash__ or __float__ may raise whatever it likes
+        return instead
+
+
+def look(answer: Any) -> str:
+    """An answer in a few words."""
+    if isinstance(answer, Raised):
+        return "an error: it " + str(answer)
+    if isinstance(answer, np.generic):
+        answer = answer.item()
+    return shortened(safely(repr, answer, f"a {type(answer).__name__}"))
+
+
+def shortened(said: str) -> str:
+    return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+
+
+@final
+class Read:
+    """What was read of one answer. `shape` says where, and of which type, each number and word is."""
+
+    __slots__ = ("looks", "numbers", "shape", "shut", "words")
+
+    def __init__(self) -> None:
+        self.shape: list[Entry] = []
+        self.numbers: list[float] = []
+        self.words: list[float] = []
+        self.looks: list[Any] = []
+        """The words themselves."""
+        self.shut: list[str] = []
+        """Types that were not read whole."""
+
+    def number(self, path: Path, kind: str, value: float) -> None:
+        self.shape.append(("number", path, kind))
+        self.numbers.append(value)
+
+    def several(self, path: Path, kind: str, shape: tuple[int, ...], values: Iterable[float]) -> None:
+        self.shape.append(("numbers", path, kind, shape))
+        self.numbers.extend(values)
+
+    def word(self, path: Path, kind: str, said: Hashable, look: Any) -> None:
+        self.shape.append(("word", path, kind))
+        self.words.append(float(hash((kind, said)) & WORD))
+        self.looks.append(look)
+
+    def type(self, path: Path, kind: str) -> None:
+        self.shape.append(("type", path, kind))
+
+    def exact(self, path: Path, kind: str, value: Any) -> None:
+        """A number with any number of digits: those that a float has not are read apart."""
+        try:
+            near = float(value)
+        except OverflowError:
+            near = math.inf if value > 0 else -math.inf
+        self.number(path, kind, near)
+        if abs(near) >= WHOLE and (math.isfinite(near) or isinstance(value, int | Fraction)):
+            whole = math.floor(value)
+            self.number((*path, "upper"), "part", safely(float, whole >> HALF, near))
+            self.number((*path, "lower"), "part", float(whole & (2**HALF - 1)))
+            self.word((*path, "digits"), kind, hash(value), value)
+
+    def inner(self, path: Path, other: Read) -> None:
+        """What was read apart, under a path."""
+        self.shape += [(what, (*path, *within), *more) for what, within, *more in other.shape]
+        self.numbers += other.numbers
+        self.words += other.words
+        self.looks += other.looks
+        self.shut += other.shut
+
+    def closed(self, path: Path, value: Any) -> None:
+        """The type, and that more may be there."""
+        name = type(value).__name__
+        self.word(path, name, "", f"a {name}")
+        self.shut.append(name)
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for answers that nobody can tell apart by what was read of them."""
+        return tuple(self.shape), array("d", self.numbers).tobytes(), tuple(self.words)
+
+    @property
+    def kind(self) -> Hashable:
+        """Types, lengths and places, and where a number is none."""
+        odd = tuple((i, x != x) for i, x in enumerate(self.numbers) if not math.isfinite(x))
+        return tuple(self.shape), odd
+
+
+@lru_cache(maxsize=512)
+def places(shape: tuple[Entry, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """The paths of the numbers and of the words, in the order in which they are read."""
+    numbers: list[Path] = []
+    words: list[Path] = []
+    seen: set[tuple[str, Path]] = set()
+
+    def add(to: list[Path], what: str, path: Path) -> None:
+        again = 1
+        first = path
+        while (what, path) in seen:  # two columns of a frame may have one name
+            again += 1
+            path = (*first, f"again {again}")
+        seen.add((what, path))
+        to.append(path)
+
+    for what, path, _, *more in shape:
+        if what == "numbers":
+            for index in np.ndindex(*more[0]):
+                add(numbers, "number", (*path, *index))
+        elif what == "number":
+            add(numbers, "number", path)
+        elif what == "word":
+            add(words, "word", path)
+    return tuple(numbers), tuple(words)
+
+
+# -- one answer ------------------------------------------------------------------------------------------------------
+
+Parts = Iterable[tuple[Path, Any]]
+CLOSE: Final[Path] = ("close",)
+
+
+def read(answer: Any) -> Read:
+    """Everything in an answer. Without recursion, as answers may be nested as deep as they like."""
+    found = Read()
+    waiting: list[tuple[Path, Any]] = [((), answer)]
+    around: set[int] = set()
+    deeper = 0
+    while waiting:
+        path, value = waiting.pop()
+        if path is CLOSE:
+            around.discard(value)
+            continue
+        simple = SIMPLE.get(type(value))
+        if simple is not None:
+            simple(found, path, value)
+            continue
+        if id(value) in around:
+            found.word(path, "itself", "", "itself")
+            continue
+        try:
+            parts = list(_parts(found, path, value))
+        except Endless:
+            raise
+        except Exception:
+            # Anybody's object: its methods may raise whatever they like, and then it is known by its type.
+            found.closed(path, value)
+            continue
+        if parts:
+            around.add(id(value))
+            waiting.append((CLOSE, id(value)))
+            for inner, part in reversed(parts):
+                deeper += len(inner) > DEEP
+                waiting.append((inner if len(inner) <= DEEP else (*inner[:DEEP], f"deeper {deeper}"), part))
+    return found
+
+
+def _parts(found: Read, path: Path, value: Any) -> Parts:
+    """Reads what it can of a value, and gives its parts."""
+    if isinstance(value, Enum):
+        found.word(path, type(value).__name__, value.name, value.name)
+        return [((*path, ".value"), value.value)]
+    if isinstance(value, np.ndarray | np.generic):
+        is_plain = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
+        more = _attributes(path, value) if is_plain else []
+        return [*_array(found, path, value), *more]
+    for base in BASES:
+        if isinstance(value, base):
+            found.type(path, type(value).__qualname__)
+            SIMPLE[base](found, path, value)
+            return _attributes(path, value)
+    if isinstance(value, SHUT):
+        found.closed(path, value)
+        return _below(path, object_contents.of_function(value))
+    if isinstance(value, type):
+        found.word(path, "type", f"{value.__module__}.{value.__qualname__}", value)
+        return _below(path, object_contents.of_class(value))
+    opened = foreign_frames.opened(value)
+    if opened is not None:
+        found.type(path, type(value).__qualname__)
+        return _below(path, opened)
+    return _collection(found, path, value)
+
+
+def _collection(found: Read, path: Path, value: Any) -> Parts:
+    kind = type(value).__name__
+    if isinstance(value, Mapping):
+        return [*_mapping(found, path, kind, value), *_attributes(path, value)]
+    if isinstance(value, Set):
+        return [*_set(found, path, kind, value), *_attributes(path, value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        found.type(path, kind)
+        fields = [((*path, f".{name}"), part) for name, part in zip(value._fields, value, strict=True)]
+        return [*fields, *_attributes(path, value)]
+    if isinstance(value, Sequence):
+        return [*_items(found, path, kind, value), *_attributes(path, value)]
+    if isinstance(value, Iterator):
+        return _items(found, path, kind, drained(value))
+    return _object(found, path, kind, value)
+
+
+def drained(value: Iterator[Any]) -> list[Any]:
+    """The items of an iterator, which is empty afterwards."""
+    items: list[Any] = []
+    for item in value:
+        items.append(item)
+        if len(items) > MANY:
+            raise Endless(
+                f"an answer of type {type(value).__name__} has more than {MANY:,} items, if it ends at all; let the "
+                "mechanism return a list"
+            )
+    return items
+
+
+def _items(found: Read, path: Path, kind: str, items: Sequence[Any]) -> Parts:
+    found.type(path, kind)
+    found.number((*path, LENGTH), LENGTH, float(len(items)))
+    types = set(map(type, items))
+    if types == {float}:
+        found.several(path, "float", (len(items),), items)
+        return []
+    if types == {int} and min(items) > -WHOLE and max(items) < WHOLE:
+        found.several(path, "int", (len(items),), map(float, items))
+        return []
+    return [((*path, i), item) for i, item in enumerate(items)]
+
+
+def _mapping(found: Read, path: Path, kind: str, value: Mapping[Any, Any]) -> Parts:
+    keys = list(value)
+    named = [safely(repr, key, type(key).__name__) for key in keys]
+    found.type(path, kind)
+    found.number((*path, LENGTH), LENGTH, float(len(keys)))
+    found.word((*path, ORDER), ORDER, tuple(named), named)
+    order = sorted(range(len(keys)), key=named.__getitem__)  # the same key stands in the same column
+    parts: list[tuple[Path, Any]] = [((*path, f"[{named[i]}]"), value[keys[i]]) for i in order]
+    if any(type(key) is not str or any(map(str.isdigit, key)) for key in keys):
+        # Keys may be what tells, and values may stand under another key each time.
+        parts += [((*path, "keys", i), key) for i, key in enumerate(keys)]
+        parts += [((*path, "values", i), value[key]) for i, key in enumerate(keys)]
+    return parts
+
+
+def _set(found: Read, path: Path, kind: str, value: Set[Any]) -> Parts:
+    """Its members in order, and which they are; also as they come, which may tell in which order they were put in."""
+    found.type(path, kind)
+    found.number((*path, LENGTH), LENGTH, float(len(value)))
+    are_numbers = all(isinstance(item, int | float) for item in value)
+    members = sorted(value) if are_numbers else sorted(value, key=lambda item: safely(repr, item, ""))
+    for item in members:
+        if not isinstance(item, float):
+            found.number((*path, f"has {safely(repr, item, '')}"), "member", 1.0)
+    come = [] if (listed := list(value)) == members else listed
+    return [((*path, i), item) for i, item in enumerate(members)] + [((*path, "as", i), x) for i, x in enumerate(come)]
+
+
+def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:
+    """By the number that it is, its items and its attributes; by its looks where there are none of these."""
+    found.type(path, kind)
+    parts: list[tuple[Path, Any]] = []
+    if isinstance(value, BaseException):
+        parts += _below(path, object_contents.of_error(value))
+    is_number = isinstance(value, Number) or any(hasattr(type(value), name) for name in ("__float__", "__complex__"))
+    if is_number:
+        near = safely(float, value, None)
+        parts.append(((*path, "number"), near if near is not None else complex(value)))
+    if hasattr(type(value), "__iter__") and hasattr(type(value), "__len__"):
+        parts.append(((*path, "items"), list(value)))
+    parts += _attributes(path, value)
+    if not parts:
+        said = repr(value)
+        bare = ADDRESS.sub("", said)
+        found.word((*path, "looks"), kind, bare, bare)
+        if bare != said:
+            found.shut.append(kind)
+        else:
+            parts.append(((*path, "looks"), said))
+    elif is_number:
+        parts.append(((*path, "looks"), ADDRESS.sub("", repr(value))))
+    return parts
+
+
+def _attributes(path: Path, value: Any) -> Parts:
+    return _below(path, object_contents.attributes(value))
+
+
+def _below(path: Path, parts: Parts) -> Parts:
+    return [((*path, *more), part) for more, part in parts]
+
+
+# -- texts and bytes -------------------------------------------------------------------------------------------------
+
+
+def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
+    found.word(path, kind, value, value)
+    found.number((*path, LENGTH), LENGTH, float(len(value)))
+    pattern = re.sub(r"\d+", "#", value)  # signs, points and blanks are left
+    if pattern != value:
+        found.word((*path, PATTERN), PATTERN, pattern, pattern)
+    text = value.replace("\N{MINUS SIGN}", "-").strip()
+    if _one_number(found, path, text, f"{kind} number"):
+        return
+    if (loaded := encoded_texts.loaded(text)) is not None:
+        found.inner((*path, JSON), read(loaded[0]))
+        return
+    if (decoded := encoded_texts.decoded(text)) is not None:
+        found.inner((*path, BASE64), read(decoded))
+    matches = list(NUMBER.finditer(text))
+    if not matches:
+        return
+    found.word((*path, "signless"), PATTERN, (signless := NUMBER.sub("#", text)), signless)
+    for i, match in enumerate(matches):
+        _one_number(found, (*path, f"number {i + 1}"), match.group(), "number")
+    for i, match in enumerate(GROUPED.finditer(text)):  # 1,234 is one number or two
+        _one_number(found, (*path, f"grouped {i + 1}"), match.group().replace(",", ""), "number")
+    if "\n" in text:
+        _lines(found, path, text)
+
+
+def _one_number(found: Read, path: Path, text: str, kind: str) -> bool:
+    try:
+        value: Any = float(text)
+    except ValueError:
+        return False
+    if abs(value) >= WHOLE and len(text) < MESSAGE and (NUMBER.fullmatch(text) or text.isdigit()):
+        # A decimal keeps its exponent apart. Written out, 1e99999999 has as many digits as it says.
+        value = safely(Decimal, text, value)
+        if isinstance(value, Decimal) and math.isinf(float(value)):
+            found.number((*path, "exponent"), "exponent", float(value.adjusted()))
+            found.word((*path, "digits"), kind, hash(value), value)
+    found.exact(path, kind, value)
+    return True
+
+
+def _lines(found: Read, path: Path, text: str) -> None:
+    """The numbers of each line by what stands before them: lines may come in any order, and some not at all."""
+    seen: dict[str, int] = {}
+    for line in text.splitlines():
+        matches = list(NUMBER.finditer(line))
+        if not matches:
+            continue
+        label = line[: matches[0].start()].strip(" \t,;:|=")
+        seen[label] = seen.get(label, 0) + 1
+        for i, match in enumerate(matches):
+            _one_number(found, (*path, f"after {label!r}", seen[label], i), match.group(), "number")
+
+
+def _bytes(found: Read, path: Path, value: bytes, kind: str = "bytes") -> None:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if all(letter.isprintable() or letter in "\t\r\n" for letter in text):
+        _text(found, path, text, kind)
+        return
+    found.word(path, kind, value, value)
+    found.number((*path, LENGTH), LENGTH, float(len(value)))
+    found.several((*path, "byte"), "byte", (len(value),), map(float, value))
+    # Nobody says what is packed in there: which of these tells something is seen in the answers.
+    for form in ("<f8", ">f8", "<i8", ">i8", "<f4", ">f4", "<i4", ">i4"):
+        width = int(form[2])
+        if value and len(value) % width == 0:
+            with np.errstate(all="ignore"):
+                packed = np.frombuffer(value, dtype=form).astype(np.float64)
+            found.several((*path, form), "packed", (len(packed),), packed.tolist())
+
+
+# -- arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _array(found: Read, path: Path, value: Any) -> Parts:
+    if isinstance(value, np.ma.MaskedArray):
+        found.type(path, "masked")
+        return [(path, value.data), *_below(path, [((".mask",), value.mask), ((".fill_value",), value.fill_value)])]
+    kind, letter = type(value).__name__, value.dtype.kind
+    if isinstance(value, np.ndarray):
+        kind = f"array {value.dtype.str}"
+        if value.ndim > 1 and not value.flags.c_contiguous:
+            kind += " F" if value.flags.f_contiguous else " strided"
+        kind += "" if value.flags.writeable else " fixed"
+        if value.ndim:
+            found.number((*path, LENGTH), LENGTH, float(value.size))
+    if value.dtype.names:
+        found.type(path, kind)
+        return [((*path, f"[{name!r}]"), value[name]) for name in value.dtype.names]
+    if letter in "mM":
+        unit = "".join(map(str, np.datetime_data(value.dtype)))
+        _wholes(found, path, f"{kind} {unit}", np.asarray(value).astype(np.int64), np.isnat(value))
+    elif letter == "c":
+        found.type(path, kind)
+        return [((*path, ".real"), value.real), ((*path, ".imag"), value.imag)]
+    elif letter in "iu":
+        _wholes(found, path, kind, np.asarray(value), np.False_)
+    elif letter in "bf":
+        numbers = widened(value)
+        found.several(path, kind, np.shape(value), numbers.ravel().tolist())
+        if value.dtype.itemsize > numbers.itemsize:  # digits that a float has not
+            with np.errstate(invalid="ignore"):
+                rest = np.asarray(value - numbers, dtype=np.float64)
+            found.several((*path, "rest"), "part", np.shape(value), rest.ravel().tolist())
+    else:
+        found.type(path, kind)
+        listed = value.tolist() if isinstance(value, np.ndarray) else value.item()
+        return [] if listed is value else [((*path, "item") if np.ndim(value) == 0 else path, listed)]
+    return []
+
+
+def _wholes(found: Read, path: Path, kind: str, value: Any, missing: Any) -> None:
+    numbers = np.where(missing, np.nan, value.astype(np.float64))
+    found.several(path, kind, np.shape(value), numbers.ravel().tolist())
+    if (np.abs(numbers) >= WHOLE).any():
+        for name, part in split(value):
+            there = np.where(missing, np.nan, part)
+            found.several((*path, name), "part", np.shape(value), there.ravel().tolist())
+
+
+def split(numbers: Any) -> list[tuple[str, Any]]:
+    """Whole numbers that are too large for floats, in two parts; NaN for the others."""
+    small = np.abs(numbers.astype(np.float64)) < WHOLE
+    parts = {"upper": numbers >> HALF, "lower": numbers & (2**HALF - 1)}
+    return [(name, np.where(small, np.nan, part.astype(np.float64))) for name, part in parts.items()]
+
+
+# -- single values ---------------------------------------------------------------------------------------------------
+
+
+def _decimal(found: Read, path: Path, value: Decimal) -> None:
+    found.word((*path, "digits"), type(value).__name__, str(value), value)
+    exponent = value.as_tuple().exponent
+    found.number((*path, "exponent"), "exponent", float(exponent) if isinstance(exponent, int) else math.nan)
+    if value.is_nan():
+        found.number(path, "Decimal", math.nan)
+    else:
+        found.exact(path, "Decimal", value)
+
+
+def _fraction(found: Read, path: Path, value: Fraction) -> None:
+    found.word((*path, "digits"), type(value).__name__, (value.numerator, value.denominator), value)
+    found.exact(path, "Fraction", value)
+
+
+def _complex(found: Read, path: Path, value: complex) -> None:
+    found.number((*path, ".real"), "complex", value.real)
+    found.number((*path, ".imag"), "complex", value.imag)
+
+
+def _datetime(found: Read, path: Path, value: datetime.datetime) -> None:
+    kind = type(value).__name__
+    if value != value:  # a missing date of pandas
+        found.word(path, kind, "", value)
+        return
+    offset = value.utcoffset()
+    found.word((*path, "written"), kind, repr(value), value)
+    found.number(path, kind, (value.replace(tzinfo=None) - datetime.datetime(1970, 1, 1)).total_seconds())
+    found.number((*path, "offset"), "offset", math.nan if offset is None else offset.total_seconds())
+
+
+def _time(found: Read, path: Path, value: datetime.time) -> None:
+    found.word((*path, "written"), "time", repr(value), value)
+    whole = datetime.timedelta(
+        hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond
+    )
+    found.number(path, "time", whole.total_seconds())
+
+
+def _timedelta(found: Read, path: Path, value: datetime.timedelta) -> None:
+    found.word((*path, "written"), "timedelta", repr(value), value)
+    found.number(path, "timedelta", value.total_seconds())
+
+
+def _raised(found: Read, path: Path, value: Raised) -> None:
+    found.word(path, str(value), "", value)
+    if value.said is not None:
+        found.inner((*path, "error"), value.said)
+
+
+SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
+    bool: lambda found, path, value: found.number(path, "bool", float(value)),
+    int: lambda found, path, value: found.exact(path, "int", value),
+    float: lambda found, path, value: found.number(path, "float", value),
+    complex: _complex,
+    str: _text,
+    bytes: _bytes,
+    bytearray: lambda found, path, value: _bytes(found, path, bytes(value), "bytearray"),
+    memoryview: lambda found, path, value: _bytes(found, path, value.tobytes(), "memoryview"),
+    NoneType: lambda found, path, value: found.word(path, "None", "", None),
+    type(...): lambda found, path, value: found.word(path, "ellipsis", "", ...),
+    type(NotImplemented): lambda found, path, value: found.word(path, "NotImplemented", "", value),
+    Raised: _raised,
+    object_contents.Kept: lambda found, path, value: found.inner(path, value.said),
+    Decimal: _decimal,
+    Fraction: _fraction,
+    datetime.datetime: _datetime,
+    datetime.date: lambda found, path, value: found.number(path, "date", float(value.toordinal())),
+    datetime.time: _time,
+    datetime.timedelta: _timedelta,
+}
+"""Types that are read at once."""
+BASES: Final = (
+    int, float, complex, str, bytes, Decimal, Fraction, datetime.datetime, datetime.date, datetime.timedelta,
+)  # fmt: skip
+"""Types of which there are subclasses: read as these, and by what else is stored in them."""

@@ -1,0 +1,526 @@
+"""`exact`: the true curve of a mechanism on two neighbours, worked out from its law: no sampling, no claim.
+
+The laws here are written down from the definitions of the mechanisms, by enumeration and quadrature, and share nothing
+with the curves that the mechanisms promise. Answers of independent parts (bins, bits, coordinates) are factors whose
+curves multiply. Infinitely many outcomes are cut in the tails: where the loss is bounded, a tail is one outcome with
+its true masses; where it is not (Gaussian, Poisson), a tail is told apart for sure, which adds below 10⁻¹⁵ to δ.
+
+A pure ε may hang on the rarest outcome alone. So the masses of choices and thresholds are sums of products that never
+cancel, right to many digits however rare they are, and what would be too rare for a float is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import Any, Final, final
+
+import numpy as np
+
+from deniable import curves
+from deniable.audit.answer_columns import Raised, read_whole
+from deniable.audit.local_laws import Factors, Law, local_factors
+from deniable.curves import Curve, Kernel
+from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, InvalidParameter
+from deniable.local import Protocol
+from deniable.mechanisms import (
+    AboveThreshold,
+    BinaryInverseSensitivity,
+    Composed,
+    DiscreteGaussian,
+    Gaussian,
+    Histogram,
+    InverseSensitivity,
+    MonotoneAboveThreshold,
+    MonotoneNoisyMax,
+    MonotoneSparseVector,
+    NoisyMax,
+    OneShotTopK,
+    Parallel,
+    PoissonMechanism,
+    SparseVector,
+    Staircase,
+    TopK,
+    UnknownKeys,
+    input_values,
+)
+from deniable.mechanisms.histogram import Tally, tally
+from deniable.mechanisms.mechanism import Asked, Processed
+from deniable.mechanisms.noise_steps import Additive
+from deniable.mechanisms.selection import Selection, exact_scores
+
+NODES: Final = 24
+"""Of Gauss-Legendre quadrature on each piece between two kinks: the integrands are products of exponentials."""
+PIECES: Final = 4.0
+"""Scales of noise in one piece."""
+REACH: Final = 40.0
+"""Scales of noise beyond which less than 10⁻¹⁷ lies."""
+SIGMAS: Final = 19.0
+"""The same for Gaussian noise: less than 10⁻⁷⁹. At twice as many, masses are still floats."""
+MOST_OUTCOMES: Final = 10**6
+ASKED: Final = 64
+"""Calls of what is done to an answer that must agree, two for each outcome at least: coins do so with 2⁻⁶⁴ at most."""
+RAREST: Final = 1e-280
+"""Masses below this lose digits: the least float with all of them is 2 × 10⁻³⁰⁸, and masses are products of several."""
+FARTHEST: Final = 640.0
+"""Scales between two values beyond which some outcome is rarer: e^-640 = 10⁻²⁷⁸, times a factor below 1."""
+
+
+def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve:
+    """The true curve on a pair of neighbours, of a mechanism whose law is known: what no event can beat, and the best
+    event reaches.
+
+    Known: selections, thresholds, noise on whole numbers, histograms, unknown keys, Poisson, staircase, inverse
+    sensitivity, local protocols, products and parallel parts of these, a `Kernel` (all its pairs), and everything with
+    a method `law(value)` that gives a dict of probabilities by outcome.
+
+    A choice or threshold about values so far apart that an outcome is rarer than 10⁻²⁸⁰ is refused. What is done to
+    noisy numbers (`then`) is seen as far as 40 scales of noise: images that only farther numbers have add less than
+    10⁻¹⁵ to δ, but a pure ε that hangs on them alone is not seen. It must be no random function: that is refused where
+    two calls differ.
+
+    >>> from deniable import audit, mechanisms
+    >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
+    >>> round(audit.exact(picks, neighbours=([0, 1, 1], [1, 0, 0])).epsilon(delta=0), 4)
+    0.7367
+    """
+    if isinstance(mechanism, Kernel):
+        return mechanism.curve
+    if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
+        raise InvalidParameter("neighbours", NOTHING, "must be two values that the mechanism can be asked about")
+    found = factors(mechanism, neighbours[0], neighbours[1])
+    return curves.product(_curve(p, q) for p, q in found if p != q)
+
+
+def _curve(p: Law, q: Law) -> Curve:
+    outcomes = [*p, *(y for y in q if y not in p)]
+    masses = [[max(0.0, float(law.get(y, 0.0))) for y in outcomes] for law in (p, q)]
+    return curves.from_pmf(*masses, tied=True)
+
+
+def factors(mechanism: Any, a: Any, b: Any) -> Factors:
+    """The laws of the independent parts of an answer, about one neighbour and about the other."""
+    law = own_law(mechanism)
+    if callable(law):
+        return [(_checked(law(a)), _checked(law(b)))]
+    if isinstance(mechanism, Protocol):
+        return local_factors(mechanism, a, b)
+    if isinstance(mechanism, Composed):
+        return [factor for part in mechanism.parts for factor in factors(part, a, b)]
+    if isinstance(mechanism, Parallel):
+        listed = zip(mechanism.parts, a, b, strict=True)
+        return [factor for part, x, y in listed for factor in factors(part, x, y)]
+    if isinstance(mechanism, Asked):
+        return factors(mechanism.mechanism, mechanism.statistic(a), mechanism.statistic(b))
+    if isinstance(mechanism, Processed):
+        return _processed(mechanism, a, b)
+    if isinstance(mechanism, Additive | Histogram | UnknownKeys | PoissonMechanism | Staircase):
+        return _numeric(mechanism, a, b)
+    return [(_single(mechanism, a), _single(mechanism, b))]
+
+
+def own_law(mechanism: Any) -> Any:
+    """What a mechanism that somebody wrote says of its probabilities; the laws that ours tell are read off them here,
+    outcome by outcome, and not by what they say of themselves.
+    """
+    law = getattr(mechanism, "law", None)
+    is_ours = str(getattr(law, "__module__", "")).startswith("deniable.mechanisms")
+    return None if is_ours else law
+
+
+def _single(mechanism: Any, value: Any) -> Law:
+    """The law of an answer in one part."""
+    if isinstance(mechanism, Selection):
+        return _not_too_rare(dict(enumerate(_picks(mechanism, exact_scores(value, mechanism.candidates)))))
+    if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
+        return _not_too_rare(dict(enumerate(mechanism.probabilities(value).tolist())))
+    if isinstance(mechanism, TopK):
+        scores = exact_scores(value, mechanism.selector.candidates)
+        return _not_too_rare(dict(_peeled(mechanism.selector, scores, mechanism.count)))
+    if isinstance(mechanism, OneShotTopK):
+        scores = exact_scores(value, mechanism.selector.candidates)
+        return _not_too_rare(_one_shot(mechanism.selector, scores, mechanism.count))
+    if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
+        return _thresholds(mechanism, list(value))
+    raise InvalidOperation(
+        f"the law of {type(mechanism).__name__} is not known; give it a method law(value), or audit.measure it"
+    )
+
+
+def _not_too_rare(law: Law) -> Law:
+    if min(law.values()) < RAREST:
+        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+    return law
+
+
+def _apart(why: str) -> InvalidOperation:
+    return InvalidOperation(f"the values are too far apart: {why}; take nearer ones, or audit.measure it")
+
+
+def _checked(law: Any) -> Law:
+    if not isinstance(law, Mapping) or abs(math.fsum(float(p) for p in law.values()) - 1) > 1e-9:
+        raise InvalidDistribution("law", NOTHING, "must be a dict of probabilities that add up to 1")
+    return law
+
+
+def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
+    """What was done to the releases, if every outcome of the law is one, or can be read as one."""
+    functions: list[Callable[[Any], Any]] = []
+    inner: Any = mechanism
+    while isinstance(inner, Processed | Asked):
+        if isinstance(inner, Processed):
+            functions.insert(0, inner.function)
+        else:
+            a, b = inner.statistic(a), inner.statistic(b)
+        inner = inner.mechanism
+    read = _release_of(inner)
+    if read is None:
+        raise InvalidOperation("what is done to an answer of several parts mixes them; audit.measure it")
+
+    def once(outcome: Any) -> Any:
+        release = read(outcome)
+        for function in functions:
+            try:
+                release = function(release)
+            except Exception as error:  # an error is an output
+                return Raised.by(error)
+        return read_whole(release)
+
+    (p, q) = factors(inner, a, b)[0]
+    again = max(1, math.ceil(ASKED / (len(p) + len(q))))
+
+    def image(outcome: Any) -> Any:
+        found = once(outcome)
+        if any(once(outcome) != found for _ in range(again)):
+            raise InvalidOperation(
+                "what is done to an answer gives now this and now that for the same one: it is random, or remembers, "
+                "and its law is not known; audit.measure it"
+            )
+        return found
+
+    return [(pushed(p, image), pushed(q, image))]
+
+
+def _release_of(mechanism: Any) -> Callable[[Any], Any] | None:
+    """How an outcome of the one factor is read as a release; None where there are several factors."""
+    if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
+        return lambda place: mechanism.answers[place]
+    if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold):
+        return lambda seen: seen.index(True) if True in seen else None
+    if isinstance(mechanism, SparseVector | MonotoneSparseVector):
+        return lambda seen: tuple(place for place, is_above in enumerate(seen) if is_above)
+    is_number = isinstance(mechanism, Additive) and mechanism.dimension is None
+    is_itself = isinstance(mechanism, Selection | TopK | OneShotTopK | PoissonMechanism | Staircase)
+    if is_number or is_itself or callable(own_law(mechanism)):
+        return lambda outcome: outcome
+    return None
+
+
+def pushed(law: Law, function: Callable[[Any], Any]) -> Law:
+    """The law of function(outcome)."""
+    found: dict[Any, float] = {}
+    whole = [y for y in law if not isinstance(y, End)]
+    for outcome, mass in law.items():
+        # A tail goes where the outcome beside it goes: less than 10⁻¹⁵ of all mass.
+        beside = outcome
+        if isinstance(outcome, End):
+            beside = max(whole) if outcome.is_above else min(whole)
+        image = function(beside)
+        found[image] = found.get(image, 0.0) + mass
+    return found
+
+
+# -- whole numbers ---------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class End:
+    """The outcome that stands for a tail; with `of`, for the tail of one neighbour alone."""
+
+    is_above: bool
+    of: str = ""
+
+
+def _numeric(mechanism: Any, a: Any, b: Any) -> Factors:
+    if isinstance(mechanism, PoissonMechanism):
+        low, high = (input_values.whole(value) for value in (a, b))
+        return [_poisson(float(mechanism.rate(low)), float(mechanism.rate(high)))]
+    if isinstance(mechanism, Staircase):
+        if mechanism.exponent is not None:
+            raise _real(mechanism)
+        return [_shifted(_stairs(mechanism), input_values.whole(a), input_values.whole(b))]
+    if isinstance(mechanism, Histogram):
+        counts = (mechanism.count(a).tolist(), mechanism.count(b).tolist())
+        return _coordinates(mechanism.noise, *counts)
+    if isinstance(mechanism, UnknownKeys):
+        return _keys(mechanism, tally(a), tally(b))
+    if mechanism.exponent is not None:
+        raise _real(mechanism)
+    return _coordinates(mechanism, *(_places(mechanism, value) for value in (a, b)))
+
+
+def _places(noisy: Additive, value: Any) -> list[int]:
+    """The whole numbers of a value that `release` would take."""
+    if noisy.dimension in (None, 1) and not input_values.is_array(value):
+        return [input_values.whole(value)]
+    listed: list[int] = input_values.wholes(value).ravel().tolist() if input_values.is_array(value) else []
+    if noisy.dimension is None or len(listed) != noisy.dimension:
+        raise InvalidParameter(
+            "neighbours", NOTHING, f"must hold {noisy.dimension or 'one'} whole numbers, as declared"
+        )
+    return listed
+
+
+def _coordinates(noisy: Additive, a: list[int], b: list[int]) -> Factors:
+    law = _noise(noisy)
+    return [_shifted(law, x, y, unbounded=_is_gaussian(noisy)) for x, y in zip(a, b, strict=True) if x != y]
+
+
+def _real(mechanism: Any) -> InvalidOperation:
+    name = type(mechanism).__name__
+    return InvalidOperation(f"{name} for real numbers has some 2**50 outcomes; audit.measure it, or make it for ints")
+
+
+def _is_gaussian(noisy: Any) -> bool:
+    return isinstance(noisy, Gaussian | DiscreteGaussian)
+
+
+def _noise(noisy: Additive) -> dict[int, float]:
+    """The law of the noise on whole numbers, three times as far as it matters: the tail beyond what matters of two
+    values that far apart is in it for both.
+    """
+    if noisy.exponent is not None:
+        raise _real(noisy)
+    from scipy.special import ndtr
+
+    width = float(noisy.width)
+    core = math.ceil(width * (SIGMAS if _is_gaussian(noisy) else REACH) + 1)
+    if 2 * core > MOST_OUTCOMES:
+        raise InvalidOperation("the noise is too wide for an enumeration; audit.measure it")
+    reach = 3 * core
+    z = np.arange(-reach, reach + 1)
+    if isinstance(noisy, Gaussian):
+        high = -np.abs(z) + 0.5
+        masses = ndtr(high / width) - ndtr((high - 1) / width)
+    elif isinstance(noisy, DiscreteGaussian):
+        weights = np.exp(-(z**2) / (2 * width**2))
+        masses = weights / math.fsum(weights)
+    else:
+        r = math.exp(-1 / width)
+        masses = (1 - r) / (1 + r) * np.exp(-np.abs(z) / width)
+    return dict(zip(z.tolist(), masses.tolist(), strict=True))
+
+
+def _stairs(mechanism: Staircase) -> dict[int, float]:
+    """e^(-ε) lower after `high` of every `step` numbers."""
+    reach = 3 * mechanism.step * math.ceil(REACH / mechanism.epsilon + 1)
+    full, rest = np.divmod(np.abs(np.arange(-reach, reach + 1)), mechanism.step)
+    weights = np.exp(-mechanism.epsilon * (full + (rest >= mechanism.high)))
+    masses = weights / math.fsum(weights)
+    return dict(zip(range(-reach, reach + 1), masses.tolist(), strict=True))
+
+
+def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) -> tuple[Law, Law]:
+    """Noise around two whole numbers: a third of the law one by one, the rest at the ends."""
+    core = max(law) // 3
+    if abs(a - b) > core:
+        raise _apart("an enumeration would never end")
+    first, last = min(a, b) - core, max(a, b) + core
+    here, there = (_window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b")))
+    return here, there
+
+
+def _window(law: dict[int, float], at: int, first: int, last: int, side: str) -> Law:
+    found: dict[Any, float] = {y: law[y - at] for y in range(first, last + 1)}
+    found[End(False, side)] = math.fsum(p for z, p in law.items() if z + at < first)
+    found[End(True, side)] = math.fsum(p for z, p in law.items() if z + at > last)
+    return found
+
+
+def _poisson(low: float, high: float) -> tuple[Law, Law]:
+    from scipy.special import gammainc, gammaincc, gammaln
+
+    most = max(low, high)
+    n = np.arange(math.ceil(most + 40 * math.sqrt(most) + 60))
+    first = max(0, math.floor(min(low, high) - 40 * math.sqrt(most)))
+    laws: list[Law] = []
+    for rate in (low, high):
+        masses = np.exp(n * math.log(rate) - rate - gammaln(n + 1))
+        law: dict[Any, float] = dict(zip(n[first:].tolist(), masses[first:].tolist(), strict=True))
+        law[End(True, str(rate))] = float(gammainc(len(n), rate))
+        law[End(False, str(rate))] = float(gammaincc(first, rate)) if first else 0.0
+        laws.append(law)
+    return laws[0], laws[1]
+
+
+HIDDEN: Final = "hidden"
+
+
+def _keys(mechanism: UnknownKeys, a: Tally, b: Tally) -> Factors:
+    """Each key by itself: hidden, or shown with a noisy count from the threshold upwards."""
+    noisy, is_gaussian = _noise(mechanism.noise), _is_gaussian(mechanism.noise)
+    found: Factors = []
+    for key in {**a, **b}:
+        x, y = (side[key][1] if key in side else 0 for side in (a, b))
+        if x != y:
+            p, q = _shifted(noisy, x, y, unbounded=is_gaussian)
+            found.append((_shown(p, x, mechanism.threshold), _shown(q, y, mechanism.threshold)))
+    return found
+
+
+def _shown(law: Law, count: int, threshold: int) -> Law:
+    if count <= 0:
+        return {HIDDEN: 1.0}
+    hidden = math.fsum(p for y, p in law.items() if not _is_above(y, threshold))
+    return {HIDDEN: hidden, **{y: p for y, p in law.items() if _is_above(y, threshold)}}
+
+
+def _is_above(outcome: Any, threshold: int) -> bool:
+    return bool(outcome.is_above if isinstance(outcome, End) else outcome >= threshold)
+
+
+# -- choices ---------------------------------------------------------------------------------------------------------
+
+
+def _picks(selector: Selection, scores: list[Fraction]) -> list[float]:
+    """The law of one pick. Noisy maxima are integrated here, from the lowest score upwards."""
+    if isinstance(selector, NoisyMax | MonotoneNoisyMax):
+        return list(_one_shot(selector, scores, 1).values())
+    return [float(mass) for mass in selector.probabilities(scores)]
+
+
+def _peeled(selector: Selection, scores: list[Fraction], count: int) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Winners one after the other, each picked from those that are left."""
+    places = list(range(len(scores)))
+
+    def go(left: list[int], taken: tuple[int, ...], mass: float) -> Iterator[tuple[tuple[int, ...], float]]:
+        if len(taken) == count:
+            yield taken, mass
+            return
+        law = _picks(selector, [scores[i] for i in left])
+        for place, p in zip(left, law, strict=True):
+            yield from go([i for i in left if i != place], (*taken, place), mass * p)
+
+    if math.perm(len(places), count) > MOST_OUTCOMES:
+        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    yield from go(places, (), 1.0)
+
+
+def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
+    """The winners in order: P(X₁ > X₂ > … > Xₖ > all others) for independent noisy scores, by as many integrals inside
+    each other, from the best downwards: A₀ = 1, Aⱼ(x) = ∫ₓ^∞ fⱼ A_(j-1), and ∫ fₖ A_(k-1) Π F at last.
+    """
+    size = len(scores)
+    if math.perm(size, count) > MOST_OUTCOMES:
+        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    if max(scores) - min(scores) > FARTHEST * selector.scale:
+        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+    at = np.array([float((score - max(scores)) / selector.scale) for score in scores])
+    two_sided = isinstance(selector, NoisyMax | MonotoneNoisyMax)
+    # A rare outcome may lie anywhere between the scores; below the lowest all densities fall, and are 0 if one-sided.
+    low = at.min() - (REACH if two_sided else 0.0)
+    cuts = np.unique([low, REACH, *at, *np.arange(low, REACH, 1.0)])
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    half = np.diff(cuts)[:, None] / 2
+    x = cuts[:-1, None] + half * (1 + nodes)
+    away = x[None] - at[:, None, None]
+    density = np.exp(-np.abs(away)) / 2 if two_sided else np.where(away > 0, np.exp(-np.maximum(away, 0)), 0.0)
+    below = laplace_cdf(away, 1.0) if two_sided else np.where(away > 0, -np.expm1(-np.maximum(away, 0)), 0.0)
+    rest = _from_node()
+
+    def above(values: Any) -> Any:
+        """∫ₓ^∞ at every node: the rest of its piece, and all pieces after it."""
+        pieces = (half * values) @ weights
+        after = np.append(np.cumsum(pieces[::-1])[::-1][1:], 0.0)
+        return half * (values @ rest.T) + after[:, None]
+
+    found: dict[Any, float] = {}
+
+    def go(taken: tuple[int, ...], so_far: Any) -> None:
+        for i in range(size):
+            if i in taken:
+                continue
+            winners, term = (*taken, i), density[i] * so_far
+            if len(winners) < count:
+                go(winners, above(term))
+                continue
+            for j in range(size):
+                if j not in winners:
+                    term = term * below[j]
+            found[winners] = float(((half * term) @ weights).sum())
+
+    go((), np.ones_like(x))
+    return found
+
+
+def _from_node() -> Any:
+    """Row i: the weights of a function's values at all nodes for its integral from node i to 1."""
+    nodes, _ = np.polynomial.legendre.leggauss(NODES)
+    legendre = np.polynomial.legendre
+    integrals = [legendre.legint(row, lbnd=1) for row in np.eye(NODES)]
+    by_degree = np.stack([-legendre.legval(nodes, row) for row in integrals], axis=1)
+    return by_degree @ np.linalg.inv(legendre.legvander(nodes, NODES - 1))
+
+
+def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
+    """Which questions are above, for each value of the noisy threshold; then the mean over its noise."""
+    law = threshold_law(
+        [float(Fraction(v) - mechanism.threshold) for v in asked],
+        threshold_scale=float(mechanism.threshold_scale),
+        answer_scale=float(mechanism.answer_scale),
+        positives=mechanism.positives,
+    )
+    return _not_too_rare(law)
+
+
+def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: float, positives: int | None) -> Law:
+    """The law of a sparse vector's answers ("above" or not, one a question, ended by the last positive that is allowed)
+    with Laplace noise on the threshold 0 and on the answers. An answer scale of 0: no noise.
+
+    >>> law = threshold_law([0.0], threshold_scale=1.0, answer_scale=1.0, positives=1)
+    >>> round(law[(True,)], 12), round(law[(False,)], 12)
+    (0.5, 0.5)
+    """
+    if 2 ** len(asked) > MOST_OUTCOMES:
+        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+    if asked and max(map(abs, asked)) > FARTHEST * max(threshold_scale, answer_scale):
+        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+    nodes, weights = laplace_nodes(threshold_scale, asked, answer_scale)
+    away = nodes[:, None] - np.array(asked)[None, :]
+    # Each side by its own formula: 1 minus the other would leave nothing of what is rarer than 10⁻¹⁶.
+    below, above = laplace_cdf(away, answer_scale), laplace_cdf(-away, answer_scale)
+    found: dict[Any, float] = {}
+    for answers in product((False, True), repeat=len(asked)):
+        ends = [i for i in range(len(asked)) if sum(answers[: i + 1]) == positives]
+        seen = answers[: ends[0] + 1] if ends else answers
+        if seen not in found:
+            terms = [(above if is_above else below)[:, i] for i, is_above in enumerate(seen)]
+            found[seen] = float(weights @ np.prod(terms, axis=0)) if terms else 1.0
+    return found
+
+
+def laplace_nodes(scale: float, kinks: list[float], finest: float) -> tuple[Any, Any]:
+    """Nodes and weights for means over Laplace noise of this scale, of functions that are smooth between kinks. They go
+    as far as the outermost kinks and REACH beyond: a rare event may need noise that reaches a kink.
+    """
+    inner = (*kinks, 0.0)
+    ends = np.array([min(inner) - REACH * scale, max(inner) + REACH * scale])
+    width = PIECES * min(scale, finest or scale)
+    cuts = np.unique(np.concatenate([ends, inner, np.arange(ends[0], ends[1], width)]))
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    half = np.diff(cuts)[:, None] / 2
+    x = (cuts[:-1, None] + half * (1 + nodes)).ravel()
+    mass = (half * weights).ravel() * np.exp(-np.abs(x) / scale) / (2 * scale)
+    return x, mass / mass.sum()
+
+
+def laplace_cdf(x: Any, scale: float) -> Any:
+    """P(noise <= x); without noise (scale 0), whether x is at least 0."""
+    if scale == 0:
+        return (x >= 0).astype(float)
+    tail = np.exp(-np.abs(x) / scale) / 2
+    return np.where(x > 0, 1 - tail, tail)

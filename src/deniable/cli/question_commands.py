@@ -1,0 +1,430 @@
+"""Questions from the shell: `ask`, `price`, `bounds` and `schema`; and, for the owner alone, `report`.
+
+The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget. Which account that is, and
+that a file has no two of them, is for `shell_accounts`.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from deniable.errors import NOTHING, BudgetExceeded, DeniableError, InvalidParameter, QuestionRefused
+
+if TYPE_CHECKING:
+    import typer
+
+    from deniable.ledger import Budget
+    from deniable.queries.engines.registration_report import Registration
+    from deniable.queries.session import Session
+    from deniable.tables.kinds import Domain
+    from deniable.units import Unit
+
+_COSTS = ("epsilon", "mu", "rho", "share", "within")
+FOR_KEYS = "1e-6"
+"""The δ of a new account whose first question cannot be answered without one, where none was said."""
+
+
+def add(app: "typer.Typer") -> None:
+    """The commands of this room."""
+    import typer
+
+    from deniable.cli import plain_errors
+
+    source = Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV, Parquet or DuckDB file. In SQL its table has the name of the file, "
+            "with _ in place of all but letters, digits and _: my visits.csv is my_visits, 1st.csv is t_1st.",
+            show_default=False,
+        ),
+    ]
+    question = Annotated[str, typer.Argument(help='Such as "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward".')]
+    table = Annotated[str | None, typer.Option(help="Of a DuckDB file: which table; needed if it has several.")]
+    unit = Annotated[str | None, typer.Option(help="The column that says whose row it is; the ledger remembers it.")]
+    rows = Annotated[int | None, typer.Option(help="The most rows of a person that are read; goes with --unit.")]
+    each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is its own person.")]
+    epsilon = Annotated[str | None, typer.Option(help="What to spend on this question, as ε.")]
+    mu = Annotated[str | None, typer.Option(help="Or as μ.")]
+    rho = Annotated[str | None, typer.Option(help="Or as ρ.")]
+    share = Annotated[
+        str | None, typer.Option(help="Or as a share of what is left, from 0 to 1: of μ², or of pure ε or ρ.")
+    ]
+    within = Annotated[float | None, typer.Option(help="Or by how near counts and sums shall be.")]
+    budget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
+    delta = Annotated[
+        str | None,
+        typer.Option(
+            help="δ of the whole budget; without it the budget is pure ε, or δ is 1e-6 where the question that opens "
+            "the account groups by keys that nobody listed."
+        ),
+    ]
+    schema = Annotated[
+        Path | None,
+        typer.Option(
+            help="A .yaml, .toml or .json file; `deniable schema` proposes one. Needed with every question that uses "
+            "it: the ledger remembers whom it protects and the budget, not the schema."
+        ),
+    ]
+    ledger = Annotated[Path | None, typer.Option(help="Where the account is kept; else FILE.ledger.")]
+    confidence = Annotated[float, typer.Option(help="Of the noise intervals.")]
+    as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+    @app.command()
+    def ask(
+        source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
+        each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
+        within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
+        ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
+    ) -> None:  # fmt: skip
+        """Answer a question about a file with noise, under a budget that is kept beside the file."""
+        given = dict(locals())
+        with plain_errors():
+            _must_be_there(source)
+            _before_there_is_an_account(given, must_fit=True)
+            _not_without_its_schema(given)
+            with _opened(given, reads=True) as session, _in_options(given):
+                answer = session.sql(question, **_cost(given))
+                if as_json:
+                    print(answer.to_json())
+                else:
+                    _console().print(answer)
+
+    @app.command()
+    def price(
+        source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
+        each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
+        within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
+        ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
+    ) -> None:  # fmt: skip
+        """Say what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
+        given = dict(locals())
+        with plain_errors():
+            if schema is None:  # which would tell its columns
+                _must_be_there(source)
+            _before_there_is_an_account(given)
+            with _opened(given, reads=False) as session, _in_options(given):
+                found: Any = session.price(question, **_cost(given))
+                print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
+
+    @app.command()
+    def bounds(
+        source: source,
+        column: Annotated[str, typer.Argument(help="A number, a date or a timestamp without bounds.")],
+        table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
+        kind: Annotated[
+            str | None, typer.Option(help="Instead of --schema: integer, real, date or timestamp; a CSV has no types.")
+        ] = None,
+        cover: Annotated[float, typer.Option(help="The share of the rows that shall be within, about.")] = 0.99,
+        epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None, within: within = None,
+        budget: budget = None, delta: delta = None, schema: schema = None, ledger: ledger = None,
+        confidence: confidence = 0.95, as_json: as_json = False,
+    ) -> None:  # fmt: skip
+        """Buy bounds of a column: a noisy count by public bins, and the line for the schema that is read off it."""
+        given = dict(locals()) | {"question": ""}
+        with plain_errors():
+            from deniable.queries.bought_bounds import checked_cover
+
+            _must_be_there(source)
+            checked_cover(cover)
+            given["declared"] = _declared(given)
+            if not _account(given).exists():
+                with _opened(given, reads=False) as session:
+                    check_fits(session.price_bounds(column, **_cost(given)))
+            with _opened(given, reads=True) as session:
+                found = session.bounds(column, cover=cover, **_cost(given))
+                print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found)
+
+    @app.command()
+    def report(
+        source: source, table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
+        schema: schema = None, ledger: ledger = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
+    ) -> None:  # fmt: skip
+        """Tell the owner of a file, exactly, which rows questions are about and which got lost. Not for others."""
+        given = dict(locals())
+        with plain_errors():
+            _must_be_there(source)
+            [found] = _registered(given).values()
+            print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2) if as_json else found.describe())
+
+    @app.command("schema")
+    def propose(
+        source: source,
+        table: table = None,
+        form: Annotated[str, typer.Option(help="yaml, toml or json.")] = "yaml",
+        as_json: Annotated[bool, typer.Option("--json", help="The same as --form json.")] = False,
+    ) -> None:
+        """Propose a schema from the types of a file; what only its owner can know is left to fill in."""
+        from deniable.queries.engines.price_engine import Unread
+        from deniable.tables import propose_schema
+
+        with plain_errors():
+            [(name, found)] = _named(source, table).items()
+            types = found if isinstance(found, Path) else Unread().types(found)
+            print(propose_schema(types, name=name).text("json" if as_json else form), flush=True)
+            if sys.stderr.isatty():
+                said = (
+                    "Replace each FILL IN, or take it out, and correct the kinds: all columns of a CSV file are text,"
+                )
+                print(f"{said} because it has no types and no value is read.", file=sys.stderr)
+
+
+def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
+    """What becomes of the rows of a file. The account beside it says whom it protects; nothing is spent or written."""
+    from deniable.ledger import Budget, Ledger
+    from deniable.queries.session_opening import session
+
+    path, known = _account(given), None
+    if path.exists():
+        with Ledger.inspect(path) as ledger:
+            known = ledger.unit
+    about = {"unit": _unit(given, known), "schema": given["schema"], "budget": Budget.pure(epsilon=1)}
+    with session(_named(given["source"], given["table"]), **about) as opened:
+        return opened.registration
+
+
+def _must_be_there(source: Path) -> None:
+    from deniable.cli.shell_accounts import must_be_there  # only where it is needed: --help waits for nothing
+
+    must_be_there(source)
+
+
+def _named(source: Path, table: str | None) -> dict[str, object]:
+    """What is read, by the name of its table."""
+    from deniable.cli.shell_accounts import is_database, meant
+    from deniable.tables.source_files import plain_name, table_name
+
+    source = meant(source)
+    if not is_database(source):
+        if table is not None:
+            raise InvalidParameter("--table", table, "is for a file that has several", f"leave it out: {source.name}")
+        return {table_name(source): source}
+    from deniable.queries.engines.engine import DatabaseTable
+
+    if table is None:
+        from deniable.queries.engines.duckdb import tables_of_database
+
+        tables = tables_of_database(source)
+        if len(tables) != 1:
+            rule = f"{source.name} has {', '.join(tables) or 'no tables'}"
+            raise InvalidParameter("--table", NOTHING, rule, "say which one: --table visits")
+        table = tables[0]
+    return {plain_name(table): DatabaseTable(source, table)}
+
+
+def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
+    """The kind of the column whose bounds are bought, if it is said here and not in a schema."""
+    from deniable.tables.kinds import BOUNDED, Domain, Kind
+
+    if given["kind"] is None:
+        return None
+    if given["schema"] is not None:
+        raise InvalidParameter("--kind", given["kind"], "is said in the schema", "leave out --kind or --schema")
+    found = next((each for each in Kind if each in BOUNDED and each.value == given["kind"]), None)
+    if found is None:
+        raise InvalidParameter("--kind", given["kind"], "must be integer, real, date or timestamp")
+    return {given["column"]: Domain(found)}
+
+
+def _account(given: dict[str, Any]) -> Path:
+    """The file of the ledger."""
+    from deniable.cli.shell_accounts import account_of, is_database, meant
+
+    table = next(iter(_named(given["source"], given["table"]))) if is_database(meant(given["source"])) else None
+    return account_of(given, table)
+
+
+def _cost(given: dict[str, Any]) -> dict[str, Any]:
+    asked = {name: given[name] for name in _COSTS if given[name] is not None}
+    # A question may say it itself, as BigQuery's do: OPTIONS (epsilon = 0.1).
+    if len(asked) > 1 or (not asked and "options" not in given["question"].lower()):
+        said = ", ".join(f"--{name}" for name in asked) or "none"
+        listed = ", ".join(f"--{name}" for name in _COSTS)
+        rule = f"give exactly one of them, to say what to spend; given: {said}"
+        raise InvalidParameter(listed, NOTHING, rule, "try --epsilon 0.1")
+    return asked | {"confidence": given["confidence"]}
+
+
+def check_fits(price: Any) -> None:
+    """Refuse what a new account could not pay: opened for a refusal, it would fix the budget that was too small."""
+    price.to_dict()  # its noise, which may need a δ
+    if not price.fits:
+        asked, left = price.cost.describe(price.budget), price.left.describe_rest(price.budget)
+        raise BudgetExceeded(asked, left, "no account was opened; lower the cost, or give a larger --budget")
+
+
+def _before_there_is_an_account(given: dict[str, Any], *, must_fit: bool = False) -> None:
+    """Whatever is wrong with the question or its cost is wrong now. One that needs a δ gets one, and that is said."""
+    if _account(given).exists():
+        return
+    check = check_fits if must_fit else lambda price: price.to_dict()
+    try:
+        with _opened(given, reads=False) as session, _in_options(given):
+            check(session.price(given["question"], **_cost(given)))
+        return
+    except QuestionRefused as refused:
+        if refused.code != "key" or given["budget"] is None or given["delta"] is not None:
+            raise
+    given["delta"] = FOR_KEYS
+    with _opened(given, reads=False) as session, _in_options(given):
+        check(session.price(given["question"], **_cost(given)))
+    said = f"keys that nobody listed need a δ, and none was given: the budget gets --delta {FOR_KEYS}"
+    print(said, file=sys.stderr)
+
+
+def _not_without_its_schema(given: dict[str, Any]) -> None:
+    """Refuse to group by keys that nobody listed where the question before was asked with a schema: it was forgotten.
+
+    The answer would have few keys or none, and would be charged all the same.
+    """
+    from deniable.ledger import Ledger, State
+    from deniable.queries.answer.grouping_sets import sets_of
+
+    path, question = _account(given), given["question"]
+    if given["schema"] is not None or not path.exists():
+        return
+    with _opened(given, reads=False) as session, _in_options(given):
+        if sets_of(question, session.tables) is not None or session.price(question, **_cost(given)).threshold is None:
+            return
+        with Ledger.inspect(path) as ledger:
+            sealed = [each for each in ledger.entries() if each.state is State.SEALED]
+        if not sealed or _means(session, sealed[-1].description) in {None, sealed[-1].question}:
+            return
+    rule = (
+        "the question before was asked with a schema; without it these keys are not listed, and few or none are shown"
+    )
+    raise InvalidParameter("--schema", NOTHING, rule, "name the schema again; nothing was charged")
+
+
+def _means(session: "Session", text: str) -> str | None:
+    """What a text asks of these tables; empty if they refuse it, and None if it is no question."""
+    try:
+        return session.price(text, epsilon=1).plan.question.hash
+    except QuestionRefused as refused:
+        return None if refused.code in {"syntax", "statement", "too_long"} else ""
+    except DeniableError:
+        return None
+
+
+@contextlib.contextmanager
+def _in_options(given: dict[str, Any]) -> Iterator[None]:
+    """What a refusal means here: which option to write."""
+    try:
+        yield
+    except QuestionRefused as refused:
+        if given["schema"] is None and "in the schema" in refused.rewrite:
+            said = "here: `deniable schema` proposes one to fill in; name it with --schema"
+            kept = ", also if an earlier question did: the ledger does not keep it" if _account(given).exists() else ""
+            refused.add_note(said + kept)
+        raise
+
+
+def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
+    from deniable.units import Unit
+
+    column, rows, most = given["unit"], given["rows"], given.get("rows_option", "--rows")
+    if given["each_row"]:
+        if column is not None or rows is not None:
+            raise InvalidParameter(
+                "--each-row", NOTHING, "says that nobody has several rows", f"leave --unit and {most} out"
+            )
+        return _same(given, Unit.row(), known)
+    if column is not None and rows is not None:
+        return _same(given, Unit.person(column, rows=rows), known)
+    if column is not None or rows is not None:
+        given_one = "--unit" if rows is None else most
+        rule = f"--unit and {most} go together"
+        raise InvalidParameter(given_one, NOTHING, rule, f"write --unit patient_id {most} 20")
+    if given["schema"] is not None:
+        return _left_open(given, known)
+    if known is not None:
+        return known
+    remedy = f"write --unit patient_id {most} 20, or --each-row if nobody has two rows, or name a --schema that says it"
+    raise InvalidParameter("--unit", NOTHING, "must be given: it says who is protected", remedy)
+
+
+def _left_open(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
+    """Whom the account protects, where the schema does not say whom. Where it says another, the ledger refuses it."""
+    from deniable.tables.schema import read_schema
+
+    if known is None:
+        return None
+    table = read_schema(given["schema"], unit=known).get(next(iter(_named(given["source"], given["table"]))))
+    return known if table is not None and table.unit == known else None
+
+
+def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
+    if known in {None, asked}:
+        return asked
+    assert known is not None
+    most = given.get("rows_option", "--rows")
+    said = "--each-row" if known.column is None else f"--unit {known.column} {most} {known.rows}"
+    name = "--each-row" if given["each_row"] else "--unit"
+    whose = "each row" if known.column is None else f"the people of {known.column!r}"
+    rule = f"the account in {_account(given).name} was opened to protect {whose} ({said})"
+    raise InvalidParameter(name, NOTHING, rule, "leave it out: whom an account protects is fixed once")
+
+
+def budget_of(budget: str | float, delta: str | float | None) -> "Budget":
+    """The budget of --budget and --delta. Its ε is not the --epsilon of the question, and nobody types Budget."""
+    from deniable.ledger import Budget
+
+    try:
+        return Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
+    except InvalidParameter as error:
+        if error.parameter == "epsilon":
+            raise InvalidParameter("--budget", budget, error.rule, error.remedy) from None
+        remedy = error.remedy and "without any δ leave --delta out"
+        raise InvalidParameter("--delta", delta, error.rule, remedy) from None
+
+
+def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
+    budget, delta, kept = given["budget"], given["delta"], _account(given).name
+    if budget is None:
+        if delta is not None:
+            raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+        if known is None:
+            remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
+            raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
+        return None
+    asked = budget_of(budget, delta)
+    # The δ was said when the account was opened; ε alone, said again, is no other budget.
+    if known is None or asked == known or (delta is None and known.epsilon_units == asked.limit.units):
+        return asked if known is None else None
+    rule = f"the account in {kept} was opened with another budget ({known.limit.describe_rest(known)})"
+    raise InvalidParameter("--budget", budget, rule, "leave --budget and --delta out: a budget is fixed once")
+
+
+@contextlib.contextmanager
+def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
+    """The session that a command needs. One that reads no data writes nothing either: it only looks at the account."""
+    from deniable.ledger import Ledger
+    from deniable.queries.engines.price_engine import Unread
+    from deniable.queries.session_opening import session
+
+    path, budget, unit, sources = _account(given), None, None, _named(given["source"], given["table"])
+    with contextlib.ExitStack() as stack:
+        account: Path | Ledger | None = path if reads else None
+        if path.exists():
+            looked_at = stack.enter_context(Ledger.inspect(path, dataset=", ".join(sources)))
+            budget, unit = looked_at.budget, looked_at.unit
+            if reads:
+                stack.close()  # it is opened to be written
+            else:
+                account = looked_at
+        limit, whose = _budget(given, budget), _unit(given, unit)
+        about = {"unit": whose, "budget": limit, "schema": given.get("declared") or given["schema"]}
+        engine = "duckdb" if reads else Unread()
+        if reads and limit is not None:  # chosen now; a price says it in a note of its own
+            for said in limit.weaknesses():
+                print(f"deniable: the budget's {said}", file=sys.stderr)
+        yield stack.enter_context(session(sources, **about, ledger=account, engine=engine, progress=reads))
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)

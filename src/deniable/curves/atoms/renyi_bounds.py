@@ -1,0 +1,139 @@
+"""Promises that are bounds on Rényi divergences: zCDP and Rényi DP at one order.
+
+No single pair of distributions attains such a promise, so its two sides differ: above stands the best known
+conversion to (ε, δ) (Canonne, Kamath, Steinke 2020, Proposition 12), below a mechanism that keeps the promise (a
+Gaussian). In products the Rényi divergences themselves are added and converted once, and the smaller of both routes
+is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, final
+
+import numpy as np
+
+from deniable.curves import curve_arguments
+from deniable.curves.atoms.atom import Atom
+from deniable.curves.atoms.standard import show
+from deniable.curves.composition.compose import log_best_gap
+from deniable.curves.curve import Curve
+from deniable.curves.decimal_arithmetic import up
+from deniable.curves.laws import laws_from_bounds
+from deniable.curves.laws.closed_form import GaussianLaw
+from deniable.curves.laws.law import Law, LawPair, Sided
+from deniable.curves.outward_rounding import Floats
+from deniable.errors import InvalidParameter
+
+
+def _converted(divergence: Callable[[Floats], Floats], orders: Floats, reach: float) -> Law:
+    """A law above every pair whose Rényi divergences stay below the given ones in both directions."""
+    s = orders - 1
+    gap = np.array([log_best_gap(float(v)) for v in s])
+    points = reach * np.linspace(0.0, 1.0, 1500) ** 2
+    exponent = s[None, :] * (divergence(orders)[None, :] - points[:, None]) + gap[None, :]
+    ahead = np.minimum(np.exp(np.minimum(np.min(exponent, axis=1), 0.0)) * (1 + 1e-12), 1.0)
+    # Both directions keep the promise, so negative ε are the reflection; δ(0) is also at most sqrt(1 - e^-KL)
+    # (Bretagnolle, Huber).
+    kl = float(divergence(orders[:1])[0])
+    ahead = np.minimum(ahead, math.sqrt(-math.expm1(-min(kl, 700.0))) * (1 + 1e-12))
+    ahead = np.minimum.accumulate(ahead)
+    behind = -np.expm1(-points[1:]) + np.exp(-points[1:]) * ahead[1:]
+    return laws_from_bounds.law_above(
+        np.concatenate((-points[:0:-1], points)), np.minimum(np.concatenate((behind[::-1], ahead)), 1.0)
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ZeroConcentrated(Atom):
+    name: ClassVar[str] = "zcdp"
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", curve_arguments.positive("rho", self.rho))
+
+    @property
+    def renyi_only(self) -> bool:
+        return True
+
+    def pair(self) -> LawPair:
+        orders = 1 + np.logspace(-4, 7, 600)
+        reach = self.rho + 2 * math.sqrt(self.rho * math.log(1e60))
+        upper = _converted(lambda a: self.rho * a, orders, reach)
+        side = Sided(upper, GaussianLaw(math.sqrt(2 * self.rho) * (1 - 1e-15)))
+        return LawPair(side, side)
+
+    def expression(self) -> str:
+        return f"zcdp(rho={show(self.rho)})"
+
+    def exact_rho(self) -> Fraction | None:
+        return Fraction(self.rho)
+
+    def gdp_bound(self) -> float | None:
+        return math.inf
+
+    def repeated(self, count: int) -> Atom | None:
+        return ZeroConcentrated(up(Fraction(self.rho) * count))
+
+    def grouped(self, size: int) -> Curve | None:
+        # Bun & Steinke 2016, Proposition 1.9: a group of k is k²ρ-zCDP.
+        return Curve.of(ZeroConcentrated(up(Fraction(self.rho) * size * size)))
+
+
+def zcdp(*, rho: float) -> Curve:
+    """ρ-zero-concentrated DP: Rényi divergence at most ρ × order for every order (Bun & Steinke 2016)."""
+    return Curve.of(ZeroConcentrated(rho))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RenyiAtOrder(Atom):
+    name: ClassVar[str] = "renyi"
+    order: float
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        order = curve_arguments.finite("order", self.order)
+        if order <= 1:
+            raise InvalidParameter("order", order, "must be larger than 1")
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "epsilon", curve_arguments.positive("epsilon", self.epsilon))
+
+    @property
+    def renyi_only(self) -> bool:
+        return True
+
+    def pair(self) -> LawPair:
+        orders = 1 + (self.order - 1) * np.logspace(-4, 0, 300)
+        reach = self.epsilon + math.log(1e60) / (self.order - 1)
+        upper = _converted(lambda a: np.full_like(a, self.epsilon), orders, reach)
+        side = Sided(upper, GaussianLaw(math.sqrt(2 * self.epsilon / self.order) * (1 - 1e-15)))
+        return LawPair(side, side)
+
+    def expression(self) -> str:
+        return f"renyi(order={show(self.order)}, epsilon={show(self.epsilon)})"
+
+    def exact_renyi(self, order: float) -> Fraction | None:
+        return Fraction(self.epsilon) if order <= self.order else None
+
+    def renyi_bound(self, order: float) -> float | None:
+        # Divergences increase with the order; beyond the promised one nothing is known.
+        return self.epsilon if order <= self.order else math.inf
+
+    def zcdp_bound(self) -> float | None:
+        return math.inf
+
+    def repeated(self, count: int) -> Atom | None:
+        return RenyiAtOrder(self.order, up(Fraction(self.epsilon) * count))
+
+    def gdp_bound(self) -> float | None:
+        return math.inf
+
+
+def renyi(*, order: float, epsilon: float) -> Curve:
+    """Rényi DP at one order: the Rényi divergence of this order is at most ε in both directions (Mironov 2017)."""
+    return Curve.of(RenyiAtOrder(order, epsilon))

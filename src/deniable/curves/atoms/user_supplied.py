@@ -1,0 +1,549 @@
+"""Bring your own mechanism: masses, densities, distribution functions, or a trade-off function.
+
+What is given is checked: masses must be distributions, a trade-off function must be one. What fails is refused with
+the reason and the place. By default the direction is taken to be free (either neighbour may come first in every use),
+which is always safe; `tied=True` says that P always belongs to the neighbour without the person.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves import curve_arguments
+from deniable.curves.atoms.atom import Atom
+from deniable.curves.atoms.standard import show
+from deniable.curves.curve import Curve
+from deniable.curves.laws import finite_law, laws_from_bounds
+from deniable.curves.laws.law import Law, LawPair, Sided
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+from deniable.errors import InvalidDistribution, InvalidParameter, InvalidTradeoff
+
+SUM_TOLERANCE = 1e-9
+
+
+_INSIDE = 1 - 1e-9
+"""The ends of a cell, as seen from within: what a density is at a break itself says nothing."""
+
+
+def _tied(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParameter("tied", value, "must be True or False")
+    return value
+
+
+# -- masses ----------------------------------------------------------------------------------------------------------
+
+
+def _masses(name: str, values: Any) -> Floats:
+    array = curve_arguments.numbers_array(name, values)
+    if np.any(array < 0):
+        place = int(np.argmax(array < 0))
+        raise InvalidDistribution(name, "...", f"entry {place} is negative", "masses must be at least 0")
+    total = math.fsum(array)
+    if abs(total - 1) > SUM_TOLERANCE:
+        raise InvalidDistribution(name, "...", f"the masses sum to {total:.12g}, not to 1", "normalise them")
+    return array
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromPmf(Atom):
+    name: ClassVar[str] = "from_pmf"
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    is_tied: bool
+
+    def __post_init__(self) -> None:
+        p, q = _masses("p", self.p), _masses("q", self.q)
+        if len(p) != len(q):
+            raise InvalidDistribution("q", f"{len(q)} masses", f"p has {len(p)}", "list both on the same outcomes")
+        object.__setattr__(self, "p", tuple(p.tolist()))
+        object.__setattr__(self, "q", tuple(q.tolist()))
+        _tied(self.is_tied)
+
+    @property
+    def tied(self) -> bool:
+        return self.is_tied
+
+    def pair(self) -> LawPair:
+        p, q = np.array(self.p), np.array(self.q)
+        # Sums may be off by rounding (or by up to 1e-9, which is taken for rounding): both are normalised.
+        return finite_law.from_masses(p / math.fsum(p), q / math.fsum(q), 4 * UNIT_ROUNDOFF)
+
+    def expression(self) -> str:
+        if len(self.p) > 8:
+            return f"from_pmf(<{len(self.p)} outcomes>)"
+        p, q = (", ".join(show(v) for v in side) for side in (self.p, self.q))
+        return f"from_pmf([{p}], [{q}]{', tied=True' if self.is_tied else ''})"
+
+
+def from_pmf(p: Sequence[float], q: Sequence[float], *, tied: bool = False) -> Curve:
+    """A mechanism with finitely many answers: its masses on two neighbouring datasets, on the same list of answers.
+
+    >>> from deniable import curves
+    >>> round(curves.from_pmf([0.75, 0.25], [0.25, 0.75]).epsilon(delta=0.0), 9)
+    1.098612289
+    """
+    return Curve.of(
+        FromPmf(tuple(curve_arguments.numbers_array("p", p)), tuple(curve_arguments.numbers_array("q", q)), _tied(tied))
+    )
+
+
+# -- densities and distribution functions ----------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromCells(Atom):
+    """A continuous mechanism cut into cells: masses of both laws, and the range of the loss within each cell."""
+
+    name: ClassVar[str] = "from_cells"
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    lowest: tuple[float, ...]
+    highest: tuple[float, ...]
+    missing_p: float
+    missing_q: float
+    error: float
+    is_tied: bool
+    rest: float = 0.0
+    """Mass of either law that was not found, whose loss is at most `largest` in size."""
+    largest: float = 0.0
+    doubt_p: tuple[float, ...] = ()
+    doubt_q: tuple[float, ...] = ()
+    """How far the masses of each cell may be off; empty: not at all."""
+
+    def __post_init__(self) -> None:
+        curve_arguments.not_negative("largest", self.largest)
+        for name in ("doubt_p", "doubt_q"):
+            doubts = curve_arguments.numbers_array(name, getattr(self, name) or (0.0,))
+            if len(doubts) not in (1, len(self.p)) or np.any(doubts < 0):
+                raise InvalidDistribution(name, "...", "must be at least 0, for each cell or for none")
+        sizes = {len(self.p), len(self.q), len(self.lowest), len(self.highest)}
+        if len(sizes) != 1:
+            raise InvalidDistribution("p", sizes, "all lists must be of one length")
+        for name in ("missing_p", "missing_q", "error", "rest"):
+            curve_arguments.probability(name, getattr(self, name))
+        for name in ("p", "q"):
+            masses = curve_arguments.numbers_array(name, getattr(self, name))
+            total = math.fsum(masses) + getattr(self, f"missing_{name}") + self.rest
+            if np.any(masses < 0) or not 1 - 1e-6 < total < 1 + 1e-2:
+                raise InvalidDistribution(name, "...", "must be at least 0 and sum to 1 with what is missing")
+        if np.any(
+            curve_arguments.numbers_array("lowest", self.lowest)
+            > curve_arguments.numbers_array("highest", self.highest)
+        ):
+            raise InvalidDistribution("lowest", "...", "must not exceed highest")
+        _tied(self.is_tied)
+
+    @property
+    def tied(self) -> bool:
+        return self.is_tied
+
+    def pair(self) -> LawPair:
+        p, q = np.array(self.p), np.array(self.q)
+        low, high = np.array(self.lowest), np.array(self.highest)
+        doubt_p, doubt_q = (np.array(each or (0.0,)) for each in (self.doubt_p, self.doubt_q))
+        rest = (self.rest, self.largest)
+        return LawPair(
+            Sided(
+                _cells_above(p, _lowered(q, doubt_q), low, high, self.missing_p, self.error, rest),
+                _cells_below(_lowered(p, doubt_p), q + doubt_q, self.error),
+            ),
+            Sided(
+                _cells_above(q, _lowered(p, doubt_p), -high, -low, self.missing_q, self.error, rest),
+                _cells_below(_lowered(q, doubt_q), p + doubt_p, self.error),
+            ),
+        )
+
+    def expression(self) -> str:
+        return f"from_cells(<{len(self.p)} cells>)"
+
+
+def _lowered(masses: Floats, doubts: Floats) -> Floats:
+    return np.asarray(np.maximum(masses - doubts, 0.0))
+
+
+def _cells_above(
+    p: Floats, q: Floats, low: Floats, high: Floats, missing: float, error: float, rest: tuple[float, float]
+) -> Law:
+    """Each cell's mass split to the ends of its loss range so that both masses are kept; what was not found has the
+    largest loss there is. `q` is the least that a cell may have of it; what `p` may have more is part of `missing`.
+    """
+    both = (p > 0) & (q > 0)
+    infinity = float(np.sum(p[~both]))
+    p, q, low, high = p[both], q[both], low[both], high[both]
+    merged = np.log(p) - np.log(q)
+    if rest[1] > 0:
+        merged = np.clip(merged, -rest[1], rest[1])
+    low, high = np.minimum(low, merged), np.maximum(high, merged)
+    width = np.maximum(high - low, 1e-300)
+    up = np.clip(-np.expm1(-(merged - low)) / -np.expm1(-width), 0.0, 1.0)
+    # a_up(1 - e^-width) = p - q e^low = p(1 - e^-(merged-low)).
+    losses, masses = np.concatenate((low, high)), np.concatenate((p * (1 - up), p * up))
+    if rest[0] > 0:
+        losses, masses = np.append(losses, rest[1]), np.append(masses, rest[0])
+    return finite_law.merged(losses, masses, min(infinity + missing, 1.0), error, towards="up")
+
+
+def _cells_below(p: Floats, q: Floats, error: float) -> Law:
+    """One loss a cell, and nothing for what was not found: with the least that a cell may have of p and the most of q,
+    every term of a sum of (p - e^ε q)+ is at most the true one, and so is each product of such terms.
+    """
+    both = (p > 0) & (q > 0)
+    infinity = float(np.sum(p[~both]))
+    return finite_law.merged(np.log(p[both]) - np.log(q[both]), p[both], infinity, error, towards="down")
+
+
+def _call(name: str, function: Callable[[Floats], Any], at: Floats) -> Floats:
+    if not callable(function):
+        raise InvalidParameter(name, function, "must be a function of an array")
+    try:
+        values = np.asarray(function(at), dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidDistribution(name, "...", "must turn an array of numbers into an array of numbers") from None
+    if values.shape != at.shape:
+        raise InvalidDistribution(name, values.shape, f"must return an array of shape {at.shape}")
+    bad = ~np.isfinite(values)
+    if np.any(bad):
+        raise InvalidDistribution(name, "...", f"is not finite at {at.ravel()[int(np.argmax(bad.ravel()))]:.6g}")
+    return values
+
+
+def from_density(
+    p: Callable[[Floats], Any],
+    q: Callable[[Floats], Any],
+    *,
+    support: tuple[float, float],
+    breaks: Sequence[float] = (),
+    cells: int = 4000,
+    largest_loss: float | None = None,
+    tied: bool = False,
+) -> Curve:
+    """A mechanism with real answers: its densities on two neighbouring datasets, as functions of an array.
+
+    `support` is the interval that holds the answers (infinite ends allowed); `breaks` are points where a density has
+    a jump or a kink. The densities are integrated cell by cell with two Gauss rules. Where these disagree, a density is
+    taken to have a jump or kink that was not named, and both bounds allow for what a jump as large as its variation in
+    the cell does to the masses; mass that is not found counts as infinite loss. Assumes that within a cell the privacy
+    loss stays within its values at 10 points and the ends, widened by their spacing.
+
+    `largest_loss` says that |log p/q| is at most this everywhere, which a computation on points cannot prove: it is
+    checked at every point, and what was not found then counts as that loss, so that the curve is pure DP.
+
+    >>> from deniable import curves
+    >>> import numpy as np
+    >>> laplace = [lambda y, at=at: np.exp(-np.abs(y - at)) / 2 for at in (0, 1)]
+    >>> line = (-math.inf, math.inf)
+    >>> round(curves.from_density(*laplace, support=line, breaks=[0, 1], largest_loss=1).epsilon(delta=0), 9)
+    1.0
+    """
+    if not isinstance(support, Sequence) or isinstance(support, str) or len(support) != 2:
+        raise InvalidParameter("support", support, "must be a pair (low, high)")
+    low, high = curve_arguments.number("support", support[0]), curve_arguments.number("support", support[1])
+    if not low < high:
+        raise InvalidParameter("support", support, "must be (low, high) with low < high")
+    count = curve_arguments.integer("cells", cells, 10)
+    if isinstance(breaks, str) or not isinstance(breaks, Iterable):
+        raise InvalidParameter("breaks", breaks, "must be a list of numbers")
+    inner = sorted(b for b in (curve_arguments.finite("breaks", b) for b in breaks) if low < b < high)
+    edges = _cell_edges(low, high, inner, count)
+    fine, fine_weights = np.polynomial.legendre.leggauss(10)
+    rough, rough_weights = np.polynomial.legendre.leggauss(7)
+    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    nodes, rough_nodes = (middle[:, None] + half[:, None] * r[None, :] for r in (fine, rough))
+    order = np.argsort(np.concatenate((fine, rough)))
+    ends = middle[:, None] + half[:, None] * np.array([[-_INSIDE, _INSIDE]])
+    values, masses, doubts, misses = [], [], [], []
+    for name, density in (("p", p), ("q", q)):
+        at = _call(name, density, nodes)
+        if np.any(at < 0):
+            raise InvalidDistribution(name, "...", f"is negative at {nodes[at < 0][0]:.6g}", "a density is at least 0")
+        mass = half * (at @ fine_weights)
+        rough_at = _call(name, density, rough_nodes)
+        check_mass = half * (rough_at @ rough_weights)
+        total = math.fsum(mass)
+        if abs(total - 1) > 1e-6:
+            raise InvalidDistribution(
+                name,
+                "...",
+                f"integrates to {total:.9g} over the support, not to 1",
+                "check the support and name its breaks",
+            )
+        doubt = _quadrature_doubt(np.hstack((at, rough_at))[:, order], half, mass, check_mass)
+        at_ends = _call(name, density, ends)
+        doubt = doubt + _doubt_at_the_ends(at, at_ends, fine, half, mass)
+        values.append(np.hstack((at_ends[:, :1], at, at_ends[:, 1:])))
+        masses.append(mass)
+        doubts.append(doubt)
+        misses.append(max(1 - total, 0.0) + float(np.sum(doubt)) + 1e-13)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(values[0]) - np.log(values[1])
+    loss = np.where(np.isfinite(loss), loss, np.nan)
+    span = np.nan_to_num(
+        np.nanmax(np.abs(np.diff(loss, axis=1)), axis=1, initial=0.0, where=~np.isnan(np.diff(loss, axis=1)))
+    )
+    lowest = np.nanmin(np.where(np.isnan(loss), np.inf, loss), axis=1) - span
+    highest = np.nanmax(np.where(np.isnan(loss), -np.inf, loss), axis=1) + span
+    # Cells that one of the two laws never reaches have no loss.
+    known = np.isfinite(lowest) & np.isfinite(highest)
+    lowest, highest = np.where(known, lowest, 0.0), np.where(known, highest, 0.0)
+    masses[0] = np.where(masses[0] < 1e-300, 0.0, masses[0])
+    masses[1] = np.where(masses[1] < 1e-300, 0.0, masses[1])
+    rest, most = 0.0, 0.0
+    if largest_loss is not None:
+        most = curve_arguments.not_negative("largest_loss", largest_loss)
+        # Densities that nearly underflow have lost digits: their ratio says nothing.
+        exact = np.all((values[0] > 1e-290) & (values[1] > 1e-290), axis=1)
+        rest = _check_bounded(most, loss, masses, misses, exact)
+        seen = exact & (masses[0] > 0) & (masses[1] > 0)
+        masses, misses = [np.where(seen, mass, 0.0) for mass in masses], [0.0, 0.0]
+        lowest, highest = np.clip(lowest, -most, most), np.clip(highest, -most, most)
+    return Curve.of(
+        FromCells(
+            p=tuple(masses[0].tolist()),
+            q=tuple(masses[1].tolist()),
+            lowest=tuple(lowest.tolist()),
+            highest=tuple(highest.tolist()),
+            missing_p=misses[0],
+            missing_q=misses[1],
+            error=1e-13,
+            is_tied=_tied(tied),
+            rest=rest,
+            largest=most,
+            doubt_p=tuple(doubts[0].tolist()),
+            doubt_q=tuple(doubts[1].tolist()),
+        )
+    )
+
+
+def _quadrature_doubt(values: Floats, half: Floats, mass: Floats, check_mass: Floats) -> Floats:
+    """How far the mass of each cell may be off, from a density's values at all points of a cell, in order.
+
+    Where both rules agree to rounding the density is smooth, and the mass is right. Where they do not, it has a kink or
+    a jump there, and they may also be off in the same direction. A function of total variation V is a mixture of jumps,
+    on each of which Gauss' rule of 10 points is off by at most 0.149 half; points see V but for what happens between
+    them, for which it is doubled.
+    """
+    apart = np.abs(mass - check_mass)
+    varies = np.sum(np.abs(np.diff(values, axis=1)), axis=1)
+    return np.asarray(np.where(apart > 1e-12 * mass, apart + 2 * 0.149 * half * varies, apart))
+
+
+def _doubt_at_the_ends(at: Floats, ends: Floats, points: Floats, half: Floats, mass: Floats) -> Floats:
+    """What a jump between an end of a cell and the point next to it does to the cell's mass: no rule sees it.
+
+    A smooth density goes on to the end as the polynomial through the points does. How far it is from that, times the
+    width of the piece, is what a jump there may have moved; at a pole that is more than there is, so no more is charged
+    than the cells around it hold.
+    """
+    gaps = points[:, None] - points[None, :]
+    np.fill_diagonal(gaps, 1.0)
+    scale = np.prod(gaps, axis=1)
+    go_on = np.array([[np.prod(np.delete(end - points, i)) / scale[i] for i in range(len(points))] for end in (-1, 1)])
+    jumps = np.abs(ends - at @ go_on.T).sum(axis=1)
+    around = mass + np.concatenate(([0.0], mass[:-1])) + np.concatenate((mass[1:], [0.0]))
+    return np.asarray(np.minimum((1 - points[-1]) * half * jumps, around))
+
+
+def _check_bounded(
+    most: float, loss: Floats, masses: list[Floats], misses: list[float], exact: NDArray[np.bool_]
+) -> float:
+    """The mass that was not found where the loss is known to stay within ±most, of the law that misses more."""
+    found = float(np.max(np.abs(loss[exact]), initial=0.0))
+    if found > most * (1 + 1e-9) + 1e-12:
+        raise InvalidDistribution("largest_loss", most, f"the loss reaches {found:.9g}", "give the largest one")
+    seen = exact & (masses[0] > 0) & (masses[1] > 0)
+    return min(max(miss + float(np.sum(mass[~seen])) for miss, mass in zip(misses, masses, strict=True)), 1.0)
+
+
+def _cell_edges(low: float, high: float, breaks: list[float], count: int) -> Floats:
+    """Cell edges: even on a finite support, sinh-spaced towards infinite ends, breaks included."""
+    if math.isfinite(low) and math.isfinite(high):
+        edges = np.linspace(low, high, count + 1)
+    else:
+        centre = (
+            breaks[len(breaks) // 2]
+            if breaks
+            else (low if math.isfinite(low) else high if math.isfinite(high) else 0.0)
+        )
+        left = math.asinh(min(max((low - centre), -1e5), 1e5)) if low < centre else 0.0
+        right = math.asinh(min((high - centre), 1e5)) if high > centre else 0.0
+        edges = centre + np.sinh(np.linspace(left, right, count + 1))
+    return np.unique(np.concatenate((edges, breaks)))
+
+
+def from_cdf(
+    p: Callable[[Floats], Any], q: Callable[[Floats], Any], *, points: Sequence[float], tied: bool = False
+) -> Curve:
+    """A mechanism with real answers by its two distribution functions, read at increasing `points`.
+
+    What lies outside the points counts as infinite loss, so they must reach far. Within a cell the privacy loss is
+    taken to stay between the mean losses of the neighbouring cells: true where the likelihood ratio is monotone
+    across three cells.
+    """
+    at = curve_arguments.numbers_array("points", points)
+    if len(at) < 4 or np.any(np.diff(at) <= 0):
+        raise InvalidParameter("points", "...", "must be at least four increasing numbers")
+    masses, missing = [], []
+    for name, function in (("p", p), ("q", q)):
+        values = _call(name, function, at)
+        if np.any(np.diff(values) < 0):
+            raise InvalidDistribution(
+                name, "...", f"falls after {at[int(np.argmax(np.diff(values) < 0))]:.6g}", "a cdf never falls"
+            )
+        if values[0] < 0 or values[-1] > 1 + 1e-12:
+            raise InvalidDistribution(name, f"[{values[0]:.6g}, {values[-1]:.6g}]", "must stay within [0, 1]")
+        masses.append(np.diff(values))
+        missing.append(float(np.clip(values[0] + 1 - values[-1], 0.0, 1.0)))
+    # Cells that one law cannot reach at this precision are given up: their mass counts as missing.
+    kept = (masses[0] > 1e-290) & (masses[1] > 1e-290)
+    if np.count_nonzero(kept) < 3:
+        raise InvalidDistribution(
+            "points", "...", "the two laws share fewer than three cells", "choose points where both have mass"
+        )
+    missing = [min(m + float(np.sum(cell[~kept])), 1.0) for m, cell in zip(missing, masses, strict=True)]
+    masses = [cell[kept] for cell in masses]
+    loss = np.log(masses[0]) - np.log(masses[1])
+    # The outermost cells have one neighbour only: grant them the same step once more.
+    padded = np.concatenate(([2 * loss[0] - loss[1]], loss, [2 * loss[-1] - loss[-2]]))
+    around = np.stack((padded[:-2], padded[1:-1], padded[2:]))
+    # A mass is a difference of two numbers known to one rounding of 1; that doubt is mass that may be anywhere.
+    doubt = 4 * UNIT_ROUNDOFF * len(loss)
+    return Curve.of(
+        FromCells(
+            p=tuple(masses[0].tolist()),
+            q=tuple(masses[1].tolist()),
+            lowest=tuple(np.min(around, axis=0).tolist()),
+            highest=tuple(np.max(around, axis=0).tolist()),
+            missing_p=min(missing[0] + doubt, 1.0),
+            missing_q=min(missing[1] + doubt, 1.0),
+            error=1e-13,
+            is_tied=_tied(tied),
+        )
+    )
+
+
+# -- trade-off functions ---------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FromTradeoff(Atom):
+    """A trade-off function known at levels: convex, so its chords lie above it and extended chords below."""
+
+    name: ClassVar[str] = "tradeoff"
+    levels: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_tradeoff(np.array(self.levels), np.array(self.values))
+
+    @property
+    def tied(self) -> bool:
+        return False
+
+    def pair(self) -> LawPair:
+        level, value = np.array(self.levels), np.array(self.values)
+        # In terms of the power 1 - f: chords are below (a real test), extended chords above.
+        chords = laws_from_bounds.law_of_polygon(
+            level, np.maximum(1 - value - 64 * UNIT_ROUNDOFF, 0.0), 1e-13, side="lower"
+        )
+        outer = laws_from_bounds.law_of_polygon(*_outer_polygon(level, 1 - value), 1e-13, side="upper")
+        searching_q = Sided(outer, chords)
+        back_chords = laws_from_bounds.law_of_polygon(value[::-1], 1 - level[::-1], 1e-13, side="lower")
+        outer_level, outer_power = _outer_polygon(level, 1 - value)
+        back_outer = laws_from_bounds.law_of_polygon(1 - outer_power[::-1], 1 - outer_level[::-1], 1e-13, side="upper")
+        return LawPair(Sided(back_outer, back_chords), searching_q)
+
+    def expression(self) -> str:
+        return f"tradeoff(<{len(self.levels)} levels>)"
+
+
+def _outer_polygon(level: Floats, power: Floats) -> tuple[Floats, Floats]:
+    """A concave polygon above a concave function known at points: where extended neighbouring chords meet."""
+    gap = np.diff(level)
+    slope = np.diff(power) / gap
+    # The first cell has no chord before it: the power may jump at level 0, so its vertex is there.
+    before, after = np.concatenate(([0.0], slope[:-1])), np.append(slope[1:], 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        meet = (power[1:] - after * gap - power[:-1]) / (before - after)
+    # Any place in the cell is valid with the larger of the two lines; where they meet is best.
+    meet = np.clip(np.where(np.isnan(meet), 0.5 * gap, meet), 0.0, gap)
+    meet[0] = 0.0
+    height = np.maximum(power[:-1] + before * meet, power[1:] - after * (gap - meet))
+    # A value in floating point is known to one rounding of 1: a trade-off function cannot promise δ below 1e-15.
+    height = np.minimum(height + 4 * UNIT_ROUNDOFF, 1.0)
+    new_level = np.concatenate((level[:-1] + meet, [1.0]))
+    return new_level, np.maximum.accumulate(np.append(height, 1.0))
+
+
+def _check_tradeoff(level: Floats, value: Floats) -> None:
+    def refuse(place: float, reason: str) -> None:
+        raise InvalidTradeoff(
+            "f", f"at alpha={place:.6g}", reason, "a trade-off function is convex, non-increasing and at most 1 - alpha"
+        )
+
+    if (
+        len(level) < 2
+        or len(level) != len(value)
+        or not np.all(np.isfinite(level))
+        or level[0] != 0
+        or level[-1] != 1
+        or np.any(np.diff(level) <= 0)
+    ):
+        raise InvalidTradeoff("levels", "...", "must increase from 0 to 1, one for each value")
+    for bad, reason in (
+        (~np.isfinite(value), "it is not finite"),
+        (value < -1e-15, "it is negative"),
+        (value > 1 - level + 1e-12, "it is larger than 1 - alpha"),
+    ):
+        if np.any(bad):
+            refuse(float(level[int(np.argmax(bad))]), reason)
+    rises = np.diff(value) > 1e-13
+    if np.any(rises):
+        refuse(float(level[1:][int(np.argmax(rises))]), "it rises")
+    # Convexity: each value lies below the chord of its neighbours, up to rounding.
+    share = (level[1:-1] - level[:-2]) / (level[2:] - level[:-2])
+    chord = value[:-2] + share * (value[2:] - value[:-2])
+    bent = value[1:-1] > chord + 1e-12
+    if np.any(bent):
+        refuse(float(level[1:-1][int(np.argmax(bent))]), "it is not convex")
+
+
+def tradeoff(f: Callable[[Floats], Any]) -> Curve:
+    """Any valid trade-off function f: [0,1] -> [0,1] (an array in, an array out): the promise β(α) >= f(α).
+
+    Validity is checked on a grid that is dense near both ends. Because f is given in floating point, δ below 1e-15 is
+    not resolved.
+
+    >>> from deniable import curves
+    >>> curve = curves.tradeoff(lambda a: (1 - a) ** 2)
+    >>> bool(abs(curve.beta(alpha=0.5) - 0.25) < 1e-6)
+    True
+    """
+    tiny = np.logspace(-16, -2, 500)
+    level = np.unique(np.concatenate(([0.0], tiny, np.linspace(0.01, 0.99, 2401), 1 - tiny, [1.0])))
+    return Curve.of(FromTradeoff(tuple(level.tolist()), tuple(_tradeoff_values(f, level).tolist())))
+
+
+def _tradeoff_values(f: Callable[[Floats], Any], level: Floats) -> Floats:
+    if not callable(f):
+        raise InvalidTradeoff("f", f, "must be a function of an array of levels in [0, 1]")
+    try:
+        values = np.asarray(f(level), dtype=float)
+    except (TypeError, ValueError):
+        try:
+            values = np.array([float(f(np.array(a))) for a in level])
+        except (TypeError, ValueError):
+            raise InvalidTradeoff("f", "...", "must turn numbers in [0, 1] into numbers in [0, 1]") from None
+    if values.shape != level.shape:
+        raise InvalidTradeoff("f", values.shape, f"must return an array of shape {level.shape}")
+    _check_tradeoff(level, values)
+    return np.asarray(np.maximum(np.minimum(values, 1 - level), 0.0))

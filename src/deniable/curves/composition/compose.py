@@ -1,0 +1,558 @@
+"""Composition: the one place where laws are multiplied.
+
+`plan` chooses a tilt θ, a lattice step h and a window for a wanted ε or δ; `compose` multiplies the lattice laws of
+all factors by FFT and returns a `DeltaPanel`: certified bounds on the finite part of δ(ε) for every ε, sharp near the
+wanted one.
+
+With a_i the masses of one factor on {o + ih}, K(θ) = log Σ a_i e^(θ l_i) and w_i = a_i e^(θ l_i - K), the product of
+factors has masses P(J) = y_J e^(K_total - θ l_J), where y is the convolution of all w. For l_J > ε the weights e^(-θ
+l_J) shrink, so an absolute error in y becomes an error relative to δ(ε) e^(...): this is what makes δ = 1e-30
+readable in double precision.
+
+The ledger of everything that can go wrong (docs/theory/certified-curves.md derives each line):
+
+    aliasing     tilted mass outside the window, bounded by Chernoff on the lattice laws themselves
+    round-off    FFT, pointwise powers and inverse FFT, bounded in the 2-norm
+    sums         suffix sums of n positive numbers, n roundings
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves.composition import lattice
+from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.lattice import GridLaw
+from deniable.curves.laws.finite_law import FiniteLaw
+from deniable.curves.laws.law import Law
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+
+Complexes = NDArray[np.complex128]
+
+FFT_CONSTANT = 8.0
+"""Relative 2-norm error of one FFT of length N is at most FFT_CONSTANT u log2 N (ADR 0003: Higham 2002, Theorem
+24.2).
+"""
+
+MOST_REMEMBERED = 2**18
+"""Longest lattice law or spectrum that is remembered for the next reading: 2 to 4 MB each."""
+
+LARGEST_WINDOW = 2**21
+"""Longest FFT: keeps a reading under 300 MB."""
+
+OUTSIDE = 1e-7
+"""Tilted mass that may fall outside the window on either side of a first panel (in the ledger; less when refined)."""
+
+LEAST_OUTSIDE = 1e-13
+"""The least that may fall outside: less than the rounding of the transforms is of no use."""
+
+MOST_ROUNDING = 0.25
+"""Largest relative error of a mass that a panel may have: reached by about 10^14 uses."""
+
+MANY = 32
+SHORTER = 8
+"""From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
+
+GENTLE = (0.2, 0.05, 0.0125, 0.003)
+"""Exponents, in deviations of the tilted law, that are tried in this order for as long as they narrow the window."""
+
+SKETCH_POINTS = 800
+SKETCH_TAIL = 1e-70
+
+
+class Factor(NamedTuple):
+    """A law and how many times it runs."""
+
+    law: Law
+    uses: int
+
+
+class Cumulant(NamedTuple):
+    """K(θ) = log E e^(θL), its slope and its curvature, summed over all factors."""
+
+    value: float
+    slope: float
+    curvature: float
+
+
+@lru_cache(maxsize=4096)
+def sketch(law: Law) -> GridLaw:
+    """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences."""
+    return lattice.above(law, lattice.spread_points(law, SKETCH_TAIL, SKETCH_POINTS))
+
+
+FLOOR = 1e-305
+"""Added to every mass before tilting: a mass that underflowed must not make a cumulant too small."""
+
+
+def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
+    """Masses times e^(θ loss), normalised, and the logarithm of what they summed to."""
+    exponent = theta * grid.losses
+    top = float(max(exponent[0], exponent[-1]))
+    weights = (grid.masses + FLOOR) * np.exp(exponent - top)
+    total = float(np.sum(weights))
+    weights /= total
+    return weights, top + math.log(total)
+
+
+def cumulant(grid: GridLaw, theta: float) -> Cumulant:
+    """Cumulant of the finite part of a grid law."""
+    weights, log_total = tilted(grid, theta)
+    # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
+    mean = float(np.sum(weights * grid.losses))
+    return Cumulant(log_total, mean, float(np.sum(weights * (grid.losses - mean) ** 2)))
+
+
+@lru_cache(maxsize=16384)
+def _sketch_cumulant(law: Law, theta: float) -> Cumulant:
+    return cumulant(sketch(law), theta)
+
+
+@lru_cache(maxsize=16384)
+def _lattice_cumulant(law: Law, side: Side, step: float, tail: float, theta: float) -> Cumulant:
+    return cumulant(lattice_law(law, side, step, tail), theta)
+
+
+def _added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
+    """Cumulants of independent laws add."""
+    return Cumulant(
+        math.fsum(count * one.value for one, count in parts),
+        math.fsum(count * one.slope for one, count in parts),
+        math.fsum(count * one.curvature for one, count in parts),
+    )
+
+
+def sketched(factors: Sequence[Factor], theta: float) -> Cumulant:
+    """About the cumulant of a product: that of its dominating sketches."""
+    return _added([(_sketch_cumulant(f.law, theta), f.uses) for f in factors])
+
+
+def log_best_gap(theta: float) -> float:
+    """log max_l e^(-θl)(1 - e^(-l)) = θ log θ - (1+θ) log(1+θ): the constant of the sharp Chernoff bound on δ."""
+    return (theta * math.log(theta) if theta > 0 else 0.0) - (1 + theta) * math.log1p(theta)
+
+
+class Target(NamedTuple):
+    """Where a panel is to be sharp: the tilt, about which ε, log δ there, and a proved upper bound on ε (or inf)."""
+
+    theta: float
+    epsilon: float
+    log_delta: float
+    bound: float = math.inf
+
+
+TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
+BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
+
+
+@lru_cache(maxsize=65536)
+def plan_table(law: Law) -> tuple[Floats, Floats, float]:
+    """For one use of a law: a bound on its cumulant at all TILTS, the slope there, and the mean loss. Sums over
+    factors.
+    """
+    grid = sketch(law)
+    values, slopes = [], []
+    for tilts in np.array_split(TILTS, 2):
+        exponent = tilts[:, None] * grid.losses[None, :]
+        top = exponent[:, -1]
+        weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
+        total = np.sum(weights, axis=1)
+        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses.
+        largest = float(np.max(np.abs(grid.losses)))
+        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
+        slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
+    return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
+
+
+class LatticePlan:
+    """Cumulants of a product at all TILTS: where to aim, and Chernoff (Rényi) bounds for free."""
+
+    __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
+
+    def __init__(self, factors: Sequence[Factor]) -> None:
+        tables = [(plan_table(f.law), f.uses) for f in factors]
+        self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
+        self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
+        self.mean = math.fsum(c * t[2] for t, c in tables)
+        self.highest = math.fsum(f.uses * f.law.highest for f in factors)
+        # The sketches of unbounded laws cut their last 1e-70.
+        self.lost = math.fsum(f.uses * max(sketch(f.law).infinity - f.law.infinity, 0.0) for f in factors)
+
+    def at_delta(self, delta: float) -> Target:
+        """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
+        log_delta = math.log(delta)
+        bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
+        epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
+        # What the sketches cut comes off δ before the bound is a bound.
+        left = delta - self.lost
+        proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
+        return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
+
+    def delta_bound(self, epsilon: Floats) -> Floats:
+        """The sharp Chernoff bound on δ(ε), without the mass at infinity."""
+        logs = self.cumulants[None, :] - TILTS[None, :] * epsilon[:, None] + BEST_GAPS[None, :]
+        least = np.min(np.where(np.isnan(logs), np.inf, logs), axis=1)
+        return np.asarray(np.exp(np.minimum(least, 0.0)) * (1 + 1e-12) + self.lost)
+
+    def at_epsilon(self, epsilon: float) -> Target:
+        """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
+        if self.mean >= epsilon:
+            # δ(ε) is of the order of 1 and moves over a standard deviation of the loss: no need to be finer than that.
+            spread = math.sqrt(max(float(self.slopes[0]) - self.mean, 0.0) / float(TILTS[0]))
+            return Target(0.0, max(epsilon, spread), 0.0)
+        log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
+        return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
+
+    def _gentle(self, epsilon: float) -> float:
+        """The smallest tilt whose scale e^(K - θε) is within e³ of the least: sharp enough, and never extreme.
+
+        Beyond the largest loss the scale would fall for ever, and the tilt with it.
+        """
+        scales = self.cumulants - TILTS * min(epsilon, self.highest)
+        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
+
+
+def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
+    """A law on the lattice {offset + i step}, above or below it; short ones are remembered."""
+    low, high = lattice.reach(law, tail)
+    build = _remembered_lattice_law if (high - low) / step < MOST_REMEMBERED else _lattice_law
+    return build(law, side, step, tail)
+
+
+def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
+    """The offset puts the heavy atoms of the law on the lattice."""
+    if side == "lower" and isinstance(law, FiniteLaw) and law.is_sparse(step):
+        return _floored(law, step)
+    low, high = lattice.reach(law, tail)
+    if side == "lower" and high - low <= step and law.infinity == 0:
+        return _merged(law, low, step)
+    anchor = law.atoms[0] if law.atoms else 0.0
+    if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
+        anchor = law.highest  # rounded up, unlike the atom
+    if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
+        # A grid point above the highest loss would be worthless below the law: stay below it by its own rounding error.
+        error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
+        anchor -= 8 * error + 1e-15 * (1 + abs(anchor))
+    below = math.ceil((anchor - low) / step - 1e-9)
+    # Above the law the last point must not fall short of the largest loss by a rounding.
+    beyond = max(math.ceil((high - anchor) / step + (1e-9 if side == "upper" and high > anchor else -1e-9)), 0)
+    points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
+    if len(points) < 2:
+        points = np.array([anchor - step, anchor])
+    return (lattice.above if side == "upper" else lattice.below)(law, points)
+
+
+def _merged(law: Law, low: float, step: float) -> GridLaw:
+    """All outcomes as one, at the loss of the two total masses: below the law, for laws narrower than one step."""
+    at = low - step
+    first, second, error = (float(np.asarray(one).ravel()[0]) for one in law.tails(np.array([at])))
+    total, other = min(first * (1 - error), 1.0), second * (1 + error)
+    if not 0 < other < total:
+        return GridLaw(np.array([-step, 0.0]), np.zeros(2), 0.0)
+    loss = at + math.log(total / other) - 1e-15 * (1 + abs(at))
+    return GridLaw(np.array([loss - step, loss]), np.array([0.0, total]), 0.0)
+
+
+_remembered_lattice_law = lru_cache(maxsize=64)(_lattice_law)
+
+
+def _floored(law: FiniteLaw, step: float) -> GridLaw:
+    """Every atom moved down to the lattice, with the offset that moves the mass least: below the law, for lonely
+    atoms.
+    """
+    if not len(law.losses):
+        return GridLaw(np.array([-step, 0.0]), np.zeros(2), law.infinity)
+    offsets = np.concatenate(([law.losses[int(np.argmax(law.masses))]], law.losses[-1:])) - 1e-6 * step
+    offsets = np.concatenate((offsets, offsets[0] - step * np.linspace(0, 1, 64, endpoint=False)))
+    heavy = np.argsort(-law.masses)[:2000]
+    moved = np.mod(law.losses[None, heavy] - offsets[:, None], step)
+    offset = float(offsets[int(np.argmin(np.sum(moved * law.masses[None, heavy], axis=1)))])
+    index = np.floor((law.losses - offset) / step - 1e-12 * np.abs(law.losses) / step).astype(np.int64)
+    index -= int(index[0])
+    start = offset + step * math.floor(
+        (float(law.losses[0]) - offset) / step - 1e-12 * abs(float(law.losses[0])) / step
+    )
+    floored = np.bincount(index, weights=law.masses)
+    points: Floats = start + step * np.arange(max(len(floored), 2), dtype=float)
+    masses = np.zeros_like(points)
+    masses[: len(floored)] = floored * (1 - law.relative_error)
+    return GridLaw(points, masses, law.infinity * (1 - law.relative_error))
+
+
+def compose(
+    factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float, outside: float = OUTSIDE
+) -> DeltaPanel | None:
+    """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long, or if there are so
+    many uses that rounding would be all that is left.
+    """
+    grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
+
+    def on_lattice(at: float) -> Cumulant:
+        # A lattice law too long to be remembered is built once, here, and not again for every exponent.
+        return _added(
+            [
+                (cumulant(g, at) if _is_long(g) else _lattice_cumulant(f.law, side, step, tail, at), n)
+                for f, (g, n) in zip(factors, grids, strict=True)
+            ]
+        )
+
+    total = on_lattice(theta)
+    # Relative error of every tilted mass: one exp of a number of size |θ l|.
+    tilt = sum(c * UNIT_ROUNDOFF * (8 + 4 * abs(theta) * float(np.max(np.abs(g.losses[[0, -1]])))) for g, c in grids)
+    relative = tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * total.slope) + 64)
+    if not (relative <= MOST_ROUNDING and math.isfinite(total.curvature)):
+        return None
+    up, down = (_tail_reach(factors, on_lattice, theta, total, sign, outside) for sign in (+1.0, -1.0))
+    cells = (up.reach + down.reach) / step + 4
+    if not 0 < cells <= LARGEST_WINDOW:
+        return None
+    length = 2 ** max(6, math.ceil(math.log2(cells)))
+    # The window [start, start + (length-1) step] holds the tilted mean with `down.reach` below and `up.reach` above it.
+    base = math.fsum(count * float(grid.losses[0]) for grid, count in grids)
+    first = math.floor((total.slope - down.reach - base) / step) - 1
+    start = base + first * step
+    forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    spectrum, doubt = _multiplied(_spectra(factors, grids, side, step, tail, theta, length))
+    heads, seconds, stride, norm = _suffix_sums(spectrum, side, length, first, step, theta, start - total.slope)
+    steps = math.fsum(f.uses for f in factors)
+    noise = doubt / math.sqrt(length) + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm + 1e-36
+    # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
+    terms = min(float(length), 1.0 / max(-math.expm1(-2 * theta * step), 1e-300))
+    alive = math.fsum(c * math.log1p(-min(g.infinity, 1 - 1e-16)) for g, c in grids)
+    infinity = -math.expm1(alive)
+    return DeltaPanel(
+        side=side,
+        theta=theta,
+        centre=total.slope,
+        start=start,
+        step=step,
+        stride=stride,
+        spread=math.sqrt(total.curvature),
+        length=length,
+        log_scale=total.value - theta * total.slope,
+        heads=heads,
+        seconds=seconds,
+        noise=noise * (1 + tilt) * math.sqrt(terms),
+        alias=up.mass + down.mass,
+        left_out=down.mass,
+        right_out=up.mass * math.exp(-theta * up.reach),
+        relative=relative,
+        infinity=infinity * (1 + 1e-14) if side == "upper" else infinity * (1 - 1e-14),
+    )
+
+
+def _suffix_sums(
+    spectrum: Complexes, side: Side, length: int, first: int, step: float, theta: float, offset: float
+) -> tuple[Floats, Floats, float, float]:
+    """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
+
+    Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a
+    block sum is the inverse FFT of the spectrum times the geometric sum of one block.
+
+    Far from the centre e^(-(θ+1) l) is no number any more. There an upper bound counts too little of Q, and a lower
+    bound counts nothing at all.
+    """
+    alive = len(spectrum)
+    wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
+    blocks = min(length, 2 ** math.ceil(math.log2(wanted)))
+    size = length // blocks
+    index = np.arange(alive, dtype=np.int64)
+    frequency = index * (2 * math.pi / length)
+    # Start of the window at index 0: multiply by e^(iω first). Whole turns are taken off in whole numbers.
+    turned = spectrum * np.exp(1j * (2 * math.pi / length) * ((index * (first % length)) % length))
+    points = offset + step * size * np.arange(blocks)
+    norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
+    sums = []
+    # Far to the right both may vanish.
+    exponents = [np.maximum(-theta * points, -745.0), np.maximum(-(theta + 1) * points, -745.0)]
+    if side == "upper":
+        exponents[1] = np.minimum(exponents[1], 700.0)
+    else:
+        known = np.abs(exponents[1]) <= 600.0
+        exponents = [np.where(known, exponent, -np.inf) for exponent in exponents]
+    for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
+        block = turned
+        if size > 1:
+            ratio = -rate * step + 1j * frequency
+            flat = np.abs(ratio) < 1e-300
+            kernel = np.where(flat, size, np.expm1(size * ratio) / np.where(flat, 1.0, np.expm1(ratio)))
+            block = turned * kernel
+        values = np.fft.irfft(block, blocks) / size if blocks > 1 else np.real(block)
+        weighted = np.maximum(values, 0.0) * np.exp(exponent)
+        sums.append(np.append(np.cumsum(weighted[::-1])[::-1], 0.0))
+    return sums[0], sums[1], step * size, math.sqrt(norm_squares)
+
+
+class _Reach(NamedTuple):
+    reach: float
+    mass: float
+
+
+def _tail_reach(
+    factors: Sequence[Factor],
+    on_lattice: Callable[[float], Cumulant],
+    theta: float,
+    total: Cumulant,
+    sign: float,
+    outside: float,
+) -> _Reach:
+    """Distance from the tilted mean beyond which the tilted mass is at most `outside`, by Chernoff on the lattice laws.
+
+    The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
+    """
+    _, best = _likely_reach(factors, theta, total.curvature, sign, outside)
+    # The exponent carries rounding errors of its own: grant them.
+    value = on_lattice(theta + best).value
+    doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
+    return _Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
+
+
+def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float) -> float:
+    """Distance from the mean beyond which mass at most `outside` lies, by the cumulant `value` at one exponent."""
+    return (value - at.value - exponent * at.slope - math.log(outside)) / abs(exponent)
+
+
+def _likely_reach(
+    factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float
+) -> tuple[float, float]:
+    """What the sketches say of the window on one side: its reach, and the exponent that gives it."""
+    at = sketched(factors, theta)
+    # On a grid, so that the next question of this kind asks for the same exponents.
+    spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-12)) / 4)
+
+    def reach(z: float) -> tuple[float, float]:
+        s = sign * z / spread
+        return _chernoff_reach(sketched(factors, theta + s).value, at, s, outside), s
+
+    best = min(map(reach, (0.8, 2.4, 4.8)))
+    # A rare loss of many deviations, as of a rare sample, needs a smaller exponent: with it the moments explode.
+    for z in GENTLE:
+        if abs(best[1]) * spread > 5 * z:
+            break
+        best = min(best, reach(z))
+    return best
+
+
+def likely_window(factors: Sequence[Factor], theta: float, outside: float) -> float:
+    """About the width of the window that `compose` will need."""
+    curvature = sketched(factors, theta).curvature
+    return sum(_likely_reach(factors, theta, curvature, sign, outside)[0] for sign in (+1.0, -1.0))
+
+
+def _is_long(grid: GridLaw) -> bool:
+    return len(grid.losses) > MOST_REMEMBERED
+
+
+def _wrapped_spectrum(grid: GridLaw, theta: float, length: int) -> Complexes:
+    """rfft of the tilted masses of a lattice law wrapped to `length`."""
+    weights, _ = tilted(grid, theta)
+    if len(weights) > length:
+        padded = np.zeros(-(-len(weights) // length) * length)
+        padded[: len(weights)] = weights
+        weights = padded.reshape(-1, length).sum(axis=0)
+    return np.fft.rfft(weights, length)
+
+
+@lru_cache(maxsize=16)
+def _remembered_spectrum(law: Law, side: Side, step: float, tail: float, theta: float, length: int) -> Complexes:
+    return _wrapped_spectrum(lattice_law(law, side, step, tail), theta, length)
+
+
+class Spectrum(NamedTuple):
+    """The spectrum of one law or of a batch of laws, to be raised to a power, and how wrong each value may be."""
+
+    values: Complexes
+    uses: int
+    error: float
+
+
+def _spectra(
+    factors: Sequence[Factor],
+    grids: Sequence[tuple[GridLaw, int]],
+    side: Side,
+    step: float,
+    tail: float,
+    theta: float,
+    length: int,
+) -> list[Spectrum]:
+    """The spectra of all factors. Many short laws are first multiplied in batches, by short transforms."""
+    error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    found: list[Spectrum] = []
+    batch: list[GridLaw] = []
+    room = length // SHORTER
+    for factor, (grid, _) in zip(factors, grids, strict=True):
+        if len(factors) >= MANY and factor.uses == 1 and len(grid.losses) <= length // (8 * SHORTER):
+            if room < len(grid.losses):
+                found.append(_batched(batch, theta, length))
+                batch, room = [], length // SHORTER
+            batch.append(grid)
+            room -= len(grid.losses)
+        else:
+            if _is_long(grid) or length > 2 * MOST_REMEMBERED:
+                values = _wrapped_spectrum(grid, theta, length)
+            else:
+                values = _remembered_spectrum(factor.law, side, step, tail, theta, length)
+            found.append(Spectrum(values, factor.uses, error))
+    if batch:
+        found.append(_batched(batch, theta, length))
+    return found
+
+
+def _batched(batch: Sequence[GridLaw], theta: float, length: int) -> Spectrum:
+    """The spectrum of several laws run together, whose supports add up to at most `length` / SHORTER points."""
+    short = length // SHORTER
+    error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
+    product, doubt = _multiplied([Spectrum(np.fft.rfft(tilted(g, theta)[0], short), 1, error) for g in batch])
+    weights = np.maximum(np.fft.irfft(product, short), 0.0)
+    norm = math.sqrt(float(np.sum(weights * weights)))
+    # A frequency of the long transform sees at most the 1-norm of the error, which is at most √short times its 2-norm.
+    rounding = doubt / math.sqrt(short) + (error + 8 * UNIT_ROUNDOFF * len(batch)) * norm
+    return Spectrum(np.fft.rfft(weights, length), 1, error + 1.001 * math.sqrt(short) * rounding)
+
+
+def _multiplied(spectra: Sequence[Spectrum]) -> tuple[Complexes, float]:
+    """The product of powers of spectra, up to the last frequency that is not negligible, and a bound on the 2-norm
+    of its error when every value of every spectrum is as wrong as it may be.
+
+    |Π(a+e)^k - Πa^k| <= Σ kη/(|a|+2η) Π(|a|+2η)^k with |e| <= η, in each frequency (theory page, eq. 5).
+    """
+    product: Complexes | None = None
+    share = logs = np.zeros(1)
+    for spectrum, count, error in spectra:
+        powered = power(spectrum, count)
+        size = len(powered) if product is None else min(len(powered), len(product))
+        if product is None:
+            product, share, logs = powered, np.zeros(size), np.zeros(size)
+        else:
+            product = product[:size] * powered[:size]
+        magnitude = np.abs(spectrum[:size]) + 2 * error
+        share = share[:size] + count * error / magnitude
+        logs = logs[:size] + count * np.log(magnitude)
+    assert product is not None
+    errors = share * np.exp(logs)
+    # Every frequency but the first and the last stands for two.
+    return product, math.sqrt(2 * float(np.sum(errors * errors))) * (1 + 1e-9)
+
+
+def power(spectrum: Complexes, count: int) -> Complexes:
+    """Pointwise power by squaring, up to the last frequency that is not negligible (below 1e-40 counts as 0, in the
+    ledger).
+    """
+    if count == 1:
+        return spectrum
+    alive = np.flatnonzero(np.abs(spectrum) > math.exp(-92.0 / count))
+    base = spectrum[: int(alive[-1]) + 1] if len(alive) else spectrum[:1]
+    out = np.ones_like(base)
+    while count:
+        if count & 1:
+            out *= base
+        count >>= 1
+        if count:
+            base = base * base
+    return out

@@ -1,0 +1,112 @@
+"""A panel: what one FFT says about δ(ε), for every ε, with its ledger of errors. `compose.py` makes it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+
+Side = Literal["upper", "lower"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaPanel:
+    """A certified bound on δ(ε) for every ε, from one FFT, sharp near the centre of its window.
+
+    At the points start + m × stride the suffix sums over the lattice give real tests: with x = e^(ε - centre),
+    line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. So the lower
+    bound is the better of the two lines around ε, the upper bound the chord between the two points (δ is convex in
+    x); both ± the slack.
+    """
+
+    side: Side
+    theta: float
+    centre: float
+    start: float
+    step: float
+    stride: float
+    spread: float
+    length: int
+    log_scale: float
+    heads: Floats
+    seconds: Floats
+    noise: float
+    alias: float
+    left_out: float
+    right_out: float
+    relative: float
+    infinity: float
+
+    @property
+    def end(self) -> float:
+        """The largest loss in the window."""
+        return self.start + self.length * self.step
+
+    def delta(self, epsilon: Floats) -> Floats:
+        """The bound on δ(ε), infinite loss included."""
+        return self.finite_delta(epsilon) + self.infinity
+
+    def finite_delta(self, epsilon: Floats) -> Floats:
+        """The bound on δ(ε) without the mass at infinity: an upper bound or a lower bound, as `side` says."""
+        n = len(self.heads) - 1
+        # Positions are known to a few roundings: read a hair to the safe side.
+        blur = 16 * UNIT_ROUNDOFF * (np.abs(epsilon) + abs(self.start) + n * self.stride)
+        at = epsilon - blur if self.side == "upper" else epsilon + blur
+        cell = np.clip(np.floor((at - self.start) / self.stride), -1, n).astype(np.int64)
+        weight = self._weight(at)
+        raw = self._chord(at, cell) if self.side == "upper" else self._best_line(at, cell)
+        heads = self.heads[np.clip(cell, 0, n)]
+        rounding = (n + 64) * UNIT_ROUNDOFF * 4 * heads
+        if self.side == "upper":
+            left = np.where(at < self.start, np.exp(np.maximum(-self.theta * (at - self.centre), -745.0)), 0.0)
+            inner = np.maximum(raw, 0.0) + rounding + self.noise * weight + self.right_out + self.left_out * left
+        else:
+            inner = np.maximum(raw - rounding - (self.noise + self.alias) * weight, 0.0)
+        result = (
+            np.exp(self.log_scale + np.log(inner + 1e-300)) if self.log_scale < -500 else np.exp(self.log_scale) * inner
+        )
+        result = result * (1 + self.relative if self.side == "upper" else 1 - self.relative)
+        # What overflowed says nothing: fall back to the trivial bounds.
+        trivial = 1.0 if self.side == "upper" else 0.0
+        return np.asarray(np.nan_to_num(result, nan=trivial, posinf=trivial))
+
+    def _weight(self, at: Floats) -> Floats:
+        """What an absolute error of the convolution weighs at ε."""
+        # Weights e^(-θ l) are largest at the left point of the cell, at most one stride below ε.
+        left_end = np.maximum(at - self.stride, self.start)
+        # No cap on any term of the slack: what overflows is inf, and the bound becomes trivial.
+        growth = max(1.0, math.expm1(self.stride)) if self.stride < 700 else math.inf
+        return np.exp(np.maximum(-self.theta * (left_end - self.centre), -745.0)) * growth
+
+    def rounding(self, epsilon: Floats) -> Floats:
+        """How much of the distance between the bound and δ(ε) is the rounding of the transforms."""
+        return np.asarray(np.exp(np.minimum(self.log_scale, 700.0)) * self.noise * self._weight(epsilon))
+
+    def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
+        """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""
+        n = len(self.heads) - 1
+        scale = np.exp(at - self.centre)
+        left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
+        return np.maximum(
+            self.heads[left] - scale * self.seconds[left], self.heads[right] - scale * self.seconds[right]
+        )
+
+    def _chord(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
+        """The chord of δ, as a function of x, between the two points around ε; left of the window the first line
+        itself.
+        """
+        n = len(self.heads) - 1
+        left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
+        values = []
+        for index in (left, right):
+            x = np.exp(np.minimum(self.start + index * self.stride - self.centre, 700.0))
+            values.append(np.maximum(self.heads[index] - x * self.seconds[index], 0.0))
+        share = np.expm1(at - self.start - left * self.stride) / math.expm1(min(self.stride, 700.0))
+        chord = values[0] + np.clip(share, 0.0, 1.0) * (values[1] - values[0])
+        scale = np.exp(np.minimum(at - self.centre, 700.0))
+        return np.asarray(np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord))

@@ -1,0 +1,526 @@
+"""Reading a product of laws in one direction: ε to δ and δ to ε, certified from both sides, by the tightest route
+there is.
+
+Routes, in the order tried:
+
+1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small, a failure with
+   probability δ joins one other law.
+2. One law left, run once: its own closed form.
+3. Otherwise `compose.py`: tilted FFT panels on a lattice, refined until the bracket is narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from deniable.curves.composition import compose, lattice
+from deniable.curves.composition.compose import Factor, LatticePlan, Target
+from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.laws import finite_law
+from deniable.curves.laws.closed_form import GaussianLaw
+from deniable.curves.laws.derived_laws import FailingLaw, IdentityLaw
+from deniable.curves.laws.finite_law import FiniteLaw
+from deniable.curves.laws.law import Law
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, ordered
+
+WIDTH = 1e-4
+"""Wanted (high - low) / high of an ε; planned with a reserve of five."""
+
+DELTA_WIDTH = 1e-3
+"""Wanted (high - low) / high of a δ: log δ moves about ten times as fast as ε."""
+
+EXACT_SUPPORT = 4000
+"""A finite power this small is worth computing exactly even when other factors need the lattice."""
+
+FAR_TOO_WIDE = 0.01
+"""A bracket of ε this wide, relatively, shows that the plan was wrong."""
+
+PRECISION = 1e-12
+"""Where the search for an ε stops, relative to it."""
+
+MAX_PANELS = 64
+MOST_KINKS = 4000
+
+
+def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
+    """Merge what merges exactly: Gaussians, and finite laws while they stay small. The product is unchanged."""
+    towards = "up" if side == "upper" else "down"
+    square, rest, finites, normals = 0.0, [], [], []
+    uses: dict[Law, int] = {}
+    for law, count in factors:
+        uses[law] = uses.get(law, 0) + count
+    for law, count in uses.items():
+        if isinstance(law, GaussianLaw):
+            square += count * law.mu * law.mu
+            normals.append(Factor(law, count))
+        elif isinstance(law, IdentityLaw):
+            continue
+        elif isinstance(law, FiniteLaw):
+            finites.append(Factor(law, count))
+        else:
+            rest.append(Factor(law, count))
+    if len(normals) == 1 and normals[0].uses == 1:
+        rest.append(normals[0])
+    elif square > 0:
+        mu = math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)
+        rest.append(Factor(GaussianLaw(mu), 1))
+    alone = not rest
+    powers: list[Factor] = []
+    for law, count in finites:
+        assert isinstance(law, FiniteLaw)
+        run = finite_law.power(law, count, towards=towards)
+        small = run is not None and (alone or count == 1 or len(run.losses) <= EXACT_SUPPORT)
+        powers.append(Factor(run, 1) if small and run is not None else Factor(law, count))
+    powers.sort(key=lambda f: len(f.law.losses) if isinstance(f.law, FiniteLaw) else 0)
+    joined: list[Factor] = []
+    for factor in powers:
+        last = joined[-1] if joined else None
+        if last is not None and last.uses == factor.uses == 1:
+            assert isinstance(last.law, FiniteLaw)
+            assert isinstance(factor.law, FiniteLaw)
+            both = finite_law.product(last.law, factor.law, towards=towards)
+            if both is not None and (alone or len(both.losses) <= EXACT_SUPPORT):
+                joined[-1] = Factor(both, 1)
+                continue
+        joined.append(factor)
+    return _with_failure(tuple(rest + joined))
+
+
+def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
+    """One law beside one that only fails or tells nothing: such a pair has a closed form."""
+    if len(factors) != 2 or any(f.uses != 1 for f in factors):
+        return factors
+    other, last = factors[0].law, factors[1].law  # finite laws come last
+    fails = isinstance(last, FiniteLaw) and last.losses.tolist() == [0.0] and 0 < last.infinity < 1
+    if not fails or abs(float(last.masses[0]) + last.infinity - 1) > 8 * UNIT_ROUNDOFF:  # type: ignore[attr-defined]
+        return factors
+    return (Factor(FailingLaw(other, last.infinity), 1),)
+
+
+def _ever(chances: Iterable[tuple[float, int]]) -> float:
+    """The chance that any of independent events happens, each tried so many times."""
+    never = 0.0
+    for chance, count in chances:
+        if not chance < 1:
+            return 1.0
+        never += count * math.log1p(-chance)
+    return -math.expm1(never)
+
+
+@dataclass(slots=True)
+class Product:
+    """A product of laws in one direction: `upper` and `lower` factors, simplified, with the panels computed so far."""
+
+    upper: tuple[Factor, ...]
+    lower: tuple[Factor, ...]
+    renyi: Callable[[float], float] | None = None
+    _panels: list[DeltaPanel] = field(default_factory=list)
+    _plan: LatticePlan | None = None
+    _divergences: Floats | None = None
+    _latest: tuple[Floats, Floats, Floats, float] | None = None
+    _planned_by: Product | None = None
+    _differs: float | None = None
+    _made: dict[tuple[Side, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
+
+    def fresh(self) -> Product:
+        """The same product, with nothing read from it yet."""
+        return Product(self.upper, self.lower, self.renyi, _planned_by=self)
+
+    # -- closed forms ------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _single(factors: tuple[Factor, ...]) -> Law | None:
+        """The one law that is left after merging, if it runs once."""
+        if not factors:
+            return IdentityLaw()
+        if len(factors) == 1 and factors[0].uses == 1:
+            return factors[0].law
+        return None
+
+    @staticmethod
+    def single(factors: tuple[Factor, ...]) -> Law:
+        """The one law that is left after merging."""
+        law = Product._single(factors)
+        assert law is not None
+        return law
+
+    @property
+    def needs_panels(self) -> bool:
+        """Whether more than one law is left after merging, so that the lattice is needed."""
+        return self._single(self.upper) is None or self._single(self.lower) is None
+
+    @property
+    def highest(self) -> float:
+        """The largest finite loss (an upper bound)."""
+        return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+
+    @property
+    def kinks(self) -> Floats:
+        """Losses at which the profile is known to have a kink (at most MOST_KINKS)."""
+        law = self._single(self.upper)
+        if isinstance(law, FiniteLaw):
+            return law.losses if len(law.losses) <= MOST_KINKS else np.zeros(0)
+        return np.array(law.atoms if law is not None else ())
+
+    def infinity(self, side: Side) -> float:
+        """Mass of infinite loss."""
+        factors = self.upper if side == "upper" else self.lower
+        lossy = [f for f in factors if f.law.infinity > 0]
+        if not lossy:
+            return 0.0
+        outwards = max(f.law.infinity_error for f in lossy) * (1 if side == "upper" else -1)
+        if len(lossy) == 1 and lossy[0].uses == 1:
+            return min(lossy[0].law.infinity * (1 + outwards), 1.0)
+        outwards += 1e-15 if side == "upper" else -1e-15
+        return min(_ever((f.law.infinity, f.uses) for f in lossy) * (1 + outwards), 1.0)
+
+    def _apart(self) -> float:
+        """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: all parts together differ only if one of them does,
+        P(none) >= Π (1 - δ_i(0)). Of parts that nearly never happen, such as rare samples, a lattice says less.
+        """
+        if self._differs is None:
+            once = ((float(law.profile(np.zeros(1))[1][0]), count) for law, count in self.upper)
+            self._differs = min(_ever(once) * (1 + 1e-12), 1.0)
+        return self._differs
+
+    # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
+
+    def delta(self, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
+        """A certified bound on δ(ε), ε >= 0. Brackets narrower than `blur` need not be narrowed further.
+
+        Whichever side is asked for, both are worked out and compared: bounds that cross certify nothing.
+        """
+        above, below = self._single(self.upper), self._single(self.lower)
+        low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
+        if above is None or below is None:
+            low, high = self._by_panels(epsilon, blur)
+        if above is not None:
+            own, high = above.profile(epsilon)
+            low = own if below is above else low
+        if below is not None and below is not above:
+            low = below.profile(epsilon)[0]
+        if self.renyi is not None:
+            high = np.minimum(high, self._renyi_delta(epsilon))
+        low, high = ordered(low, high)
+        return high if side == "upper" else low
+
+    def _by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
+        """Both bounds are worked out together: whoever asks for one side often asks for the other next."""
+        latest = self._latest  # another thread may replace it meanwhile
+        if latest is None or latest[3] > blur or not np.array_equal(latest[0], epsilon):
+            latest = (epsilon.copy(), *self._both_by_panels(epsilon, blur), blur)
+            self._latest = latest
+        return latest[1].copy(), latest[2].copy()
+
+    def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
+        chernoff = self.plan.delta_bound(epsilon) + self.infinity("upper")
+        low, high = np.zeros_like(epsilon), np.minimum(chernoff, self._apart())
+        beyond = epsilon >= self.highest
+        high[beyond] = min(self.infinity("upper"), 1.0)
+        low[beyond] = self.infinity("lower")
+        for panel in self._panels:
+            self._read(panel, epsilon, low, high)
+        tries = np.zeros(len(epsilon), dtype=int)
+        for _ in range(MAX_PANELS):
+            open_ = ~((high - low <= DELTA_WIDTH * high + blur) | (high < 1e-290) | beyond | (tries > 1))
+            if not np.any(open_):
+                break
+            index = int(np.flatnonzero(open_)[np.count_nonzero(open_) // 2])
+            target = self.plan.at_epsilon(float(epsilon[index]))
+            refine = (
+                1.0 if tries[index] == 0 else max(DELTA_WIDTH * high[index] / (4 * (high - low)[index] + 1e-300), 1e-3)
+            )
+            zone, weight = 1e-9 * (1 + abs(float(epsilon[index]))), 1
+            panels = self.panels_for(target, ("upper", "lower"), refine)
+            if not panels:
+                break
+            for panel in panels:
+                self._panels.append(panel)
+                self._read(panel, epsilon, low, high)
+                zone = max(zone, panel.spread / 2)
+                # A window that fills the memory allowed cannot be refined.
+                weight = 2 if panel.length >= compose.LARGEST_WINDOW // 2 else 1
+            self._forget()
+            # Within half a deviation another panel would be no sharper than this one.
+            tries[np.abs(epsilon - epsilon[index]) <= zone] += weight
+        return low, high
+
+    def _forget(self) -> None:
+        """Keep the newest panels, as many as fit into a few megabytes."""
+        room = 2 * compose.MOST_REMEMBERED
+        kept = 0
+        for panel in reversed(self._panels):
+            room -= len(panel.heads)
+            if room < 0:
+                break
+            kept += 1
+        self._panels = self._panels[len(self._panels) - kept :]
+        self._made.clear()
+
+    def _read(self, panel: DeltaPanel, epsilon: Floats, low: Floats, high: Floats) -> None:
+        values = panel.delta(epsilon)
+        if panel.side == "upper":
+            np.minimum(high, np.minimum(values, 1.0), out=high)
+        else:
+            np.maximum(low, np.minimum(values, 1.0), out=low)
+
+    # -- panels ------------------------------------------------------------------------------------------------------
+
+    def panels_for(
+        self, target: Target, sides: tuple[Side, ...], refine: float = 1.0, outside: float | None = None
+    ) -> list[DeltaPanel]:
+        """One panel a side, sharp at the target; the step grows until the window fits into memory."""
+        beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
+        theta = _rounded(target.theta)
+        found: list[DeltaPanel] = []
+        # Nowhere to aim, or more uses than masses in floating point can tell apart.
+        uses = math.fsum(f.uses for f in self.upper)
+        if not math.isfinite(target.epsilon) or 8 * UNIT_ROUNDOFF * uses > compose.MOST_ROUNDING:
+            return found
+        for side in sides:
+            factors = self.upper if side == "upper" else self.lower
+            steps = math.fsum(f.uses for f in factors)
+            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -290.0))
+            # The bracket is about twice as sensitive to the lower side as the error law says: half the budget for it.
+            share = refine if side == "upper" else refine / 2
+            least = self._smallest_step(factors, theta, tail, beyond)
+            step = aligned_step(factors, max(self._step(factors, target, share), least), 0.7 * least)
+            for _ in range(40):
+                asked = (side, theta, step, tail, beyond)
+                # A step that memory keeps from shrinking asks for the same panel again.
+                panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
+                self._made[asked] = panel
+                if panel is not None:
+                    found.append(panel)
+                    break
+                step *= 2
+        return found
+
+    @staticmethod
+    def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float, outside: float) -> float:
+        """The step at which the window, or the reach of one law, fills the memory allowed."""
+        longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
+        return max(compose.likely_window(factors, theta, outside), longest) / compose.LARGEST_WINDOW
+
+    @staticmethod
+    def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
+        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6)."""
+        count = math.fsum(f.uses for f in factors)
+        wanted = WIDTH / 5 * max(abs(target.epsilon), 0.05) * refine
+        step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
+        return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
+
+    # -- ε(δ) --------------------------------------------------------------------------------------------------------
+
+    def epsilon_bounds(self, delta: float) -> tuple[float, float]:
+        """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
+        if self.needs_panels and delta > 0:
+            low, high = self._epsilon_bracket(delta)
+        else:
+            high = self._epsilon_above(delta)
+            low = self._epsilon_below(delta, high)
+        if self.renyi is not None:
+            high = min(high, self._renyi_epsilon(delta))
+        below, above = ordered(low, high)
+        return float(below), float(above)
+
+    def epsilon_above(self, delta: float) -> float:
+        """A certified upper bound on ε(δ) that is quick and need not be sharp: one panel, not refined."""
+        if self.needs_panels and delta > 0:
+            found = self._epsilon_bracket(delta, ("upper",))[1]
+        else:
+            found = self._epsilon_above(delta)
+        return found if self.renyi is None else min(found, self._renyi_epsilon(delta))
+
+    def _epsilon_above(self, delta: float) -> float:
+        """The upper bound, from one law or at δ = 0."""
+        if delta < self.infinity("upper") or (delta == 0 and not math.isfinite(self.highest)):
+            return math.inf
+        law = self._single(self.upper)
+        if law is None:
+            return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+        return _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+
+    def _epsilon_below(self, delta: float, high: float) -> float:
+        """The lower bound, from one law or at δ = 0. `high` is the upper one."""
+        if delta < self.infinity("lower") or (delta == 0 and not math.isfinite(self.highest)):
+            return math.inf
+        law = self._single(self.lower)
+        if law is None:
+            return math.fsum(f.uses * f.law.highest for f in self.lower) * (1 - 4 * UNIT_ROUNDOFF)
+        end = high if self.lower is self.upper else _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+        return _largest(lambda e: law.profile(e)[0], delta, 0.0, end)
+
+    def _epsilon_bracket(self, delta: float, sides: tuple[Side, ...] = ("upper", "lower")) -> tuple[float, float]:
+        """From panels, refined until the bracket is narrow or rounding is what keeps it wide; with the upper side alone
+        from one panel.
+        """
+        if delta < self.infinity("upper"):
+            return (math.inf if delta < self.infinity("lower") else 0.0), math.inf
+        left = delta - self.infinity("upper")
+        target = self.aim(max(left, delta * 1e-9))
+        # The Chernoff bound was found for the δ aimed at: it counts only if that is really left.
+        low, high = 0.0, min(target.bound if left >= delta * 1e-9 else math.inf, self.highest)
+        refine, outside, before = 1.0, compose.OUTSIDE, math.inf
+        for _ in range(4):
+            panels = self.panels_for(target, sides, refine, outside)
+            for panel in panels:
+                if panel.side == "upper":
+                    high = min(high, _smallest(panel.delta, delta, high))
+                else:
+                    # A hair beyond the upper bound as well: bounds that cross must be found out.
+                    low = max(
+                        low, _largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
+                    )
+            width = (high - low) / max(high, 1e-3)
+            if "lower" not in sides or not math.isfinite(high) or width <= WIDTH * 0.9 or width > 0.8 * before:
+                break
+            if _is_noise(panels, high):
+                break
+            before = width
+            # Far too wide: a law with detail finer than the step, which sharpens faster than planned, or lonely atoms,
+            # which cost the first order of the step, so that the square is needed.
+            missing = WIDTH / (3 * width)
+            lonely = any(isinstance(f.law, FiniteLaw) for f in self.lower)
+            refine = max(refine * (missing**2 if lonely and width > 4 * WIDTH else max(missing, 0.1)), 1e-6)
+            # Or an ε far below the one aimed at, where what falls outside the window weighs e^(θ distance) as much.
+            outside = compose.LEAST_OUTSIDE if width > FAR_TOO_WIDE else min(outside, compose.OUTSIDE * refine**2)
+            target = target._replace(epsilon=min(high, 1e300))
+        return low, high
+
+    def aim(self, delta: float) -> Target:
+        """The tilt for a δ, and the ε of the sharp Chernoff bound: a valid upper bound by itself."""
+        return self.plan.at_delta(delta)
+
+    @property
+    def plan(self) -> LatticePlan:
+        if self._plan is None:
+            self._plan = LatticePlan(self.upper) if self._planned_by is None else self._planned_by.plan
+        return self._plan
+
+    # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------
+
+    def _renyi_delta(self, epsilon: Floats) -> Floats:
+        if self._divergences is None:
+            assert self.renyi is not None
+            self._divergences = np.array([self.renyi(float(s) + 1) for s in compose.TILTS])
+        known = np.isfinite(self._divergences)
+        tilts, gaps, divergences = compose.TILTS[known], compose.BEST_GAPS[known], self._divergences[known]
+        if not len(tilts):
+            return np.ones_like(epsilon)
+        logs = tilts[None, :] * (divergences[None, :] - epsilon[:, None]) + gaps[None, :]
+        return np.asarray(np.exp(np.minimum(np.min(logs, axis=1), 0.0)) * (1 + 1e-12))
+
+    def _renyi_epsilon(self, delta: float) -> float:
+        assert self.renyi is not None
+        return renyi_epsilon(self.renyi, delta)
+
+
+def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
+    """An upper bound on ε(δ) from Rényi divergences; inf if there is none."""
+    if delta <= 0:
+        return math.inf
+
+    def bound(log_s: float) -> float:
+        s = math.exp(log_s)
+        return divergence(s + 1) + (compose.log_best_gap(s) - math.log(delta)) / s
+
+    return max(_minimum(bound), 0.0) * (1 + 1e-12)
+
+
+def _is_noise(panels: Sequence[DeltaPanel], epsilon: float) -> bool:
+    """Whether the bounds on δ(ε) are apart mostly by the rounding of the transforms, which no finer step makes less."""
+    if len(panels) < 2 or not math.isfinite(epsilon):
+        return False
+    at = np.array([epsilon])
+    values = [float(panel.delta(at)[0]) for panel in panels]
+    return sum(float(panel.rounding(at)[0]) for panel in panels) > 0.5 * abs(values[0] - values[1])
+
+
+def _minimum(function: Callable[[float], float]) -> float:
+    """Smallest value found on a grid of log-orders and by golden section around it (any order gives a valid bound)."""
+    grid = np.linspace(-9.0, 12.0, 43)
+    values = [function(float(t)) for t in grid]
+    best = int(np.argmin(values))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 42)])
+    smallest = float(values[best])
+    for _ in range(40):
+        a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
+        fa, fb = function(a), function(b)
+        smallest = min(smallest, fa, fb)
+        if fa < fb:
+            high = b
+        else:
+            low = a
+    return smallest
+
+
+def _rounded(theta: float) -> float:
+    """Tilts on a grid of about 3 %: any tilt is valid, and close questions then share their lattice laws."""
+    return 0.0 if theta < 1e-6 else 2.0 ** (round(24 * math.log2(theta)) / 24)
+
+
+def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> float:
+    """The step <= `step` on whose lattice the heavy atoms of the factors lie best: down to 0.7 of it where there are
+    many cells between two atoms, further where there are few, and never below `least`.
+    """
+    found: dict[float, int] = {}
+    for law, count in factors:
+        atoms = law.atoms
+        for above, below in pairwise(atoms):
+            gap = float(f"{above - below:.11g}")
+            if gap > max(step / 8, least):
+                found[gap] = found.get(gap, 0) + count
+    if not found:
+        return step
+    spacings = sorted(found.items(), key=lambda item: -item[1])
+    gap = spacings[0][0]
+    cells = max(math.ceil(gap / step), 1)
+    if len(spacings) == 1:
+        return gap / cells
+    most = math.ceil(cells / 0.7) + 200
+    most = max(min(most, math.floor(gap / least)), cells) if least > 0 else most
+    candidates = gap / np.unique(np.round(np.linspace(cells, most, min(most - cells + 1, 20_000))))
+    misfit = np.zeros_like(candidates)
+    for other, count in spacings[1:]:
+        ratio = other / candidates
+        misfit += count * np.abs(ratio - np.round(ratio)) * candidates
+    return float(candidates[int(np.argmin(misfit + 1e-12 / candidates))])
+
+
+def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) -> float:
+    """The smallest ε >= 0 found with profile(ε) <= delta, for a non-increasing upper bound. It was itself evaluated."""
+    if float(profile(np.array([0.0]))[0]) <= delta:
+        return 0.0
+    low, high = 0.0, highest if math.isfinite(highest) else 1.0
+    while not math.isfinite(highest) and float(profile(np.array([high]))[0]) > delta and high < 1e300:
+        low, high = high, high * 4
+    for _ in range(9):
+        grid = np.linspace(low, high, 130)
+        small = profile(grid) <= delta
+        first = int(np.argmax(small)) if np.any(small) else len(grid) - 1
+        low, high = float(grid[max(first - 1, 0)]), float(grid[first])
+        if high - low <= PRECISION * high:
+            break
+    return high if high < 1e300 else math.inf
+
+
+def _largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:
+    """The largest ε in [low, high] found with profile(ε) > delta, for a lower bound (any such ε is a proof); else 0."""
+    best = 0.0
+    for _ in range(9):
+        grid = np.linspace(low, high, 130)
+        passing = np.flatnonzero(profile(grid) > delta)
+        if not len(passing):
+            break
+        last = int(passing[-1])
+        best = max(best, float(grid[last]))
+        low, high = float(grid[last]), float(grid[min(last + 1, len(grid) - 1)])
+        if high - low <= PRECISION * high:
+            break
+    return best

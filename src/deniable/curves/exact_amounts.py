@@ -1,0 +1,143 @@
+"""Amounts in the exact arithmetic of the filters: what was written, what a curve costs, the unit of both."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Final, Protocol
+
+from deniable.curves.decimal_arithmetic import digits
+from deniable.errors import InvalidParameter
+from deniable.numbers import rational
+
+DECIMALS: Final = 30
+UNIT: Final = Fraction(1, 10**DECIMALS)
+"""The smallest amount a filter knows. Everything spent or allowed is a whole number of these."""
+
+_LONGEST: Final = 10_000
+_SMALLEST: Final = Fraction(1, 10 ** (2 * _LONGEST))
+
+Amount = float | str | Fraction | Decimal
+"""How an amount may be written (an int is a float to the type checker)."""
+
+
+class Priced(Protocol):
+    """What a filter asks of a curve. Each answer is an upper bound, `math.inf` where there is none."""
+
+    def epsilon(self, *, delta: float) -> float:
+        """Smallest ε at this δ; asked at δ = 0."""
+
+    def renyi(self, *, order: float) -> float:
+        """Rényi divergence of this order."""
+
+    def gdp(self) -> float:
+        """Smallest μ."""
+
+    def zcdp(self) -> float:
+        """Smallest ρ: the supremum of renyi(order)/order."""
+
+
+def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and below 1e300") -> Fraction:
+    """The exact non-negative amount that was written, or InvalidParameter. The rule is for one that is out of range."""
+    exact: Fraction | None = None
+    if isinstance(value, str | Decimal):
+        exact = _written(value)
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        longer = isinstance(value, Rational) or (math.isfinite(value) and float(value) != value)
+        exact = rational(value) if longer else _written(repr(float(value)))
+    if exact is None:
+        raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
+    if name == "delta" and not 0 <= exact <= 1:
+        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    if not 0 <= exact < 10**300 or 0 < exact <= _SMALLEST:
+        raise InvalidParameter(name, value, rule)
+    return exact
+
+
+def _written(value: str | Decimal) -> Fraction | None:
+    """The number that a decimal or "p/q" stands for; None where it stands for none.
+
+    One whose exponent is too long to write out becomes one that is out of range as well, on the same side.
+    """
+    if isinstance(value, str) and len(value) > 1_000:
+        return None
+    try:
+        if isinstance(value, str) and "/" in value:
+            return Fraction(value)
+        number = Decimal(value)
+    except (InvalidOperation, ValueError, ZeroDivisionError):
+        return None
+    if not number.is_finite():
+        return None
+    if number and abs(number.adjusted()) > _LONGEST:
+        return (1 if number > 0 else -1) * (_SMALLEST if number.adjusted() < 0 else 1 / _SMALLEST)
+    return Fraction(number) if number else Fraction(0)
+
+
+def units_of_cost(name: str, value: Amount) -> int:
+    """A cost as a whole number of `UNIT`, rounded up. The name is for the error message.
+
+    >>> units_of_cost("epsilon", 0.1) == 10**29, units_of_cost("epsilon", Fraction(0.1)) == 10**29
+    (True, False)
+    """
+    return math.ceil(exact_amount(name, value) / UNIT)
+
+
+def units_of_limit(name: str, value: Amount) -> int:
+    """A limit as a whole number of `UNIT`, rounded down.
+
+    >>> units_of_limit("epsilon", "1/3") * 3 < 10**30 < units_of_cost("epsilon", "1/3") * 3
+    True
+    """
+    return math.floor(exact_amount(name, value) / UNIT)
+
+
+def amount_of(units: int) -> Decimal:
+    """Units as the exact decimal number, without trailing zeros."""
+    with digits(700):
+        amount = Decimal(units).scaleb(-DECIMALS).normalize()
+        return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
+
+
+def cost_of(curve: Priced | None, method: str, arguments: dict[str, float], amount: Fraction | None, name: str) -> int:
+    """The one cost that was given, in units and rounded up; -1 if the curve says it is infinite."""
+    if (curve is None) == (amount is None):
+        raise InvalidParameter(name, None, "needs exactly one cost", f"write charge({name}=...) or charge(curve)")
+    if amount is not None:
+        return math.ceil(amount / UNIT)
+    exact = _exact_cost(curve, method, arguments)
+    if exact is not None:
+        return math.ceil(exact / UNIT)
+    read = getattr(curve, method, None)
+    if not callable(read):
+        remedy = f"a number needs its name: charge({name}=...)"
+        raise InvalidParameter("curve", curve, f"is no curve that knows its {method}", remedy)
+    bound = float(read(**arguments))
+    if bound == math.inf:
+        return -1
+    if not bound >= 0:
+        raise InvalidParameter("curve", bound, f"its {method} must be a number that is at least 0")
+    binary = Fraction(bound)  # an upper bound, so the binary number it is
+    return math.ceil((binary * binary if method == "gdp" else binary) / UNIT)
+
+
+def _exact_cost(curve: object, method: str, arguments: dict[str, float]) -> Fraction | None:
+    """The sum of what all factors of a curve say without rounding; None where one of them does not.
+
+    A float that is read from a curve is rounded up. A budget that its curve fills exactly would refuse it.
+    """
+    from deniable.curves.curve import Curve
+
+    if not isinstance(curve, Curve):
+        return None
+    name = {"epsilon": "exact_epsilon", "gdp": "exact_square", "zcdp": "exact_rho", "renyi": "exact_renyi"}[method]
+    given = arguments if method == "renyi" else {}
+    total = Fraction(0)
+    for atom, count in curve.factors:
+        one = getattr(atom, name)(**given)
+        if one is None:
+            return None
+        total += count * one
+    return total

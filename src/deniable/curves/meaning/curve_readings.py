@@ -1,0 +1,258 @@
+"""What a curve says: δ(ε), ε(δ) and Rényi divergences, computed from the laws of its factors.
+
+This module knows the two directions. `product_of` builds the product of laws for each; the functions below read both
+and take the worse one. Everything about numerics is one floor down, in `law_product.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
+from deniable.curves.composition.compose import SKETCH_TAIL, Factor
+from deniable.curves.composition.delta_panel import Side
+from deniable.curves.composition.exponential_moments import log_moment
+from deniable.curves.composition.law_product import Product, renyi_epsilon, simplify
+from deniable.curves.laws.law import Sided
+from deniable.curves.outward_rounding import Floats, quietly, sum_up
+
+if TYPE_CHECKING:
+    from deniable.curves.curve import Curve
+
+
+class _Read(NamedTuple):
+    """The products of laws in both directions, and whether some factor's direction may flip."""
+
+    forward: Product
+    backward: Product
+    may_flip: bool
+
+
+_READ: OrderedDict[Curve, _Read] = OrderedDict()
+_LOCK = threading.Lock()
+MOST_READ = 64
+LONG = 200
+"""Curves with more different factors than this are read by extending the curve they were multiplied from, if that is
+known.
+"""
+
+
+@quietly
+def product_of(curve: Curve) -> tuple[Product, Product]:
+    """The products of laws in the forward and the backward direction (the same object when every factor is
+    symmetric).
+    """
+    read = _remembered(curve)
+    if read is None:
+        read = _extended(curve) or _built(curve)
+        with _LOCK:
+            _READ[curve] = read
+            while len(_READ) > MOST_READ:
+                _READ.popitem(last=False)
+    # Fresh ones, without what earlier questions have worked out: an answer must not depend on what was asked before.
+    forward = read.forward.fresh()
+    return forward, (forward if read.backward is read.forward else read.backward.fresh())
+
+
+def _remembered(curve: Curve) -> _Read | None:
+    with _LOCK:
+        if curve in _READ:
+            _READ.move_to_end(curve)
+            return _READ[curve]
+    return None
+
+
+def _built(curve: Curve) -> _Read:
+    """From scratch.
+
+    Direction rule: directions of tied factors go together. A factor that is not tied may flip. When it is
+    not alone it may even flip after the other answers were seen: it enters with the worse of its two directions.
+    """
+    factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
+    flips = any(not atom.tied and not pair_of(atom).is_symmetric for atom, _ in factors)
+    mixed = flips and sum(count for _, count in factors) > 1
+    pairs = [(symmetrized_pair_of(a) if mixed and not a.tied else pair_of(a), n) for a, n in factors]
+    renyi = curve.renyi_function if any(atom.renyi_only for atom, _ in factors) else None
+    forward = _product([(p.forward, n) for p, n in pairs], (), (), renyi)
+    if all(pair.is_symmetric for pair, _ in pairs):
+        return _Read(forward, forward, False)
+    return _Read(forward, _product([(p.backward, n) for p, n in pairs], (), (), renyi), flips)
+
+
+def _extended(curve: Curve) -> _Read | None:
+    """From the curve it was multiplied from, when that was read and no direction can flip: one more mechanism is
+    cheap.
+    """
+    origin = curve.origin
+    if origin is None or len(curve.factors) <= LONG or len(origin[1].factors) > LONG:
+        return None
+    read = _remembered(origin[0])
+    new = [(pair_of(a), a, n) for a, n in origin[1].factors]
+    if read is None or read.may_flip or read.forward.renyi is not None:
+        return None
+    if any(a.renyi_only or not (a.tied or p.is_symmetric) for p, a, _ in new):
+        return None
+    forward = _product([(p.forward, n) for p, _, n in new], read.forward.upper, read.forward.lower, None)
+    if read.forward is read.backward and all(p.is_symmetric for p, _, _ in new):
+        return _Read(forward, forward, False)
+    backward = _product([(p.backward, n) for p, _, n in new], read.backward.upper, read.backward.lower, None)
+    return _Read(forward, backward, False)
+
+
+def _product(
+    sided: list[tuple[Sided, int]],
+    upper: tuple[Factor, ...],
+    lower: tuple[Factor, ...],
+    renyi: Callable[[float], float] | None,
+) -> Product:
+    return Product(
+        simplify([*upper, *(Factor(s.upper, n) for s, n in sided)], "upper"),
+        simplify([*lower, *(Factor(s.lower, n) for s, n in sided)], "lower"),
+        renyi,
+    )
+
+
+def product_of_sides(sided: list[tuple[Sided, int]]) -> Product:
+    """The product of these laws, each with the number of its uses."""
+    return _product(sided, (), (), None)
+
+
+def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
+    """δ(ε) of one direction for any real ε; negative ε are read in the other direction."""
+    result = np.empty_like(epsilon)
+    positive = epsilon >= 0
+    if np.any(positive):
+        result[positive] = ahead.delta(epsilon[positive], side, blur)
+    if not np.all(positive):
+        e = epsilon[~positive]
+        # E_x(P||Q) = 1 - x + x E_{1/x}(Q||P).
+        reflected = -np.expm1(e) + np.exp(e) * back.delta(-e, side, blur)
+        result[~positive] = reflected * (1 + 4e-16) if side == "upper" else reflected * (1 - 4e-16)
+    return np.clip(result, 0.0, 1.0) + 0.0  # no -0.0
+
+
+@quietly
+def delta_bounds(curve: Curve, epsilon: Floats) -> tuple[Floats, Floats]:
+    """Certified bounds on δ(ε), the worse of both directions."""
+    products = product_of(curve)
+    return _delta_bound(*products, epsilon, "lower"), _delta_bound(*products, epsilon, "upper")
+
+
+def _delta_bound(forward: Product, backward: Product, epsilon: Floats, side: Side) -> Floats:
+    flat = epsilon.ravel()
+    result = np.empty_like(flat)
+    finite = np.isfinite(flat)
+    result[flat == -math.inf] = 1.0
+    result[flat == math.inf] = max(forward.infinity(side), backward.infinity(side))
+    inner = flat[finite]
+    if len(inner):
+        values = direction_delta(forward, backward, inner, side)
+        if backward is not forward:
+            values = np.maximum(values, direction_delta(backward, forward, inner, side))
+        result[finite] = values
+    return result.reshape(epsilon.shape)
+
+
+@quietly
+def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
+    """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
+    if delta >= 1:
+        return 0.0, 0.0
+    forward, backward = product_of(curve)
+    unique = [forward] if backward is forward else [forward, backward]
+    if len(unique) == 2 and 0 < delta < 1:
+        # The sharp Chernoff bound often shows that one direction cannot matter.
+        unique.sort(key=lambda p: -_chernoff(p, delta))
+    low = high = 0.0
+    for index, product in enumerate(unique):
+        if index and (_chernoff(product, delta) <= high or product.epsilon_above(delta) <= low):
+            continue
+        one = product.epsilon_bounds(delta)
+        low, high = max(low, one[0]), max(high, one[1])
+    unresolved = math.isinf(high) or (delta < SKETCH_TAIL and high > 2 * low)
+    if unresolved and math.isfinite(low) and delta > 0:
+        # Below what tails in floating point resolve, moments still do.
+        high = min(high, max(renyi_epsilon(curve.renyi_function, delta), low))
+    return low, high
+
+
+def _chernoff(product: Product, delta: float) -> float:
+    left = delta - product.infinity("upper")
+    return product.aim(left).bound if left > 0 and product.needs_panels else math.inf
+
+
+# -- Rényi -----------------------------------------------------------------------------------------------------------
+
+
+@quietly
+def renyi(curve: Curve, order: float) -> float:
+    """An upper bound on the Rényi divergence of this order, the worse of both directions."""
+    if order < 1:
+        from deniable.curves.meaning import divergences
+
+        return max(divergences.renyi_bounds(curve, order, is_forward)[1] for is_forward in (True, False))
+    forward, backward = [], []
+    for atom, count in curve.factors:
+        one, two = _atom_renyi(atom, order)
+        if not atom.tied:
+            one = two = max(one, two)
+        forward.append((one, count))
+        backward.append((two, count))
+    return max(sum_up(forward), sum_up(backward), 0.0)
+
+
+@lru_cache(maxsize=65536)
+def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
+    closed = atom.renyi_bound(order)
+    if closed is not None:
+        return closed, closed
+    pair = pair_of(atom)
+    values = []
+    for side in (pair.forward, pair.backward):
+        law = side.upper
+        top = law.highest if law.infinity == 0 else math.inf
+        # Next to order 1 the moment is a difference of nearly equal numbers; divergences increase with the order.
+        near = max(order, 1 + 1e-5)
+        value = top if order == math.inf else log_moment(law, near - 1) / (near - 1)
+        # A loss of at most ε in both directions: D <= ε, and D <= order ε²/2 (Bun & Steinke 2016, Proposition 3.3).
+        both = max(pair.forward.upper.highest, pair.backward.upper.highest)
+        bounded = pair.forward.upper.infinity == pair.backward.upper.infinity == 0
+        cap = 0.5 * order * both * both * (1 + 1e-15) if bounded and math.isfinite(both) else math.inf
+        values.append(max(min(value, top, cap), 0.0))
+    if math.isinf(max(values)) and 1 < order < math.inf:
+        values = [min(v, i) for v, i in zip(values, atom.inherited_renyi(order) or values, strict=True)]
+    return values[0], values[1]
+
+
+@quietly
+def zcdp(curve: Curve) -> float:
+    """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1: adds over factors."""
+    return sum_up([(_atom_zcdp(atom), count) for atom, count in curve.factors])
+
+
+@lru_cache(maxsize=1024)
+def _atom_zcdp(atom: Atom) -> float:
+    closed = atom.zcdp_bound()
+    if closed is not None:
+        return closed
+    top = max(_atom_renyi(atom, math.inf))
+    if not math.isfinite(top):
+        return math.inf
+    # D increases and stays below `top`: in a cell [a, b] of orders D(order)/order <= D(b)/a. Refine the worst cell.
+    cells = [(a, b, max(_atom_renyi(atom, b)) / a) for a, b in ((2.0**i, 2.0 ** (i + 1)) for i in range(12))]
+    cells.append((4096.0, math.inf, top / 4096.0))
+    for _ in range(300):
+        a, b, bound = max(cells, key=lambda cell: cell[2])
+        if b == math.inf or b <= a * (1 + 1e-5):
+            break
+        cells.remove((a, b, bound))
+        middle = math.sqrt(a * b)
+        cells += [(a, middle, max(_atom_renyi(atom, middle)) / a), (middle, b, max(_atom_renyi(atom, b)) / middle)]
+    return max(cell[2] for cell in cells)

@@ -1,0 +1,62 @@
+"""Outward rounding: the one place that decides how far a floating-point result may lie from the truth.
+
+Every bound in this room is `computed value ± (relative error) × (magnitude)`, where the relative error is a multiple of
+the unit round-off. The multiples are generous and are tested against mpmath at 50 digits (ADR 0003 lists them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves.decimal_arithmetic import up
+from deniable.errors import NotCertifiable
+
+Floats = NDArray[np.float64]
+
+UNIT_ROUNDOFF = 2.0**-53
+"""Largest relative error of one correctly rounded operation in binary64."""
+
+SPECIAL = 64 * UNIT_ROUNDOFF
+"""Relative error granted to one evaluation of scipy.special's erfcx / ndtr / expm1-like functions (ADR 0003)."""
+
+TINY = 1e-300
+"""Absolute slack that covers everything lost to underflow in one reading."""
+
+
+quietly = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
+"""Decorates every reading: overflow to inf and underflow to 0 are expected, handled, and no news to the caller."""
+
+
+def quotient_up(a: float, b: float) -> float:
+    """a / b for positive numbers, rounded up."""
+    result = a / b
+    return result if Fraction(result) * Fraction(b) >= Fraction(a) else math.nextafter(result, math.inf)
+
+
+FEW = 16
+
+
+def sum_up(parts: Sequence[tuple[float, int]]) -> float:
+    """Σ count × number, rounded up: exactly where the parts are few."""
+    if not all(math.isfinite(number) for number, _ in parts):
+        return math.inf
+    if len(parts) > FEW:
+        # One rounding for each product and one for the sum.
+        return math.fsum(count * number for number, count in parts) * (1 + 4 * UNIT_ROUNDOFF)
+    return up(sum((count * Fraction(number) for number, count in parts), Fraction(0)))
+
+
+def ordered(low: Floats | float, high: Floats | float) -> tuple[Floats, Floats]:
+    """A lower and an upper bound, the lower one at most the upper one.
+
+    They may cross by rounding. More would mean that one of them is no bound, so that neither certifies anything.
+    """
+    below, above = np.asarray(low), np.asarray(high)
+    if not np.all(below <= above * (1 + 1e-9) + 1e-290):  # a NaN is no bound either
+        raise NotCertifiable("the certified bounds contradict each other: a defect of this library, please report it")
+    return np.minimum(below, above), above

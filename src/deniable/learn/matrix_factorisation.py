@@ -1,0 +1,222 @@
+"""DP-FTRL by banded matrix factorisation: noise that is correlated over the steps and cancels where steps add up.
+
+Data comes in a fixed public order, so nothing is sampled and nothing needs to be kept secret about who takes part when.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Self, final
+
+from deniable.curves import curve_arguments
+from deniable.curves.curve_display import rounded_up
+from deniable.curves.meaning.weakness_advice import weaknesses
+from deniable.errors import InvalidParameter
+from deniable.learn.plans import Clipping, Flat, Plan, clipping
+from deniable.numbers import root_up, up
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+
+__all__ = ["DPFTRL", "sensitivity_squared", "square_root_coefficients"]
+
+RESOLUTION = 2**12
+"""Coefficients are whole multiples of 1/4096: what they are is free to choose, and so they are exact."""
+
+
+def square_root_coefficients(bands: int) -> tuple[Fraction, ...]:
+    """The first coefficients of (1 - x)^(-1/2), rounded to multiples of 1/4096: c_0 = 1, c_j ≈ c_{j-1}(2j - 1)/(2j).
+
+    The lower-triangular Toeplitz matrix C of all of them is the square root of the matrix of prefix sums, whose
+    factorisation is nearly the best there is (Fichtenberger, Henzinger & Upadhyay 2023); with the first `bands` it is
+    the banded square root (Kalinin & Lampert 2024).
+
+    >>> [str(c) for c in square_root_coefficients(3)]
+    ['1', '1/2', '3/8']
+    """
+    exact, found = Fraction(1), []
+    for j in range(curve_arguments.integer("bands", bands, 1)):
+        if j:
+            exact *= Fraction(2 * j - 1, 2 * j)
+        found.append(Fraction(round(exact * RESOLUTION), RESOLUTION))
+    return tuple(found)
+
+
+def sensitivity_squared(
+    coefficients: Sequence[Fraction], *, steps: int, separation: int, participations: int
+) -> Fraction:
+    """The square of the L2 sensitivity of G -> CG, exactly, C banded lower-triangular Toeplitz with these coefficients.
+
+    One record changes at most `participations` rows of G, each by a vector of length at most 1, and two such rows are
+    at least `separation` steps apart. With columns C_i and changes x_i the square of the change is
+    Σ_ij <C_i, C_j><x_i, x_j>. Where C has at most `separation` bands, columns so far apart share no row, so only
+    i = j is left: Σ_i ‖C_i‖²‖x_i‖², at most the largest Σ_i ‖C_i‖² (Choquette-Choo et al. 2023, Theorem 2). Columns
+    lose norm only where the last row cuts them off, so the rows as early as may be are the worst: 0, b, 2b, ...
+
+    >>> sensitivity_squared(square_root_coefficients(2), steps=8, separation=4, participations=2)
+    Fraction(5, 2)
+    """
+    bands = len(coefficients)
+    if bands > separation:
+        remedy = "use fewer bands, or smaller batches, so that a record comes back later"
+        raise InvalidParameter("bands", bands, f"must be at most the separation, {separation} steps", remedy)
+    total = Fraction(0)
+    for place in range(0, steps, separation)[:participations]:
+        total += sum((c * c for c in coefficients[: steps - place]), start=Fraction(0))
+    return total
+
+
+@final
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class DPFTRL(Plan):
+    """Gradient descent on batches in a fixed order with noise C⁻¹Z: banded matrix factorisation (DP-FTRL, DP-MF).
+
+    Step t releases M_t = Σ_{j < bands} c_j g_{t-j} + Z_t with Z_t ~ N(0, (noise·clip)²) in each coordinate, g_t the sum
+    of the clipped gradients of batch t; the model moves along C⁻¹M = g + C⁻¹Z, which is post-processing. Each record is
+    in one batch of every epoch, always the same, so it takes part `epochs` times, a whole epoch of steps apart.
+
+    For all D, D′ that differ by one record present or blank (its place in the order stays): telling the runs apart is
+    no easier than N(0, 1) from N(μ, 1) with μ = `sensitivity`/noise, also when gradients depend on what was released
+    before (Denisov et al. 2022, Theorem 2.1; sensitivity: Choquette-Choo et al. 2023, see `sensitivity_squared`).
+
+    >>> from deniable import learn
+    >>> plan = learn.DPFTRL(clip=1.0, batch_size=500, records=60_000, epochs=2, bands=16)
+    >>> plan.steps, round(plan.sensitivity, 4)
+    (240, 1.9...)
+    >>> plan = plan.calibrate(epsilon=3, delta=1e-5)
+    >>> plan.curve.epsilon(delta=1e-5) <= 3
+    True
+    """
+
+    clip: Clipping
+    batch_size: int
+    records: int
+    epochs: int
+    bands: int
+    noise: float | None
+
+    def __init__(
+        self,
+        *,
+        clip: float | Clipping,
+        batch_size: int,
+        records: int,
+        epochs: int,
+        bands: int,
+        noise: float | None = None,
+    ) -> None:
+        fill = object.__setattr__
+        fill(self, "clip", clipping(clip))
+        fill(self, "records", curve_arguments.integer("records", records, 1))
+        fill(self, "batch_size", curve_arguments.integer("batch_size", batch_size, 1))
+        fill(self, "epochs", curve_arguments.integer("epochs", epochs, 1))
+        fill(self, "bands", curve_arguments.integer("bands", bands, 1))
+        fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
+        if self.batch_size > self.records:
+            raise InvalidParameter("batch_size", batch_size, f"must be at most the {records} records")
+        self._squared()
+
+    def _with(self, noise: float) -> Self:
+        shape = {"batch_size": self.batch_size, "records": self.records, "epochs": self.epochs, "bands": self.bands}
+        return type(self)(clip=self.clip, noise=noise, **shape)
+
+    @property
+    def separation(self) -> int:
+        """Steps of one epoch: how long it takes until a record comes again."""
+        return -(-self.records // self.batch_size)
+
+    @property
+    def steps(self) -> int:  # type: ignore[override]  # made of the others, where DPSGD stores it
+        return self.separation * self.epochs
+
+    @property
+    def coefficients(self) -> tuple[Fraction, ...]:
+        """The first column of C."""
+        return square_root_coefficients(self.bands)
+
+    def _squared(self, steps: int | None = None) -> Fraction:
+        length = self.steps if steps is None else steps
+        return sensitivity_squared(
+            self.coefficients, steps=length, separation=self.separation, participations=self.epochs
+        )
+
+    @property
+    def sensitivity(self) -> float:
+        """How far one record moves CG over the whole run, in units of the clipping norm, rounded up."""
+        return up(root_up(self._squared()))
+
+    @property
+    def curve(self) -> Curve:
+        return self.so_far(self.steps)
+
+    def so_far(self, steps: int) -> Curve:
+        from deniable import curves
+
+        if steps == 0:
+            return curves.identity()
+        return curves.gaussian(mu=math.nextafter(up(root_up(self._squared(steps))) / self.calibrated(), math.inf))
+
+    @property
+    def is_gaussian(self) -> bool:
+        return True
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            "the number and order of the records are public: one is removed by blanking it, added in place of a blank",
+            "checkpoints made during the run are kept secret",
+        )
+
+    @property
+    def amplitude(self) -> float:
+        """The largest standard deviation of the noise in a sum of gradients over first steps, in units of noise × clip.
+
+        It is the largest row norm of B = A C⁻¹, A the prefix sums; independent noise (one band) has √steps.
+        """
+        inverse: list[float] = []
+        total, worst = 0.0, 0.0
+        column = [float(c) for c in self.coefficients]
+        prefix = 0.0
+        for t in range(self.steps):
+            value = (1.0 if t == 0 else 0.0) - math.fsum(
+                column[j] * inverse[t - j] for j in range(1, min(t, self.bands - 1) + 1)
+            )
+            inverse.append(value)
+            prefix += value
+            total += prefix * prefix
+            worst = max(worst, total)
+        return math.sqrt(worst)
+
+    def explain(self, *, delta: float = 1e-5) -> str:
+        """The plan and its promise in plain words; ε is read at `delta`."""
+        lines = [
+            f"{self.epochs} epoch{'s' if self.epochs > 1 else ''} of {self.separation} steps over {self.records} "
+            f"records in a fixed order, {self.batch_size} at a time.",
+            f"{self.clip.describe()}; noise is correlated over {self.bands} step{'s' if self.bands > 1 else ''}.",
+        ]
+        if self.noise is None:
+            lines.append("The noise is not chosen yet: plan.calibrate(epsilon=, delta=).")
+            return "\n".join(lines)
+        independent = math.sqrt(self.steps * self.epochs)
+        lines.append(
+            f"Sums of gradients are noisy by {self.amplitude * self.sigma:.4g} at most; independent noise of the same "
+            f"promise would make it {independent * self.sigma / self.sensitivity:.4g}."
+        )
+        epsilon = self.curve.epsilon(delta=delta)
+        lines.append(
+            "Between data that differ by one record blanked, whoever sees every step reaches "
+            f"ε = {rounded_up(epsilon)} at δ = {delta:g}."
+        )
+        lines += weaknesses(epsilon=epsilon, delta=delta, people=self.records)
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
+        noise = "" if self.noise is None else f", noise={self.noise:.6g}"
+        return (
+            f"DPFTRL(clip={clip}, batch_size={self.batch_size}, records={self.records}, epochs={self.epochs}, "
+            f"bands={self.bands}{noise})"
+        )

@@ -1,0 +1,208 @@
+"""Means and variances of features, as a whole or by class: a scaler, and naive Bayes.
+
+With v = (x − low)/(high − low) a row adds, for each feature, the three numbers (1−v)², 2v(1−v), v². They are not
+negative and add up to 1, so their length is at most 1, and √d for d features together. Their sums tell everything: n is
+the sum of all three, Σv = B₁/2 + B₂, Σv² = B₂; and n is told d times, which the noise averages out. (The mean and the
+square of each feature and one count would have length √(1 + 2d).)
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Final, Self, final
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+
+from deniable.curves import curve_arguments
+from deniable.learn.sklearn.fit_budget import Ints, Purse
+from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats
+from deniable.learn.sklearn.linear_models import left
+from deniable.learn.sklearn.private_estimator import Private, PrivateClassifier
+
+HALF: Final = STEPS // 2
+"""v = 1, in steps: its square, summed over 2³⁰ rows, fits into 64 bits."""
+
+
+def released(purse: Purse, X: Floats, groups: Ints, box: Box, *, count: int, share: Fraction) -> tuple[Floats, Floats]:
+    """The noisy number of rows in each of `count` groups, and their noisy moments (group, feature, three numbers), all
+    in rows. A row is in one group.
+    """
+    # From −STEPS…STEPS to 0…HALF: each row by itself.
+    up = ((box.steps(X).astype(np.int64) + STEPS) // (2 * STEPS // HALF)).astype(np.int64)
+    down = HALF - up
+    parts = np.stack([down * down, 2 * up * down, up * up], axis=2)
+    exact = np.zeros((count, X.shape[1], 3), dtype=np.int64)
+    for group in range(count):
+        exact[group] = parts[groups == group].sum(axis=0)
+    sums = purse.sums(share=share, square=X.shape[1] * HALF**4, size=exact.size)
+    noisy = sums.release(exact) / HALF**2
+    return noisy.sum(axis=2).mean(axis=1), noisy
+
+
+def mean_and_variance(moments: Floats, box: Box, *, most: float = 0.25) -> tuple[Floats, Floats]:
+    """Of noisy moments, features last but one: what they say, kept where means and variances between bounds can lie."""
+    rows = np.maximum(moments.sum(axis=-1), 1.0)
+    mean = np.clip((moments[..., 1] / 2 + moments[..., 2]) / rows, 0.0, 1.0)
+    variance = np.clip(moments[..., 2] / rows - mean**2, 0.0, most)
+    width = box.high - box.low
+    return box.low + mean * width, variance * width**2
+
+
+@final
+class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
+    """Features minus their mean, divided by their standard deviation, both bought.
+
+    For all neighbours D, D′ that differ by one row: the row adds a vector of length at most √d to the sums that means
+    and variances are made from, and those are released once with Gaussian noise. The number of rows is one of them.
+
+    A standard deviation that the noise hides counts as a thousandth of the width of the bounds. What `transform` makes
+    of new rows is not clamped.
+
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).uniform(20, 80, (5000, 1))
+    >>> scaler = StandardScaler(bounds=(0, 100), epsilon=1.0, delta=1e-6).fit(X)
+    >>> bool(abs(scaler.mean_[0] - 50) < 2), bool(abs(scaler.scale_[0] - 17.3) < 3)
+    (True, True)
+    """
+
+    mean_: Floats
+    var_: Floats
+    scale_: Floats
+
+    def __init__(
+        self,
+        *,
+        bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        with_mean: Any = True,
+        with_std: Any = True,
+    ) -> None:
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.with_mean = with_mean
+        self.with_std = with_std
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn from rows `X`."""
+        return self._pay(self._table(X, reset=True))
+
+    def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
+        [X] = data
+        box = self._box(self.bounds, X, purse)
+        everybody = np.zeros(len(X), dtype=np.int64)
+        _, moments = released(purse, X, everybody, box, count=1, share=left(self.bounds))
+        mean, variance = mean_and_variance(moments[0], box)
+        return {"mean_": mean, "var_": variance, "scale_": np.maximum(np.sqrt(variance), (box.high - box.low) / 1000)}
+
+    def transform(self, X: Any) -> Floats:
+        """Rows in standard deviations from the mean."""
+        rows = self._asked(X)
+        with np.errstate(all="ignore"):  # a warning is an output, and a row must not raise one
+            return np.asarray((rows - self._mean) / self._scale)
+
+    def inverse_transform(self, X: Any) -> Floats:
+        """Rows as they were before `transform`."""
+        rows = self._asked(X)
+        with np.errstate(all="ignore"):
+            return np.asarray(rows * self._scale + self._mean)
+
+    @property
+    def _mean(self) -> Any:
+        return self.mean_ if self.with_mean else 0.0
+
+    @property
+    def _scale(self) -> Any:
+        return self.scale_ if self.with_std else 1.0
+
+
+@final
+class GaussianNB(PrivateClassifier):
+    """Naive Bayes: in each class, every feature is normal with its own mean and variance, and independent of the rest.
+
+    For all neighbours D, D′ that differ by one row: the row adds a vector of length at most √d to the sums of its own
+    class, and those of all classes are released once with Gaussian noise. Class counts are among them, so neither the
+    number of rows nor the size of a class has to be known.
+
+    Classes that the noise hides get a count of 1. `floor` is the least variance, as a part of the squared width of the
+    bounds.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(0, 2, 4000)
+    >>> X = rng.normal(y[:, None] * 2, 1, (4000, 2))
+    >>> GaussianNB(classes=[0, 1], bounds=(-4, 6), epsilon=1.0, delta=1e-6).fit(X, y).score(X, y) > 0.85
+    True
+    """
+
+    theta_: Floats
+    """Means, a row for each class."""
+    var_: Floats
+    class_count_: Floats
+    class_prior_: Floats
+    box_: Box
+
+    def __init__(
+        self,
+        *,
+        classes: Any,
+        bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        floor: Any = 1e-2,
+    ) -> None:
+        self.classes = classes
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.floor = floor
+
+    def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
+        X, y, classes = data
+        least = curve_arguments.positive("floor", self.floor)
+        box = self._box(self.bounds, X, purse)
+        rows, moments = released(purse, X, y, box, count=len(classes), share=left(self.bounds))
+        mean, variance = mean_and_variance(moments, box)
+        counts = np.maximum(rows, 1.0)
+        return {
+            "theta_": mean,
+            "var_": np.maximum(variance, least * (box.high - box.low) ** 2),
+            "class_count_": counts,
+            "class_prior_": counts / counts.sum(),
+            "classes_": classes,
+            "box_": box,
+        }
+
+    def predict_joint_log_proba(self, X: Any) -> Floats:
+        """The logarithm of the density of each row and class together."""
+        asked = self._asked(X)
+        rows = self.box_.clamp(asked)
+        found = np.tile(np.log(self.class_prior_) - 0.5 * np.log(2 * np.pi * self.var_).sum(axis=1), (len(rows), 1))
+        for j in range(rows.shape[1]):
+            found -= 0.5 * (rows[:, j : j + 1] - self.theta_[:, j]) ** 2 / self.var_[:, j]
+        return found
+
+    def predict(self, X: Any) -> Any:
+        """The most likely label."""
+        likely = self.predict_joint_log_proba(X).argmax(axis=1)
+        return self.classes_[likely]
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """The logarithm of the probability of each class."""
+        joint = self.predict_joint_log_proba(X)
+        most = joint.max(axis=1, keepdims=True)
+        return np.asarray(joint - most - np.log(np.exp(joint - most).sum(axis=1, keepdims=True)))
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class."""
+        return np.exp(self.predict_log_proba(X))

@@ -1,0 +1,278 @@
+"""Choosing parameters by cross-validation, and adding up what a pipeline spent; honestly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Self, final
+
+import numpy as np
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from deniable import curves, noise
+from deniable.curves import curve_arguments
+from deniable.errors import InvalidOperation, InvalidParameter, type_of
+from deniable.learn.sklearn import input_tables
+from deniable.learn.sklearn.fit_budget import Ints, Purse, root_down
+from deniable.learn.sklearn.integer_rows import Floats, part
+from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
+from deniable.learn.sklearn.private_estimator import Private, places_of
+from deniable.mechanisms import MonotoneNoisyMax
+from deniable.units import Guarantee
+
+GAIN = UNIT**2
+"""The most that a row can add to the score of a candidate."""
+STATELESS = "the steps of the pipeline that learn nothing look at each row by itself"
+
+
+def parts_of(model: Any) -> Iterator[Private]:
+    """The private steps of a model: itself, or those of a pipeline. A step that learns without privacy is refused."""
+    if isinstance(model, Private):
+        yield model
+    elif isinstance(model, Pipeline):
+        for step in _steps_of(model):
+            if isinstance(step, Pipeline) or _learns(step):
+                yield from parts_of(step)
+    else:
+        rule = "learns from rows without privacy, so nothing can be promised about the whole"
+        remedy = "use the estimators of deniable.learn.sklearn, its GridSearch, and FunctionTransformer for fixed steps"
+        raise InvalidParameter("estimator", type_of(model), rule, remedy)
+
+
+def _steps_of(pipeline: Pipeline) -> list[Any]:
+    """Its steps, without those that let rows through as they are."""
+    return [step for _, step in pipeline.steps if step is not None and not isinstance(step, str)]
+
+
+def _learns(step: Any) -> bool:
+    return isinstance(step, Private) or bool(get_tags(step).requires_fit)
+
+
+def _assumed(model: Any) -> tuple[str, ...]:
+    """What a promise about a model assumes of steps that are not ours, however deep inside."""
+    if not isinstance(model, Pipeline):
+        return ()
+    foreign = (_assumed(step) if isinstance(step, Pipeline) else not _learns(step) for step in _steps_of(model))
+    return (STATELESS,) if any(foreign) else ()
+
+
+def guarantee(model: Any) -> Guarantee:
+    """What holds for all that a fitted model shows: of a pipeline, the product of the curves of its steps.
+
+    For all neighbours D, D′: each step transforms rows one by one, by what is already released, so neighbours stay
+    neighbours, and the next step is one more mechanism about them.
+
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from deniable.learn.sklearn import GaussianNB, StandardScaler, guarantee
+    >>> model = make_pipeline(StandardScaler(bounds=(0, 9), mu=0.3), GaussianNB(classes=[0, 1], bounds=(-3, 3), mu=0.4))
+    >>> round(guarantee(model.fit([[1.0], [8.0]] * 99, [0, 1] * 99)).curve.gdp(), 6)
+    0.5
+    """
+    parts = list(parts_of(model))
+    for each in parts:
+        check_is_fitted(each)
+    if len({each.guarantee_.unit for each in parts}) != 1:
+        raise InvalidOperation("the steps of this pipeline promise nothing, or something about different units")
+    words = dict.fromkeys(word for each in parts for word in each.guarantee_.assumptions)
+    whole = curves.product(each.guarantee_.curve for each in parts)
+    return Guarantee(whole, parts[0].guarantee_.unit, assumptions=(*words, *_assumed(model)))
+
+
+@final
+class GridSearch(MetaEstimatorMixin, Private):
+    """The best of a public grid of parameters by cross-validation, chosen by report noisy max, and fitted again.
+
+    For all neighbours D, D′ that differ by one row: with m candidates and k folds the row is among the training rows of
+    m(k−1) fits, whose μ² add up to `search_share` of the whole, and adds between 0 and 1 to the score of every
+    candidate, all in one direction, so the noisy maximum with Laplace noise of scale 1/ε is ε-DP, and ε is the largest
+    that fits into `choose_share` as Gaussian DP. What is left fits the winner to all rows.
+
+    Folds are drawn for each row by itself, and secretly: a fold by position would move every row after a new one. A
+    row's score is 1 − (1 − p)², p being the probability that its label was given; of a classifier without
+    probabilities, whether the label was right; of a regressor, 1 − (error/width of the target's bounds)². Nothing but
+    the winner is shown: scores are data.
+
+    The estimator, or pipeline of ours, is given without epsilon=, mu= or session=: the search pays.
+
+    >>> import numpy as np
+    >>> from deniable.learn.sklearn import GridSearch, LogisticRegression
+    >>> X = np.random.default_rng(0).uniform(0, 10, (2000, 2))
+    >>> search = GridSearch(
+    ...     LogisticRegression(classes=[0, 1], bounds=(0, 10)), {"C": [1e-4, 1.0]}, epsilon=2.0, delta=1e-6
+    ... )
+    >>> search.fit(X, X[:, 0] > 5).best_params_
+    {'C': 1.0}
+    >>> search.guarantee_.curve.delta(epsilon=2.0) <= 1e-6
+    True
+    """
+
+    best_index_: int
+    best_params_: dict[str, Any]
+    best_estimator_: Any
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        folds: Any = 3,
+        search_share: Any = 0.4,
+        choose_share: Any = 0.1,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.folds = folds
+        self.search_share = search_share
+        self.choose_share = choose_share
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Learn from rows `X` with labels or targets `y`."""
+        self._require(y)
+        rows, target = input_tables.rows_of(X), input_tables.one_column(y)
+        input_tables.as_long(rows, target)
+        self._pay(rows, target)
+        promise, more = self.guarantee_, _assumed(self.best_estimator_)
+        self.guarantee_ = Guarantee(promise.curve, promise.unit, assumptions=promise.assumptions + more)
+        for each in parts_of(self.best_estimator_):
+            each.guarantee_ = self.guarantee_  # which parameters won is part of what the winner shows
+        if hasattr(self.best_estimator_, "n_features_in_"):
+            self.n_features_in_ = self.best_estimator_.n_features_in_
+        return self
+
+    def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
+        X, y = data
+        candidates = list(ParameterGrid(self.param_grid))
+        folds = curve_arguments.integer("folds", self.folds, 2)
+        search, choose = part("search_share", self.search_share), part("choose_share", self.choose_share)
+        if search + choose >= 1:
+            raise InvalidParameter("search_share", self.search_share, "must leave something for the last fit")
+        level = Fraction(purse.level(share=search)) ** 2
+        each = root_down(level / (len(candidates) * (folds - 1)))
+        fold = np.asarray(noise.uniform(below=folds, size=_num_samples(X)))
+        scores = [self._score(candidate, X, y, fold, folds, each) for candidate in candidates]
+        epsilon = pure_within(purse.level(share=choose))
+        best = MonotoneNoisyMax(sensitivity=GAIN, scale=GAIN / Fraction(epsilon)).release(scores)
+        winner = self._made(candidates[best], purse.level(share=1 - search - choose)).fit(X, y)
+        return {
+            "best_index_": best,
+            "best_params_": candidates[best],
+            "best_estimator_": winner,
+            **({"classes_": winner.classes_} if is_classifier(winner) else {}),
+        }
+
+    def _made(self, candidate: dict[str, Any], level: float) -> Any:
+        """A candidate that may spend μ = `level` in all its steps together."""
+        made = clone(self.estimator).set_params(**candidate)
+        steps = list(parts_of(made))
+        for step in steps:
+            if isinstance(step, GridSearch):
+                raise InvalidParameter("estimator", type_of(step), "searches itself", "put both grids into one")
+            if not (step.epsilon is step.delta is step.mu is step.session is None):
+                rule = "says what to spend, and the search does too"
+                raise InvalidParameter("estimator", type_of(step), rule, "leave it out")
+            step.set_params(mu=root_down(Fraction(level) ** 2 / len(steps)))
+        return made
+
+    def _score(self, candidate: dict[str, Any], X: Any, y: Any, fold: Ints, folds: int, level: float) -> int:
+        total = 0
+        for each in range(folds):
+            train, test = np.flatnonzero(fold != each), np.flatnonzero(fold == each)
+            model = self._made(candidate, level).fit(_safe_indexing(X, train), _safe_indexing(y, train))
+            total += int(gains(model, _safe_indexing(X, test), _safe_indexing(y, test)).sum())
+        return total
+
+    @available_if(lambda self: hasattr(self.estimator, "predict"))
+    def predict(self, X: Any) -> Any:
+        """What the winner predicts."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X: Any) -> Any:
+        """What the winner predicts."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(lambda self: hasattr(self.estimator, "decision_function"))
+    def decision_function(self, X: Any) -> Any:
+        """What the winner predicts."""
+        check_is_fitted(self)
+        return self.best_estimator_.decision_function(X)
+
+    def score(self, X: Any, y: Any) -> float:
+        """The winner's score on these rows. It is data: no noise is added."""
+        check_is_fitted(self)
+        return float(self.best_estimator_.score(X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type, tags.classifier_tags = inner.estimator_type, inner.classifier_tags
+        tags.regressor_tags, tags.target_tags = inner.regressor_tags, inner.target_tags
+        return tags
+
+
+@lru_cache(maxsize=64)
+def pure_within(mu: float) -> float:
+    """The largest ε whose pure ε-DP is μ-GDP: ε = log(Φ(μ/2)/Φ(−μ/2)), rounded down."""
+    return float(curves.calibrate(lambda e: curves.pure(epsilon=e), mu=mu))
+
+
+def gains(model: Any, X: Any, y: Any) -> Ints:
+    """What each row adds to the score of a model: from 0 to GAIN, in whole numbers, by that row alone. Whatever a model
+    makes of a row, infinite or no number, stays between them.
+    """
+    with np.errstate(all="ignore"):  # a warning is an output, and a row must not raise one
+        return np.clip(_gains(model, X, y), 0, GAIN)
+
+
+def _gains(model: Any, X: Any, y: Any) -> Ints:
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if not _num_samples(X):
+        return np.zeros(0, dtype=np.int64)
+    if not is_classifier(last):
+        if not hasattr(last, "target_box_"):
+            raise InvalidParameter("estimator", type_of(last), "has no score that a search could use")
+        box, target = last.target_box_, input_tables.numbers(np.asarray(y))
+        missed = np.abs(model.predict(X) - box.clamp(target[:, None])[:, 0]) / (box.high - box.low)
+        known = np.clip(np.nan_to_num(missed, nan=1.0), 0.0, 1.0)
+        found = np.floor(GAIN * (1 - known**2)).astype(np.int64)
+        return np.where(np.isnan(target), 0, found)
+    places = places_of(y, last.classes_)
+    known = places >= 0
+    if hasattr(last, "predict_proba"):
+        wrong = LogisticLoss().derivatives(_tables(_scores(model, X)), np.maximum(places, 0))
+        row = np.arange(len(places))
+        missed = np.abs(wrong[:, 0] if wrong.shape[1] == 1 else wrong[row, np.maximum(places, 0)])
+        return np.where(known, GAIN - missed**2, 0)
+    right = places_of(model.predict(X), last.classes_) == places
+    return np.where(known & right, GAIN, 0)
+
+
+def _scores(model: Any, X: Any) -> Floats:
+    found = model.decision_function(X) if hasattr(model, "decision_function") else _log_density(model, X)
+    return found[:, None] if found.ndim == 1 else found - found.max(axis=1, keepdims=True)
+
+
+def _log_density(model: Any, X: Any) -> Floats:
+    if not isinstance(model, Pipeline):
+        return np.asarray(model.predict_joint_log_proba(X))
+    return np.asarray(model.steps[-1][1].predict_joint_log_proba(model[:-1].transform(X)))
+
+
+def _tables(scores: Floats) -> Ints:
+    return np.clip(np.floor(np.nan_to_num(scores) * FINE), -REACH * FINE, REACH * FINE).astype(np.int64)

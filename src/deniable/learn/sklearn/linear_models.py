@@ -1,0 +1,436 @@
+"""Linear models: sums of squares with a ridge that adapts to the noise, and Newton steps for other losses."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import Any, Final, final
+
+import numpy as np
+
+from deniable.curves import curve_arguments
+from deniable.errors import InvalidParameter
+from deniable.learn.sklearn.fit_budget import Ints, Purse
+from deniable.learn.sklearn.integer_rows import STEPS, Bought, Box, Floats, Gram, longest, part, shrunk, with_one
+from deniable.learn.sklearn.noisy_newton import FINE, LogisticLoss, Loss, Slopes, SmoothHinge, column_scores, descend
+from deniable.learn.sklearn.private_estimator import PrivateClassifier, PrivateRegressor
+from deniable.mechanisms import rational_parameters
+
+MOST_STEPS: Final = 10_000
+
+
+def left(bounds: Any) -> Fraction:
+    """The share of μ² that buying bounds leaves."""
+    return 1 - part("share", bounds.share) if isinstance(bounds, Bought) else Fraction(1)
+
+
+def straight(weights: Floats, box: Box) -> tuple[Floats, Floats]:
+    """Coefficients and intercepts for features as they are, from weights (one column for each output) for features
+    that run from −1 to 1.
+    """
+    coefficients = (weights[1:] / box.half[:, None]).T
+    return coefficients, weights[0] - coefficients @ box.middle
+
+
+# -- classifiers -----------------------------------------------------------------------------------------------------
+
+
+class _LinearClassifier(PrivateClassifier):
+    C: Any
+    bounds: Any
+    steps: Any
+    row_norm: Any
+    coef_: Floats
+    intercept_: Floats
+    box_: Box
+    _loss: Loss
+
+    def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
+        X, y, classes = data
+        penalty = 1 / curve_arguments.positive("C", self.C)
+        steps = _steps(self.steps)
+        box = self._box(self.bounds, X, purse)
+        square = longest(self.row_norm, X.shape[1] + 1)
+        outputs = 1 if len(classes) == 2 else len(classes)
+        weights = descend(
+            purse,
+            shrunk(with_one(box.steps(X)), square),
+            y,
+            self._loss,
+            outputs=outputs,
+            square=square,
+            steps=steps,
+            penalty=penalty,
+            share=left(self.bounds),
+        )
+        coefficients, intercept = straight(weights, box)
+        return {"coef_": coefficients, "intercept_": intercept, "classes_": classes, "box_": box}
+
+    def decision_function(self, X: Any) -> Floats:
+        """The score of each row: one number for two classes, one for each class otherwise."""
+        rows = self._asked(X)
+        found = column_scores(self.box_.clamp(rows), self.coef_, self.intercept_)
+        return found[:, 0] if len(self.classes_) == 2 else found
+
+    def predict(self, X: Any) -> Any:
+        """The label with the highest score."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+
+@final
+class LogisticRegression(_LinearClassifier):
+    """Logistic regression by noisy Newton steps; multinomial for more than two classes.
+
+    For all neighbours D, D′ that differ by one row: a row u (features between −1 and 1, and a constant) adds u_i u_j to
+    the curvature and (p − y)u to each gradient, whole numbers of length at most ‖u‖² and ‖u‖ (√2‖u‖ for more classes),
+    so the noise makes all of them together μ-GDP. The number of rows is not used: it is inside the noisy curvature.
+
+    `classes` are all labels that may occur, `bounds` those of the features: (low, high), or a dict by column. `C` as in
+    scikit-learn, for features that run from −1 to 1. `row_norm` shortens longer rows, counted in half widths with the
+    constant; by default no row is.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (2000, 2))
+    >>> model = LogisticRegression(classes=[0, 1], bounds=(0, 10), epsilon=1.0, delta=1e-6)
+    >>> model.fit(X, X[:, 0] > 5).score(X, X[:, 0] > 5) > 0.9
+    True
+    >>> model.guarantee_.curve.delta(epsilon=1.0) <= 1e-6
+    True
+
+    Source: the bound on the curvature by Böhning & Lindsay (1988); the noise by Balle & Wang (2018).
+    """
+
+    _loss = LogisticLoss()
+
+    def __init__(
+        self,
+        *,
+        classes: Any,
+        bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        C: Any = 1.0,
+        steps: Any = 10,
+        row_norm: Any = None,
+    ) -> None:
+        self.classes = classes
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.C = C
+        self.steps = steps
+        self.row_norm = row_norm
+
+    def predict_proba(self, X: Any) -> Floats:
+        """The probability of each class."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            from scipy.special import expit
+
+            return np.column_stack([expit(-scores), expit(scores)])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """The logarithm of the probability of each class."""
+        return np.log(self.predict_proba(X))
+
+
+@final
+class LinearSVC(_LinearClassifier):
+    """A linear support vector classifier: the hinge loss, its corner rounded off, by noisy Newton steps.
+
+    For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −1 and 1 for
+    each class (one against the rest), so that a row moves all gradients together by at most √k ‖u‖ for k > 2 classes.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (2000, 2))
+    >>> model = LinearSVC(classes=["no", "yes"], bounds=(0, 10), epsilon=1.0, delta=1e-6)
+    >>> y = np.where(X[:, 0] > 5, "yes", "no")
+    >>> model.fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    _loss = SmoothHinge()
+
+    def __init__(
+        self,
+        *,
+        classes: Any,
+        bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        C: Any = 1.0,
+        steps: Any = 10,
+        row_norm: Any = None,
+    ) -> None:
+        self.classes = classes
+        self.bounds = bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.C = C
+        self.steps = steps
+        self.row_norm = row_norm
+
+
+def _steps(steps: Any) -> int:
+    found = curve_arguments.integer("steps", steps, 1)
+    if found > MOST_STEPS:
+        raise InvalidParameter("steps", steps, f"must be at most {MOST_STEPS:,}")
+    return found
+
+
+# -- regressors ------------------------------------------------------------------------------------------------------
+
+
+class _LinearRegressor(PrivateRegressor):
+    bounds: Any
+    row_norm: Any
+    coef_: Floats
+    intercept_: float
+    box_: Box
+    target_box_: Box
+
+    def _answer(self, weights: Floats, box: Box, target: Box) -> dict[str, Any]:
+        """What weights for a target between −1 and 1 mean."""
+        coefficients, intercept = straight(weights[:, None], box)
+        half, middle = float(target.half[0]), float(target.middle[0])
+        return {
+            "coef_": coefficients[0] * half,
+            "intercept_": float(intercept[0]) * half + middle,
+            "box_": box,
+            "target_box_": target,
+        }
+
+    def predict(self, X: Any) -> Floats:
+        """The expected target of each row, between the bounds of the target."""
+        rows = self._asked(X)
+        found = column_scores(self.box_.clamp(rows), self.coef_[None, :], np.array([self.intercept_]))
+        return np.clip(found[:, 0], self.target_box_.low[0], self.target_box_.high[0])
+
+
+class _SquaresRegressor(_LinearRegressor):
+    def _penalty(self) -> float:
+        return 0.0
+
+    def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
+        X, y, target = data
+        penalty = self._penalty()
+        box = self._box(self.bounds, X, purse)
+        width = X.shape[1] + 2
+        square = longest(self.row_norm, width)
+        rows = np.concatenate([with_one(box.steps(X)), target.steps(y[:, None])], axis=1)
+        gram = Gram.release(shrunk(rows, square), purse, share=left(self.bounds), square=square)
+        moments = gram.matrix[:-1, :-1] + np.diag([0.0] + [penalty] * (width - 2))
+        # Wang (2018): as much ridge as it takes to lift the smallest eigenvalue above the noise, and no more.
+        ridge = max(0.0, gram.sigma * np.sqrt(width) - float(np.linalg.eigvalsh(moments)[0]))
+        weights = np.linalg.solve(moments + ridge * np.eye(width - 1), gram.matrix[:-1, -1])
+        return self._answer(weights, box, target)
+
+
+@final
+class LinearRegression(_SquaresRegressor):
+    """Least squares from noisy second moments, with a ridge only as far as the noise asks for one (AdaSSP).
+
+    For all neighbours D, D′ that differ by one row: a row u = (1, features, target), each between −1 and 1, adds the
+    upper triangle of uuᵀ, whose length is √((‖u‖⁴ + Σu_i⁴)/2), and one Gaussian release is all that is ever seen of it.
+    The number of rows is the corner of that matrix, so it is bought with the rest.
+
+    `bounds` are those of the features, `target_bounds` that of the target.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (5000, 2))
+    >>> model = LinearRegression(bounds=(0, 10), target_bounds=(0, 30), epsilon=1.0, delta=1e-6)
+    >>> model.fit(X, 2 * X[:, 0] + X[:, 1]).coef_.round(0)
+    array([2., 1.])
+
+    Source: Wang (2018), "Revisiting differentially private linear regression", algorithm 2; in one release.
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Any,
+        target_bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        row_norm: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.row_norm = row_norm
+
+
+@final
+class Ridge(_SquaresRegressor):
+    """Least squares as `LinearRegression`, for all neighbours D, D′ as private as that, with a penalty alpha·‖w‖²/2 at
+    least. It is that of features and a target that run from −1 to 1; the intercept has none.
+
+    >>> Ridge(alpha=1.0, bounds=(0, 1), target_bounds=(0, 1), epsilon=1.0, delta=1e-6).alpha
+    1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Any,
+        target_bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        alpha: Any = 1.0,
+        row_norm: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.alpha = alpha
+        self.row_norm = row_norm
+
+    def _penalty(self) -> float:
+        return float(rational_parameters.not_negative("alpha", self.alpha))
+
+
+class _SlopesRegressor(_LinearRegressor):
+    steps: Any
+    alpha: Any
+
+    @abstractmethod
+    def _loss(self) -> Loss: ...
+
+    def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
+        X, y, target = data
+        loss, steps = self._loss(), _steps(self.steps)
+        penalty = float(rational_parameters.not_negative("alpha", self.alpha))
+        box = self._box(self.bounds, X, purse)
+        square = longest(self.row_norm, X.shape[1] + 1)
+        # Targets between −1 and 1, in the places that scores have.
+        places: Ints = np.rint(target.steps(y[:, None])[:, 0] * (FINE / STEPS)).astype(np.int64)
+        weights = descend(
+            purse,
+            shrunk(with_one(box.steps(X)), square),
+            places,
+            loss,
+            outputs=1,
+            square=square,
+            steps=steps,
+            penalty=penalty,
+            share=left(self.bounds),
+        )
+        return self._answer(weights[:, 0], box, target)
+
+
+@final
+class HuberRegressor(_SlopesRegressor):
+    """Linear regression by noisy gradients, errors beyond `corner` counting by their sign only: Huber's loss.
+
+    For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −1 and 1, so a
+    row moves a gradient by at most ‖u‖, however far off its target is. `corner` is a part of half the width of the
+    target's bounds; errors are divided by it.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (5000, 2))
+    >>> model = HuberRegressor(bounds=(0, 10), target_bounds=(0, 30), epsilon=1.0, delta=1e-6)
+    >>> model.fit(X, 2 * X[:, 0] + X[:, 1]).coef_.round(0)
+    array([2., 1.])
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Any,
+        target_bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        corner: Any = 0.25,
+        alpha: Any = 0.0,
+        steps: Any = 10,
+        row_norm: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.corner = corner
+        self.alpha = alpha
+        self.steps = steps
+        self.row_norm = row_norm
+
+    def _loss(self) -> Loss:
+        return Slopes(low=Fraction(-1), high=Fraction(1), corner=2 * curve_arguments.positive("corner", self.corner))
+
+
+@final
+class QuantileRegressor(_SlopesRegressor):
+    """The q-quantile of the target as a linear function of the features, by noisy gradients of the pinball loss.
+
+    For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −q and 1 − q, so
+    a row moves a gradient by at most max(q, 1 − q)‖u‖. The corner of the loss is rounded off over `corner`, a part of
+    half the width of the target's bounds. Its slopes are flat, so it takes more steps than other losses; what they cost
+    in noise, the mean of the last half gives back.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(0, 10, (5000, 1))
+    >>> model = QuantileRegressor(quantile=0.5, bounds=(0, 10), target_bounds=(0, 30), epsilon=1.0, delta=1e-6)
+    >>> model.fit(X, 2 * X[:, 0] + rng.exponential(1.0, 5000)).coef_.round(0)
+    array([2.])
+    """
+
+    def __init__(
+        self,
+        *,
+        bounds: Any,
+        target_bounds: Any,
+        epsilon: Any = None,
+        delta: Any = None,
+        mu: Any = None,
+        session: Any = None,
+        quantile: Any = 0.5,
+        corner: Any = 0.1,
+        alpha: Any = 0.0,
+        steps: Any = 100,
+        row_norm: Any = None,
+    ) -> None:
+        self.bounds = bounds
+        self.target_bounds = target_bounds
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.session = session
+        self.quantile = quantile
+        self.corner = corner
+        self.alpha = alpha
+        self.steps = steps
+        self.row_norm = row_norm
+
+    def _loss(self) -> Loss:
+        q = Fraction(curve_arguments.inner_probability("quantile", self.quantile))
+        return Slopes(low=-q, high=1 - q, corner=curve_arguments.positive("corner", self.corner))

@@ -1,0 +1,80 @@
+"""Who takes part in a step: fair draws of a Poisson sample, or the next batch of a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils._pytree import tree_map
+from torch.utils.data import TensorDataset, default_collate
+
+from deniable import noise
+from deniable.errors import NOTHING, InvalidParameter, type_of
+from deniable.learn.matrix_factorisation import DPFTRL
+from deniable.learn.plans import DPSGD, Plan
+
+Places = NDArray[np.int64]
+
+
+@final
+class Records:
+    """The dataset: how many records, which of them are this process's, and how they become a batch."""
+
+    def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any] | None, share: tuple[int, int]) -> None:
+        self._dataset, self._collate = dataset, collate
+        self.count = len(dataset)
+        if self.count == 0:
+            raise InvalidParameter("dataset", NOTHING, "is empty")
+        rank, processes = share
+        self.mine: Places = np.arange(rank, self.count, processes, dtype=np.int64)
+
+    def check_length(self) -> None:
+        if len(self._dataset) != self.count:
+            rule = "changed its length during the run, so nobody's chance to take part is known"
+            raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset that stays")
+
+    def batch(self, places: Places, device: torch.device) -> Any:
+        """These records, collated and on the device."""
+        if isinstance(self._dataset, TensorDataset) and self._collate is None:
+            rows = torch.from_numpy(places)
+            made: Any = [each[rows.to(each.device)] for each in self._dataset.tensors]
+        else:
+            made = (self._collate or _stacked)([self._dataset[int(place)] for place in places])
+        return tree_map(lambda each: each.to(device) if isinstance(each, torch.Tensor) else each, made)
+
+
+def _stacked(records: list[Any]) -> Any:
+    """A batch, as a DataLoader makes one; torch's own error would tell of single records."""
+    try:
+        return default_collate(records)
+    except (RuntimeError, TypeError, KeyError):
+        rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is no number"
+        remedy = "pad or convert them in the dataset, or give Trainer(collate=) a function from records to a batch"
+        raise InvalidParameter("dataset", NOTHING, rule, remedy) from None
+
+
+def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None) -> Places:
+    """The records of this process that take part in step `step`.
+
+    For `DPSGD` each by its own exact coin of probability `rate`, fresh in each step; for `DPFTRL` the batch whose turn
+    it is.
+    """
+    if isinstance(plan, DPSGD):
+        return records.mine[noise.bernoulli(p=plan.rate, size=(len(records.mine),), entropy=entropy)]
+    assert isinstance(plan, DPFTRL)
+    start = step % plan.separation * plan.batch_size
+    within = (records.mine >= start) & (records.mine < start + plan.batch_size)
+    return records.mine[within]
+
+
+def parts(places: Places, size: int | None, *, first: int | None = None) -> Sequence[Places]:
+    """A batch cut into pieces that fit, the first of `first` at most; none if nobody takes part."""
+    if first is not None and len(places) > first:
+        return [*parts(places[:first], size), *parts(places[first:], size)]
+    if len(places) == 0:
+        return []
+    most = len(places) if size is None else size
+    return [places[start : start + most] for start in range(0, len(places), most)]

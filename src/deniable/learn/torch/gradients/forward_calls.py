@@ -1,0 +1,256 @@
+"""What was seen of a forward pass: one record for each call of a module, made by hooks that change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.utils._pytree import tree_flatten
+
+from deniable.errors import InvalidParameter
+from deniable.learn.torch.gradients.attention_projections import Listening, block_of
+from deniable.learn.torch.guards.tensor_domains import Domain
+
+Key = tuple[str, str, int]
+"""Path of the module, kind of record, and which of its calls it was."""
+
+
+@final
+@dataclass(slots=True)
+class ModuleCall:
+    """One call: enough to reach the gradient at its outputs, and to run it again."""
+
+    key: Key
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    edges: list[GradientEdge]
+    shapes: list[torch.Size]
+    dtypes: list[torch.dtype]
+    places: list[int]
+    """Which of the flattened outputs the edges belong to."""
+    blocks: dict[str, tuple[int, int]]
+    """Of a linear map inside attention: which rows of which parameters it used."""
+    versions: list[tuple[Tensor, int]]
+    proved: list[Domain]
+    """What is known of the outputs, where the forward pass was followed (`separation_trace`)."""
+    given: list[Domain | None]
+    """And of what is run again: of each of its flattened inputs; None of what is no tensor."""
+
+    @property
+    def path(self) -> str:
+        return self.key[0]
+
+    @property
+    def kind(self) -> str:
+        """ "layer" for a closed form, "heard" for a map inside attention, "unit" for what is run again."""
+        return self.key[1]
+
+    @property
+    def x(self) -> Tensor:
+        return self.args[0]
+
+    def let_go(self) -> None:
+        """Hold the input no longer."""
+        self.args, self.versions = (), []
+
+    def check_unchanged(self) -> None:
+        """Refuse an input that was written over after the layer had read it."""
+        for tensor, version in self.versions:
+            if tensor._version != version:
+                rule = "its input was changed in place after it was used, so its gradient cannot be known"
+                raise InvalidParameter("model", shown(self.path), rule, "do not write into inputs of layers")
+
+
+def shown(path: str) -> str:
+    """A module's path for people."""
+    return path or "(the model itself)"
+
+
+@final
+class Hook:
+    """A hook on one model. A copy of the model, or one that was saved as a whole, has hooks that do nothing: what it is
+    asked is no part of the training."""
+
+    __slots__ = ("_heard",)
+
+    def __init__(self, heard: Callable[..., None] | None) -> None:
+        self._heard = heard
+
+    def __call__(self, *seen: Any) -> None:
+        if self._heard is not None:
+            self._heard(*seen)
+
+    def __reduce__(self) -> tuple[type[Hook], tuple[None]]:
+        return Hook, (None,)
+
+
+@final
+class Listener:
+    """Hooks on every module that has something to train, and what they saw since it was last asked."""
+
+    def __init__(self, model: nn.Module, wanted: Callable[[str, str], bool]) -> None:
+        self.model, self.wanted = model, wanted
+        self.paused = False
+        self.follow: Callable[[Tensor], Domain] | None = None
+        """What a tensor is, while a forward pass is followed."""
+        self.calls: list[ModuleCall] = []
+        self._counts: dict[tuple[str, str], int] = {}
+        self._modes: list[Listening | None] = []
+        self._handles: dict[str, list[Any]] = {}
+        self._kinds: dict[str, list[str]] = {}
+        """Which records are wanted of calls of a path, until what is listened to changes."""
+        for path, module in model.named_modules():
+            if any(each.requires_grad for each in module.parameters()):
+                self._listen(path, module)
+
+    def _listen(self, path: str, module: nn.Module) -> None:
+        handles = self._handles[path] = []
+        if type(module) is nn.MultiheadAttention:
+            before = module.register_forward_pre_hook(Hook(lambda m, _: self._enter(path, m)))
+            handles.append(before)
+            handles.append(module.register_forward_hook(Hook(lambda m, a, o: self._leave()), always_call=True))
+        handles.append(module.register_forward_hook(Hook(partial(self._seen, path)), with_kwargs=True))
+
+    def listen_only_to(self, paths: Collection[str]) -> None:
+        """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
+        self._kinds.clear()
+        for path in [path for path in self._handles if path not in paths]:
+            for handle in self._handles.pop(path):
+                handle.remove()
+
+    def taken(self) -> list[ModuleCall]:
+        """The calls since the last time, and forget them."""
+        calls, self.calls = self.calls, []
+        self._counts.clear()
+        return calls
+
+    def close(self) -> None:
+        self.listen_only_to(())
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nothing is written down meanwhile."""
+        before, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = before
+
+    # -- hooks ---------------------------------------------------------------------------------------------------------
+
+    def _off(self) -> bool:
+        return self.paused or not torch.is_grad_enabled() or torch._C._current_graph_task_id() != -1
+
+    def _seen(self, path: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        if self._off():
+            return
+        kinds = self._kinds.get(path)
+        if kinds is None:
+            kinds = self._kinds[path] = [kind for kind in ("layer", "unit") if self.wanted(path, kind)]
+        for kind in kinds:
+            if kind == "layer":
+                self._keep_map(path, kind, module, args[0] if args else next(iter(kwargs.values())), output)
+            else:
+                self._keep_unit(path, kind, module, args, kwargs, output)
+
+    def _keep_map(self, path: str, kind: str, module: nn.Module, x: Tensor, output: Any) -> ModuleCall | None:
+        """A call that makes one tensor of another."""
+        if not isinstance(output, Tensor) or not output.requires_grad:
+            return None
+        call = ModuleCall(
+            self._key(path, kind),
+            module,
+            (x.detach(),),
+            {},
+            [_edge(output)],
+            [output.shape],
+            [output.dtype],
+            [0],
+            {},
+            [(x, x._version)],
+            [] if self.follow is None else [self.follow(output)],
+            [],
+        )
+        self.calls.append(call)
+        return call
+
+    def _keep_unit(
+        self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+    ) -> None:
+        """Any call at all."""
+        flat = tree_flatten(output)[0]
+        places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
+        if not places:
+            return
+        made = [flat[i] for i in places]
+        inputs = tree_flatten((args, kwargs))[0]
+        follow = self.follow
+        call = ModuleCall(
+            self._key(path, kind),
+            module,
+            tuple([each.detach() if isinstance(each, Tensor) else each for each in args]),
+            kwargs,
+            [_edge(each) for each in made],
+            [each.shape for each in made],
+            [each.dtype for each in made],
+            places,
+            {},
+            [(each, each._version) for each in inputs if isinstance(each, Tensor)],
+            [] if follow is None else [follow(each) for each in made],
+            [] if follow is None else [follow(each) if isinstance(each, Tensor) else None for each in inputs],
+        )
+        self.calls.append(call)
+
+    def _key(self, path: str, kind: str) -> Key:
+        before = self._counts.get((path, kind), 0)
+        self._counts[path, kind] = before + 1
+        return path, kind, before
+
+    def _enter(self, path: str, module: nn.Module) -> None:
+        if self._off() or not self.wanted(path, "heard"):
+            self._modes.append(None)
+            return
+
+        def heard(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+            blocks = {}
+            for part in (weight, bias):
+                block = None if part is None else block_of(part, module)
+                if block is not None:
+                    blocks[block[0]] = block[1:]
+            call = self._keep_map(path, "heard", module, x, out) if blocks else None
+            if call is not None:
+                call.blocks = blocks
+
+        mode = Listening(heard)
+        mode.__enter__()
+        self._modes.append(mode)
+
+    def _leave(self) -> None:
+        mode = self._modes.pop() if self._modes else None
+        if mode is not None:
+            mode.__exit__(None, None, None)
+
+
+def _edge(output: Tensor) -> GradientEdge:
+    """Where the gradient of an output arrives; by the short way where autograd's own nodes stand."""
+    node = output.grad_fn
+    if node is None or isinstance(node, torch._C._FunctionBase):
+        return get_gradient_edge(output)
+    return GradientEdge(node, output.output_nr)
+
+
+def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool, times: float = 1.0) -> list[Tensor | None]:
+    """The gradients of one number, or of the sum of several, at all of these places, `times` as large, by one backward
+    pass that makes nothing else."""
+    listed = list(edges)
+    if not listed:
+        return []
+    start = torch.full_like(losses, times)
+    return list(torch.autograd.grad(losses, listed, start, allow_unused=True, retain_graph=keep))

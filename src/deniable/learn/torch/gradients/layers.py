@@ -1,0 +1,158 @@
+"""Closed forms: from what went through a layer, forward and backward, to captures of its parameters' gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from deniable.learn.torch.gradients.batch_layout import Layout
+from deniable.learn.torch.gradients.broadcast_additions import narrowed
+from deniable.learn.torch.gradients.gradient_captures import (
+    HALF,
+    BiasSums,
+    Capture,
+    Convolution,
+    EmbeddingRows,
+    Outer,
+    Vectors,
+    padded,
+)
+
+Found = dict[str, Capture]
+"""Captures by the name of the parameter inside its module."""
+
+
+@final
+@dataclass(slots=True)
+class Passed:
+    """One call of a layer: input, and gradient at the output; the examples are in front, or where `layout` says."""
+
+    module: nn.Module
+    x: Tensor
+    g: Tensor
+    layout: Layout | None
+    count: int
+
+    def split(self, values: Tensor) -> Tensor:
+        """With the examples in front."""
+        return values if self.layout is None else self.layout.split(values, self.count)
+
+    def rows(self, values: Tensor) -> Tensor:
+        """All places of an example one after the other: (B, T, width)."""
+        layout = self.layout
+        in_order = layout is not None and layout.axis == 0 and layout.blocks and values.dim() > 1
+        whole = values if in_order else self.split(values)
+        if whole.dim() == 3 and whole.shape[0] == self.count:
+            return whole
+        return whole.reshape(self.count, -1, whole.shape[-1])
+
+
+def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
+    """The call in one precision: what autocast made half is counted in single, from the halves that were used."""
+    if g.dtype in HALF:
+        x, g = (x.to(g.dtype).float() if x.is_floating_point() else x), g.float()
+    return Passed(module, x, g, layout, count)
+
+
+def spread_over(
+    module: nn.Module,
+    x: Tensor,
+    grads: list[Tensor | None],
+    layouts: list[Layout | None],
+    shape: tuple[int, ...],
+    count: int,
+) -> Passed:
+    """The call of a layer that saw no examples, and whose output was added to every one of them."""
+    split = [
+        narrowed(layout.split(grad, count), shape)
+        for grad, layout in zip(grads, layouts, strict=True)
+        if grad is not None and layout is not None
+    ]
+    g = sum(split[1:], start=split[0])
+    return Passed(module, x.unsqueeze(0).expand(count, *x.shape), g.float() if g.dtype in HALF else g, None, count)
+
+
+def outer_product(call: Passed, shape: torch.Size) -> Outer:
+    """A weight of this shape, or a block of its rows."""
+    return Outer(call.rows(call.g), call.rows(call.x), shape)
+
+
+def summed_to_last(call: Passed) -> Vectors:
+    """A bias on the last axis."""
+    return Vectors(call.rows(call.g).sum(1))
+
+
+def _linear(call: Passed) -> Found:
+    weight = outer_product(call, call.module.weight.shape)
+    if weight.g.shape[1] == 1:
+        return {"weight": weight, "bias": BiasSums(weight)}
+    bias = call.module.bias
+    return {"weight": weight} if bias is None else {"weight": weight, "bias": Vectors(weight.g.sum(1))}
+
+
+def _convolution(call: Passed) -> Found:
+    layer, spatial = call.module, len(call.module.kernel_size)
+    x, g = call.split(call.x), call.split(call.g)
+    x = padded(x.flatten(0, 1), layer).unflatten(0, (-1, x.shape[1]))
+    weight = Convolution(g, x, layer.weight.shape, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
+    return {"weight": weight, "bias": Vectors(g.sum((1, *range(3, 3 + spatial))))}
+
+
+def _embedding(call: Passed) -> Found:
+    layer, ids = call.module, call.split(call.x).flatten(1)
+    g = call.rows(call.g)
+    if layer.padding_idx is not None:
+        g = g.masked_fill((ids == layer.padding_idx).unsqueeze(2), 0)
+    return {"weight": EmbeddingRows(g, ids, layer.weight.shape)}
+
+
+def _normalised(call: Passed, plain: Tensor, axes: int) -> Found:
+    """Weight and bias on the last `axes` axes of the input, after it was normalised."""
+    scaled = call.g * plain
+    if axes == 1:
+        return {"weight": Vectors(call.rows(scaled).sum(1)), "bias": summed_to_last(call)}
+    scaled, g = call.split(scaled), call.split(call.g)
+    before = tuple(range(1, g.dim() - axes))
+    sums = (scaled.sum(before), g.sum(before)) if before else (scaled, g)
+    return {"weight": Vectors(sums[0]), "bias": Vectors(sums[1])}
+
+
+def _layer_norm(call: Passed) -> Found:
+    shape = call.module.normalized_shape
+    return _normalised(call, F.layer_norm(call.x, shape, None, None, call.module.eps), len(shape))
+
+
+def _rms_norm(call: Passed) -> Found:
+    shape = call.module.normalized_shape
+    found = _normalised(call, F.rms_norm(call.x, shape, None, call.module.eps), len(shape))
+    return {"weight": found["weight"]}
+
+
+def _group_norm(call: Passed) -> Found:
+    layer, x, g = call.module, call.split(call.x), call.split(call.g)
+    plain = F.group_norm(x.flatten(0, 1), layer.num_groups, None, None, layer.eps).reshape(x.shape)
+    after = (1, *range(3, g.dim()))
+    return {"weight": Vectors((g * plain).sum(after)), "bias": Vectors(g.sum(after))}
+
+
+RULES: dict[type[Any], Callable[[Passed], Found]] = {
+    nn.Linear: _linear,
+    nn.Conv1d: _convolution,
+    nn.Conv2d: _convolution,
+    nn.Conv3d: _convolution,
+    nn.Embedding: _embedding,
+    nn.LayerNorm: _layer_norm,
+    nn.RMSNorm: _rms_norm,
+    nn.GroupNorm: _group_norm,
+}
+"""Exactly these types: a subclass may do something else in its forward pass, and is handled like any other module."""
+
+
+def closed_form(module: nn.Module) -> Callable[[Passed], Found] | None:
+    """The closed form of a layer; None if it has none, or is not used as its type would have it."""
+    return RULES.get(type(module))

@@ -1,0 +1,248 @@
+"""The gradients of one batch, example by example: norms of all of them together, and their weighted sums.
+
+**Small numbers.** ‖g‖²‖a‖² is 0 in single precision where g is so short that its square is no number any more, however
+long a is. So gradients are `scale` times as large here, by the backward pass itself, and come back to their size in the
+factors. What may still be lost: an inner product of n numbers is off by n·2⁻¹²⁶ at most, times an inner product that is
+a number, so below 2¹²⁸. Of the length of Σ_t g_t a_tᵀ that is at most T(√o + √i)·2/scale, and so much is added to it.
+
+**No numbers.** An example whose loss or gradient is not finite counts as one whose gradient is 0; so does one whose
+length is too large for its square to be a number, above 2⁶⁴/scale, or of which 0·∞ or ∞ - ∞ is all that is known. No
+record can stop a run or change what others count for: both would tell that it is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import final
+
+import torch
+from torch import Tensor
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.torch.gradients.gradient_captures import (
+    BiasSums,
+    Capture,
+    EmbeddingRows,
+    Factors,
+    Ghost,
+    Outer,
+    Vectors,
+    counted,
+    ghosts,
+    is_quick,
+    only,
+)
+from deniable.learn.torch.gradients.parameter_uses import Uses
+from deniable.learn.torch.gradients.parameters import Trained
+from deniable.learn.torch.gradients.stacked_layers import Family
+
+SMALL = 2**13
+"""Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
+
+Block = tuple[int, int]
+"""Rows of a parameter, from and to."""
+
+Gathered = dict[str, dict[Block, list[Capture]]]
+"""Captures by the name of the parameter and the rows that they are of."""
+
+
+@final
+class PerExample:
+    """The gradients of one batch, example by example, not summed yet."""
+
+    __slots__ = (
+        "_families",
+        "_lost",
+        "_parameters",
+        "_pool",
+        "_scale",
+        "_unread",
+        "_uses",
+        "count",
+        "left_out",
+        "loss",
+    )
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Trained],
+        gathered: Gathered,
+        count: int,
+        *,
+        scale: float = 1.0,
+        families: Sequence[Family] = (),
+    ) -> None:
+        self._parameters, self.count, self._scale, self._lost = parameters, count, scale, 0
+        self._uses = {name: _settled(blocks, parameters[name].tensor) for name, blocks in gathered.items()}
+        # A weight that is used elsewhere as well has other gradients than its family knows of.
+        self._families = [
+            family
+            for family in families
+            if all(_sole(self._uses[name]) is member for name, member in family.members.items())
+        ]
+        self._pool: tuple[list[str], Tensor] | None = None
+        self._unread: Callable[[], float] | None = None
+        """Brings a number of the device that is finite if all lengths and losses are, where it was not waited for."""
+        self.left_out = 0
+        """How many examples count as nothing. Of the data, so not private."""
+
+    def squared(self, losses: Tensor) -> Tensor:
+        """‖gradient‖² of each example, over all parameters; an example that is no number is left out, and has 0."""
+        parts = self._parts()
+        if not parts:
+            rule = "do not depend on any parameter that is trained, as far as this batch's forward pass tells"
+            raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
+        total = torch.stack(parts).sum(0)
+        self.loss = losses.detach().sum()
+        whole = total.sum() + self.loss  # finite only if all of them are
+        if self.count > 1 and not is_quick(total):
+            self._unread = _fetched(whole)
+        elif not math.isfinite(float(whole)):
+            losses = losses.detach()
+            kept = torch.isfinite(total) & torch.isfinite(losses)
+            self._keep(kept)
+            total, self.loss = torch.where(kept, total, 0.0), torch.where(kept, losses, 0.0).sum()
+        return total if self._scale == 1 else total.mul_(self._scale**-2)
+
+    def is_sound(self) -> bool:
+        """Whether the sums may be used. On an accelerator, ask when the sums are queued there: the answer waits for the
+        lengths, and the device works on the sums meanwhile. No means that an example is no number, and that the batch
+        must come again one example at a time.
+        """
+        return self._unread is None or math.isfinite(self._unread())
+
+    def _keep(self, kept: Tensor) -> None:
+        """Leave out all other examples."""
+        self.left_out = self.count - int(kept.sum())
+        for blocks in self._uses.values():
+            for uses in blocks.values():
+                uses.keep(kept)
+        if self._pool is not None:
+            self._pool = self._pool[0], only(kept, self._pool[1])
+
+    @property
+    def lost(self) -> float:
+        """How much longer a gradient may be than `squared` says, beside rounding."""
+        return 0.0 if self._scale == 1 else 2 * math.sqrt(self._lost) / self._scale
+
+    def _parts(self) -> list[Tensor]:
+        """Squared lengths of some parameters each: alike ones together, biases with weights."""
+        small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
+        ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Ghost]]] = {}
+        outers: dict[int, Outer] = {}
+        beside: dict[int, BiasSums] = {}
+        parts: list[Tensor] = []
+        together: set[str] = set()
+        for family in self._families:
+            ghostly.setdefault((family.places, family.dtype), []).append((next(iter(family.members)), family))
+            together.update(family.members)
+        for name, blocks in self._uses.items():
+            sole = _sole(blocks)
+            self._lost += sum(uses.lost for uses in blocks.values())
+            if name in together:
+                continue
+            if isinstance(sole, Outer | EmbeddingRows) and sole.is_ghost:
+                ghostly.setdefault((sole.places, sole.g.dtype), []).append((name, sole))
+            elif isinstance(sole, Outer):
+                outers[id(sole)] = sole
+            elif isinstance(sole, BiasSums):
+                beside[id(sole.outer)] = sole
+            elif isinstance(sole, Vectors) and sole.values.numel() <= SMALL * self.count:
+                small.setdefault(sole.values.dtype, []).append((name, sole.rows))
+            else:
+                parts += [uses.squared() for uses in blocks.values()]
+        for alike in ghostly.values():
+            of_one = self._parameters[alike[0][0]].tensor
+            parts.append(ghosts([each for _, each in alike], self.count, of_one))
+        for key, outer in outers.items():
+            parts.append(outer.squared(with_sums=beside.pop(key, None) is not None))
+        parts += [sums.squared() for sums in beside.values()]
+        if len(small) == 1 and len(listed := next(iter(small.values()))) > 1:
+            names, flat = [name for name, _ in listed], torch.cat([rows for _, rows in listed], 1)
+            self._pool = names, flat
+            parts.append(Vectors(flat).squared())
+        else:
+            parts += [Vectors(rows).squared() for listed in small.values() for _, rows in listed]
+        return parts
+
+    def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
+        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        made: dict[torch.dtype, Factors] = {}
+
+        def of(dtype: torch.dtype) -> Factors:
+            if dtype not in made:
+                made[dtype] = Factors(factors.to(dtype) if self._scale == 1 else factors.to(dtype) / self._scale)
+            return made[dtype]
+
+        if self._pool is not None:
+            names, flat = self._pool
+            tensors = [self._parameters[name].tensor for name in names]
+            whole = Vectors(flat).summed(of(flat.dtype)).split([each.numel() for each in tensors])
+            for name, each, part in zip(names, tensors, whole, strict=True):
+                del self._uses[name]
+                yield name, part if each.dim() == 1 else part.view(each.shape), all_rows(each)
+            self._pool = None
+        while self._families:
+            family = self._families.pop()
+            for name, part in zip(family.members, family.summed(of(family.dtype)), strict=True):
+                del self._uses[name]
+                yield name, part, all_rows(part)
+        for name in list(self._uses):
+            dtype = counted(self._parameters[name].tensor.dtype)
+            for rows, uses in self._uses.pop(name).items():
+                yield name, uses.summed(of(dtype)), rows
+
+    def each(self, name: str, low: int, high: int) -> Tensor | None:
+        """The gradients of one parameter for some examples; None if it was not used."""
+        blocks = self._uses.get(name)
+        if not blocks:
+            return None
+        whole = self._parameters[name].tensor
+        made = whole.new_zeros((high - low, *whole.shape), dtype=counted(whole.dtype))
+        for (start, stop), uses in blocks.items():
+            (made[:, start:stop] if whole.dim() else made).add_(uses.each(low, high), alpha=1 / self._scale)
+        return made
+
+
+def _sole(blocks: dict[Block, Uses]) -> Capture | None:
+    """The one capture that a parameter's gradients come from, if there is but one."""
+    return next(iter(blocks.values())).sole if len(blocks) == 1 else None
+
+
+def _fetched(number: Tensor) -> Callable[[], float]:
+    """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
+    if number.device.type != "cuda":
+        return lambda: float(number)
+    here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
+    done.record(torch.cuda.current_stream(number.device))
+
+    def arrived() -> float:
+        done.synchronize()
+        return float(here)
+
+    return arrived
+
+
+def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
+    """Uses by rows; where rows overlap without being the same, everything is held as it is."""
+    if len(blocks) == 1:
+        return {span: Uses(captures) for span, captures in blocks.items()}
+    spans = sorted(blocks)
+    if all(left[1] <= right[0] for left, right in pairwise(spans)):
+        return {span: Uses(captures) for span, captures in blocks.items()}
+    total: Tensor | None = None
+    for (start, stop), captures in blocks.items():
+        for capture in captures:
+            part = Uses([capture])
+            count = part.squared().shape[0]
+            total = whole.new_zeros((count, *whole.shape), dtype=counted(whole.dtype)) if total is None else total
+            total[:, start:stop] += part.each(0, count)
+    assert total is not None
+    return {(0, whole.shape[0]): Uses([Vectors(total)])}
+
+
+def all_rows(tensor: Tensor) -> Block:
+    """All rows of a parameter; a single number counts as one."""
+    return (0, tensor.shape[0] if tensor.dim() else 1)

@@ -1,0 +1,120 @@
+"""Layers alike, worked on together: an accelerator takes longer to be handed a small operation than to do it.
+
+The blocks of a transformer have maps and normalisations of the same shapes. Inputs and gradients of those are put one
+behind the other, as if one layer had seen the examples of all of them: a handful of operations instead of hundreds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from deniable.learn.torch.gradients.batch_layout import Layout
+from deniable.learn.torch.gradients.forward_calls import ModuleCall
+from deniable.learn.torch.gradients.gradient_captures import BiasSums, Capture, Factors, Outer, Vectors
+from deniable.learn.torch.gradients.layers import Found, closed_form, passed
+
+ROOM = 2**27
+"""Numbers that are copied to lie together: where there are more, operations are large enough as they are."""
+
+IN_ORDER = Layout(0), Layout(0, is_single=True)
+"""Examples in front, one behind the other: so they still are when layers are put together."""
+
+
+@final
+class Family:
+    """The weights of linear maps alike: `whole` has the examples of the first in front, then those of the second."""
+
+    __slots__ = ("_whole", "members")
+
+    def __init__(self, whole: Outer, members: Mapping[str, Capture]) -> None:
+        self._whole, self.members = whole, members
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._whole.g.dtype
+
+    @property
+    def places(self) -> int:
+        return self._whole.places
+
+    @property
+    def maps(self) -> int:
+        return len(self.members)
+
+    def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
+        """See `Ghost`: over all weights."""
+        whole, count = self._whole, self._whole.count // self.maps
+        if high - low < count:
+            sides = (each.view(self.maps, count, *each.shape[1:])[:, low:high] for each in (whole.g, whole.a))
+            g, a = (each.flatten(0, 1) for each in sides)
+            whole = Outer(g, a, whole.shape)
+        product = whole.inner(0, whole.count, None)
+        added = product.view(self.maps, high - low, *product.shape[1:]).sum(0)
+        return added if onto is None else onto.add_(added)
+
+    def summed(self, factors: Factors) -> tuple[Tensor, ...]:
+        """Σ_i factors_i G_i of each weight."""
+        g, a = (each.reshape(len(self.members), -1, each.shape[-1]) for each in (self._whole.g, self._whole.a))
+        places = self.places
+        if g.shape[2] <= a.shape[2]:
+            return tuple(torch.bmm(factors.scaled(g, places).transpose(1, 2), a))
+        return tuple(torch.bmm(g.transpose(1, 2), factors.scaled(a, places)))
+
+
+def alike(calls: Iterable[ModuleCall]) -> list[list[ModuleCall]]:
+    """Calls that may be worked on together; those that have no others like them are left out."""
+    groups: dict[Hashable, list[ModuleCall]] = defaultdict(list)
+    for call in calls:
+        kind, x = _kind(call.module), call.x
+        if kind is not None and x.dim() > 2:
+            groups[kind, x.shape, x.dtype, x.device, call.dtypes[0]].append(call)
+    several = [group for group in groups.values() if len(group) > 1]
+    return [group for group in several if sum(map(_held, group)) <= ROOM]
+
+
+def _kind(module: nn.Module) -> Hashable:
+    """The same for layers that may be worked on together; None for those that may not."""
+    if type(module) is nn.Linear:
+        return nn.Linear, module.weight.shape, module.bias is None
+    if type(module) is nn.LayerNorm:
+        return nn.LayerNorm, module.normalized_shape, module.eps
+    return None
+
+
+def _held(call: ModuleCall) -> int:
+    """Numbers that went into a call and out of it."""
+    return int(math.prod(call.x.shape) + math.prod(call.shapes[0]))
+
+
+def put_together(group: Sequence[ModuleCall], grads: list[Tensor], count: int) -> tuple[list[Found], Outer | None]:
+    """The captures of each call of a group, and of all their weights as one where only lengths are worked out. What
+    calls and `grads` held is let go as soon as it is copied, so that no more than one group is held twice."""
+    module = group[0].module
+    x = torch.cat([call.x for call in group])
+    for call in group:
+        call.let_go()
+    g = torch.cat(grads)
+    grads.clear()
+    form = closed_form(module)
+    assert form is not None
+    found = form(passed(module, x, g, IN_ORDER[0], len(group) * count))
+    apart = {local: _apart(capture, len(group)) for local, capture in found.items()}
+    weight = found["weight"]
+    whole = weight if isinstance(weight, Outer) and weight.is_ghost else None
+    return [{local: parts[each] for local, parts in apart.items()} for each in range(len(group))], whole
+
+
+def _apart(capture: Capture, layers: int) -> list[Capture]:
+    """The captures of single layers, which hold nothing of their own."""
+    if isinstance(capture, Outer):
+        return [
+            Outer(g, a, capture.shape) for g, a in zip(capture.g.chunk(layers), capture.a.chunk(layers), strict=True)
+        ]
+    assert isinstance(capture, Vectors | BiasSums)
+    return [Vectors(values) for values in capture.values.chunk(layers)]

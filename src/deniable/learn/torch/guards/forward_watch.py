@@ -1,0 +1,86 @@
+"""What a forward pass must leave alone: all that would carry the data out of it without noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, final
+
+from torch import Tensor, nn
+
+from deniable.errors import InvalidParameter
+
+Holder = dict[str, Any]
+"""A module's own table of buffers, or of parameters: a tensor may also be replaced there."""
+
+
+@final
+class ForwardWatch:
+    """Buffers and parameters of a model, which no forward pass may write into or replace; those that are trained stay
+    the same from step to step."""
+
+    def __init__(self, model: nn.Module, trained: Iterable[Tensor]) -> None:
+        self._model = model
+        self._trained = {id(each) for each in trained}
+        self._seen: list[tuple[Holder, str, Any, int]] = []
+        self._copies: list[tuple[Holder, str, Tensor]] = []
+
+    def begin(self, *, closely: bool) -> None:
+        """From now on. `closely` also finds what was written past autograd's eyes (`.data`), at the price of a copy."""
+        self._seen, self._copies = [], []
+        for module in parts_of(self._model):
+            for local, parameter in module._parameters.items():
+                if parameter is not None:
+                    if parameter.requires_grad != (id(parameter) in self._trained):
+                        raise self._other(module._parameters, local)
+                    self._seen.append((module._parameters, local, parameter, parameter._version))
+            # Those of spectral norm are changed by the weights, not by the data.
+            if module._buffers and type(module).__name__ != "_SpectralNorm":
+                held = [(local, each) for local, each in module._buffers.items() if each is not None]
+                self._seen += [(module._buffers, local, each, each._version) for local, each in held]
+                if closely:
+                    self._copies += [(module._buffers, local, each.detach().clone()) for local, each in held]
+
+    def end(self) -> None:
+        """From now on, anything may be changed: the step is over."""
+        self._seen, self._copies = [], []
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a step has begun and is not over."""
+        return bool(self._seen)
+
+    def check(self) -> None:
+        """Refuse what was changed since `begin`, by its name."""
+        for holder, local, tensor, version in self._seen:
+            if tensor._version != version or holder.get(local) is not tensor:
+                raise self._changed(holder, local, tensor)
+        for holder, local, copy in self._copies:
+            now = holder[local]
+            if not bool((now == copy).logical_or(now != now).all()):
+                raise self._changed(holder, local, now)
+
+    def _changed(self, holder: Holder, local: str, tensor: Tensor) -> InvalidParameter:
+        kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
+        rule = f"is a {kind} that the forward pass wrote the data into, without noise"
+        remedy = "leave out running statistics, or freeze them with eval(); change weights in after_step="
+        return InvalidParameter("model", self._name(holder, local), rule, remedy)
+
+    def _other(self, holder: Holder, local: str) -> InvalidParameter:
+        rule = "was frozen, unfrozen, added or replaced after the trainer was made"
+        remedy = "make a new trainer for what is trained from now on"
+        return InvalidParameter("model", self._name(holder, local), rule, remedy)
+
+    def _name(self, holder: Holder, local: str) -> str:
+        paths = [p for p, each in self._model.named_modules() if holder is each._buffers or holder is each._parameters]
+        return ".".join([*filter(None, paths[:1]), local])
+
+
+def parts_of(model: nn.Module) -> list[nn.Module]:
+    """All modules of a model, each once. As `model.modules()`, without the names, which cost more than all the rest."""
+    found, seen = [model], {model}
+    for module in found:
+        for below in module._modules.values():
+            if below is not None and below not in seen:
+                seen.add(below)
+                found.append(below)
+    return found

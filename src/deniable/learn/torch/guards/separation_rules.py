@@ -1,0 +1,510 @@
+"""What operations of torch do to examples: a rule for each that keeps them apart (see `separation_trace`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, GivenOperation, MixedExamples, Same
+
+
+def domains(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
+    """What comes out of an operation."""
+    listed = zip(_by_rules(given, made), made, strict=True)
+    return [
+        MixedExamples(f"{given.name}, whose answer has fewer examples than the batch")
+        if isinstance(found, ExampleRows) and not _has_all(found, each.shape, given.count)
+        else found
+        for found, each in listed
+    ]
+
+
+def _has_all(rows: ExampleRows, shape: Sequence[int], count: int) -> bool:
+    return rows.axis < len(shape) and shape[rows.axis] % (count * rows.after) == 0
+
+
+def unknown(given: GivenOperation, tensor: Tensor) -> Domain:
+    """What may come out where there is no rule."""
+    for each in given.domains:
+        if isinstance(each, MixedExamples):
+            return each
+    if all(isinstance(each, Same) for each in given.domains):
+        return Same.varying(tensor)
+    return MixedExamples(f"{given.name}, which reorders, gathers or reduces along the examples, or is not known")
+
+
+def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
+    for each in given.domains:
+        if isinstance(each, MixedExamples):
+            return [each] * len(made)
+    name = given.name.removeprefix("aten::")
+    if given.is_repeatable:  # who knows the seed knows which number comes at which place
+        mixed = MixedExamples(f"chance whose seed may be known ({given.name}), in another order for other batches")
+        same = all(isinstance(each, Same) for each in given.domains)
+        return [Same.varying(each) if same else mixed for each in made]
+    if given.has_out:  # rules are about what goes in
+        return [unknown(given, each) for each in made]
+    if name == "arange":
+        return [_counted(given, each) for each in made]
+    if name in ("randperm", "eye", "linspace", "tril_indices", "triu_indices"):
+        return [Same.varying(each) for each in made]
+    if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
+        return [Same.constant(each) for each in made]
+    rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
+    if rule is None and torch.Tag.pointwise in given.func.tags:
+        rule = _pointwise
+    if rule is not None:
+        found = rule(given, made)
+        if found is not None:
+            return found if isinstance(found, list) else [found] * len(made)
+    return [unknown(given, each) for each in made]
+
+
+def _counted(given: GivenOperation, made: Tensor) -> Same:
+    """Numbers in steps of one size: from 0 on, and one for each example, they are known."""
+    step = given.value("step")
+    step = 1 if step is None else step
+    in_order = given.value("start") in (None, 0) and isinstance(step, int) and made.numel() == given.count
+    return Same(tuple(made.shape), step if in_order else 0)
+
+
+CONSTANT = frozenset({"zeros", "ones", "full", "empty", "rand", "randn", "randint", "scalar_tensor", "empty_strided"})
+"""Of one value everywhere, or of chance that is alike everywhere."""
+
+Rule = Callable[[GivenOperation, list[Tensor]], "Domain | list[Domain] | None"]
+"""None where the rule does not say that examples stay apart."""
+
+
+Part = tuple[Sequence[int], Domain]
+"""The shape of a tensor, and what it is."""
+
+
+def _together(parts: Sequence[Part], dim: int) -> Domain | None:
+    """What is combined number by number, in shapes that are broadcast to so many axes."""
+    rows: ExampleRows | None = None
+    periods = [1] * dim
+    for shape, domain in parts:
+        more = dim - len(shape)
+        if isinstance(domain, ExampleRows):
+            here = ExampleRows(domain.axis + more, domain.after)
+            if rows is not None and rows != here:
+                return None
+            rows = here
+        elif isinstance(domain, Same):
+            for axis, period in enumerate(domain.periods):
+                if shape[axis] != 1:
+                    periods[axis + more] = math.lcm(periods[axis + more], period)
+    # What is not of the data may differ inside an example, and not from example to example: that would be a position.
+    if rows is not None:
+        return rows if rows.after % periods[rows.axis] == 0 else None
+    return Same(tuple(periods))
+
+
+def _parts(given: GivenOperation) -> list[Part]:
+    return [(each.shape, domain) for each, domain in zip(given.tensors, given.domains, strict=True)]
+
+
+def _pointwise(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    if given.value("reduction") not in (None, 0):
+        return None
+    return _together(_parts(given), made[0].dim())
+
+
+def _alike(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """What comes out lies as what went in."""
+    return given.domains[0]
+
+
+def _dropped(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Some of the numbers are gone, by chance."""
+    domain = given.domains[0]
+    return Same(domain.periods) if isinstance(domain, Same) else domain
+
+
+def _copied(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """What was there before is gone."""
+    return _together(_parts(given)[1:2], made[0].dim())
+
+
+def _viewed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    (x, domain), out = given.first, made[0]
+    if out.numel() != x.numel():
+        return None
+    if isinstance(domain, ExampleRows):
+        return given.found_by_runs(out.shape, given.runs(x, domain))
+    assert isinstance(domain, Same)
+    if set(domain.periods) <= {1}:
+        return Same.constant(out)
+    kept = 0
+    while kept < min(x.dim(), out.dim()) and x.shape[kept] == out.shape[kept]:
+        kept += 1
+    return Same((*domain.periods[:kept], *out.shape[kept:]))
+
+
+def _moved(domain: Domain, order: Sequence[int]) -> Domain:
+    """The axes in another order: the new one at k is the old one at order[k]."""
+    if isinstance(domain, ExampleRows):
+        return ExampleRows(list(order).index(domain.axis), domain.after)
+    assert isinstance(domain, Same)
+    return Same(tuple(domain.periods[each] for each in order))
+
+
+def _permuted(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    order = list(range(x.dim()))
+    if given.value("dims") is not None:
+        order = [each % x.dim() for each in given.value("dims")]
+    else:
+        one, other = (0, -1) if given.value("dim0") is None else (given.value("dim0"), given.value("dim1"))
+        if order:
+            order[one], order[other] = order[other], order[one]
+    return _moved(domain, order)
+
+
+def _unsqueezed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    at, (_, domain) = given.value("dim") % made[0].dim(), given.first
+    if isinstance(domain, ExampleRows):
+        return ExampleRows(domain.axis + (at <= domain.axis), domain.after)
+    assert isinstance(domain, Same)
+    return Same((*domain.periods[:at], 1, *domain.periods[at:]))
+
+
+def _without(domain: Domain, dims: set[int], *, keep: bool) -> Domain | None:
+    """Some axes are gone, or of length 1."""
+    if isinstance(domain, ExampleRows):
+        if domain.axis in dims:
+            return None
+        return domain if keep else ExampleRows(domain.axis - sum(each < domain.axis for each in dims), domain.after)
+    assert isinstance(domain, Same)
+    left = [1 if axis in dims else period for axis, period in enumerate(domain.periods) if keep or axis not in dims]
+    return Same(tuple(left))
+
+
+def _dims(given: GivenOperation, x: Tensor) -> set[int]:
+    """The axes that an operation is about; all of them where it names none."""
+    asked = given.value("dim", "dims")
+    listed = [asked] if isinstance(asked, int) else list(asked or range(x.dim()))
+    return {each % max(x.dim(), 1) for each in listed}
+
+
+def _squeezed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    if torch.Tag.inplace_view in given.func.tags:  # the axes are gone by now: nobody knows which
+        return None
+    return _without(domain, {each for each in _dims(given, x) if x.shape[each] == 1}, keep=False)
+
+
+def _reduced(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    return _without(domain, _dims(given, x), keep=bool(given.value("keepdim")))
+
+
+def _along(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Works along some axes, and leaves the others apart."""
+    x, domain = given.first
+    if isinstance(domain, ExampleRows):
+        return None if domain.axis in _dims(given, x) else domain
+    return Same.varying(made[0])
+
+
+def _sliced(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    axis = given.value("dim") % x.dim()
+    if isinstance(domain, ExampleRows):
+        return None if axis == domain.axis and any(each.shape[axis] != x.shape[axis] for each in made) else domain
+    return domain
+
+
+def _selected(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    return _without(domain, {given.value("dim") % x.dim()}, keep=False)
+
+
+def _spread(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """`expand` and `repeat`: what comes again comes again after as many as there were."""
+    (x, domain), out = given.first, made[0]
+    more = out.dim() - x.dim()
+    if isinstance(domain, ExampleRows):
+        here = ExampleRows(domain.axis + more, domain.after)
+        return here if out.shape[here.axis] == x.shape[domain.axis] else None
+    assert isinstance(domain, Same)
+    return Same((*[1] * more, *domain.periods))
+
+
+def _joined(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    out = made[0]
+    axis, parts = (given.value("dim") or 0) % out.dim(), _parts(given)
+    if given.name == "aten::stack":
+        parts = [((*shape[:axis], 1, *shape[axis:]), _inserted(domain, axis)) for shape, domain in parts]
+    found = _together([each for each in parts if len(each[0]) == out.dim()], out.dim())  # empty ones may have one axis
+    if isinstance(found, Same):
+        return Same((*found.periods[:axis], out.shape[axis], *found.periods[axis + 1 :]))
+    return None if found is None or (isinstance(found, ExampleRows) and found.axis == axis) else found
+
+
+def _inserted(domain: Domain, at: int) -> Domain:
+    if isinstance(domain, ExampleRows):
+        return ExampleRows(domain.axis + (at <= domain.axis), domain.after)
+    assert isinstance(domain, Same)
+    return Same((*domain.periods[:at], 1, *domain.periods[at:]))
+
+
+def _product(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Matrices, and batches of them: (n, k) counts as n rows of one, (k, m) as one row of m, and k is added up."""
+    *added, (one, left), (other, right) = _parts(given)
+    assert not isinstance(left, MixedExamples)
+    assert not isinstance(right, MixedExamples)
+    if isinstance(left, ExampleRows) and left.axis == len(one) - 1:
+        return None
+    if isinstance(right, ExampleRows) and right.axis == max(len(other) - 2, 0):
+        return None
+    parts = [*added, ((*one[:-1], 1), left if isinstance(left, ExampleRows) else Same((*left.periods[:-1], 1)))]
+    if len(other) > 1:
+        of_right = right if isinstance(right, ExampleRows) else Same((*right.periods[:-2], 1, right.periods[-1]))
+        parts.append(((*other[:-2], 1, other[-1]), of_right))
+    found = _together(parts, max(made[0].dim(), 2))
+    if made[0].dim() == 1 and isinstance(found, ExampleRows | Same):  # a vector has no columns
+        return _without(found, {1}, keep=False)
+    return found
+
+
+def _in_front(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Examples in front; the rest of the work is inside of each: convolutions, pooling, attention, group norms."""
+    rows = {each for each in given.domains if isinstance(each, ExampleRows)}
+    if not rows:
+        return Same.varying(made[0])
+    here = next(iter(rows))
+    if len(rows) > 1 or here.axis != 0 or not isinstance(given.domains[0], ExampleRows):
+        return None
+    if any(each.dim() and each.shape[0] != given.tensors[0].shape[0] for each in made[:1]):
+        return None
+    return here
+
+
+def _convolved(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    if given.value("N") not in (None, given.tensors[0].shape[0]):  # of group norms
+        return None
+    if any(not isinstance(each, Same) for each in given.domains[1:]):
+        return None
+    return _in_front(given, made)
+
+
+def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """Queries, keys and values of each example, and maybe a mask that is broadcast."""
+    found = _in_front(given, made)
+    if not isinstance(found, ExampleRows):
+        return found
+    for shape, domain in _parts(given):
+        if isinstance(domain, Same) and len(shape) == 4 and shape[0] != 1 and found.after % domain.periods[0]:
+            return None
+    if not all(isinstance(each, ExampleRows) for each in given.domains[:3]):
+        return None
+    rest: list[Domain] = [found if each.dim() > 2 else MixedExamples("inside of attention") for each in made[1:]]
+    return [found, *rest]
+
+
+def _looked_up(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Rows of a table of weights, by ids."""
+    if not isinstance(given.domains[0], Same):
+        return None
+    domain = given.domains[1]
+    if isinstance(domain, ExampleRows):
+        return domain
+    assert isinstance(domain, Same)
+    return Same((*domain.periods, made[0].shape[-1]))
+
+
+def _bagged(given: GivenOperation, made: list[Tensor]) -> list[Domain] | None:
+    """One bag for each example, of as many ids each: bags begin at 0, T, 2T, ..."""
+    ids, offsets, weights = given.value("indices"), given.value("offsets"), given.value("per_sample_weights")
+    domain = given.of(ids)
+    if (
+        not isinstance(given.domains[0], Same)
+        or not isinstance(domain, ExampleRows)
+        or given.value("include_last_offset")
+    ):
+        return None
+    if ids.shape != (given.count * domain.after,) or not _is_counted(given, offsets, domain.after):
+        return None
+    if weights is not None and given.of(weights) != domain:
+        return None
+    return [ExampleRows(0, 1), *[MixedExamples("inside of a bag of embeddings")] * (len(made) - 1)]
+
+
+def _layer_normed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    x, domain = given.first
+    if not isinstance(domain, ExampleRows) or any(isinstance(each, ExampleRows) for each in given.domains[1:]):
+        return None
+    return None if domain.axis >= x.dim() - len(given.value("normalized_shape")) else domain
+
+
+def _batch_normed(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """In training all axes but the second are added up, which is how single pictures are normalised, too."""
+    domain = given.domains[0]
+    if not isinstance(domain, ExampleRows) or not all(isinstance(each, Same) for each in given.domains[1:]):
+        return None
+    if given.value("training") and domain.axis != 1:
+        return None
+    if domain.axis == 1 and any(domain.after % each.periods[0] for each in given.domains[1:] if isinstance(each, Same)):
+        return None
+    return [domain, *[MixedExamples("inside of batch norm")] * (len(made) - 1)]
+
+
+def _lost(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """One loss for each place."""
+    if (
+        given.value("reduction") != 0
+        or given.domains[0] != given.domains[1]
+        or not isinstance(given.domains[0], ExampleRows)
+    ):
+        return None
+    return [given.domains[0], *[MixedExamples("a weight of the whole batch")] * (len(made) - 1)]
+
+
+def _gathered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Each place of an example picks places of the same example."""
+    rows = {each for each in given.domains if isinstance(each, ExampleRows)}
+    if len(rows) != 1 or given.tensors[0].dim() != made[0].dim():
+        return None
+    here = next(iter(rows))
+    # With fewer along the examples, those of the first would be picked for all.
+    if any(
+        len(each.shape) != made[0].dim() or each.shape[here.axis] != made[0].shape[here.axis] for each in given.tensors
+    ):
+        return None
+    if any(isinstance(each, Same) and shape and here.after % each.periods[here.axis] for shape, each in _parts(given)):
+        return None
+    return None if given.value("dim") % made[0].dim() == here.axis else here
+
+
+def _picked(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """The same places of every example."""
+    x, domain = given.first
+    if not isinstance(domain, ExampleRows) or not isinstance(given.domains[1], Same):
+        return None
+    return None if given.value("dim") % x.dim() == domain.axis else domain
+
+
+def _recurrent(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
+    """Layers over all places; states, to begin with as well, have their examples before their width, or are alike for
+    all of them."""
+    x, domain = given.first
+    # On a CPU the places are in front by now, whatever the layer was told.
+    in_front = given.name == "aten::_cudnn_rnn" and given.value("batch_first")
+    if domain != ExampleRows(0 if in_front else 1, 1) or given.value("batch_sizes") or x.dim() != 3:
+        return None
+    begun = [given.value("hx_", "hx"), given.value("cx_", "cx")]
+    for tensor, each in zip(given.tensors[1:], given.domains[1:], strict=True):
+        at = tensor.dim() - 2
+        if any(tensor is one for one in begun) and at >= 0:
+            if each != ExampleRows(at, 1) and (not isinstance(each, Same) or each.periods[at] != 1):
+                return None
+        elif not isinstance(each, Same):  # weights
+            return None
+    states: list[Domain] = [ExampleRows(max(each.dim() - 2, 0), 1) for each in made[1:3]]
+    inside: list[Domain] = [MixedExamples("inside of a recurrent layer")] * (len(made) - 3)
+    return [domain, *states, *inside]
+
+
+def _trilinear(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Three factors with axes put in, and axes that are added up."""
+    parts: list[Part] = []
+    for place, (shape, domain) in enumerate(_parts(given), 1):
+        for at in given.value(f"expand{place}"):
+            shape, domain = (*shape[:at], 1, *shape[at:]), _inserted(domain, at)
+        parts.append((shape, domain))
+    found = _together(parts, len(parts[0][0]))
+    return None if found is None else _without(found, set(given.value("sumdim")), keep=False)
+
+
+def _padded(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Padding goes over the last axes."""
+    (x, domain), pad = given.first, given.value("pad")
+    if isinstance(domain, ExampleRows):
+        behind = 2 * (x.dim() - 1 - domain.axis)  # pads come from the last axis on; one less than none moves examples
+        return None if any(pad[behind : behind + 2]) else domain
+    return Same.varying(made[0])
+
+
+def _cornered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """Inside of single matrices."""
+    x, domain = given.first
+    return domain if isinstance(domain, ExampleRows) and domain.axis < x.dim() - 2 else None
+
+
+def _is_counted(given: GivenOperation, ids: Tensor, step: int) -> bool:
+    """Whether these are 0, step, 2·step, ..., by how they were made as well as by what they are."""
+    domain = given.of(ids)
+    if not isinstance(domain, Same) or domain.step != step or ids.shape != (given.count,):
+        return False
+    return bool(torch.equal(ids, torch.arange(given.count, dtype=ids.dtype, device=ids.device) * step))
+
+
+def _indexed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+    """x[:, ids]: the same places of every example; x[arange(B), ids]: places of each example by its own ids."""
+    domain, asked = given.domains[0], given.value("indices")
+    if domain == ExampleRows(0, 1) and given.tensors[0].shape[0] == given.count and asked:
+        first, *rest = asked
+        own = all(isinstance(each, Tensor) and each.dim() == 1 and given.of(each) == ExampleRows(0, 1) for each in rest)
+        if own and isinstance(first, Tensor) and _is_counted(given, first, 1):
+            return domain
+    if not isinstance(domain, ExampleRows) or domain.axis != 0 or not asked or asked[0] is not None:
+        return None
+    if any(isinstance(each, ExampleRows) for each in given.domains[1:]):
+        return None
+    used = [place for place, each in enumerate(asked) if each is not None]
+    return domain if used == list(range(used[0], used[-1] + 1)) else None
+
+
+def _each(rule: Rule, *names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names, rule)
+
+
+RULES: dict[str, Rule] = {
+    **_each(_alike, "clone", "detach", "alias", "_to_copy", "lift_fresh"),
+    **_each(_dropped, "native_dropout", "_fused_dropout"),
+    **_each(_pointwise, "bernoulli", "uniform", "normal", "exponential", "random", "fill", "zero", "_prelu_kernel"),
+    **_each(_pointwise, "masked_fill", "hardswish", "floor_divide", "log_sigmoid_forward", "binary_cross_entropy"),
+    **_each(
+        _pointwise, "mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy_with_logits"
+    ),
+    "copy": _copied,
+    **_each(_viewed, "view", "_unsafe_view", "reshape", "_reshape_alias", "_reshape_copy"),
+    **_each(_permuted, "permute", "transpose", "t", "numpy_T", "swapaxes"),
+    "unsqueeze": _unsqueezed,
+    "squeeze": _squeezed,
+    **_each(_spread, "expand", "repeat"),
+    **_each(_sliced, "slice", "narrow", "split", "split_with_sizes", "unsafe_split", "unsafe_split_with_sizes"),
+    **_each(_selected, "select", "unbind"),
+    **_each(_joined, "cat", "stack"),
+    **_each(_reduced, "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "var", "std", "var_mean"),
+    **_each(_reduced, "std_mean", "linalg_vector_norm", "norm", "logsumexp", "prod", "any", "all", "median", "nansum"),
+    **_each(_along, "_softmax", "_log_softmax", "_safe_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk"),
+    **_each(_along, "flip", "glu", "cummax", "cummin", "argsort"),
+    **_each(_product, "mm", "addmm", "bmm", "baddbmm", "mv"),
+    **_each(_convolved, "convolution", "_convolution", "mkldnn_convolution", "cudnn_convolution"),
+    **_each(_convolved, "native_group_norm", "upsample_nearest1d", "upsample_nearest2d", "upsample_bilinear2d"),
+    **_each(_convolved, "max_pool2d_with_indices", "max_pool3d_with_indices", "avg_pool1d", "avg_pool2d", "avg_pool3d"),
+    **_each(_convolved, "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_max_pool2d", "mkldnn_max_pool2d"),
+    **_each(
+        _convolved, "pixel_shuffle", "pixel_unshuffle", "im2col", "col2im", "reflection_pad2d", "replication_pad2d"
+    ),
+    **_each(_attended, "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention"),
+    **_each(_attended, "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"),
+    "embedding": _looked_up,
+    **_each(_bagged, "_embedding_bag", "_embedding_bag_forward_only"),
+    **_each(_layer_normed, "native_layer_norm", "_fused_rms_norm"),
+    **_each(_batch_normed, "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"),
+    **_each(_lost, "nll_loss_forward", "nll_loss2d_forward"),
+    **_each(_gathered, "gather", "scatter", "scatter_add"),
+    "index_select": _picked,
+    "index": _indexed,
+    **_each(_recurrent, "mkldnn_rnn_layer", "_cudnn_rnn"),
+    "_trilinear": _trilinear,
+    "constant_pad_nd": _padded,
+    **_each(_cornered, "tril", "triu"),
+}
+"""By the name of an operation; one that works in place has the rule of its other half."""

@@ -1,0 +1,439 @@
+"""Whether a forward pass keeps its examples apart: followed operation by operation, from the batch to the losses.
+
+Every tensor that torch makes between the moment when a batch is handed out and its backward pass is one of three:
+
+=======  ==============================================================================================================
+`ExampleRows`   its numbers lie example by example along one axis, and those of an example come from that example alone
+`Same`   it has nothing of the data in it: weights, constants, chance, positions
+`MixedExamples`  anything else: examples were sorted, picked, added up, compared, or went through something unknown
+=======  ==============================================================================================================
+
+A batch whose losses are Rows, and whose layers answered in Rows, is worked on as a whole. This is a proof about the
+operations that ran, by a rule for each; there is no rule for what reorders, gathers or reduces along the examples. What
+does not go through torch (numpy, globals of Python) is not seen. Backward passes are torch's own, and not followed:
+losses whose graph has hooks or functions of Python in it are Mixed. Hooks on single nodes of a graph are not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import HigherOrderOperator
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._pytree import tree_flatten
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.torch.guards import separation_rules
+from deniable.learn.torch.guards.forward_watch import parts_of
+from deniable.learn.torch.guards.tensor_domains import (
+    Domain,
+    ExampleRows,
+    GivenOperation,
+    MixedExamples,
+    Same,
+    StorageFrame,
+    frame_of,
+)
+
+PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
+"""What makes a number of Python of a tensor: what is done next may depend on it, and no rule sees how."""
+
+
+READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
+"""What takes numbers out of a tensor past torch's operations, though some of these may run meanwhile."""
+
+NOWHERE = -1
+"""In place of the storage of a tensor that has none."""
+
+WITH_OPERATIONS = (Tensor, tuple, type(None), type(NotImplemented))
+"""What a function may give that has run operations, beside what these show."""
+
+PLAIN = (
+    "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype",
+    "device", "layout", "type", "element_size", "itemsize", "nbytes", "names", "has_names", "requires_grad",
+    "requires_grad_", "retains_grad", "retain_grad", "grad_fn", "output_nr", "get_device", "dim_order",
+    "result_type", "_version", "_backward_hooks", "_base", "__len__", "__dir__", "__dlpack_device__",
+)  # fmt: skip
+"""What says nothing of the numbers in a tensor, and runs no operation; as does what begins with `is_`."""
+
+NORMS = frozenset({"batch_norm", "native_batch_norm"})
+"""What has its statistics of the examples in front; `training` is the sixth argument of each."""
+
+HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
+"""What puts a function of Python into a backward pass: no rule sees what it does."""
+
+
+@final
+class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
+    """Hands over the functions of torch that are called, before and after their operations are run."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self._call, self._plain = call, frozenset(PLAIN)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__"):  # of an attribute
+            name = getattr(getattr(func, "__self__", None), "__name__", name)
+        if name in self._plain or name.startswith(("is_", "_is_")):
+            return func(*args, **(kwargs or {}))
+        return self._call(name, func, args, kwargs or {})
+
+
+@final
+class _Chance:
+    """Whether somebody has set the seed, or the state, of torch's own generators since this was made."""
+
+    def __init__(self) -> None:
+        self._is_seeded = False
+        self.drawn()
+
+    def is_seeded(self) -> bool:
+        """Asked before an operation: then the states must be what the operation before left behind. A seed that is set
+        again to what it was is seen, too."""
+        if not self._is_seeded:
+            now = _states()
+            self._is_seeded = len(now) != len(self._left) or not all(map(torch.equal, now, self._left))
+        return self._is_seeded
+
+    def drawn(self) -> None:
+        """An operation is over, and may have drawn."""
+        if not self._is_seeded:
+            self._left = _states()
+
+
+def _states() -> list[Tensor]:
+    there = (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))
+    return [each.get_state() for each in there]
+
+
+@final
+class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
+    """What became of a batch of `count` examples while this was entered."""
+
+    def __init__(self, batch: Any, count: int, buffers: Mapping[int, str] | None = None) -> None:
+        super().__init__()
+        self._count = count
+        self._buffers = buffers
+        """The names of the model's buffers, by the id of the tensor; None where no model is trained, only followed."""
+        self._known = WeakTensorKeyDictionary()
+        self._homes = WeakTensorKeyDictionary()
+        """The storage of each of these: somebody may give a tensor another one."""
+        self._written: dict[int, tuple[Tensor, Domain, StorageFrame | None]] = {}
+        """By storage: what was shared before somebody wrote examples into a part of it, and where these lie."""
+        self._uneven: dict[int, tuple[Tensor, bool]] = {}
+        """By storage: parts of it that were written one by one, with nothing of the data, and whether all of them alike
+        for all examples in front."""
+        self._places: dict[int, StorageWeakRef | None] = {}
+        """Storages with something of the data, held so that no other gets their number; NOWHERE stands for all that is
+        without."""
+        self._memory: dict[int, StorageWeakRef] = {}
+        """The same by their place in memory, which storages of other libraries may share."""
+        self._operations = 0
+        self._peeked: MixedExamples | None = None
+        self._hooked: MixedExamples | None = None
+        self._chance = _Chance()
+        self._repeated: str | None = None
+        """An operation that drew numbers which whoever knows the seed can repeat."""
+        self._is_off = False
+        self._asked = _Asked(self._called)
+        for each in tree_flatten(batch)[0]:
+            if isinstance(each, Tensor):
+                in_front = each.dim() > 0 and each.shape[0] == count
+                self._set(
+                    each, ExampleRows(0, 1) if in_front else MixedExamples("a batch whose examples are not in front")
+                )
+
+    def __enter__(self) -> Trace:
+        self._asked.__enter__()
+        super().__enter__()
+        return self
+
+    def _called(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of torch. If it runs no operation, all that may come out is what went in: numbers that it gives,
+        or keeps, were read past torch's operations."""
+        if self._is_off:
+            return func(*args, **kwargs)
+        if name in HOOKS:
+            self._hooked = self._hooked or MixedExamples(f"a hook on the backward pass ({name})")
+            return func(*args, **kwargs)
+        given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, Tensor)]
+        if any(is_functorch_wrapped_tensor(each) for each in given):
+            raise _unfollowed("torch.vmap or a transform of torch.func")
+        if self._buffers is not None and name in NORMS and self._is_over_examples(args, kwargs):
+            rule = f"in the forward pass, {name} with training=True depends on the other examples of the batch"
+            remedy = "use F.group_norm or F.layer_norm, or fixed statistics with training=False"
+            held = [self._buffers[id(each)] for each in given if id(each) in self._buffers]
+            raise InvalidParameter("model", held[0] if held else NOTHING, rule, remedy)
+        has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
+        try:
+            out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
+        except Exception as error:  # whatever it is, the model may catch it and so learn something of the data
+            if has_data:
+                self._peek(f"an error that the data may have led to ({name})")
+            if isinstance(func, HigherOrderOperator) and isinstance(error, NotImplementedError):
+                raise _unfollowed(f"the operator {name}, which takes functions") from None
+            raise
+        if name == "data":
+            for each in given[:1]:
+                self._known.pop(each, None)
+        made = tree_flatten(out)[0]
+        has_run = self._operations != before
+        is_read = not all(
+            isinstance(each, WITH_OPERATIONS) if has_run else self._is_among(each, given) for each in made
+        )
+        if has_data and (is_read or name in READS):
+            self._peek(f"numbers of the data that were read past torch's operations ({name})")
+        return out
+
+    def _is_over_examples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether statistics are those of this batch: one example alone has none, which torch would refuse."""
+        batch = args[0] if args else kwargs.get("input")
+        is_training = args[5] if len(args) > 5 else kwargs.get("training", kwargs.get("train", False))
+        if not isinstance(batch, Tensor) or not is_training or batch.dim() < 2 or batch.shape[0] != self._count:
+            return False
+        return not isinstance(self.of(batch), Same)
+
+    def _is_among(self, value: Any, given: list[Tensor]) -> bool:
+        """Whether this went in, or is a tensor that is known."""
+        if isinstance(value, Tensor):
+            return any(value is each for each in given) or value in self._known
+        return value is NotImplemented  # of a comparison with something else than a tensor
+
+    def _peek(self, why: str) -> None:
+        self._peeked = self._peeked or MixedExamples(why)
+
+    def _one_hot(self, func: Any, *args: Any, **kwargs: Any) -> Any:
+        """One more axis behind each id. torch looks at all ids first, but with a number of classes only to refuse
+        those that are out of range."""
+        tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
+        classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+        found = self.of(tensor) if isinstance(tensor, Tensor) else None
+        if not isinstance(found, ExampleRows) or not isinstance(classes, int) or classes < 1:
+            return func(*args, **kwargs)
+        self._is_off = True
+        try:
+            made = func(*args, **kwargs)
+        finally:
+            self._is_off = False
+        self._operations += 1
+        self._set(made, self._peeked or found)
+        return made
+
+    def end(self) -> None:
+        """Follow nothing more; where somebody entered a mode of their own meanwhile, theirs is left alone."""
+        self._is_off = True
+        if _get_current_dispatch_mode() is self:
+            self.__exit__(None, None, None)
+        if _get_current_function_mode() is self._asked:
+            self._asked.__exit__(None, None, None)
+
+    @property
+    def has_peeked(self) -> bool:
+        """Whether a number of Python was made of the data."""
+        return self._peeked is not None
+
+    def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
+        """What losses are that a backward pass begins at: mixed where Python has a say in that pass."""
+        found = self._hooked or _hooks_of(model) or _functions_of(losses) or self._peeked or self.of(losses)
+        if isinstance(found, MixedExamples) and self._repeated is not None:
+            return MixedExamples(f"chance whose seed may be known ({self._repeated}), or {found.why}")
+        return found
+
+    def of(self, tensor: Tensor) -> Domain:
+        """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
+        place, memory = _place(tensor)
+        found: Domain | None = self._known.get(tensor) if self._homes.get(tensor) == place else None
+        if found is None:
+            shared = self._memory.get(memory)
+            if place in self._places or (shared is not None and not shared.expired()):
+                return MixedExamples("a tensor that was made of the data by other means than torch's operations")
+            found = Same.varying(tensor)
+        if isinstance(found, Same) and place in self._uneven:
+            alike = self._uneven[place][1] and self._is_in_front(tensor)
+            found = Same((1, *tensor.shape[1:])) if alike else Same.varying(tensor)
+        return self._beside(tensor, found, place) if place in self._written else found
+
+    def _beside(self, tensor: Tensor, found: Domain, place: int) -> Domain:
+        """What a tensor became when something was written into its storage."""
+        base, domain, frame = self._written[place]
+        if isinstance(domain, MixedExamples) or isinstance(found, MixedExamples | ExampleRows):
+            return domain if isinstance(domain, MixedExamples) else found
+        rows = ExampleRows(0, 1)
+        here = frame_of(tensor, rows, self._count)
+        wider = None if frame is None or here is None else frame.with_(here)
+        if wider is None or found.periods[0] != 1:
+            return MixedExamples("a shared tensor that examples were written into")
+        self._written[place] = base, domain, wider
+        return rows
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._is_off:
+            return func(*args, **kwargs)
+        given = GivenOperation(func, args, kwargs, self.of, self._count, is_seeded=self._chance.is_seeded())
+        has_data = not all(isinstance(each, Same) for each in given.domains)
+        self._operations += 1
+        try:
+            out = func(*args, **kwargs)
+        except Exception:  # whatever it is, the model may catch it and so learn something of the data
+            if has_data:
+                self._peek(f"an error that the data may have led to ({given.name})")
+            raise
+        self._chance.drawn()
+        if has_data and _is_peek(given):
+            self._peek(f"a number of Python that was made of the data ({given.name})")
+        if given.is_repeatable:
+            self._repeated = given.name
+        made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
+        if made or given.is_in_place:
+            self._keep(given, made)
+        return out
+
+    def _keep(self, given: GivenOperation, made: list[Tensor]) -> None:
+        for tensor, found in zip(made, separation_rules.domains(given, made), strict=True):
+            domain = self._peeked if self._peeked is not None and isinstance(found, ExampleRows) else found
+            if given.is_in_place:
+                domain = self._written_into(tensor, domain)
+            if isinstance(domain, ExampleRows) and _place(tensor)[0] == NOWHERE:
+                domain = MixedExamples(f"a tensor without strides ({given.name})")
+            self._set(tensor, domain)
+        for tensor in given.written if given.is_in_place else ():
+            if not any(tensor is each for each in made):
+                self._set(tensor, self._written_into(tensor, separation_rules.unknown(given, tensor)))
+
+    def _set(self, tensor: Tensor, domain: Domain) -> None:
+        place, memory = _place(tensor)
+        self._known[tensor], self._homes[tensor] = domain, place
+        if isinstance(domain, Same) or place in self._places:
+            return
+        held = self._places[place] = None if place == NOWHERE else StorageWeakRef(tensor.untyped_storage())
+        if memory and held is not None:  # without numbers there is no place in memory
+            self._memory[memory] = held
+
+    def _written_into(self, tensor: Tensor, domain: Domain) -> Domain:
+        """What a tensor is that this was written into. What is written into a part is found again in the whole."""
+        was, (place, _) = self.of(tensor), _place(tensor)
+        if place == NOWHERE:
+            alike = isinstance(was, Same) and isinstance(domain, Same)
+            return domain if alike else MixedExamples("a tensor without strides that something was written into")
+        before, uneven = self._written.get(place), self._uneven.get(place)
+        if isinstance(was, Same) and isinstance(domain, Same):
+            if set(domain.periods) <= {1} and _is_whole(tensor):
+                return domain
+            in_front = self._is_in_front(tensor) and domain.periods[0] == 1
+            self._uneven[place] = tensor, in_front and (uneven is None or uneven[1])
+            return self.of(tensor)
+        rows = was if isinstance(was, ExampleRows) else domain
+        frame = frame_of(tensor, rows, self._count) if isinstance(rows, ExampleRows) else None
+        if before is not None:
+            frame = None if frame is None or before[2] is None else before[2].with_(frame)
+        if isinstance(was, MixedExamples):
+            domain = domain if isinstance(domain, MixedExamples) else was
+        elif isinstance(was, ExampleRows):
+            is_even = isinstance(domain, Same) and was.after % domain.periods[was.axis] == 0
+            if domain == was or is_even:
+                domain = was
+                if before is None:
+                    return was
+            elif not isinstance(domain, MixedExamples):
+                domain = MixedExamples("a tensor whose examples were written over in another order")
+        elif isinstance(domain, ExampleRows) and uneven is not None and not uneven[1]:
+            domain = MixedExamples("a tensor that examples and positions were written into")
+        if isinstance(domain, ExampleRows) and before is not None and before[2] is not None and frame is None:
+            domain = MixedExamples("a tensor that examples were written into in different ways")
+        self._written[place] = tensor, domain, frame
+        return domain
+
+    def _is_in_front(self, tensor: Tensor) -> bool:
+        """Whether the first axis goes over the whole storage, in as many steps as there are examples."""
+        if tensor.dim() == 0 or tensor.shape[0] != self._count:
+            return False
+        return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
+
+
+def _unfollowed(what: str) -> InvalidParameter:
+    """Not a TypeError: torch takes that for "this operator cannot do it", and `x == y` would go on as False."""
+    return InvalidParameter(
+        "model",
+        NOTHING,
+        f"the forward pass uses {what}, where examples cannot be followed through single operations",
+        "write it with operations on the whole batch (torch.where for torch.cond), or do this part before the batch is "
+        "made",
+    )
+
+
+def _place(tensor: Tensor) -> tuple[int, int]:
+    """The storage of a tensor, and where it is in memory; NOWHERE for one that has none of its own."""
+    with torch._C.DisableTorchFunction():  # this asks for itself
+        try:
+            storage = tensor.untyped_storage()
+        except NotImplementedError:  # it is sparse, and its parts have storages
+            return NOWHERE, 0
+        return storage._cdata, storage.data_ptr()
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    return bool(tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes())
+
+
+def _is_peek(given: GivenOperation) -> bool:
+    """Whether a number, or a shape, is made of what is in a tensor."""
+    if given.name == "aten::index":
+        return any(each.dtype in (torch.bool, torch.uint8) for each in given.tensors[1:])
+    return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
+
+
+def _hooks_of(model: nn.Module) -> MixedExamples | None:
+    """Hooks of modules on their backward passes."""
+    everywhere = nn.modules.module
+    is_hooked = bool(everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks)
+    if is_hooked or any(each._backward_hooks or each._backward_pre_hooks for each in parts_of(model)):
+        return MixedExamples("a module's hook on the backward pass")
+    return None
+
+
+def _functions_of(losses: Tensor) -> MixedExamples | None:
+    """Backward passes that are written in Python."""
+    nodes = [losses.grad_fn]
+    seen = set(nodes)
+    for node in nodes:
+        if isinstance(node, torch._C._FunctionBase):
+            return MixedExamples(f"a backward pass that is written in Python ({node.name()})")
+        more = {below for below, _ in node.next_functions if below is not None} - seen
+        seen |= more
+        nodes += more
+    return None
+
+
+def structure(losses: Tensor) -> int:
+    """Which operations of autograd led to these losses, and how they hang together, as one number."""
+    first = losses.grad_fn
+    nodes, places = [first], {first: 0}
+    rows: list[object] = []
+    add, place_of, more = rows.append, places.get, nodes.append  # this runs in each step, over the whole graph
+    for node in nodes:
+        add(type(node))
+        for below, _ in node.next_functions:
+            place = place_of(below)
+            if place is None and below is not None:
+                place = places[below] = len(nodes)
+                more(below)
+            add(place)
+    if any(kind.__name__ == "CppFunction" for kind in set(map(type, nodes))):  # one type for all that have no own
+        rows += [node.name() for node in nodes]
+    return hash(tuple(rows))
+
+
+def shapes_of(batch: Any) -> tuple[object, ...]:
+    """What of a batch may decide which operations run: the shapes and types of its tensors, and other plain values."""
+    return tuple(
+        (each.shape, each.dtype) if isinstance(each, Tensor) else type(each) for each in tree_flatten(batch)[0]
+    )

@@ -1,0 +1,68 @@
+"""How the accounts stand: every limit that is in force, and what was spent of it, as one transaction sees them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from deniable.ledger.budget import Cost
+from deniable.ledger.entries import EVERYBODY, Entry
+from deniable.ledger.spending_accounts import Account, in_force, least_left, less, window_start
+from deniable.ledger.stores.store import Transaction
+
+__all__ = ["Replay", "left_of", "replay_of", "standing"]
+
+
+class Replay(NamedTuple):
+    """An answer that is there, and all that is told with it when it is given again."""
+
+    sealed: Entry
+    charge: Entry
+    """The RESERVED entry that paid for it."""
+    left: Cost
+
+
+def standing(transaction: Transaction, limit: Cost, *payers: str) -> list[Account]:
+    """The limits of the dataset, and those of these payers or, if none is named, of all.
+
+    The dataset's limit for good comes first; `limit` is what it was made with.
+    """
+    wanted = (EVERYBODY, *payers) if payers else ()
+    limits = in_force(limit, transaction.terms(*wanted))
+    accounts = []
+    lifetimes: dict[str, Cost] = {EVERYBODY: transaction.spent()}
+    for (name, window), most in sorted(limits.items(), key=lambda item: item[0][0] != EVERYBODY):
+        if name not in lifetimes:
+            lifetimes[name] = transaction.paid(name)
+        spent = lifetimes[name]
+        if window is not None:
+            start = window_start(transaction.now(), window)
+            if name == EVERYBODY:
+                older = transaction.newest_before(start)
+                spent = less(spent, Cost(0, 0) if older is None else older.spent)
+            else:
+                spent = less(spent, transaction.paid_up_to(name, before=start))
+        accounts.append(Account(name=name, window=window, limit=most, spent=spent, lifetime=lifetimes[name]))
+    return accounts
+
+
+def left_of(transaction: Transaction, limit: Cost, payer: str | None) -> Cost:
+    """What this payer may still spend: the least, in each column, of all accounts that must pay. Without a payer, what
+    is left of the dataset's limit.
+    """
+    accounts = standing(transaction, limit, payer or EVERYBODY)
+    if payer is None:
+        return accounts[0].left
+    if not any(each.name == payer for each in accounts):
+        return Cost(0, 0)
+    return least_left(accounts, Cost(0, 0))
+
+
+def replay_of(
+    transaction: Transaction, limit: Cost, question: str, version: str | None, payer: str | None
+) -> Replay | None:
+    """The newest answer to this question about this version, as `Ledger.replay` tells it."""
+    sealed = transaction.newest_sealed(question, version)
+    if sealed is None or sealed.closes is None:
+        return None
+    charge = transaction.entry(sealed.closes)
+    return None if charge is None else Replay(sealed, charge, left_of(transaction, limit, payer))

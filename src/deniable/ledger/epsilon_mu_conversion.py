@@ -1,0 +1,204 @@
+"""Between ε and μ² at a fixed δ, in whole units: exact to the last one.
+
+δ_μ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) grows with μ and falls with ε (Balle & Wang 2018, Theorem 8). Its value comes
+from `gaussian_delta`, good to forty digits; floats only say where to look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from deniable.curves.decimal_arithmetic import dec, density, digits, gaussian_delta
+from deniable.curves.filters import UNIT
+from deniable.numbers import root_up
+
+_DOUBT: Final = Decimal("1e-38")
+"""Relative error granted to `gaussian_delta`, of which at least forty digits are true."""
+
+_ROOT: Final = 10**60
+"""Roots are cut to sixty decimal places."""
+
+
+def root_down(units: int) -> Fraction:
+    """√(units of 10^-30), from below."""
+    return Fraction(math.isqrt(units * 10**90), _ROOT)
+
+
+def mu_up(units: int) -> Fraction:
+    """√(units of 10^-30), from above, far finer than a unit; exact where there is an exact root."""
+    return root_up(units * UNIT, bits=200)
+
+
+@lru_cache(maxsize=4096)
+def largest_mu2(epsilon_units: int, delta_units: int) -> int:
+    """The largest number of units of μ² for which δ_μ(ε) <= δ, for 0 < ε and 0 < δ < 1, both in units.
+
+    For all neighbours a √units-GDP release is then (ε, δ)-DP, and with one unit more it would not be.
+
+    >>> float(largest_mu2(10**30, 10**24) * UNIT)  # ε = 1, δ = 1e-6
+    0.056028...
+    """
+    epsilon, delta = epsilon_units * UNIT, delta_units * UNIT
+    return _last(lambda units: units <= 0 or _fits(units, epsilon, delta), _near(epsilon, delta))
+
+
+def _fits(mu2_units: int, epsilon: Fraction, delta: Fraction) -> bool:
+    """Whether δ_μ(ε) <= δ beyond doubt."""
+    value = gaussian_delta(mu_up(mu2_units), epsilon)
+    with digits():
+        return value * (1 + _DOUBT) <= dec(delta)
+
+
+def _last(holds: Callable[[int], bool], guess: int) -> int:
+    """The last whole number at which a statement, true and from somewhere on false, is true: fast near the guess."""
+    low, step = guess, 1
+    while not holds(low):
+        low, step = low - step, 2 * step
+    high, step = low + 1, 1
+    while holds(high):
+        low, high, step = high, high + step, 2 * step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _near(epsilon: Fraction, delta: Fraction) -> int:
+    """About the units of the μ² with δ_μ(ε) = δ: bisection in floats, then Newton's steps in sixty digits.
+
+    The slope is simple: dδ_μ(ε)/dμ = φ(ε/μ - μ/2).
+    """
+    mu = Fraction(_crossing(lambda mu: _float_delta(mu, float(epsilon)) > float(delta)))
+    for _ in range(4):
+        with digits():
+            step = (dec(delta) - gaussian_delta(mu, epsilon)) / density(dec(epsilon / mu - mu / 2))
+            if not abs(step) < dec(mu) / 4:  # floats are no help here; a slow search from a poor guess is still right
+                break
+            mu = Fraction(int((dec(mu) + step).scaleb(60)), _ROOT)
+            if abs(step) < dec(mu).scaleb(-20):  # the next step would be smaller than a unit
+                break
+    return math.floor(mu * mu / UNIT)
+
+
+def _crossing(beyond: Callable[[float], bool]) -> float:
+    """About where a statement about positive numbers becomes true."""
+    low, high = 1e-32, 1e9
+    for _ in range(80):
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if beyond(middle) else (middle, high)
+    return low
+
+
+def _float_delta(mu: float, epsilon: float) -> float:
+    """δ_μ(ε) in floats: a hint, never a bound. No e^ε, which may overflow: e^ε φ(b) = φ(a)."""
+    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    if b > 30:  # Mills' ratio by its first terms; the tail itself is soon no float
+        scaled = math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * (1 / b - 1 / b**3)
+    else:
+        scaled = math.exp(b * b / 2 - a * a / 2) * 0.5 * math.erfc(b / math.sqrt(2))
+    return 0.5 * math.erfc(a / math.sqrt(2)) - scaled
+
+
+# --- four digits for people -------------------------------------------------------------------------------------------
+
+
+def short_down(exact: Fraction) -> Decimal:
+    """Four digits of a number that is not negative, rounded down."""
+    return _tidy(_short(_place(exact))) if exact else Decimal(0)
+
+
+def short_up(exact: Fraction) -> Decimal:
+    """Four digits of a number that is not negative, rounded up."""
+    below = short_down(exact)
+    return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
+
+
+_BANDS: Final = 4096
+_WHOLE: Final = -27 * 9000
+"""From this place on, 1e-27, numbers of four digits are whole units."""
+
+_bands: dict[tuple[int, int], tuple[int, int] | None] = {}
+"""By δ and place: from how many units of μ² on, and below how many, that place is shown; None where it was shown once.
+What is left of a budget falls a little with each question, and its four digits seldom with it."""
+
+
+_shown: dict[int, int] = {}
+"""By δ: the place that was shown last."""
+
+
+def _in_band(mu2_units: int, delta_units: int, place: int) -> bool:
+    band = _bands.get((delta_units, place))
+    return band is not None and band[0] <= mu2_units < band[1]
+
+
+@lru_cache(maxsize=4096)
+def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
+    """The largest ε of four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
+    delta = delta_units * UNIT
+    before = _shown.get(delta_units)
+    guess = before if before is not None and _in_band(mu2_units, delta_units, before) else _guess(mu2_units, delta)
+    if _in_band(mu2_units, delta_units, guess):
+        _shown[delta_units] = guess
+        return _tidy(_short(guess))
+
+    def costs_more(place: int) -> bool:
+        return _fits(mu2_units + 1, Fraction(_short(place)), delta)
+
+    if costs_more(guess) and _fits(mu2_units + 1, Fraction(0), delta):  # where the guess does not, 0 does not either
+        return Decimal(0)
+    place = _last(lambda place: not costs_more(place), guess)
+    if len(_bands) >= _BANDS:
+        _bands.clear()
+        _shown.clear()
+    seen = (delta_units, place) in _bands and place >= _WHOLE
+    _bands[delta_units, place] = (_price(place, delta_units), _price(place + 1, delta_units)) if seen else None
+    return _tidy(_short(place))
+
+
+def _price(place: int, delta_units: int) -> int:
+    """The units of μ² that the ε of this place costs."""
+    return largest_mu2(int(Fraction(_short(place)) / UNIT), delta_units)
+
+
+@lru_cache(maxsize=4096)
+def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
+    """The smallest ε of four digits for which a √units-GDP release is (ε, δ)-DP; 0 if it is (0, δ)-DP."""
+    delta = delta_units * UNIT
+    if _fits(mu2_units, Fraction(0), delta):
+        return Decimal(0)
+    return _tidy(
+        _short(1 + _last(lambda place: not _fits(mu2_units, Fraction(_short(place)), delta), _guess(mu2_units, delta)))
+    )
+
+
+def _guess(mu2_units: int, delta: Fraction) -> int:
+    mu, target = float(mu_up(mu2_units)), float(delta)
+    return _place(Fraction(_crossing(lambda epsilon: _float_delta(mu, epsilon) <= target)))
+
+
+def _short(place: int) -> Decimal:
+    """The numbers of four digits in their order: place 0 is 1.000, 1 is 1.001, 9000 is 10.00, -1 is 0.9999."""
+    power, step = divmod(place, 9000)
+    return Decimal(1000 + step).scaleb(power - 3)
+
+
+def _place(exact: Fraction) -> int:
+    """The place of the largest number of four digits that is at most this positive number."""
+    above, below = exact.numerator, exact.denominator
+    power = len(str(above)) - len(str(below))  # of ten; or one less, which the loop finds
+    while True:
+        shift = 3 - power
+        four: int = above * 10**shift // below if shift >= 0 else above // (below * 10**-shift)
+        if four >= 1000:
+            return 9000 * power + four - 1000
+        power -= 1
+
+
+def _tidy(value: Decimal) -> Decimal:
+    value = value.normalize()
+    return value.quantize(Decimal(1)) if value == value.to_integral_value() else value

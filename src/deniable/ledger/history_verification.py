@@ -1,0 +1,232 @@
+"""Checking a history from its beginning: every link, every sum, every limit, every signature.
+
+The same for a ledger in a store and for one that was exported: entries go in, oldest first, and LedgerDamaged names the
+first that is not what was written.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from deniable.errors import LedgerDamaged
+from deniable.ledger.budget import Cost
+from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, Heading, State, Terms
+from deniable.ledger.keys import PublicKey, is_signed
+from deniable.ledger.owner_signatures import rotation_fault
+from deniable.ledger.spending_accounts import Account, Limits, in_force, window_start
+from deniable.ledger.stores.entry_rows import RESTORE
+from deniable.ledger.stores.store import charges_with
+
+__all__ = ["Recount"]
+
+_PLAIN = State.RESERVED, State.SEALED, State.FAILED
+
+
+@final
+@dataclass(slots=True)
+class _Paid:
+    """What one account was charged, by time."""
+
+    times: list[str] = field(default_factory=list)
+    sums: list[Cost] = field(default_factory=list)
+
+    @property
+    def total(self) -> Cost:
+        return self.sums[-1] if self.sums else Cost(0, 0)
+
+    def add(self, time: str, cost: Cost) -> None:
+        if self.times and self.times[-1] >= time:  # one line for each second; a clock that ran back counts as standing
+            self.sums[-1] = self.sums[-1] + cost
+        else:
+            self.times.append(time)
+            self.sums.append(self.total + cost)
+
+    def since(self, start: str) -> Cost:
+        before = bisect_left(self.times, start)
+        old = self.sums[before - 1] if before else Cost(0, 0)
+        return Cost(self.total.units - old.units, self.total.delta_units - old.delta_units)
+
+
+@final
+class Recount:
+    """A history as far as it was read, recomputed."""
+
+    def __init__(self, heading: Heading, genesis: str, key: PublicKey | None = None, *, remedy: str = RESTORE) -> None:
+        self.heading = heading
+        self.number = 0
+        self.link = genesis
+        self.time = ""
+        self.newest: Entry | None = None
+        self.names = [heading.dataset]
+        self.checkpoints: list[Checkpoint] = []
+        self.adjustments = 0
+        self.signers: set[str] = set()
+        self.keys = [each for each in [heading.owner if key is None else key.hex] if each is not None]
+        """The keys that may or might sign, oldest first: the first was given, and each vouched for the next."""
+        self._remedy = remedy
+        self._waiting: dict[int, Entry] = {}
+        self._terms: list[Terms] = []
+        self._limits: Limits = in_force(heading.budget.limit, ())
+        self._paid: defaultdict[str, _Paid] = defaultdict(_Paid)
+
+    @property
+    def spent(self) -> Cost:
+        """Everything charged, summed up here."""
+        return self._paid[EVERYBODY].total
+
+    @property
+    def open(self) -> int:
+        """How many entries were charged and never closed."""
+        return len(self._waiting)
+
+    def accounts(self) -> list[Account]:
+        """Every limit and what was spent of it, as of the newest entry."""
+        return [self._account(name, window, limit) for (name, window), limit in self._limits.items()]
+
+    def add(self, entry: Entry) -> None:
+        """Take the next entry; LedgerDamaged if it is not what was written."""
+        number = self.number + 1
+        if entry.number != number:
+            raise self._bad(number, "is missing")
+        if entry.digest() != entry.hash:
+            raise self._bad(number, "was changed")
+        if entry.previous != self.link:
+            # Entry 1 is whole, so what it hangs from is not.
+            raise (
+                self._bad(0, "was changed") if number == 1 else self._bad(number, "does not follow the entry before it")
+            )
+        if entry.spent != self.spent + entry.charged:
+            raise self._bad(number, "has a wrong sum")
+        counted = self.newest is not None and self.newest.charges is not None
+        if (counted or entry.charges is not None) and entry.charges != charges_with(self.newest, entry.state):
+            raise self._bad(number, "has a wrong count of charges")
+        if self._terms and entry.time < self.time:
+            raise self._bad(number, "is older than the entry before it")
+        if entry.state in _PLAIN:
+            if entry.rotation is not None:
+                raise self._bad(number, "replaces no key")
+            if entry.statement is not None:
+                raise self._bad(number, "states nothing")
+            self._take_plain(entry)
+        elif entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
+            raise self._bad(number, "charges what cannot be charged")
+        elif entry.state is State.STATED or entry.statement is not None:
+            self._take_statement(entry)
+        elif entry.state is State.ROTATED or entry.rotation is not None:
+            self._take_rotation(entry)
+        elif entry.state is State.LINKED:
+            if entry.name is None or entry.name in self.names:
+                raise self._bad(number, "links nothing")
+            self.names.append(entry.name)
+        elif entry.state is State.CHECKPOINT:
+            self._take_checkpoint(entry)
+        elif entry.state is State.MOVED:
+            if entry.terms is not None or entry.name is not None or entry.checkpoint is not None:
+                raise self._bad(number, "is more than a new place")
+        else:
+            self._take_terms(entry)
+        self.number, self.link, self.time, self.newest = number, entry.hash, entry.time, entry
+
+    def end(self, number: int, link: str) -> Entry | None:
+        """The newest entry, if the history ends where its head says."""
+        if self.number < number:
+            raise self._bad(self.number + 1, f"is missing; the ledger had {number} entries")
+        if self.number > number:
+            raise self._bad(number + 1, "was added behind the end")
+        if self.link != link:
+            raise self._bad(number, "is not what the head of the chain says")
+        return self.newest
+
+    # -- one kind of entry each ----------------------------------------------------------------------------------------
+
+    def _take_plain(self, entry: Entry) -> None:
+        number, payer = entry.number, entry.payer
+        if entry.state is not State.RESERVED:
+            closed = self._waiting.pop(entry.closes or 0, None)
+            same = closed is not None and (closed.question, closed.version, closed.cost, closed.key, closed.payer)
+            asked = entry.question, entry.version, entry.cost, entry.key, payer
+            if same != asked or entry.payer_spent is not None:
+                raise self._bad(number, "closes no open entry")
+            return
+        for account in {EVERYBODY} if payer is None else {EVERYBODY, payer}:
+            self._paid[account].add(entry.time, entry.cost)
+        if entry.payer_spent != (None if payer is None else self._paid[payer].total):
+            raise self._bad(number, "has a wrong sum of its payer")
+        mine = [key for key in self._limits if key[0] == payer]
+        if payer is not None and not mine:
+            raise self._bad(number, "is paid by an account that was never granted")
+        for name, window in [key for key in self._limits if key[0] == EVERYBODY] + mine:
+            limited = self._account(name, window, self._limits[name, window], entry.time)
+            if entry.cost != Cost(0, 0) and not self.heading.budget.fits(limited.spent, limited.limit):
+                whose = "the budget" if (name, window) == (EVERYBODY, None) else f"the limit of {limited.title}"
+                raise self._bad(number, f"spends more than {whose}")
+        self._waiting[number] = entry
+
+    def _take_terms(self, entry: Entry) -> None:
+        terms = entry.terms
+        if terms is None:
+            raise self._bad(entry.number, "sets no limit")
+        if entry.state is State.ADJUSTED:
+            message = terms.message(
+                serial=self.heading.serial, number=entry.number, previous=entry.previous, reason=entry.description
+            )
+            self._check_signature(entry, terms.signer, message, terms.signature)
+            self.adjustments += 1
+        elif terms.signature is not None or (terms.account, terms.window) == (EVERYBODY, None):
+            raise self._bad(entry.number, "changes what only a signed adjustment may change")
+        self._terms.append(terms)
+        self._limits[terms.account, terms.window] = terms.limit
+
+    def _take_checkpoint(self, entry: Entry) -> None:
+        noted = entry.checkpoint
+        if noted is None or (noted.serial, noted.number, noted.hash, noted.spent) != (
+            self.heading.serial,
+            self.number,
+            self.link,
+            self.spent,
+        ):
+            raise self._bad(entry.number, "is a checkpoint of something else")
+        self._check_signature(entry, noted.signer, noted.message(), noted.signature)
+        self.checkpoints.append(noted)
+
+    def _take_rotation(self, entry: Entry) -> None:
+        known = self.keys if self.heading.owner is not None else []
+        if (fault := rotation_fault(self.heading, entry, known)) is not None:
+            raise self._bad(entry.number, fault)
+        assert entry.rotation is not None
+        self.signers.add(entry.rotation.signer)
+        self.keys.append(entry.rotation.successor)
+
+    def _take_statement(self, entry: Entry) -> None:
+        said = entry.statement
+        if (
+            said is None
+            or entry.state is not State.STATED
+            or entry.terms
+            or entry.name
+            or entry.checkpoint
+            or entry.rotation
+        ):
+            raise self._bad(entry.number, "states nothing")
+        where: dict[str, Any] = {"serial": self.heading.serial, "number": entry.number, "previous": entry.previous}
+        self._check_signature(entry, said.signer, said.message(**where, words=entry.description), said.signature)
+
+    def _check_signature(self, entry: Entry, signer: str | None, message: bytes, signature: str | None) -> None:
+        wanted = self.keys[-1] if self.keys else None
+        if not is_signed(signer, message, signature):
+            raise self._bad(entry.number, "has a signature that is not true")
+        if wanted is not None and signer != wanted:
+            replaced = signer in self.keys
+            raise self._bad(entry.number, f"is signed with {'a key that was replaced' if replaced else 'another key'}")
+        self.signers.add(signer or "")
+
+    def _bad(self, number: int, fault: str) -> LedgerDamaged:
+        return LedgerDamaged(number, fault, self._remedy)
+
+    def _account(self, name: str, window: int | None, limit: Cost, now: str | None = None) -> Account:
+        paid = self._paid[name]
+        spent = paid.total if window is None else paid.since(window_start(now or self.time, window))
+        return Account(name=name, window=window, limit=limit, spent=spent, lifetime=paid.total)

@@ -1,0 +1,142 @@
+"""Checking a signed privacy label, and that the numbers beside it are those that were released. Needs no server."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final, final
+
+from deniable.errors import LedgerDamaged, UnreadableRecord
+from deniable.ledger.keys import PublicKey
+from deniable.ledger.ledger_export import verify_export
+
+_NEEDED: Final = frozenset({"release", "version", "key", "signature"})
+BINDING: Final = 3
+"""The version from which on a label holds a digest of the numbers."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckedLabel:
+    """What was found out about a label."""
+
+    release: str
+    version: int
+    numbers: bool
+    """Whether the numbers were compared, and are those of the release."""
+
+    signer: str
+    """The key that signed it."""
+
+    replaced: bool = False
+    """Whether the ledger has another key by now."""
+
+    vouched: bool = False
+    """Whether it was the ledger that said whose key this is."""
+
+    def lines(self) -> list[str]:
+        """What is verified and what is not, in words."""
+        how = f"with {self.signer}, for which your key vouched in the ledger" if self.vouched else "with this key"
+        said = [f"The label of {self.release} is as it was signed {how}."]
+        if self.replaced:
+            said.append("That key was replaced since: ask for the label again, it is signed with the newest one then.")
+        if self.numbers:
+            said.append("The columns and rows of the answer are those that were released under it.")
+        elif self.version < BINDING:
+            said.append(
+                f"It is of version {self.version} and does not bind the numbers: any answer could stand beside it."
+            )
+        else:
+            said.append("No answer was compared: give one to see whether its numbers are those that were released.")
+        return said
+
+
+def answer_digest(answer: Mapping[str, Any]) -> str:
+    """The SHA-256 of what an answer tells: its columns and rows, as JSON text in one form.
+
+    >>> answer_digest({"columns": ["n"], "rows": [[5]]}) == answer_digest({"rows": [[5.0]], "columns": ["n"]})
+    True
+    """
+    columns, rows = answer.get("columns"), answer.get("rows")
+    # Text and mappings can be gone through as well, and would be read as another table than they show.
+    if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        raise UnreadableRecord("this is no answer: it needs lists of columns and rows")
+    try:
+        told = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows]}
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise UnreadableRecord("this is no answer: its columns and rows cannot be written as JSON") from None
+    return sha256(b"deniable answer\n" + text.encode()).hexdigest()
+
+
+def _plain(cell: object) -> object:
+    """5.0 and 5 are one number: not everybody who writes JSON tells them apart."""
+    return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
+
+
+def label_message(label: Mapping[str, Any]) -> bytes:
+    """What is signed of a label: everything but the signature."""
+    unsigned = {name: value for name, value in label.items() if name != "signature"}
+    return b"deniable label\n" + json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()
+
+
+def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
+    """UnreadableRecord unless exactly this label was signed with this key.
+
+    Give the key that you trust, not the one the label names: whoever edits a label can sign it anew with another key.
+    """
+    if not label.keys() >= _NEEDED:
+        raise UnreadableRecord(f"this is no label: it needs {', '.join(sorted(_NEEDED))}")
+    if label["key"] != key.hex:
+        raise UnreadableRecord(
+            "this label was signed with another key; a server signs labels with its newest one: ask for /v1/key of it, "
+            "or give the exported ledger as well, which tells for which keys yours vouched"
+        )
+    signature = label.get("signature")
+    if not isinstance(signature, str) or not key.signed(label_message(label), signature):
+        raise UnreadableRecord("this label is not as it was signed")
+
+
+def verify_label(
+    label: Mapping[str, Any],
+    answer: Mapping[str, Any] | None,
+    key: PublicKey,
+    *,
+    ledger: str | os.PathLike[str] | None = None,
+) -> CheckedLabel:
+    """Check a label with a key that you trust and, if there is one, the answer that stands beside it.
+
+    A server signs labels with its newest key. With the exported `ledger` of the release, `key` may be the owner's first
+    one: the history is checked from there on, and each key in it was vouched for by the one before.
+
+    UnreadableRecord where the label is not as it was signed, or the answer is not the one that was released under it.
+    Labels from before version 3 do not bind the numbers: of those only the signature is checked, and `numbers` says so.
+    """
+    known = (key.hex,) if ledger is None else _keys(label, key, ledger)
+    signer = PublicKey(label["key"]) if label.get("key") in known else key
+    check_label(label, signer)
+    version = label["version"] if isinstance(label["version"], int) else 0
+    about = signer.hex, signer.hex != known[-1], signer != key
+    if answer is None or version < BINDING:
+        return CheckedLabel(str(label["release"]), version, False, *about)
+    if label.get("answer") != answer_digest(answer):
+        raise UnreadableRecord("these are not the numbers that were released under this label")
+    entry = answer.get("provenance", {}).get("entry") if isinstance(answer.get("provenance"), Mapping) else None
+    if entry is not None and entry != label["ledger"]["entry"]:
+        raise UnreadableRecord("this label is of another release than the answer says it is")
+    return CheckedLabel(str(label["release"]), version, True, *about)
+
+
+def _keys(label: Mapping[str, Any], key: PublicKey, ledger: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The owner's keys by the exported ledger of a label, oldest first, which must begin with `key`."""
+    try:
+        found = verify_export(ledger, key=key)
+    except LedgerDamaged as damaged:
+        raise UnreadableRecord(f"the ledger does not hold with this key: {damaged}") from None
+    named = label.get("ledger")
+    if not isinstance(named, Mapping) or named.get("serial") != found.heading.serial:
+        raise UnreadableRecord("this is not the ledger that the label names")
+    return found.keys or (key.hex,)

@@ -1,0 +1,289 @@
+"""A ledger as a file that anybody can check, without the ledger and without the answers.
+
+JSON, one value a line. The first line is the heading, exactly as the first link of the chain hashes it; then every
+entry, oldest first, with the SHA-256 of its answer in place of the answer; at last where the chain ends. Checkpoints
+are entries like the others.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+from deniable.errors import (
+    DeniableError,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerUnavailable,
+    UnreadableRecord,
+    require_path,
+)
+from deniable.ledger.budget import Cost
+from deniable.ledger.entries import Checkpoint, Entry, Heading, State, amounts, compact, cost_of, more_of
+from deniable.ledger.history_verification import Recount
+from deniable.ledger.keys import PublicKey, is_signed
+from deniable.ledger.spending_accounts import Account
+from deniable.ledger.stores.store import Transaction
+
+__all__ = ["Note", "Verified", "newest_note", "verify_export", "write_checkpoint", "write_export"]
+
+_PAGE = 500
+_ASK = "ask whoever made the file for another copy, and the owner for a checkpoint"
+
+
+@final
+class Note(NamedTuple):
+    """Where a chain was, as somebody wrote it down. A serial number or hash that is empty was not written down."""
+
+    serial: str
+    number: int
+    hash: str
+    signer: str | None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What an exported history adds up to. Every number was recomputed from its entries."""
+
+    heading: Heading
+    names: tuple[str, ...]
+    entries: int
+    hash: str
+    spent: Cost
+    limit: Cost
+    accounts: tuple[Account, ...]
+    open: int
+    """Charged, and neither answered nor failed when it was exported."""
+
+    adjustments: int
+    checkpoints: tuple[Checkpoint, ...]
+    signers: tuple[str, ...]
+    """Whose signatures there are. Without a key to compare with, a signature says only that somebody signed."""
+
+    keys: tuple[str, ...] = ()
+    """The owner's keys, oldest first: each was vouched for by the one before it."""
+
+    @property
+    def unsigned(self) -> int:
+        """How many of the newest entries no checkpoint vouches for: who may write the file may have written them."""
+        return self.entries - (self.checkpoints[-1].number + 1 if self.checkpoints else 0)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write_export(path: Path, heading: Heading, transaction: Transaction) -> int:
+    """Write what this view has; how many entries."""
+
+    def lines() -> Iterator[str]:
+        yield heading.text()
+        after = 0
+        while page := transaction.page(after=after, most=_PAGE):
+            yield from (compact(_record(entry)) for entry in page)
+            after = page[-1].number
+        head = transaction.head
+        yield compact({"end": {"number": head.number, "hash": head.hash}})
+
+    return _write(path, lines()) - 2
+
+
+def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
+    """Write a checkpoint as one line of JSON: all of it, or the old one stays."""
+    _write(Path(require_path("path", path, "checkpoint.json")), iter([compact(checkpoint.record())]))
+
+
+def _write(path: Path, lines: Iterator[str]) -> int:
+    """Write lines to a file beside it, flush that to the disk, and give it the name: all of it, or the old one."""
+    half = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")  # threads write as well
+    count = 0
+    try:
+        with half.open("w", encoding="ascii", newline="\n") as file:
+            for line in lines:
+                file.write(line + "\n")
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            half.unlink()
+        if isinstance(error, OSError):  # of this file, not of the ledger that is read meanwhile
+            raise _not_written(path, error) from None
+        raise
+    return count
+
+
+def _not_written(path: Path, error: OSError) -> DeniableError:
+    why = os.strerror(error.errno or 0)
+    if not path.parent.is_dir():
+        return InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        return LedgerUnavailable(f"the file {str(path)!r} could not be written ({why})", "make room; nothing was kept")
+    return InvalidParameter("path", str(path), f"cannot be written ({why})", "name a file in a folder of your own")
+
+
+def _record(entry: Entry) -> dict[str, object]:
+    record = {
+        "number": entry.number,
+        "time": entry.time,
+        "state": entry.state.value,
+        "question": entry.question,
+        "description": entry.description,
+        "key": entry.key,
+        "cost": amounts(entry.cost),
+        "spent": amounts(entry.spent),
+        "closes": entry.closes,
+        "answer_sha256": entry.answer_digest(),
+        "code": entry.code,
+        "more": entry.more(),
+        "previous": entry.previous,
+        "hash": entry.hash,
+    }
+    return {name: value for name, value in record.items() if value is not None}
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
+    """Where a chain was according to a note or a checkpoint, or a file that has one, or an exported history."""
+    if isinstance(given, Note):
+        return given
+    if not isinstance(given, Checkpoint):
+        path = Path(require_path("checkpoint", given, "checkpoint.json"))
+        try:
+            start = path.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            rule = "cannot be read, and without it nobody knows whether this ledger is the newest"
+            raise InvalidParameter("checkpoint", str(path), rule) from None
+        if not start:
+            raise UnreadableRecord(f"{str(path)!r} is empty, so it is no checkpoint; put back the newest one")
+        if "\n" in start:
+            found = verify_export(path)
+            return Note(found.heading.serial, found.entries, found.hash, None)
+        given = Checkpoint.read(_json(start))
+    if not is_signed(given.signer, given.message(), given.signature):
+        raise UnreadableRecord("the signature of this checkpoint is not true: it was changed")
+    return Note(given.serial, given.number, given.hash, given.signer)
+
+
+def verify_export(
+    path: str | os.PathLike[str],
+    *,
+    key: PublicKey | None = None,
+    against: str | os.PathLike[str] | None = None,
+) -> Verified:
+    """Check an exported history from its first line to its last; LedgerDamaged names the first bad entry.
+
+    With a `key`, the first one that the owner had, that key alone may have signed, and those that it vouched for, each
+    until it was replaced. `against` is a checkpoint or an earlier export: the history must
+    contain it, so a cut or another branch is seen, which the file alone cannot show.
+    """
+    note = None if against is None else newest_note(against)
+    older = _links(Path(against)) if against is not None else {}
+    with Path(require_path("path", path, "ledger.jsonl")).open(
+        encoding="ascii", errors="surrogateescape", newline="\n"
+    ) as file:
+        first = file.readline().rstrip("\n")
+        heading = Heading.read(first)
+        genesis = sha256(first.encode("ascii", "surrogateescape")).hexdigest()
+        if note is not None and note.serial != heading.serial:
+            raise LedgerDamaged(0, "belongs to another ledger than what it is compared with", _ASK)
+        recount, end = Recount(heading, genesis, key, remedy=_ASK), None
+        for line in file:
+            if end is not None:
+                raise LedgerDamaged(recount.number + 1, "was added behind the end", _ASK)
+            record = _line(line, recount.number + 1)
+            if record.keys() == {"end"}:
+                end = record["end"]
+                continue
+            entry = _entry(record, recount.number + 1)
+            if older.get(entry.number, entry.hash) != entry.hash:
+                raise LedgerDamaged(entry.number, "differs from what it is compared with: the history was forked", _ASK)
+            recount.add(entry)
+    if not isinstance(end, dict) or type(end.get("number")) is not int or not isinstance(end.get("hash"), str):
+        raise LedgerDamaged(recount.number + 1, "is missing: the file was cut off", _ASK)
+    recount.end(end["number"], end["hash"])
+    if note is not None and note.number > recount.number:
+        raise LedgerDamaged(recount.number + 1, f"is missing; the ledger had {note.number} entries", _ASK)
+    return _verified(recount)
+
+
+def _verified(recount: Recount) -> Verified:
+    accounts = tuple(recount.accounts())
+    return Verified(
+        heading=recount.heading,
+        names=tuple(recount.names),
+        entries=recount.number,
+        hash=recount.link,
+        spent=recount.spent,
+        limit=accounts[0].limit,
+        accounts=accounts,
+        open=recount.open,
+        adjustments=recount.adjustments,
+        checkpoints=tuple(recount.checkpoints),
+        signers=tuple(sorted(recount.signers)),
+        keys=tuple(recount.keys),
+    )
+
+
+def _links(path: Path) -> dict[int, str]:
+    """The hashes that a checkpoint or an earlier export knows, by number."""
+    found: dict[int, str] = {}
+    for line in path.read_text(encoding="ascii").splitlines():
+        record = _json(line)
+        if isinstance(record, dict) and type(record.get("number")) is int and isinstance(record.get("hash"), str):
+            found[record["number"]] = record["hash"]
+    return found
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):  # brackets in brackets, thousands deep
+        raise UnreadableRecord("this is no JSON, so it is no checkpoint and no ledger") from None
+
+
+def _line(line: str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise LedgerDamaged(number, "cannot be read", _ASK)
+    return record
+
+
+def _entry(record: dict[str, Any], number: int) -> Entry:
+    try:
+        texts = {name: record[name] for name in ("time", "question", "description", "previous", "hash")}
+        optional = {name: record.get(name) for name in ("key", "code")} | {"answer_hash": record.get("answer_sha256")}
+        if not all(
+            isinstance(each, str) for each in (*texts.values(), *(e for e in optional.values() if e is not None))
+        ):
+            raise TypeError
+        if type(record["number"]) is not int or type(record.get("closes")) not in (int, type(None)):
+            raise TypeError
+        fields: dict[str, Any] = texts | optional | more_of(record.get("more"))
+        found = Entry(
+            number=record["number"],
+            state=State(record["state"]),
+            cost=cost_of(record["cost"]),
+            spent=cost_of(record["spent"]),
+            closes=record.get("closes"),
+            **fields,
+        )
+        if _record(found) != record:
+            raise TypeError
+    except (KeyError, TypeError, ValueError):
+        raise LedgerDamaged(number, "cannot be read", _ASK) from None
+    return found

@@ -1,0 +1,150 @@
+"""What an owner signs: adjustments, checkpoints, and the key that comes after theirs.
+
+The first key stands in the heading. An entry by which the old key vouches for a new one replaces it from there on, so
+whoever knows the first key can follow all of them through the history; see `history_verification`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
+from deniable.ledger.entries import KEYS, Checkpoint, Entry, Heading, Rotation, SignedStatement, State, Terms
+from deniable.ledger.keys import SigningKey, is_signed
+from deniable.ledger.stores.entry_rows import RESTORE
+from deniable.ledger.stores.store import ChainHead, Transaction
+
+if TYPE_CHECKING:
+    from deniable.ledger.ledger_export import Note  # which reads histories, and with them what is here
+
+__all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head", "stated"]
+
+_NEWEST = "put back the newest copy of this ledger; another one has forgotten what was spent, and answers nothing"
+
+
+def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = None) -> list[str]:
+    """The owner's keys, oldest first: the last one signs. Up to this entry, if one is named; none if any key may."""
+    if heading.owner is None:
+        return []
+    known = [heading.owner]
+    for entry in transaction.about(KEYS):
+        if up_to is None or entry.number <= up_to:
+            if (fault := rotation_fault(heading, entry, known)) is not None:
+                raise LedgerDamaged(entry.number, fault, RESTORE)
+            assert entry.rotation is not None
+            known.append(entry.rotation.successor)
+    return known
+
+
+def rotation_fault(heading: Heading, entry: Entry, known: Sequence[str]) -> str | None:
+    """What is wrong with an entry that replaces the last of these keys; None if nothing is."""
+    made = entry.rotation
+    if made is None or entry.state is not State.ROTATED or not known or made.successor in known:
+        return "replaces no key"
+    where: dict[str, Any] = {"serial": heading.serial, "number": entry.number, "previous": entry.previous}
+    if not is_signed(made.signer, made.message(**where, reason=entry.description), made.signature):
+        return "has a signature that is not true"
+    if made.signer != known[-1]:
+        return f"is signed with {'a key that was replaced' if made.signer in known else 'another key'}"
+    return None
+
+
+def adjusted(heading: Heading, transaction: Transaction, terms: Terms, reason: str, key: SigningKey) -> Entry:
+    """The entry that changes a limit."""
+    head, terms = _end(transaction), replace(terms, signer=_signer(heading, transaction, key))
+    message = terms.message(serial=heading.serial, number=head.number + 1, previous=head.hash, reason=reason)
+    signed = replace(terms, signature=key.sign(message))
+    return transaction.append(state=State.ADJUSTED, description=reason, spent=transaction.spent(), terms=signed)
+
+
+def rotated(heading: Heading, transaction: Transaction, successor: str, by: str, reason: str, key: SigningKey) -> Entry:
+    """The entry that replaces the owner's key."""
+    known = keys_of(heading, transaction)
+    if not known:
+        raise InvalidOperation(
+            "this ledger has no owner, so any key may sign, and there is none to replace; an owner is named when a "
+            "ledger is made: Ledger.open(..., owner=key.public)"
+        )
+    if successor in known:
+        raise InvalidParameter("successor", successor, "is or was a key of this ledger", "make a new key")
+    head = _end(transaction)
+    plain = Rotation(signer=_signer(heading, transaction, key), successor=successor, by=by, signature="")
+    message = plain.message(serial=heading.serial, number=head.number + 1, previous=head.hash, reason=reason)
+    signed = replace(plain, signature=key.sign(message))
+    return transaction.append(state=State.ROTATED, description=reason, spent=transaction.spent(), rotation=signed)
+
+
+def stated(heading: Heading, transaction: Transaction, words: str, by: str, key: SigningKey) -> Entry:
+    """The entry of what an owner says."""
+    head, plain = _end(transaction), SignedStatement(signer=_signer(heading, transaction, key), by=by, signature="")
+    message = plain.message(serial=heading.serial, number=head.number + 1, previous=head.hash, words=words)
+    signed = replace(plain, signature=key.sign(message))
+    return transaction.append(state=State.STATED, description=words, spent=transaction.spent(), statement=signed)
+
+
+def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
+    """The checkpoint of everything up to now, written into the chain; the newest, if nothing has happened since.
+
+    LedgerDamaged if something that was noted before is not in it.
+    """
+    for each in after:
+        in_history(heading, transaction, each)
+    signer, newest = _signer(heading, transaction, key), transaction.newest()
+    if newest is not None and newest.checkpoint is not None and newest.checkpoint.signer == signer:
+        return newest.checkpoint
+    noted = signed_head(heading, transaction, key)
+    words = f"checkpoint of entry {noted.number}"
+    transaction.append(state=State.CHECKPOINT, description=words, spent=noted.spent, checkpoint=noted)
+    return noted
+
+
+def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
+    """A checkpoint of everything up to now, to be kept elsewhere; nothing is written. `after`: see `checkpointed`."""
+    for each in after:
+        in_history(heading, transaction, each)
+    head, signer = _end(transaction), _signer(heading, transaction, key)
+    where = Checkpoint(
+        serial=heading.serial,
+        number=head.number,
+        hash=head.hash,
+        spent=transaction.spent(),
+        time=transaction.now(),
+        signer=signer,
+        signature="",
+    )
+    return replace(where, signature=key.sign(where.message()))
+
+
+def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
+    """LedgerDamaged if what somebody wrote down about this ledger is not in it."""
+    serial, number, link, signer = note
+    if serial and serial != heading.serial:
+        remedy = (
+            "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
+        )
+        raise LedgerMismatch("serial number", repr(serial), repr(heading.serial), remedy)
+    keys = keys_of(heading, transaction, up_to=number)
+    if signer is not None and keys and signer != keys[-1]:
+        raise InvalidParameter("checkpoint", number, "is signed with another key than the owner's")
+    head = transaction.head
+    if head.number < number:
+        fault = f"is missing: this ledger is older than its checkpoint, which knows {number} entries"
+        raise LedgerDamaged(head.number + 1, fault, _NEWEST)
+    found = transaction.entry(number) if number else None
+    if link and (transaction.genesis if number == 0 else found and found.hash) != link:
+        raise LedgerDamaged(number, "is not what the checkpoint says: this is another history", _NEWEST)
+
+
+def _signer(heading: Heading, transaction: Transaction, key: SigningKey) -> str:
+    known = keys_of(heading, transaction)
+    if known and known[-1] != key.public.hex:
+        was = "was replaced" if key.public.hex in known else "is not the key of this ledger's owner"
+        raise InvalidParameter("key", key.public.hex, was, "sign with the owner's key")
+    return key.public.hex
+
+
+def _end(transaction: Transaction) -> ChainHead:
+    newest = transaction.newest()
+    return ChainHead(0, transaction.genesis) if newest is None else ChainHead(newest.number, newest.hash)

@@ -1,0 +1,12 @@
+"""Where a ledger is kept: an append-only chain of entries behind one interface.
+
+    store              Store and Transaction: what every store can do, and what a transaction has seen
+    sqlite_store       a file, or memory for as long as the process lives
+    database_store     Postgres or SQLite by a URL, shared by many processes
+    entry_rows         entries as rows and back; a row whose hash is wrong never becomes an entry
+    ledger_places      the one name and place of a ledger file
+    store_opening      the store that a place names, and what is said if another ledger lies there
+    home_and_secret    where a ledger is at home, and the secret that it keeps beside its chain
+
+`Ledger` (ledger/ledger.py) reserves in one transaction, and seals in another; a crash in between leaves the cost spent.
+"""

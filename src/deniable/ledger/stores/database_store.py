@@ -1,0 +1,523 @@
+"""Ledgers in a shared database: Postgres, or SQLite by a URL. One database holds many of them.
+
+The tables are `deniable_ledgers` (a heading and the head of its chain), `deniable_names` (which data spends from which
+ledger) and `deniable_entries`; Alembic makes them and brings older ones up to date, see `migrations`.
+
+One writer: a writing transaction begins by locking the one row that holds the head of the chain (SELECT ... FOR UPDATE;
+in SQLite, BEGIN IMMEDIATE), and moves it only from where it was read. Under READ COMMITTED what is read after that is
+the newest. Under REPEATABLE READ and SERIALIZABLE Postgres refuses the lock to whoever began too early, and such a
+transaction is done again from its beginning. Durability: `synchronous_commit` is switched on if it was off.
+
+Needs the extra `postgres`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from sqlite3 import Error as SQLiteError
+from typing import Any, Final, final
+
+from deniable.errors import (
+    NOTHING,
+    DeniableError,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerUnavailable,
+    MissingExtra,
+    UnreadableRecord,
+)
+from deniable.ledger import migrations
+from deniable.ledger.entries import Entry, Heading, State
+from deniable.ledger.stores.entry_rows import COLUMNS, RESTORE, as_row, genesis_of
+from deniable.ledger.stores.file_creation import check_whole, make_file
+from deniable.ledger.stores.ledger_places import check_folder, check_names, identity, resolved
+from deniable.ledger.stores.sqlite_store import APPLICATION, flushed, needs_all, ours
+from deniable.ledger.stores.store import ChainHead, Find, Placed, Store, Transaction, Waiting
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import event
+except ImportError as error:
+    raise MissingExtra(error.name or "sqlalchemy", "postgres") from None
+
+__all__ = ["DatabaseStore", "held"]
+
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for another writer, as for SQLite files."""
+
+_VANISHED: Final = 60
+"""Seconds after which Postgres lets go of the lock of a client that says nothing any more."""
+
+_CONNECTIONS: Final = 8
+"""At most, of one process to one database. Writers of a ledger go one after the other anyway."""
+
+_REVISION: Final = "0002"
+_VERSION_TABLE: Final = "deniable_ledger_version"
+
+_METADATA: Final = sa.MetaData()
+LEDGERS: Final = sa.Table(
+    "deniable_ledgers",
+    _METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    *(sa.Column(name, sa.Text) for name in ("serial", "family", "heading", "home", "secret")),
+    sa.Column("number", sa.BigInteger),
+    sa.Column("hash", sa.Text),
+)
+NAMES: Final = sa.Table("deniable_names", _METADATA, sa.Column("name", sa.Text), sa.Column("ledger", sa.Integer))
+_KINDS: Final = {"number": sa.BigInteger, "closes": sa.BigInteger, "answer": sa.LargeBinary}
+ENTRIES: Final = sa.Table(
+    "deniable_entries",
+    _METADATA,
+    sa.Column("ledger", sa.Integer),
+    *(sa.Column(name, _KINDS.get(name, sa.Text)) for name in COLUMNS),
+)
+
+# Statements are made once: SQLAlchemy then finds their text in its cache.
+_E = ENTRIES.c
+_ROWS = sa.select(*(_E[name] for name in COLUMNS)).where(_E.ledger == sa.bindparam("ledger"))
+_LAST = (_E.time.desc(), _E.number.desc())
+_HEAD = sa.select(LEDGERS.c.number, LEDGERS.c.hash).where(LEDGERS.c.id == sa.bindparam("ledger"))
+_LINK_OF = sa.select(_E.previous).where(_E.ledger == sa.bindparam("ledger"), _E.number == sa.bindparam("number"))
+_LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
+_MINE = _ROWS.where(_E.payer == sa.bindparam("payer"), _E.state == sa.literal_column("'RESERVED'"))
+_ONE: sa.ColumnClause[int] = sa.literal_column("1")
+_FINDS: Final = {
+    Find.PAGE: _ROWS.where(_E.number > sa.bindparam("after"))
+    .order_by(_E.number)
+    .limit(sa.bindparam("most", type_=sa.Integer)),
+    Find.CLOSING: _ROWS.where(_E.closes == sa.bindparam("number")),
+    Find.KEYED: _ROWS.where(_E.key == sa.bindparam("key"), _E.state == sa.literal_column("'RESERVED'")),
+    Find.SEALED: _ROWS.where(
+        _E.question == sa.bindparam("question"), _E.state == sa.literal_column("'SEALED'")
+    ).order_by(_E.number.desc()),
+    Find.BEFORE: _ROWS.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(_ONE),
+    Find.PAID: _MINE.order_by(*_LAST).limit(_ONE),
+    Find.PAID_BEFORE: _MINE.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(_ONE),
+    Find.ABOUT: _ROWS.where(_E.account.in_(sa.bindparam("accounts", expanding=True))).order_by(_E.number),
+    Find.ABOUT_ALL: _ROWS.where(_E.account.is_not(None)).order_by(_E.number),
+    Find.LINKS: _ROWS.where(_E.state == sa.literal_column("'LINKED'")).order_by(_E.number),
+}
+_MOVE = (
+    sa.update(LEDGERS)
+    .where(LEDGERS.c.id == sa.bindparam("ledger"))
+    .where(LEDGERS.c.number == sa.bindparam("old_number"), LEDGERS.c.hash == sa.bindparam("old_hash"))
+    .values(number=sa.bindparam("new_number"), hash=sa.bindparam("new_hash"))
+)
+_ADD = sa.insert(ENTRIES)
+
+
+@final
+class _DatabaseTransaction(Transaction):
+    def __init__(self, connection: sa.Connection, ledger: int, genesis: str, placed: Placed) -> None:
+        super().__init__(genesis, placed)
+        self._connection = connection
+        self._ledger = ledger
+
+    @property
+    def head(self) -> ChainHead:
+        row = self._connection.execute(_HEAD, {"ledger": self._ledger}).first()
+        if row is None or not isinstance(row[0], int) or row[0] < 0:
+            raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
+        return ChainHead(*row)
+
+    def link_of(self, number: int) -> object:
+        return self._connection.execute(_LINK_OF, {"ledger": self._ledger, "number": number}).scalar()
+
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        rows = self._connection.execute(_FINDS[find], {"ledger": self._ledger, **values})
+        try:
+            yield from rows
+        finally:
+            rows.close()
+
+    def own(self, name: str) -> str | None:
+        found: str | None = self._connection.execute(
+            sa.select(LEDGERS.c[name]).where(LEDGERS.c.id == self._ledger)
+        ).scalar()
+        return found
+
+    def keep(self, name: str, value: str) -> None:
+        self._connection.execute(sa.update(LEDGERS).where(LEDGERS.c.id == self._ledger).values({name: value}))
+
+    def part(self) -> AbstractContextManager[object]:
+        return self._connection.begin_nested()
+
+    def check_file(self) -> None:
+        kept = self._connection.execute(sa.select(NAMES.c.name).where(NAMES.c.ledger == self._ledger)).scalars()
+        first = self._connection.execute(sa.select(LEDGERS.c.heading).where(LEDGERS.c.id == self._ledger)).scalar()
+        if set(kept) != {Heading.read(first or "").dataset, *(each.name for each in self.links())}:
+            raise LedgerDamaged(None, "the names of the data are not those of the chain", RESTORE)
+        if self._connection.dialect.name == "sqlite":
+            said = self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+            if said != "ok":
+                raise LedgerDamaged(None, "is damaged", RESTORE)
+
+    def _insert(self, entries: Sequence[Entry], head: ChainHead) -> None:
+        rows = [dict(zip(COLUMNS, as_row(entry), strict=True)) for entry in entries]
+        self._connection.execute(_ADD, [{"ledger": self._ledger, **row} for row in rows])
+        names = [{"name": each.name, "ledger": self._ledger} for each in entries if each.state is State.LINKED]
+        if names:
+            self._connection.execute(sa.insert(NAMES), names)
+        old = {"ledger": self._ledger, "old_number": head.number, "old_hash": head.hash}
+        new = {"new_number": entries[-1].number, "new_hash": entries[-1].hash}
+        moved = self._connection.execute(_MOVE, old | new)
+        if moved.rowcount != 1:
+            raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
+
+
+@final
+class DatabaseStore(Store):
+    """A ledger in a database that may hold others."""
+
+    def __init__(self, url: str, *, to_read: bool = False) -> None:
+        self._url = url
+        self._pool: _Pool | None = _pool(url)
+        self._title = self._pool.title
+        self._ledger = 0
+        self._genesis = ""
+        super().__init__(to_read=to_read)
+        _STORES.add(self)
+
+    @property
+    def path(self) -> Path | None:
+        return None
+
+    @property
+    def file(self) -> Path | None:
+        return self._open_pool().file
+
+    @property
+    def place(self) -> str | None:
+        return self._url
+
+    @property
+    def title(self) -> str:
+        return self._title
+
+    def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
+        pool = self._open_pool()
+        with _our_errors(self._title):
+            pool.prepare(may_create=new is not None, writes=not self._to_read)
+            for _ in range(3):  # somebody may make the same ledger meanwhile
+                found = self._found(pool, dataset, family)
+                if found is not None:
+                    self._ledger, heading = found
+                    self._genesis = genesis_of(heading)
+                    return Heading.read(heading)
+                if new is None:
+                    raise needs_all("there is no such ledger in this database", to_read=self._to_read)
+                self._make(pool, new)
+        raise LedgerUnavailable(f"the ledger in {self._title} could not be made", "try again")
+
+    def _found(self, pool: _Pool, dataset: str | None, family: str | None) -> tuple[int, str] | None:
+        known = sa.select(LEDGERS.c.id, LEDGERS.c.heading)
+        with pool.begin(writes=False) as connection:
+            if dataset is not None:
+                named = known.join(NAMES, NAMES.c.ledger == LEDGERS.c.id).where(NAMES.c.name == dataset)
+                row = connection.execute(named).first()
+                if row is None and family is not None:
+                    row = connection.execute(known.where(LEDGERS.c.family == family)).first()
+                return None if row is None else (row[0], row[1])
+            which = known if family is None else known.where(LEDGERS.c.family == family)
+            rows = connection.execute(which.limit(2)).all()
+        if len(rows) > 1:
+            raise InvalidParameter("dataset", None, "must be named: this database has several ledgers")
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def _make(self, pool: _Pool, new: Heading) -> None:
+        row = {"serial": new.serial, "family": new.family, "heading": new.text(), "number": 0, "hash": new.genesis()}
+        try:
+            with pool.begin(writes=True) as connection:
+                made = connection.execute(sa.insert(LEDGERS).returning(LEDGERS.c.id), row).scalar_one()
+                connection.execute(sa.insert(NAMES), {"name": new.dataset, "ledger": made})
+        except sa.exc.IntegrityError:
+            return  # somebody was faster
+        except sa.exc.OperationalError as error:
+            if _state(error) not in _AGAIN:
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with _our_errors(self._title), self._open_pool().begin(writes=False) as connection:
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis, self._placed)
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        pool = self._open_pool()
+        with _our_errors(self._title), pool.begin(writes=True) as connection:
+            if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
+                connection.execute(_LOCK, {"ledger": self._ledger})
+            yield _DatabaseTransaction(connection, self._ledger, self._genesis, self._placed)
+
+    def flush(self) -> None:
+        pool = self._open_pool()
+        if pool.file is not None:
+            with _our_errors(self._title), pool.engine.connect() as connection:
+                driver = connection.connection.driver_connection
+                assert driver is not None
+                flushed(driver.execute)
+
+    def _keep(self, waiting: Sequence[Waiting]) -> ChainHead | None:
+        deadline: float | None = None
+        while True:
+            try:
+                with self.writing() as transaction:
+                    transaction.follow(self._newest_passed)
+                    transaction.do(waiting)
+                transaction.remember(transaction.written)
+                return transaction.reached
+            except _Conflict:
+                deadline = deadline or time.monotonic() + _PATIENCE
+                if time.monotonic() > deadline:
+                    raise _busy(self._title) from None
+            time.sleep(random.uniform(0.001, 0.01))  # so that two do not meet again at once
+
+    def _open_pool(self) -> _Pool:
+        if self._pool is None:
+            raise InvalidOperation("this ledger is closed; open it again")
+        return self._pool
+
+    def close(self) -> None:
+        self._pool = None
+
+
+def held(url: str) -> list[Heading]:
+    """What each ledger of a database is about."""
+    pool = _pool(url)
+    with _our_errors(pool.title):
+        pool.prepare(may_create=True, writes=False)
+        with pool.begin(writes=False) as connection:
+            found = connection.execute(sa.select(LEDGERS.c.heading).order_by(LEDGERS.c.id)).scalars().all()
+    return [Heading.read(each) for each in found]
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+@final
+class _Pool:
+    """The connections of this process to one database, shared by all its ledgers."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = sa.make_url(url)
+            schemes = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "sqlite": "sqlite"}
+            scheme = schemes.get(parsed.drivername, parsed.drivername)
+            if scheme not in schemes.values() or (scheme == "sqlite" and parsed.database in (None, "", ":memory:")):
+                raise ValueError
+        except (sa.exc.ArgumentError, ValueError):
+            rule = "must be a URL: postgresql://user:password@host/database, or sqlite:///file"
+            raise InvalidParameter("place", NOTHING, rule) from None
+        parsed = parsed.set(drivername=scheme)
+        self.title = repr(parsed.render_as_string(hide_password=True))
+        self.file = resolved(parsed.database or "") if scheme == "sqlite" else None
+        if self.file is not None:
+            parsed = parsed.set(database=str(self.file))
+        self._seen: tuple[int, int, int | None] | None = None
+        settings: dict[str, Any] = {"pool_size": _CONNECTIONS, "max_overflow": 0, "pool_timeout": 10 * _PATIENCE}
+        if self.file is None:
+            settings |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+        else:
+            settings |= {"connect_args": {"timeout": _PATIENCE, "check_same_thread": False}}
+        try:
+            self.engine = sa.create_engine(parsed, **settings)
+        except ImportError as error:
+            raise MissingExtra(error.name or "psycopg", "postgres") from None
+        event.listen(self.engine, "connect", _set_up_postgres if self.file is None else _set_up_sqlite)
+        if self.file is not None:
+            event.listen(self.engine, "begin", _begin_sqlite)
+
+    @contextmanager
+    def begin(self, *, writes: bool) -> Iterator[sa.Connection]:
+        """A transaction; while reading, a view that does not change."""
+        self._same_file(writes=writes)
+        options: dict[str, Any] = {"deniable_writes": writes}
+        if self.file is None and not writes:
+            options["isolation_level"] = "REPEATABLE READ"
+        with self.engine.connect() as connection:
+            asked = connection.execution_options(**options)
+            with asked.begin():
+                self._same_file(writes=writes)  # while it waited for its turn, the file may have got another name
+                yield asked
+
+    def prepare(self, *, may_create: bool, writes: bool) -> None:
+        """See to it that the tables are there, and up to date."""
+        if self.file is not None:
+            check_whole(self.file)
+            if not self.file.exists():
+                if not may_create:
+                    raise needs_all("there is no such database", to_read=not writes)
+                check_folder(self.file)
+                make_file(self.file, lambda connection: connection.execute("PRAGMA journal_mode = WAL").close())
+            if self.file.is_file() and writes:
+                check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
+        with self.engine.connect() as connection:
+            if self.file is not None:
+                found = connection.exec_driver_sql("PRAGMA application_id").scalar()
+                connection.rollback()
+                if found == APPLICATION:  # tables beside its own would be a second budget
+                    rule = f"{str(self.file)!r} is the ledger of one dataset, not a database of ledgers"
+                    raise UnreadableRecord(f"{rule}; open it by its path, without sqlite:///")
+            found = migrations.revision(connection.execution_options(deniable_writes=False), _VERSION_TABLE)
+            connection.rollback()
+        if found is None or found < _REVISION:
+            self._upgrade()
+        elif found > _REVISION:
+            rule = f"the ledgers in {self.title} have revision {found}, newer than {_REVISION}"
+            raise UnreadableRecord(f"{rule}; update deniable to open them")
+        if self.file is not None and self._seen is None:
+            self._seen = identity(self.file, os.stat(self.file))
+        self._same_file(writes=writes)
+
+    def _upgrade(self) -> None:
+        options: dict[str, Any] = {"deniable_writes": True}
+        if self.file is None:
+            options["isolation_level"] = "READ COMMITTED"  # after the lock, what others made meanwhile must be seen
+        with self.engine.connect() as connection:
+            asked = connection.execution_options(**options)
+            with asked.begin():
+                if self.file is None:
+                    asked.execute(sa.select(sa.func.pg_advisory_xact_lock(0x64656E79)))
+                migrations.upgrade(asked, steps=migrations.LEDGERS, version_table=_VERSION_TABLE)
+
+    def _same_file(self, *, writes: bool) -> None:
+        """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
+        if self.file is None or self._seen is None:
+            return
+        try:
+            stat = os.stat(self.file)
+        except FileNotFoundError:
+            stat = None
+        if stat is None or identity(self.file, stat) != self._seen:
+            raise LedgerUnavailable(f"the database {self.title} was moved or replaced", "close it and open it again")
+        if writes:
+            check_names(self.file, stat)
+
+    def __del__(self) -> None:
+        if hasattr(self, "engine"):
+            self.engine.dispose()
+
+
+def _set_up_postgres(connection: Any, _: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = {int(_PATIENCE * 1000)}")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {_VANISHED * 1000}")
+        # "on" is the weakest that survives a crash of the database; whoever chose more keeps it.
+        cursor.execute(
+            "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+        )
+    connection.commit()
+
+
+def _set_up_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, see _begin_sqlite
+    for pragma in (
+        *("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"),
+        *("trusted_schema = OFF", "foreign_keys = ON"),
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("deniable_writes", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+_POOLS: Final = weakref.WeakValueDictionary[str, _Pool]()
+_STORES: Final = weakref.WeakSet[DatabaseStore]()
+_making = threading.Lock()
+
+
+def _pool(url: str) -> _Pool:
+    with _making:
+        found = _POOLS.get(url)
+        if found is None:
+            found = _POOLS[url] = _Pool(url)
+        return found
+
+
+def _after_fork_in_child() -> None:
+    """A connection belongs to the process that made it: the child forgets them, without touching them."""
+    global _making
+    _making = threading.Lock()
+    for pool in list(_POOLS.values()):
+        pool.engine.dispose(close=False)
+    for store in list(_STORES):
+        store.alone()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+_AGAIN: Final = ("40001", "40P01")
+"""Serialization failure and deadlock: Postgres undid everything, and nothing is wrong."""
+
+
+@final
+class _Conflict(LedgerUnavailable):
+    """Undone because of somebody else; to be done again from its beginning."""
+
+
+@contextmanager
+def _our_errors(title: str) -> Iterator[None]:
+    """Errors of the database as ours, by their code. Their text is dropped: it may quote what is stored."""
+    ledger = f"the ledger in {title}"
+    try:
+        yield
+    except sa.exc.TimeoutError:
+        raise _busy(title) from None
+    except sa.exc.DBAPIError as error:
+        raise _ours(error, ledger) from None
+    except SQLiteError as error:  # while connecting
+        raise ours(getattr(error, "sqlite_errorcode", 1), ledger) from None
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"{ledger} cannot be opened ({os.strerror(error.errno or 0)})", "check the file"
+        ) from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "psycopg":
+            raise
+        # While connecting: SQLAlchemy does not wrap what our own setting up of a connection raises.
+        raise LedgerUnavailable(f"{ledger} cannot be reached", "try again") from None
+
+
+def _state(error: sa.exc.DBAPIError) -> str:
+    """The five characters by which Postgres says what happened; empty if it said nothing."""
+    return getattr(error.orig, "sqlstate", None) or ""
+
+
+def _busy(title: str) -> LedgerUnavailable:
+    return LedgerUnavailable(f"the ledger in {title} is busy: others have held it for {_PATIENCE:g} s", "try again")
+
+
+def _ours(error: sa.exc.DBAPIError, ledger: str) -> DeniableError:
+    if isinstance(error.orig, SQLiteError):
+        return ours(getattr(error.orig, "sqlite_errorcode", 1), ledger)
+    state = _state(error)
+    if state in _AGAIN:
+        return _Conflict(f"{ledger} was changed by somebody else at the same time", "try again")
+    if state == "55P03":
+        return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")
+    if state in ("25006", "42501"):
+        return LedgerUnavailable(f"{ledger} cannot be opened for writing", "give this user the right to write")
+    if state in ("53100", "53200", "58030"):
+        remedy = "make room; what was charged stays charged, and what was not granted must not be answered"
+        return LedgerUnavailable(f"{ledger} could not be written: the disk is full or failing", remedy)
+    if state in ("XX001", "XX002"):
+        return LedgerDamaged(None, "is damaged", RESTORE)
+    if not state or state[:2] in ("08", "28", "3D", "53", "57"):
+        remedy = "start the database or check the URL; what was asked for may have been charged, and is not granted"
+        return LedgerUnavailable(f"{ledger} cannot be reached", remedy)
+    return LedgerUnavailable(f"{ledger} cannot be used (the database's code {state})", RESTORE)

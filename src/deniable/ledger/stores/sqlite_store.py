@@ -1,0 +1,527 @@
+"""Ledgers in SQLite: in a file, for good, or in memory, for as long as the process lives.
+
+Durability: write-ahead log with full synchronisation, so a transaction that has returned survives a crash of the
+process and of the machine, as far as the disk tells the truth. One writer: every writing transaction begins with BEGIN
+IMMEDIATE, and the head of the chain moves only from where it was read. Amounts are decimal text: they have up to 38
+digits, an SQLite integer 18, and no float ever holds one.
+
+A process has two connections to a file, one to write and one to read, each used by one thread at a time. A connection
+must not cross a fork, so both are closed before every fork and each side opens its own when it next needs one. Not for
+network file systems: their locks cannot be trusted, and SQLite says so. A file has one name, see `ledger_places`:
+that is looked at in every transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+from urllib.parse import quote
+
+from deniable.errors import (
+    NOTHING,
+    DeniableError,
+    InvalidOperation,
+    InvalidParameter,
+    LedgerDamaged,
+    LedgerUnavailable,
+    UnreadableRecord,
+)
+from deniable.ledger.entries import Entry, Heading
+from deniable.ledger.stores.entry_rows import COLUMNS, RESTORE, as_row, genesis_of
+from deniable.ledger.stores.file_creation import check_whole, emptied, make_file
+from deniable.ledger.stores.ledger_places import (
+    can_be_written,
+    check_folder,
+    check_length,
+    check_names,
+    identity,
+    only_readable,
+)
+from deniable.ledger.stores.store import ChainHead, Find, Placed, SeenChain, Store, Transaction
+
+__all__ = ["APPLICATION", "SQLiteStore", "flushed", "needs_all", "ours"]
+
+APPLICATION: Final = 0x64656E79
+"""Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
+
+_PATIENCE: Final = 30.0
+"""Seconds to wait for another writer. A writer takes milliseconds, so this is a very long queue or a hung machine."""
+
+_NO_WAITING: Final = "PRAGMA busy_timeout = 0"
+"""Once a connection is set up, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end."""
+
+VERSION: Final = 3
+"""Of the tables. A file of version 1 knew no accounts, one of version 2 neither its home nor its secret; it gets what
+it lacks when it is next opened.
+"""
+
+_COLUMNS: Final = ", ".join(COLUMNS)
+_ACCOUNTS: Final = (
+    "ALTER TABLE entries ADD COLUMN payer TEXT",
+    "ALTER TABLE entries ADD COLUMN account TEXT",
+    "ALTER TABLE entries ADD COLUMN more TEXT",
+    "CREATE INDEX paid ON entries (payer, time, number) WHERE payer IS NOT NULL AND state = 'RESERVED'",
+    "CREATE INDEX about ON entries (account, number) WHERE account IS NOT NULL",
+    "CREATE INDEX linked ON entries (number) WHERE state = 'LINKED'",
+    "CREATE INDEX by_time ON entries (time, number)",
+)
+_OWN: Final = ("CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT NOT NULL)",)
+_STEPS: Final = {1: (*_ACCOUNTS, *_OWN), 2: _OWN}
+"""What a file of an older version lacks."""
+
+_SCHEMA: Final = (
+    "CREATE TABLE heading (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL)",
+    "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL)",
+    """CREATE TABLE entries (
+        number INTEGER PRIMARY KEY, time TEXT NOT NULL, state TEXT NOT NULL, question TEXT NOT NULL,
+        units TEXT NOT NULL, delta_units TEXT NOT NULL, description TEXT NOT NULL, key TEXT, closes INTEGER,
+        answer BLOB, code TEXT, spent_units TEXT NOT NULL, spent_delta_units TEXT NOT NULL,
+        previous TEXT NOT NULL, hash TEXT NOT NULL)""",
+    "CREATE UNIQUE INDEX closed_once ON entries (closes) WHERE closes IS NOT NULL",
+    "CREATE UNIQUE INDEX keyed_once ON entries (key) WHERE key IS NOT NULL AND state = 'RESERVED'",
+    "CREATE INDEX sealed ON entries (question, number) WHERE state = 'SEALED'",
+    # Against slips of the hand in a database shell; against the will to forge there is the chain.
+    "CREATE TRIGGER never_edit BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    "CREATE TRIGGER never_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+)
+
+_LAST: Final = "ORDER BY time DESC, number DESC LIMIT 1"
+_FINDS: Final = {
+    Find.PAGE: "number > :after ORDER BY number LIMIT :most",
+    Find.CLOSING: "closes = :number",
+    Find.KEYED: "key = :key AND state = 'RESERVED'",
+    Find.SEALED: "question = :question AND state = 'SEALED' ORDER BY number DESC",
+    Find.BEFORE: f"time < :time {_LAST}",
+    Find.PAID: f"payer = :payer AND state = 'RESERVED' {_LAST}",
+    Find.PAID_BEFORE: f"payer = :payer AND state = 'RESERVED' AND time < :time {_LAST}",
+    Find.ABOUT: "account IN ({}) ORDER BY number",
+    Find.ABOUT_ALL: "account IS NOT NULL ORDER BY number",
+    Find.LINKS: "state = 'LINKED' ORDER BY number",
+}
+
+
+@final
+class _SQLiteTransaction(Transaction):
+    def __init__(self, connection: sqlite3.Connection, genesis: str, placed: Placed, seen: SeenChain) -> None:
+        super().__init__(genesis, placed, seen)
+        self._connection = connection
+
+    @property
+    def head(self) -> ChainHead:
+        row = self._connection.execute("SELECT number, hash FROM head").fetchone()
+        if row is None or not isinstance(row[0], int) or row[0] < 0:
+            raise LedgerDamaged(None, "the head of the chain is missing", RESTORE)
+        return ChainHead(*row)
+
+    def link_of(self, number: int) -> object:
+        row = self._connection.execute("SELECT previous FROM entries WHERE number = ?", (number,)).fetchone()
+        return None if row is None else row[0]
+
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        rule = _FINDS[find]
+        if find is Find.ABOUT:
+            values = {f"account{at}": each for at, each in enumerate(values["accounts"])}
+            rule = rule.format(", ".join(f":{name}" for name in values))
+        return self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", values)
+
+    def own(self, name: str) -> str | None:
+        row = self._connection.execute("SELECT value FROM own WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def keep(self, name: str, value: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO own VALUES (?, ?)", (name, value))
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        self._connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except DeniableError:
+            self._connection.execute("ROLLBACK TO part")
+            raise
+        finally:
+            if self._connection.in_transaction:  # a full disk has undone everything by itself
+                self._connection.execute("RELEASE part")
+
+    def check_file(self) -> None:
+        if self._connection.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise LedgerDamaged(None, "is damaged", RESTORE)
+
+    def _insert(self, entries: Sequence[Entry], head: ChainHead) -> None:
+        marks = ", ".join("?" * len(COLUMNS))
+        self._connection.executemany(
+            f"INSERT INTO entries ({_COLUMNS}) VALUES ({marks})", [as_row(entry) for entry in entries]
+        )
+        moved = self._connection.execute(
+            "UPDATE head SET number = ?, hash = ? WHERE number = ? AND hash = ?",
+            (entries[-1].number, entries[-1].hash, head.number, head.hash),
+        )
+        if moved.rowcount != 1:
+            raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
+
+
+@final
+class SQLiteStore(Store):
+    """A ledger in an SQLite file, or in memory."""
+
+    def __init__(self, path: Path | None, *, to_read: bool = False) -> None:
+        super().__init__(to_read=to_read)
+        self._path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        # In a file, who reads need not wait until who writes has flushed the disk; memory has one connection only.
+        self._reading = self._lock if path is None else threading.RLock()
+        self._reader: sqlite3.Connection | None = None
+        self._seen: dict[sqlite3.Connection, tuple[int, SeenChain]] = {}
+        self._genesis = ""
+        self._file: tuple[int, int, int | None] | None = None
+        self._process = os.getpid()
+        self._closed = False
+        if path is not None:
+            _FILES.add(self)
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
+    @property
+    def file(self) -> Path | None:
+        return self._path
+
+    @property
+    def place(self) -> str | None:
+        return None if self._path is None else str(self._path)
+
+    def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
+        with self._lock, _our_errors(self._path):
+            if self._path is not None:
+                self._find(self._path, new)
+            connection = self._connected()
+            if self._path is not None and not _has_tables(connection):
+                raise emptied(self._path)  # a journal beside it has undone all
+            if self._path is None:
+                if new is None:
+                    raise needs_all("a ledger in memory is always a new one", to_read=self._to_read)
+                _create(connection, new)
+            heading = _heading_text(connection)
+            self._genesis = genesis_of(heading)
+            if not self._is_locked():
+                _upgrade(connection)
+            elif connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                raise self._too_old()
+            if self._path is not None:
+                if not self._is_locked():
+                    _switch_to_log(connection)
+                self._file = identity(self._path, os.stat(self._path))
+                self._same_file()
+                connection.execute(_NO_WAITING)
+        return Heading.read(heading)
+
+    def _find(self, path: Path, new: Heading | None) -> None:
+        """See to it that there is a whole ledger at this path, or make one."""
+        check_length(path)
+        check_whole(path)
+        if not path.exists():
+            if new is None:
+                raise needs_all(f"there is no ledger at {str(path)!r}", to_read=self._to_read)
+            check_folder(path)
+            make_file(path, lambda connection: _create(connection, new))
+        if path.is_file() and not self._to_read:
+            check_names(path, os.stat(path))  # before SQLite opens a second log
+        _refuse_foreign(path)
+
+    def _is_locked(self) -> bool:
+        """Whether this is a file to look at that we may not write, or whose folder we may not write to."""
+        return self._to_read and self._path is not None and not can_be_written(self._path)
+
+    def _too_old(self) -> LedgerUnavailable:
+        fault = f"the ledger {str(self._path)!r} has the form of an older version, and cannot be written to bring it up"
+        return LedgerUnavailable(fault, "copy it to a folder of your own and look at it there")
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        with self._transaction("BEGIN") as transaction:
+            yield transaction
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        with self._transaction("BEGIN IMMEDIATE") as transaction:
+            yield transaction
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[Transaction]:
+        reads = begin == "BEGIN" and self._path is not None
+        with self._reading if reads else self._lock, _our_errors(self._path):
+            if not self._closed and (self._reader if reads else self._connection) is None:
+                self._same_file()  # else we would connect to another file, and stay there
+            connection = self._connected(reads=reads)
+            try:
+                _begin(connection, begin)
+            except sqlite3.Error:
+                self._same_file()  # if that is why, it is what must be said
+                raise
+            try:
+                self._same_file()  # now that it is our turn: while we waited, the file may have got another name
+                # This number changes when another connection has written, of this process or of any other.
+                [version] = connection.execute("PRAGMA data_version").fetchone()
+                before, seen = self._seen.pop(connection, (None, SeenChain()))
+                if version != before:
+                    seen = SeenChain()
+                yield _SQLiteTransaction(connection, self._genesis, self._placed, seen)
+                connection.execute("COMMIT")
+                self._seen[connection] = version, seen
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def flush(self) -> None:
+        with self._lock, _our_errors(self._path):
+            flushed(self._connected().execute)
+
+    def _connected(self, *, reads: bool = False) -> sqlite3.Connection:
+        if self._closed:
+            raise InvalidOperation("this ledger is closed; open it again")
+        if self._path is None and self._process != os.getpid():
+            raise InvalidOperation("a ledger in memory belongs to the process that made it; give it a file to share it")
+        found = self._reader if reads else self._connection
+        if found is None:
+            found = sqlite3.connect(
+                self._uri(), timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+            )
+            for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
+                found.execute(f"PRAGMA {pragma}")  # the first reads the file: it waits for who closes or recovers it
+            if not reads and self._file is not None:
+                found.execute(_NO_WAITING)
+            if reads:
+                self._reader = found
+            else:
+                self._connection = found
+        return found
+
+    def _uri(self) -> str:
+        if self._path is None:
+            return ":memory:"
+        mode = only_readable(self._path) if self._is_locked() else "mode=rw"
+        return f"file:{quote(str(self._path))}?{mode}"
+
+    def _same_file(self) -> None:
+        """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
+        if self._path is None:
+            return
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            found = None
+        if found is None or self._file != identity(self._path, found):
+            raise LedgerUnavailable(
+                f"the ledger {str(self._path)!r} was moved or replaced", "close it and open it again"
+            )
+        if not self._to_read:
+            check_names(self._path, found)
+
+    def _disconnect(self) -> None:
+        for each in (self._connection, self._reader):
+            if each is not None:
+                each.close()
+        self._connection = self._reader = None
+        self._seen.clear()
+
+    def close(self) -> None:
+        with self._lock, self._reading:
+            self._disconnect()
+            self._closed = True
+
+    def __del__(self) -> None:
+        self._disconnect()
+
+
+# --- making and recognising files -------------------------------------------------------------------------------------
+
+
+def _refuse_foreign(path: Path) -> None:
+    """UnreadableRecord for a file that is something else, before SQLite gets to touch it.
+
+    SQLite itself looks, promised that nobody writes: so it makes and locks nothing. If we opened the file, then closing
+    it would drop every lock that this process has on it; another process would take the log away from a ledger that is
+    open here, and with it whatever is granted from then on.
+    """
+    if path.with_name(path.name + "-journal").exists():
+        return  # it was left by a crash; SQLite undoes what was begun there first
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as connection:
+        try:
+            # The file may be shorter than it says: a crash has left the rest in the log, where nobody looks here.
+            connection.execute("PRAGMA writable_schema = ON")
+            [found] = connection.execute("PRAGMA application_id").fetchone()
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_NOTADB:
+                raise
+            found = None
+    if found != APPLICATION:
+        raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
+
+
+def _begin(connection: sqlite3.Connection, begin: str) -> None:
+    """Begin a transaction. SQLite itself would wait for another process by sleeping longer and longer, past the moment
+    at which the turn is free; under load that was a large part of a question's time. So we look more often.
+    """
+    deadline, pause = time.monotonic() + _PATIENCE, 0.0005
+    while True:
+        try:
+            connection.execute(begin)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.02)
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _create(connection: sqlite3.Connection, new: Heading) -> None:
+    """Make the tables, where nobody else looks yet. The write-ahead log is switched on after that."""
+    connection.execute("BEGIN EXCLUSIVE")
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
+    for statement in (*_SCHEMA, *_ACCOUNTS, *_OWN):
+        connection.execute(statement)
+    connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
+    connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))
+    connection.execute("COMMIT")
+
+
+def _heading_text(connection: sqlite3.Connection) -> str:
+    [application], [version] = (
+        connection.execute(f"PRAGMA {p}").fetchone() for p in ("application_id", "user_version")
+    )
+    if application != APPLICATION:
+        raise UnreadableRecord("this SQLite file is not a ledger; name another file")
+    if version > VERSION:
+        raise UnreadableRecord(f"this ledger has format {version}, newer than {VERSION}; update deniable to open it")
+    row = connection.execute("SELECT text FROM heading").fetchone()
+    if row is None or not isinstance(row[0], str):
+        raise LedgerDamaged(0, "is missing", RESTORE)
+    text: str = row[0]
+    return text
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Give the tables of an older version what they lack: all in one transaction. Entries are not touched."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+        return
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        [found] = connection.execute("PRAGMA user_version").fetchone()
+        if found != VERSION:  # nobody was faster
+            for statement in _STEPS.get(found, ()):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _switch_to_log(connection: sqlite3.Connection) -> None:
+    """Switch the write-ahead log on, once in the life of a file. SQLite does not wait for its turn here, so we do."""
+    deadline = time.monotonic() + _PATIENCE
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def flushed(execute: Callable[[str], Any]) -> None:
+    """Write the log into the file. Others may be in the way for a moment: a reader, or who does the same."""
+    deadline = time.monotonic() + _PATIENCE
+    while execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0] and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+def needs_all(fact: str, *, to_read: bool = False) -> InvalidParameter:
+    """A ledger is not there, and cannot be made of what was given; or nobody wants to make one, `to_read`."""
+    if to_read:
+        return InvalidParameter("ledger", NOTHING, fact, "name one that is there")
+    return InvalidParameter("budget", None, f"{fact}, and a new one needs a budget, a unit and a dataset")
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _our_errors(path: Path | None) -> Iterator[None]:
+    """Errors of SQLite and of the system as ours, by their code. Their text is dropped: it may quote what is stored."""
+    ledger = "the ledger in memory" if path is None else f"the ledger {str(path)!r}"
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise ours(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR), ledger) from None
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"{ledger} cannot be opened ({os.strerror(error.errno or 0)})", "check the file"
+        ) from None
+
+
+def ours(code: int, ledger: str) -> DeniableError:
+    """Our error for a code of SQLite's."""
+    kind = code & 0xFF  # the rest says more than anybody needs
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+        remedy = "make the file and its folder writable; nothing is answered before"
+        return LedgerUnavailable(f"{ledger} cannot be opened for writing", remedy)
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        remedy = "make room; what was charged stays charged, and what was not granted must not be answered"
+        return LedgerUnavailable(f"{ledger} could not be written: the disk is full or failing", remedy)
+    if kind == sqlite3.SQLITE_NOTADB:
+        return UnreadableRecord(f"{ledger} is not a ledger; name another file")
+    if kind == sqlite3.SQLITE_CORRUPT:
+        return LedgerDamaged(None, "is damaged", RESTORE)
+    return LedgerUnavailable(f"{ledger} cannot be used (SQLite's code {code})", RESTORE)
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+_FILES: Final = weakref.WeakSet[SQLiteStore]()
+_held: list[SQLiteStore] = []
+
+
+def _before_fork() -> None:
+    """Close every connection: SQLite forbids to carry one into a child, even to close it there."""
+    for store in list(_FILES):
+        store._lock.acquire()
+        store._reading.acquire()
+        store._disconnect()
+        _held.append(store)
+
+
+def _after_fork_in_parent() -> None:
+    while _held:
+        store = _held.pop()
+        store._reading.release()
+        store._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    while _held:
+        store = _held.pop()
+        store._lock, store._reading = threading.RLock(), threading.RLock()
+        store.alone()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,0 +1,80 @@
+"""What a ledger is opened by: the store that a place names, and what is said if another ledger lies there."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Final
+
+from deniable.errors import InvalidParameter, LedgerDamaged, LedgerMismatch, require_path
+from deniable.ledger.entries import Heading, State
+from deniable.ledger.ledger_export import Note
+from deniable.ledger.stores.ledger_places import resolved
+from deniable.ledger.stores.sqlite_store import SQLiteStore
+from deniable.ledger.stores.store import Store, Transaction
+
+__all__ = ["Place", "checked_place", "mismatch", "name_data", "opened", "store_at"]
+
+Place = str | os.PathLike[str]
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://")
+_IN_MEMORY: Final = ":memory:"
+
+
+def store_at(place: Place | None, *, to_read: bool = False) -> Store:
+    """The store of a place: a URL names a database, anything else a file; None is memory."""
+    if place is None:
+        return SQLiteStore(None, to_read=to_read)
+    path = checked_place(place)
+    if isinstance(place, str) and _URL.match(place):
+        from deniable.ledger.stores.database_store import DatabaseStore  # SQLAlchemy comes with an extra
+
+        return DatabaseStore(place, to_read=to_read)
+    return SQLiteStore(resolved(path), to_read=to_read)
+
+
+def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | None, family: str | None) -> Heading:
+    """What the ledger of a store is about; LedgerDamaged if there is none, and somebody wrote down that there was."""
+    try:
+        return store.open(new, dataset=dataset, family=family)
+    except InvalidParameter as error:
+        if not notes or error.parameter != "budget":
+            raise
+    known = max(each.number for each in notes)
+    fault = f"is missing: there is no ledger in this place, and one of {known} entries is known"
+    raise LedgerDamaged(min(known, 1), fault, "put back its newest copy; a new one would forget what was spent")
+
+
+def checked_place(place: object) -> str:
+    """The text of a place, or InvalidParameter."""
+    path = require_path("ledger", place, "visits.ledger")
+    if path == _IN_MEMORY:
+        rule = "would be a file of this name"
+        raise InvalidParameter("ledger", path, rule, "leave it out: then the account is kept in memory")
+    return path
+
+
+def mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
+    """What is said of a ledger that was made for something else."""
+    remedy = "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
+    return LedgerMismatch(field, repr(asked), repr(found), remedy)
+
+
+def name_data(store: Store, heading: Heading, dataset: str, family: str | None, version: str | None) -> None:
+    """See to it that the data may be called so: it always was, or it now gets another name in its family."""
+
+    def link(transaction: Transaction) -> None:
+        known = {heading.dataset: None, **{each.name: each.version for each in transaction.links()}}
+        if dataset not in known:
+            words = f"also known as {dataset}"
+            fields = {"description": words, "spent": transaction.spent(), "name": dataset, "version": version}
+            transaction.append(state=State.LINKED, **fields)
+        elif version is not None and known[dataset] != version:
+            asked, found = "this data", "other data, or data from before that was noted"
+            raise LedgerMismatch(f"name {dataset!r}", asked, found, "choose another name")
+
+    with store.reading() as transaction:
+        is_named = dataset in [heading.dataset, *(each.name for each in transaction.links())]
+    if not is_named and family is None:
+        raise mismatch("dataset", dataset, heading.dataset)
+    if not is_named or version is not None:
+        store.write(link)

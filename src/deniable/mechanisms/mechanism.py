@@ -1,0 +1,573 @@
+"""A mechanism: a function that carries a curve. Doing two things multiplies their curves.
+
+::
+
+    Mechanism            release(value), curve, error(confidence=)
+    ├── Composed         m * n, m ** k               a tuple of answers about one value
+    ├── Adaptive         m.followed_by(choose, ...)  the next mechanism is chosen after seeing the answers so far
+    ├── Parallel         disjoint parts of the data, one mechanism each
+    ├── Processed        m.then(function)            what is done to an answer costs nothing
+    └── Asked            m.on(statistic)             the statistic is worked out first
+
+and every mechanism of this room. A mechanism validates its parameters once, when it is made; `release` only looks at
+the value. An error about a value says the public rule that the value broke, never the value.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import combinations_with_replacement, islice
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import curves, noise
+from deniable.curves import Curve, curve_arguments
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
+from deniable.noise.noise_arguments import blamed
+from deniable.units import Relation, Unit
+
+if TYPE_CHECKING:
+    from deniable.mechanisms.distinguishing_parts import Told
+    from deniable.mechanisms.laws import OutputLaw
+    from deniable.noise import Entropy
+
+MOST_PARTS: Final = 10**7
+"""Most answers of one release: a tuple of more would not fit beside the data."""
+
+MOST_MIXES: Final = 64
+"""Most different selections of parts whose worst curve is worked out; beyond it all parts are multiplied, which is
+never smaller."""
+
+
+MOST_ANSWERS: Final = 10**5
+"""Most answers after which a choice is followed, one by one, when laws are told."""
+
+
+class Mechanism(ABC):
+    """One release: for all neighbours D, D′ the answers are as hard to tell apart as `curve` says.
+
+    A subclass is final, is made with keyword-only parameters, and fills in `curve`, `release` and `error`.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def curve(self) -> Curve:
+        """What is promised about one call of `release`."""
+
+    @abstractmethod
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        """One noisy answer. `entropy` is for tests: an answer made with a replayable one warns that it is not
+        private.
+        """
+
+    def error(self, *, confidence: float) -> float:
+        """With probability at least `confidence`, every number of the answer is this near to the truth."""
+        raise InvalidOperation(f"{type(self).__name__} has no error in numbers")
+
+    def law(self, value: Any) -> OutputLaw:
+        """The law of the answer on this value, for planning and teaching: it is no release, so never show it for
+        private data.
+        """
+        raise InvalidOperation(
+            f"the law of an answer of {type(self).__name__} cannot be told as one law of numbers; "
+            "look at one part of it, or at what an attacker can do with it: plots.tradeoff(mechanism.curve)"
+        )
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The independent parts of an answer in which two values differ, each with its laws on both: for teaching, as
+        `law`. `plots.laws` draws them.
+        """
+        from deniable.mechanisms.distinguishing_parts import AnswerPart
+
+        return [AnswerPart(self.law(x), self.law(x2), is_answer=True)]
+
+    def efficiency(self) -> float:
+        """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
+        raise InvalidOperation(f"no lower bound is known that {type(self).__name__} could be compared with")
+
+    def _settle(self, **fields: Any) -> None:
+        """Fill the fields of a frozen mechanism, once, in its constructor."""
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def then(self, function: Callable[[Any], Any]) -> Mechanism:
+        """Post-processing: whatever is done to an answer without another look at the data keeps the curve."""
+        return Processed(self, _callable("function", function))
+
+    def on(self, statistic: Callable[[Any], Any]) -> Mechanism:
+        """The mechanism asked about `statistic(data)`. That the statistic has the sensitivity that the mechanism was
+        given is the caller's word.
+        """
+        return Asked(self, _callable("statistic", statistic))
+
+    def followed_by(self, choose: Callable[[Any], Mechanism], *, curve: Curve) -> Adaptive:
+        """An adaptive sequence: `choose(answers)` makes the next mechanism from the answers so far.
+
+        Its cost is fixed in advance: whatever is chosen must promise `curve` or less. So give a curve that many
+        mechanisms fit into: `curves.pure(epsilon=)`, `curves.gaussian(mu=)`, `curves.zcdp(rho=)`, `curves.worst_of()`.
+        """
+        return Adaptive(self, _callable("choose", choose), curve)
+
+    def __mul__(self, other: object) -> Composed:
+        """Both mechanisms answer about the same value. (m * n).curve == m.curve * n.curve."""
+        if not isinstance(other, Mechanism):
+            what = "a number; to run it k times write m ** k" if isinstance(other, int | float) else "something else"
+            raise InvalidOperation(f"a mechanism multiplies with a mechanism, not with {what}")
+        return Composed(_runs(self) + _runs(other))
+
+    def __pow__(self, count: int) -> Composed:
+        """`count` independent answers about the same value. (m ** k).curve == m.curve ** k."""
+        times = curve_arguments.integer("power", count, 0)
+        runs = _runs(self)
+        if times == 0 or len(runs) == 1:
+            return Composed(tuple((m, n * times) for m, n in runs if times))
+        if len(runs) * times > MOST_PARTS:
+            raise InvalidParameter("power", times, f"a release may hold at most {MOST_PARTS:,} answers")
+        return Composed(runs * times)
+
+
+def unit_of(*mechanisms: Mechanism) -> Unit | None:
+    """The unit that all of these promises are about; None where no mechanism says one. Two different ones are refused.
+
+    A curve is about the neighbours of its unit. A product of curves about different neighbours would be about none.
+    """
+    said = dict.fromkeys(unit for one in mechanisms if (unit := getattr(one, "unit", None)) is not None)
+    if len(said) > 1:
+        listed = " and ".join(map(repr, said))
+        raise InvalidOperation(f"mechanisms for different units do not compose: {listed}; make all of them for one")
+    return next(iter(said), None)
+
+
+def check_unit(unit: Any) -> None:
+    if not isinstance(unit, Unit):
+        raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
+
+
+def _runs(mechanism: Mechanism) -> tuple[tuple[Mechanism, int], ...]:
+    return mechanism.runs if isinstance(mechanism, Composed) else ((mechanism, 1),)
+
+
+def _callable(name: str, function: Any) -> Any:
+    if not callable(function):
+        raise InvalidParameter(name, function, "must be a function of one argument")
+    return function
+
+
+def witnessed(entropy: Entropy | None) -> Entropy | None:
+    """The entropy of one release; says aloud when it can be replayed. Call it where `release` is given an entropy."""
+    if entropy is not None and not isinstance(entropy, noise.Entropy):
+        raise InvalidParameter("entropy", blamed(entropy), "must be an Entropy")
+    if entropy is not None and not entropy.is_private:
+        warnings.warn(
+            "this answer was made with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
+        )
+    return entropy
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Composed(Mechanism):
+    """Several mechanisms about one value, their answers in a tuple. Made by `m * n` and `m ** k`.
+
+    For all neighbours D, D′: the tuple is as hard to tell apart as the product of the curves (Dwork & Roth 2014,
+    section 3.5, for trade-off functions Dong, Roth & Su 2022, Theorem 3.2).
+
+    >>> from deniable import mechanisms
+    >>> noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.5)
+    >>> (noisy * noisy).curve == noisy.curve**2
+    True
+    """
+
+    runs: tuple[tuple[Mechanism, int], ...]
+    """The mechanisms in order, with how often each answers in a row."""
+
+    def __post_init__(self) -> None:
+        joined: list[tuple[Mechanism, int]] = []
+        for mechanism, count in self.runs:
+            if joined and joined[-1][0] == mechanism:
+                joined[-1] = (mechanism, joined[-1][1] + count)
+            else:
+                joined.append((mechanism, count))
+        object.__setattr__(self, "runs", tuple(joined))
+        unit_of(*(mechanism for mechanism, _ in joined))
+        if len(self) > MOST_PARTS:
+            raise InvalidParameter("power", len(self), f"a release may hold at most {MOST_PARTS:,} answers")
+
+    def __len__(self) -> int:
+        return sum(count for _, count in self.runs)
+
+    @property
+    def unit(self) -> Unit | None:
+        """The unit of all of them; None if none of them says one."""
+        return unit_of(*(mechanism for mechanism, _ in self.runs))
+
+    @property
+    def parts(self) -> tuple[Mechanism, ...]:
+        """The mechanisms one by one, in the order of their answers."""
+        return tuple(mechanism for mechanism, count in self.runs for _ in range(count))
+
+    @property
+    def curve(self) -> Curve:
+        return curves.product(mechanism.curve**count for mechanism, count in self.runs)
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
+        return tuple(mechanism.release(value, entropy=entropy) for mechanism, count in self.runs for _ in range(count))
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Those of all mechanisms."""
+        from deniable.mechanisms.distinguishing_parts import NOTHING_TOLD, differing, repeated
+
+        every = (part for one, count in self.runs for part in repeated(one.told_apart(x, x2), count))
+        return differing(every) or [NOTHING_TOLD]
+
+    def error(self, *, confidence: float) -> float:
+        """All answers at once: the largest of the parts' errors, each asked at 1 - (1 - confidence)/parts."""
+        if not self.runs:
+            return 0.0
+        each = _share(confidence, len(self))
+        return max(mechanism.error(confidence=each) for mechanism, _ in self.runs)
+
+
+def _share(confidence: float, parts: int) -> float:
+    """The confidence that each of `parts` answers needs so that all hold together (union bound), rounded up."""
+    wanted = curve_arguments.inner_probability("confidence", confidence)
+    if parts == 1:
+        return wanted
+    exact = 1 - (1 - Fraction(wanted)) / parts
+    each = float(exact)
+    if each < exact:
+        each = math.nextafter(each, 2.0)
+    if each >= 1:
+        raise InvalidParameter("confidence", confidence, f"is too near to 1 for {parts:,} answers at once")
+    return each
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Adaptive(Mechanism):
+    """A mechanism, then one that is chosen after seeing its answer. Made by `m.followed_by(choose, curve=)`.
+
+    For all neighbours D, D′: the answers together are as hard to tell apart as first.curve * curve, because for every
+    first answer the second mechanism promises `curve` or less (Dong, Roth & Su 2022, Theorem 3.2). A choice
+    that promises less privacy than that is refused, and the answers are not given.
+
+    >>> from deniable import curves, mechanisms
+    >>> first = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.3)
+    >>> finer = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.7)
+    >>> both = first.followed_by(lambda answers: finer if answers[0] > 10 else first, curve=curves.pure(epsilon=0.7))
+    >>> round(both.curve.epsilon(delta=0), 6)
+    1.0
+    """
+
+    first: Mechanism
+    choose: Callable[[Any], Mechanism]
+    allowed: Curve
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.allowed, Curve):
+            raise InvalidParameter("curve", self.allowed, "must be a curve", "deniable.curves makes them")
+
+    @property
+    def unit(self) -> Unit | None:
+        """The unit of the first mechanism; the one that is chosen must be for the same."""
+        return unit_of(self.first)
+
+    @property
+    def curve(self) -> Curve:
+        return self.first.curve * self.allowed
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
+        """The answers so far, and the new one last. `choose` is given the tuple of answers so far."""
+        so_far = self.first.release(value, entropy=entropy)
+        answers = so_far if isinstance(self.first, Composed | Adaptive) else (so_far,)
+        return (*answers, self.chosen(answers).release(value, entropy=entropy))
+
+    def chosen(self, answers: tuple[Any, ...]) -> Mechanism:
+        """The mechanism that comes after these answers; refused if it promises less than was declared."""
+        chosen = self.choose(answers)
+        if not isinstance(chosen, Mechanism):
+            raise InvalidParameter("choose", type_of(chosen), "must return a mechanism")
+        unit_of(self.first, chosen)
+        if not fits(chosen.curve, self.allowed):
+            # The refusal depends on the answers and on public parameters only: it is post-processing.
+            raise InvalidOperation(
+                "the mechanism that was chosen is not known to promise what was declared; choose more noise, or "
+                "declare a larger curve"
+            )
+        return chosen
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """The losses of both answers, the second for every first one. Answers on a line are read in cells."""
+        from deniable.mechanisms.distinguishing_parts import Losses, all_losses
+
+        one, two = [], []
+        for answers, p, q in _all_answers(self.first, x, x2):
+            then = all_losses(self.chosen(answers).told_apart(x, x2))
+            one.append(p * then.one)
+            two.append(q * then.two)
+        return [Losses.of(np.concatenate(one), np.concatenate(two))]
+
+
+Answers = list[tuple[tuple[Any, ...], float, float]]
+"""Tuples of answers, and how likely they are on two values."""
+
+
+def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> Answers:
+    """The answers that a choice is made after."""
+    found: Answers = [((), 1.0, 1.0)]
+    if isinstance(mechanism, Adaptive):
+        for answers, p, q in (before := _all_answers(mechanism.first, x, x2)):
+            found += _and_then([(answers, p, q)], mechanism.chosen(answers), x, x2)
+        return _few(found[1:], len(before))
+    for part, count in _runs(mechanism):
+        for _ in range(count):
+            found = _few(_and_then(found, part, x, x2), len(found))
+    return found
+
+
+def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers:
+    """Answers with one more. What is rarer than 10⁻¹⁵ on both values is left out."""
+    from deniable.mechanisms.distinguishing_parts import listed, the_answer
+
+    if (told := the_answer(mechanism.told_apart(x, x2))) is None:
+        raise InvalidOperation(
+            "what is chosen after an answer of several numbers has no law that could be told; choose after answers of "
+            "one number, or look at plots.tradeoff(mechanism.curve)"
+        )
+    shown = list(zip(*listed(told), strict=True))
+    return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in shown if max(p * a, q * b) > 1e-15]
+
+
+def _few(found: Answers, before: int) -> Answers:
+    if len(found) > MOST_ANSWERS and before > 1:
+        raise InvalidOperation(
+            f"more than {MOST_ANSWERS:,} answers can come before the last one: too many to be told one by one; choose "
+            "after fewer, or look at plots.tradeoff(mechanism.curve)"
+        )
+    return found
+
+
+def fits(curve: Curve, allowed: Curve) -> bool:
+    """Whether `curve` provably leaks no more than `allowed`: equal, or inside what a black box promises.
+
+    pure(ε) and approximate(ε, δ) dominate everything with δ(ε) <= δ (Kairouz, Oh & Viswanath 2015), gaussian(μ)
+    everything that is μ-GDP, zcdp(ρ) everything that is ρ-zCDP, and worst_of(...) everything that fits into one of its
+    curves. False means "not known", and is the safe answer.
+    """
+    if curve == allowed or not curve.factors:
+        return True
+    if len(allowed.factors) != 1 or allowed.factors[0][1] != 1:
+        return False
+    box: Any = allowed.factors[0][0]
+    if box.name == "worst_of":
+        return any(fits(curve, part) for part in box.curves)
+    if box.name == "approximate":
+        if box.delta == 0:
+            return bool(curve.epsilon(delta=0.0) <= box.epsilon)
+        return bool(curve.delta(epsilon=box.epsilon) <= box.delta)
+    if box.name == "gaussian":
+        return bool(curve.gdp() <= box.mu)
+    if box.name == "zcdp":
+        return bool(curve.zcdp() <= box.rho)
+    return False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parallel(Mechanism):
+    """One mechanism for each of several disjoint parts of the data: wards, years, blocks of rows.
+
+    For all neighbours D, D′ by `unit`, only the parts that one unit touches differ, so the curve is the worst product
+    over the selections of that many parts. How many a unit touches is the whole question, and there are two
+    ways to say it:
+
+    `Parallel.by_value(parts, unit=)`: what a row says decides its part. A unit that is added or removed touches as many
+    parts as it has rows. A replaced row may leave one part and enter another, so it touches two: two parts multiply.
+
+    `Parallel.by_unit(parts, unit=)`: who a unit is decides its part, whatever its rows say. What that can be depends on
+    the relation. Added or removed: by the person's id, or by a key of the row's own; one part is touched. (Not by row
+    number: one row more or less moves all rows after it to other numbers, and so to other parts.) A replaced row: by
+    row number; one part is touched. A replaced person: by id; the person who takes their place has another, so two
+    parts are touched and multiply.
+
+    Each part's sensitivity must hold for everything that can happen to one unit inside the part: under replacement by
+    value that includes one row added or removed. A part that was made for another unit than this one is refused.
+
+    >>> from deniable import Unit, mechanisms
+    >>> wards = [mechanisms.DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.3, 0.7)]
+    >>> round(mechanisms.Parallel.by_value(wards, unit=Unit.row()).curve.epsilon(delta=0), 6)
+    0.7
+    >>> round(mechanisms.Parallel.by_value(wards, unit=Unit.replaced_row()).curve.epsilon(delta=0), 6)
+    1.0
+    """
+
+    parts: tuple[Mechanism, ...]
+    touched: int
+    """The most parts that differ between neighbours."""
+    mixed: bool
+    """Whether one neighbour may have more in one part and less in another."""
+    unit: Unit
+
+    @classmethod
+    def by_value(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
+        """Parts decided by what rows say."""
+        checked = _parts(parts, unit)
+        if unit.relation is Relation.REPLACE:
+            _stand_moves(checked)
+        return cls(checked, min(len(checked), unit.row_changes), unit.relation is Relation.REPLACE, unit)
+
+    @classmethod
+    def by_unit(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
+        """Parts decided by who the unit is, not by what it says: by id, or, for replaced rows, by row number."""
+        checked = _parts(parts, unit)
+        if unit.relation is Relation.REPLACE and unit.column is not None:
+            _stand_moves(checked)
+            return cls(checked, min(len(checked), 2), True, unit)
+        return cls(checked, 1, False, unit)
+
+    @property
+    def curve(self) -> Curve:
+        every = [part.curve.symmetrized() if self.mixed else part.curve for part in self.parts]
+        if self.touched == len(every):
+            return curves.product(every)
+        counts: dict[Curve, int] = {}
+        for curve in every:
+            counts[curve] = counts.get(curve, 0) + 1
+        # A selection of `touched` parts is, as far as curves go, a multiset of the different curves.
+        mixes = (
+            mix
+            for mix in combinations_with_replacement(counts, self.touched)
+            if all(mix.count(curve) <= counts[curve] for curve in set(mix))
+        )
+        selections = list(islice(mixes, MOST_MIXES + 1)) if len(counts) ** min(self.touched, 4) <= 10**6 else []
+        if not 0 < len(selections) <= MOST_MIXES:
+            return curves.product(every)
+        return curves.worst_of(*(curves.product(mix) for mix in selections))
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
+        """`value` holds one value for each part, in their order."""
+        self._check_parts(value)
+        return tuple(part.release(one, entropy=entropy) for part, one in zip(self.parts, value, strict=True))
+
+    def _check_parts(self, value: Any) -> None:
+        is_table = isinstance(value, Mapping | str | bytes) or hasattr(type(value), "columns")
+        if is_table or not hasattr(value, "__len__") or len(value) != len(self.parts):
+            raise InvalidParameter("value", NOTHING, f"must be a sequence of {len(self.parts)} values, one a part")
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Those of all parts, by their number."""
+        from deniable.mechanisms.distinguishing_parts import differing, named
+
+        self._check_parts(x)
+        self._check_parts(x2)
+        each = enumerate(zip(self.parts, x, x2, strict=True), 1)
+        return differing(told for i, (part, a, b) in each for told in named(part.told_apart(a, b), f"part {i}"))
+
+    def error(self, *, confidence: float) -> float:
+        """All parts at once: the largest of their errors, each asked at 1 - (1 - confidence)/parts."""
+        each = _share(confidence, len(self.parts))
+        return max(part.error(confidence=each) for part in dict.fromkeys(self.parts))
+
+
+def _stand_moves(parts: tuple[Mechanism, ...]) -> None:
+    if any(getattr(part, "needs_its_rows", False) for part in parts):
+        rule = "a replaced unit may move to another part, and these sensitivities hold only while all rows stay"
+        raise InvalidParameter("parts", NOTHING, rule, "count with bounds around 0, or replaced rows by_unit")
+
+
+def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
+    check_unit(unit)
+    if isinstance(parts, Mechanism) or not isinstance(parts, Sequence) or not parts:
+        raise InvalidParameter("parts", NOTHING, "must be several mechanisms, in a list or tuple")
+    if not all(isinstance(part, Mechanism) for part in parts):
+        raise InvalidParameter("parts", NOTHING, "must be mechanisms only")
+    said = unit_of(*parts)
+    if said not in (None, unit):
+        raise InvalidParameter("unit", unit, f"the parts were made for another, {said!r}")
+    return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Around(Mechanism):
+    """What is the same about a mechanism and about what is made of it."""
+
+    mechanism: Mechanism
+
+    @property
+    def unit(self) -> Unit | None:
+        """That of the mechanism inside; None if it says none."""
+        return unit_of(self.mechanism)
+
+    @property
+    def curve(self) -> Curve:
+        return self.mechanism.curve
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Processed(_Around):
+    """A mechanism and what is done to its answer. Made by `m.then(function)`.
+
+    For all neighbours D, D′: as hard to tell apart as before, because `function` sees the answer only (post-processing,
+    Dwork & Roth 2014, proposition 2.1).
+    """
+
+    function: Callable[[Any], Any]
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        return self.function(self.mechanism.release(value, entropy=entropy))
+
+    def law(self, value: Any) -> OutputLaw:
+        """Masses on what the function makes of an answer. It is called for many answers, twice for each."""
+        from deniable.mechanisms.distinguishing_parts import the_answer
+        from deniable.mechanisms.laws import pushed
+
+        law = self.mechanism.law(value)
+        if the_answer(self.mechanism.told_apart(value, value)) is None:
+            raise InvalidOperation(
+                f"the law that {type(self.mechanism).__name__} tells is not of what release returns, which the "
+                "function is given; ask it without then, or look at plots.laws(mechanism, x, x2)"
+            )
+        return pushed(law, self.function)
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """What the function makes of an answer of one part; of several, the parts before it: it tells no more."""
+        from deniable.mechanisms.distinguishing_parts import made_from, pushed_apart, the_answer
+
+        found = self.mechanism.told_apart(x, x2)
+        if (whole := the_answer(found)) is not None:
+            return [pushed_apart(whole, self.function)]
+        return made_from(found, "what it was before the last step (then)")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Asked(_Around):
+    """A mechanism about a statistic of the data. Made by `m.on(statistic)`."""
+
+    statistic: Callable[[Any], Any]
+
+    def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
+        return self.mechanism.release(self.statistic(value), entropy=entropy)
+
+    def law(self, value: Any) -> OutputLaw:
+        """The law of the mechanism inside on the statistic of this value."""
+        return self.mechanism.law(self.statistic(value))
+
+    def told_apart(self, x: Any, x2: Any) -> list[Told]:
+        """Those of the mechanism inside on the statistics of both."""
+        return self.mechanism.told_apart(self.statistic(x), self.statistic(x2))
+
+    def error(self, *, confidence: float) -> float:
+        return self.mechanism.error(confidence=confidence)
+
+    def efficiency(self) -> float:
+        return self.mechanism.efficiency()

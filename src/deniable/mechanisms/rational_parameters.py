@@ -1,0 +1,112 @@
+"""Parameters as the rational numbers that they are, and the two ways back to floats: down and up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from deniable import numbers
+from deniable.curves.meaning.weakness_advice import warn_if_weak
+from deniable.errors import InvalidParameter
+from deniable.noise import noise_arguments
+from deniable.numbers import down, root_up, up
+from deniable.units import Sensitivity
+
+__all__ = [
+    "at_most", "ceil", "chance_at_most", "down", "epsilon", "finite", "floor", "floor_log2", "l1", "l2", "moved",
+    "not_negative", "positive", "root_up", "short", "up",
+]  # fmt: skip
+
+
+def positive(name: str, value: Any) -> Fraction:
+    """The exact value of a positive number whose size a float can hold with room to spare."""
+    result = noise_arguments.positive(name, value)
+    if not Fraction(2) ** -400 <= result <= Fraction(2) ** 400:
+        raise InvalidParameter(name, value, "must lie between 1e-120 and 1e120")
+    return result
+
+
+def epsilon(value: Any) -> Fraction:
+    """The exact value of a pure ε that a caller chose; warns of one that protects little."""
+    chosen = positive("epsilon", value)
+    warn_if_weak(epsilon=chosen)
+    return chosen
+
+
+def not_negative(name: str, value: Any) -> Fraction:
+    """The exact value of a number that is 0 or positive."""
+    result = noise_arguments.not_negative(name, value)
+    return positive(name, value) if result else result
+
+
+def finite(name: str, value: Any) -> Fraction:
+    """The exact value of any finite number of a size as above."""
+    result = noise_arguments.rational(name, value)
+    if result:
+        positive(name, abs(result))
+    return result
+
+
+def at_most(name: str, value: Any) -> float:
+    """A privacy level that is asked for, such as ε, as a float that is no larger: 1/10 is no float, and the nearest one
+    is above it.
+    """
+    return down(not_negative(name, value))
+
+
+def chance_at_most(name: str, value: Any) -> float:
+    """The same for a δ, strictly between 0 and 1."""
+    result = noise_arguments.rational(name, value)
+    if not 0 < result < 1:
+        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
+    return down(result)
+
+
+def short(exact: Fraction) -> int | float | Fraction:
+    """The same number as an int or a float where it is one: those are quicker to draw noise with."""
+    if exact.denominator == 1:
+        return exact.numerator
+    return float(exact) if Fraction(float(exact)) == exact else exact
+
+
+def ceil(exact: Fraction) -> int:
+    return -(-exact.numerator // exact.denominator)
+
+
+def floor(exact: Fraction) -> int:
+    return exact.numerator // exact.denominator
+
+
+def floor_log2(exact: Fraction) -> int:
+    """The largest k with 2^k <= exact."""
+    k = exact.numerator.bit_length() - exact.denominator.bit_length()
+    return k if Fraction(2) ** k <= exact else k - 1
+
+
+def moved(sensitivity: Any) -> Fraction:
+    """How far something moves: the exact value of a positive number, raised to the k or √k of which it falls short by
+    rounding only.
+    """
+    positive("sensitivity", sensitivity)
+    return numbers.meant(sensitivity)
+
+
+def l1(sensitivity: Any) -> Any:
+    """The L1 sensitivity of a number or a `Sensitivity`, as it was given."""
+    if isinstance(sensitivity, Sensitivity):
+        if sensitivity.l1 is None:
+            raise InvalidParameter("sensitivity", sensitivity, "must say l1", "Laplace noise needs it; or use Gaussian")
+        return sensitivity.l1
+    return sensitivity
+
+
+def l2(sensitivity: Any) -> Any:
+    """The L2 sensitivity of a number or a `Sensitivity`, as it was given; l1 stands in for an unknown l2, which is
+    never larger.
+    """
+    if isinstance(sensitivity, Sensitivity):
+        known = sensitivity.l2 if sensitivity.l2 is not None else sensitivity.l1
+        if known is None:
+            raise InvalidParameter("sensitivity", sensitivity, "must say l2 or l1", "linf alone is not enough")
+        return known
+    return sensitivity

@@ -1,0 +1,200 @@
+"""Inversion by table: most draws cost one look-up with 16 random bits, and the law is exact nevertheless.
+
+A draw is a uniform real number u in [0, 1), of which only as many bits are drawn as are needed, and its value is the k
+with F(k-1) <= u < F(k). The table holds floor(F(k) 2⁶⁴). A u whose first 64 bits equal none of these is settled by
+comparing 64-bit words. Otherwise more bits of u are drawn and the law is asked for more bits of F, in whole numbers,
+until u lies on one side.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from typing import ClassVar, final
+
+import numpy as np
+import numpy.typing as npt
+
+from deniable.noise.entropy import Entropy
+from deniable.noise.sampled_laws import SampledLaw
+
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
+Cells = npt.NDArray[np.uint16]
+
+WORD = 64
+PRECISION, REACH = 128, 65
+"""Bits of F computed for a table, and how far it reaches: beyond, F differs from 0 or 1 by less than half of 2^-64."""
+
+CELL_BITS = 16
+CELLS = 1 << CELL_BITS
+UNDECIDED = np.iinfo(np.int64).min
+NONE: Places = np.empty(0, dtype=np.intp)
+
+CHUNK = 1 << 15
+"""Draws made at a time: what they need stays in a processor's cache, and memory is bounded."""
+
+LIMIT = 2**62 - 1
+"""Noise in an array lies in [-LIMIT, LIMIT]: added to any answer on a grid, it never leaves 64 bits."""
+
+
+@final
+class Scratch:
+    """Room for one chunk. Memory that is there is much faster than memory that must be fetched again each time."""
+
+    __slots__ = ("cells", "flags", "room", "sure", "words")
+
+    def __init__(self, count: int) -> None:
+        self.cells = np.empty(-(-count // 4), dtype=np.uint64)
+        self.words, self.room = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint64)
+        self.sure = np.empty(count, dtype=np.uint16)
+        self.flags = np.empty(count, dtype=np.bool_)
+
+    def new_cells(self, count: int, entropy: Entropy) -> Cells:
+        """So many times 16 random bits."""
+        entropy.fill(self.cells[: -(-count // 4)])
+        return self.cells.view(np.uint16)[:count]
+
+
+class Sampler(ABC):
+    """Draws from one law."""
+
+    __slots__ = ("_ahead", "_lineage")
+
+    AHEAD: ClassVar[int] = 256
+    """Draws made at a time when one is asked for."""
+
+    def __init__(self) -> None:
+        self._ahead: list[int] = []
+        self._lineage: object = None
+
+    def one(self, entropy: Entropy) -> int:
+        """One draw.
+
+        With the entropy of the process, draws are made ahead, so that the time of a call says nothing about its draw.
+        After a fork they belong to the parent, and are forgotten.
+        """
+        lineage = entropy.lineage()
+        if lineage is None:
+            return self._several(1, entropy)[0]
+        if lineage is not self._lineage:
+            self._ahead = []
+            self._lineage = lineage
+        while True:
+            try:
+                return self._ahead.pop()  # which nothing can interrupt: no two threads get the same
+            except IndexError:
+                self._ahead.extend(self._several(self.AHEAD, entropy))
+
+    def _several(self, count: int, entropy: Entropy) -> list[int]:
+        out = np.empty(count, dtype=np.int64)
+        self.fill(out, entropy)
+        several: list[int] = out.tolist()
+        return several
+
+    @abstractmethod
+    def fill(self, out: Integers, entropy: Entropy) -> None:
+        """As many draws as `out` has places. One beyond ±LIMIT, of probability below 2^-5900, is moved inside."""
+
+    def redraw(self, out: Integers, places: Places, entropy: Entropy) -> None:
+        """New draws where the first were rejected."""
+        if places.size:
+            drawn = np.empty(places.size, dtype=np.int64)
+            self.fill(drawn, entropy)
+            out[places] = drawn
+
+
+class Chunked(Sampler):
+    """A sampler that fills chunk after chunk."""
+
+    __slots__ = ()
+
+    def fill(self, out: Integers, entropy: Entropy) -> None:
+        scratch = Scratch(min(out.size, CHUNK))
+        rejected = [self.fill_chunk(out[at : at + CHUNK], entropy, scratch) + at for at in range(0, out.size, CHUNK)]
+        self.redraw(out, np.concatenate([NONE, *rejected]), entropy)
+
+    @abstractmethod
+    def fill_chunk(self, part: Integers, entropy: Entropy, scratch: Scratch) -> Places:
+        """At most as many draws as the scratch has room for; the places where a rejection asks for another one."""
+
+
+def settle(law: SampledLaw, u: int, bits: int, entropy: Entropy) -> int:
+    """The draw whose u begins with these bits, in whole numbers."""
+    while True:
+        found = law.cumulative(bits + WORD, bits + WORD)
+        low, high = u << WORD, (u + 1) << WORD  # u lies in [low, high)
+        i = bisect_right(found.highs, low)  # so many F(k) are at most u
+        count = len(found.lows)
+        if (i < count and high <= found.lows[i] and (i or not found.open_below)) or (
+            i == count and not found.open_above
+        ):
+            return found.first + i
+        u = u << WORD | entropy.word()
+        bits += WORD
+
+
+@final
+class InversionTable(Chunked):
+    """Thresholds of one law, and a guide to them for the first 16 bits of u."""
+
+    __slots__ = ("_array", "_first", "_guide", "_law", "_limit", "_thresholds", "_width")
+
+    def __init__(self, law: SampledLaw, limit: int = LIMIT) -> None:
+        super().__init__()
+        self._law = law
+        self._limit = limit
+        precision = PRECISION
+        while True:
+            found = law.cumulative(precision, REACH)
+            lows, highs = ([bound >> (precision - WORD) for bound in bounds] for bounds in (found.lows, found.highs))
+            # An enclosure may reach over a multiple of 2^-64; then the word above is undecided too.
+            self._width = max((min(high, 2**WORD - 1) - low for low, high in zip(lows, highs, strict=True)), default=0)
+            if self._width <= 1:
+                break
+            precision *= 2
+        self._first = found.first
+        self._thresholds = lows
+        self._array: npt.NDArray[np.uint64] | None = None
+        self._guide: Integers | None = None
+
+    def fill_chunk(self, part: Integers, entropy: Entropy, scratch: Scratch) -> Places:
+        cells = scratch.new_cells(part.size, entropy)
+        np.take(self.guide(), cells, out=part, mode="clip")
+        undecided = np.flatnonzero(np.equal(part, UNDECIDED, out=scratch.flags[: part.size]))
+        if undecided.size:
+            part[undecided] = self._refined(cells[undecided], entropy)
+        return NONE
+
+    def at(self, cells: Cells, entropy: Entropy) -> Integers:
+        """Draws whose first 16 bits are these."""
+        drawn = self.guide()[cells]
+        undecided = np.flatnonzero(drawn == UNDECIDED)
+        drawn[undecided] = self._refined(cells[undecided], entropy)
+        return drawn
+
+    def guide(self) -> Integers:
+        """The value of each cell, or UNDECIDED where there is a threshold in it."""
+        if self._guide is None:
+            array = self._array = np.array(self._thresholds, dtype=np.uint64)
+            ends = np.minimum(array, np.uint64(2**WORD - 1 - self._width)) + np.uint64(self._width)
+            cells, last_cells = ((edge >> np.uint64(WORD - CELL_BITS)).astype(np.intp) for edge in (array, ends))
+            # A cell without a threshold has one value: the first, and one more for each threshold in the cells below.
+            guide: Integers = np.cumsum(np.bincount(cells, minlength=CELLS)) + self._first
+            guide[cells] = UNDECIDED
+            guide[last_cells] = UNDECIDED
+            self._guide = guide  # last: another thread may be waiting for it
+        return self._guide
+
+    def _refined(self, cells: Cells, entropy: Entropy) -> Integers:
+        """Draws whose first 16 bits lie in a cell with a threshold: 48 bits more, and after that one by one."""
+        assert self._array is not None
+        words = entropy.words(cells.size) >> np.uint64(CELL_BITS)
+        words |= cells.astype(np.uint64) << np.uint64(WORD - CELL_BITS)
+        index = np.searchsorted(self._array, words, side="right")
+        drawn = index + self._first
+        before = words - self._array[np.maximum(index - 1, 0)]
+        for place in np.flatnonzero((index > 0) & (before <= self._width)).tolist():
+            drawn[place] = max(-self._limit, min(self._limit, settle(self._law, int(words[place]), WORD, entropy)))
+        return drawn

@@ -1,0 +1,582 @@
+"""Answers: a small table of noisy numbers, each with its noise interval, and the papers that belong to it."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.queries.answer.answer_display import Cell, Interval, Shown, held, portable
+from deniable.queries.intervals.noise_intervals import NoisyEstimate, Share, smooth_reach
+from deniable.queries.intervals.ratio_intervals import (
+    Move,
+    Quotient,
+    bend,
+    curved,
+    interval,
+    is_linear,
+    is_smooth,
+    moved_reach,
+    quotient,
+)
+from deniable.queries.plan.answer_notes import (
+    cost_said,
+    empty_note,
+    left_out_notes,
+    rest_said,
+    rows_note,
+    threshold_note,
+)
+from deniable.queries.plan.estimators import Counted, is_cut, possible
+from deniable.queries.plan.pricing import rank_note
+from deniable.queries.relations.operators import typed
+from deniable.tables.expressions import Call, Column, Expression, columns_used, same
+from deniable.units import Guarantee
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Cost
+    from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.answer.release import Released
+    from deniable.queries.plan.estimators import DrawnValue
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.publication.consistent_fit import Invariants, Joint
+    from deniable.tables.kinds import Domain
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What was paid: the entry of the ledger, the cost, and what is left after it. A replay costs nothing."""
+
+    entry: int
+    """Which of the ledger's charges it was (`Ledger.charge`): this does not tell which other runs had ended by then."""
+    question: str
+    cost: Cost
+    rest: Cost
+    budget: Budget
+    replayed: bool
+    time: str
+    """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
+    version: str | None = None
+    """Which version of the data it is about, as the ledger calls it; None if that is not known."""
+
+    @property
+    def paid(self) -> str:
+        """The cost in words; nothing, for an answer that was paid for before."""
+        if self.replayed:
+            return f"nothing (asked before; the answer is of {self.time[:10]})"
+        if not self.cost.units and not self.cost.delta_units:
+            return "nothing (added up from a finer answer)"
+        return cost_said(self.cost, self.budget)
+
+    @property
+    def left(self) -> str:
+        """What was left, in words."""
+        return rest_said(self.rest, self.budget)
+
+    def __str__(self) -> str:
+        return f"charge {self.entry}: paid {self.paid}; left {self.left}"
+
+
+@final
+class Answer(Shown):
+    """The noisy answer to a question, with the plan it was made by, its guarantee and its receipt."""
+
+    __slots__ = ("_budget", "_joint", "_places", "_plan", "_released", "_shared", "guarantee", "receipt")
+
+    def __init__(
+        self, plan: NoisePlan, released: Released, budget: Budget, guarantee: Guarantee, receipt: Receipt,
+        confidence: float, *, moved: Released | None = None,
+    ) -> None:  # fmt: skip
+        self._plan, self._released, self._budget = plan, released, budget
+        self.guarantee, self.receipt = guarantee, receipt
+        self._shared: frozenset[str] = frozenset()
+        self._joint: tuple[Joint, int] | None = None
+        """The set of tables that it was fitted in, and its place there."""
+        cells, intervals, self._places = _shown(plan, moved or released, budget, confidence)
+        frame = plan.kept("frame", lambda: _Frame.of(plan))
+        super().__init__(
+            plan.question.names, cells, intervals, confidence, measured=frame.measured, counts=frame.counts
+        )
+
+    def _papers(self) -> str:
+        return str(self.receipt)
+
+    def _entry(self) -> int:
+        return self.receipt.entry
+
+    @property
+    def budget(self) -> Budget:
+        """The budget that it was paid from."""
+        return self._budget
+
+    @property
+    def plan(self) -> NoisePlan:
+        """How the question was answered."""
+        return self._plan
+
+    @property
+    def released(self) -> Released:
+        """The noisy statistics that were released, before they were fitted to anything."""
+        return self._released
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each: from the question, the public schema, the cost, and the noisy
+        numbers.
+        """
+        plan = self._plan
+        said = [
+            self._bare_note(),
+            self._missing_note(),
+            empty_note(plan),
+            threshold_note(plan, self._released.threshold),
+            rank_note(plan, self._budget, self._released.cost, self.confidence),
+            *plan.kept("rows read", lambda: [rows_note(plan), *left_out_notes(plan)]),
+        ]
+        return tuple(each for each in said if each)
+
+    def _bare_note(self) -> str:
+        """Which numbers are told without an interval: nobody should take them for exact."""
+        if self._plan.is_picked:
+            return ""  # `rank_note` says more
+        bare = [
+            name
+            for name, noisy in zip(self._names, self._noisy, strict=True)
+            if noisy
+            and any(
+                around is None and isinstance(cell, int | float) and not isinstance(cell, bool)
+                for cell, around in zip(self[name], self.interval(name), strict=True)
+            )
+        ]
+        if not bare:
+            return ""
+        return (
+            f"{', '.join(bare)}: a number without ± may be far off, as far as noise lets anyone see; "
+            "most often it is divided by what may be 0"
+        )
+
+    def _missing_note(self) -> str:
+        """Which columns have no number where one was asked for: that too is made by noise, and no error.
+
+        A count that is not told was suppressed, and the adjustments say so.
+        """
+        columns = zip(self._names, self._noisy, strict=True)
+        told = self._counts if self._suppressed else frozenset()
+        missing = [
+            name for name, noisy in columns if noisy and name not in told and any(cell is None for cell in self[name])
+        ]
+        if not missing:
+            return ""
+        return (
+            f"{', '.join(missing)}: where no number is told, the noisy numbers give none; "
+            "most often it would be divided by a count or a spread that came out as 0"
+        )
+
+    def adding_up_to(self, *totals: Answer, invariants: Invariants | None = None) -> Answer:
+        """The same with its counts or sums moved such that they add up to coarser answers; says so where it is shown.
+
+        Each of `totals` asks for the same measure of the same rows, by fewer of the keys. All of them are fitted at
+        once, by least squares: to the totals as they are, where these agree with each other; else the totals are fitted
+        as well (`queries.publish` has them). `invariants` are totals that are public by law, which are taken as exact:
+        `{"ward": {"A": 500, "B": 300}}`. Costs nothing.
+        """
+        from deniable.queries.publication import consistent_fit
+
+        self._not_suppressed()
+        if not totals and not invariants:
+            raise InvalidParameter("totals", NOTHING, "must be at least one answer")
+        return consistent_fit.added_up(self, totals, invariants).table(0)
+
+    def nonnegative(self) -> Answer:
+        """The same without counts below 0, as they are without noise; says so wherever it is shown. Costs nothing.
+
+        An answer that was moved to add up to totals is moved by least squares again, and still adds up to them. Any
+        other has each count below 0 raised to 0: one by one they come nearer to the truth, but sums of many of them
+        become too large.
+        """
+        from deniable.queries.publication import consistent_fit
+
+        self._not_suppressed()
+        if self._joint is not None:
+            return self._joint[0].nonnegative().table(self._joint[1])
+        made = super().nonnegative()
+        if consistent_fit.adds_up(self._plan) and not self._touched:
+            made._joint = consistent_fit.raised(self, made.adjustments[-1:]), 0
+        return made
+
+    def rounded(self, *, base: int = 1) -> Answer:
+        """The same in whole numbers, or in multiples of `base`, with all its margins rounded alike (controlled
+        rounding): every number is one of the two nearest to what it was. Costs nothing.
+
+        Where keys are not public, or more than one count or sum was asked for, each count is rounded by itself.
+        """
+        from deniable.queries.publication import consistent_fit
+
+        self._not_suppressed()
+        if self._joint is not None:
+            return self._joint[0].rounded(base).table(self._joint[1])
+        if self._touched or not consistent_fit.adds_up(self._plan):
+            return super().rounded(base=base)
+        return consistent_fit.alone(self).rounded(base).table(0)
+
+    def _not_suppressed(self) -> None:
+        if self._suppressed:
+            raise InvalidOperation("some counts are not shown any more; suppress them last")
+
+    def _replaced(self, numbers: Sequence[float | int], *, least: float, whole: bool) -> Answer:
+        """With other numbers by group where the measure is shown as it is, within intervals that hold them as well.
+
+        No truth lies below `least`, or, if it is `whole`, between whole numbers: intervals are cut to that.
+        """
+        measures = {each.name for each in self._plan.question.measures}
+        plain = [isinstance(made, Column) and made.name in measures for _, made in self._plan.question.post.columns]
+        if not any(plain):
+            rule = "the answer shows no count or sum as it is, only what was computed from it"
+            raise InvalidOperation(f"{rule}; select the count or sum itself as well")
+        cells, intervals = [], []
+        for place, row, around in zip(self._places, self._cells, self._intervals, strict=True):
+            number = numbers[place]
+            cells.append(tuple(number if one else cell for cell, one in zip(row, plain, strict=True)))
+            intervals.append(
+                tuple(
+                    held(each, number, least=least, whole=whole) if one and each is not None else each
+                    for each, one in zip(around, plain, strict=True)
+                )
+            )
+        other = copy.copy(self)
+        other._cells, other._intervals = tuple(cells), tuple(intervals)
+        if plain != list(self._noisy):
+            other.adjustments = (*self.adjustments, "columns that are computed from them were left as they were")
+        return other
+
+    @property
+    def _was_moved(self) -> bool:
+        """Whether it shows other numbers than were released."""
+        return self._touched or (self._joint is not None and not (self._joint[0].kept and not self._joint[0].done))
+
+    def rollup(self, *keys: str) -> Answer:
+        """The counts or sums of this answer by some of its keys only, added up over the others; without keys, in all.
+
+        Costs nothing. Every number is a sum of the noisy numbers of this answer, with an interval of its own: a sum of
+        many cells carries the noise of all of them.
+        """
+        from deniable.queries.answer import rollups
+
+        rollups.check(self._plan, moved=self._was_moved, asked="add up")
+        keep = rollups.places_of(self._plan, keys)
+        plan = rollups.coarser(self._plan, keep, self._budget)
+        summed = rollups.rolled_up(self._plan, plan, self._released, keep, self._budget)
+        if summed is None:
+            rule = "has several measures, and a bound on the groups of a person that is about its own keys"
+            raise InvalidParameter("answer", NOTHING, rule, "ask for one measure at a time, or the coarser question")
+        receipt = replace(self.receipt, question=plan.question.hash)
+        other = Answer(plan, summed, self._budget, self.guarantee, receipt, self.confidence)
+        other.adjustments = (*self.adjustments, f"sums of the numbers of charge {self.receipt.entry}")
+        return other
+
+    def shares(self) -> Answer:
+        """The same with each count or sum as a part of the total of all groups, with intervals; says so where it is
+        shown. Costs nothing: the total is that of the noisy numbers. A share of a total that may be 0 has no interval.
+        """
+        if len(self._measured) != 1:
+            raise InvalidParameter("answer", NOTHING, "has not one count or sum", "ask for one at a time")
+        return self.with_shares(dict.fromkeys(self._measured, 1.0))
+
+    def with_shares(self, factors: Mapping[str, float]) -> Answer:
+        """The same with some columns as shares of the total, each times its factor (100, for per cent)."""
+        from deniable.queries.answer import rollups
+
+        rollups.check(self._plan, moved=self._was_moved, asked="take shares of")
+        rollups.check_shares(self._plan, list(factors))
+        found = rollups.parts_of_total(self._plan, self._released, self._budget, self.confidence)
+        order = _order(self._plan, self._released, self._budget, self.confidence)
+        by = [factors.get(name) for name in self._names]
+        other = copy.copy(self)
+        other._cells = tuple(
+            tuple(cell if f is None else _times(found[i][0], f) for cell, f in zip(row, by, strict=True))
+            for i, row in zip(order, self._cells, strict=True)
+        )
+        other._intervals = tuple(
+            tuple(around if f is None else _ends(found[i][1], f) for around, f in zip(row, by, strict=True))
+            for i, row in zip(order, self._intervals, strict=True)
+        )
+        other._counts, other._shared = self._counts.difference(factors), frozenset(factors)
+        other._touched = True  # shares are no counts or sums any more: no fit takes them
+        other.adjustments = (*self.adjustments, f"shares of the total of all groups: {', '.join(factors)}")
+        return other
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph for a paper or a regulator; ε is told at the budget's δ, or at the one given."""
+        from deniable.queries.answer import privacy_statement
+
+        return privacy_statement.of_answers([self], self.adjustments, delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values: the table, the intervals, and where they come from (provenance)."""
+        plan = self._plan
+        return {
+            "columns": list(self._names),
+            "rows": [[portable(cell) for cell in row] for row in self._cells],
+            "intervals": [[None if each is None else list(each) for each in row] for row in self._intervals],
+            "confidence": self.confidence,
+            "kinds": [
+                "real" if name in self._shared else kind
+                for name, kind in plan.kept("frame", lambda: _Frame.of(plan)).kinds
+            ],
+            "measured": sorted(self._measured),
+            "counts": sorted(self._counts),
+            "adjusted": self.adjusted,
+            "notes": list(self.notes),
+            "provenance": {
+                "question": plan.question.hash,
+                "tables": [table.name for table in plan.question.relation.tables],
+                "unit": self.guarantee.unit.describe(),
+                "guarantee": self.guarantee.curve.to_dict(),
+                "entry": self.receipt.entry,
+                "paid": self.receipt.paid,
+                "left": self.receipt.left,
+                "replayed": self.receipt.replayed,
+                "time": self.receipt.time,
+            },
+        }
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
+
+
+def _times(share: float | None, factor: float) -> float | None:
+    return None if share is None else share * factor
+
+
+def _ends(around: tuple[float, float] | None, factor: float) -> Interval:
+    if around is None:
+        return None
+    low, high = sorted((around[0] * factor, around[1] * factor))
+    return low, high
+
+
+# -- from noisy statistics to cells ----------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What all answers to questions of one shape have in common."""
+
+    measured: frozenset[str]
+    counts: frozenset[str]
+    kinds: list[tuple[str, str]]
+
+    @classmethod
+    def of(cls, plan: NoisePlan) -> _Frame:
+        counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
+        measures = {each.name for each in plan.question.measures}
+        columns, domains = plan.question.post.columns, plan.question.domains
+        return cls(
+            measured=frozenset(name for name, made in columns if measures & set(columns_used(made))),
+            counts=frozenset(name for name, made in columns if isinstance(made, Column) and made.name in counted),
+            kinds=[(name, typed(made, domains).domain.kind.value) for name, made in columns],
+        )
+
+
+def _shown(
+    plan: NoisePlan, released: Released, budget: Budget, confidence: float
+) -> tuple[tuple[tuple[Cell, ...], ...], tuple[tuple[Interval, ...], ...], tuple[int, ...]]:
+    """Rows of cells, their intervals, and which group each row is about."""
+    question = plan.question
+    drawn = released.drawn(plan, budget)
+    estimates: list[dict[str, NoisyEstimate]] = []
+    rows: list[dict[str, Cell]] = []
+    for group, numbers in zip(released.groups, drawn, strict=True):
+        found = _estimates(plan, numbers, confidence)
+        estimates.append(found)
+        keys = {key.name: value for key, value in zip(question.keys, group, strict=True)}
+        rows.append(keys | {name: each.value for name, each in found.items()})
+    domains = question.domains
+    chosen = question.post.select(rows, domains)
+    cells = tuple(values for _, values in chosen)
+    readers = plan.kept(
+        ("intervals", confidence),
+        lambda: [_Interval(plan, expression, domains, confidence) for _, expression in question.post.columns],
+    )
+    intervals = tuple(tuple(reader.around(rows[i], estimates[i], drawn[i]) for reader in readers) for i, _ in chosen)
+    return cells, intervals, tuple(i for i, _ in chosen)
+
+
+def _order(plan: NoisePlan, released: Released, budget: Budget, confidence: float) -> list[int]:
+    """Which group each row of an answer comes from."""
+    rows: list[dict[str, Cell]] = []
+    for group, numbers in zip(released.groups, released.drawn(plan, budget), strict=True):
+        keys = {key.name: value for key, value in zip(plan.question.keys, group, strict=True)}
+        rows.append(keys | {name: each.value for name, each in _estimates(plan, numbers, confidence).items()})
+    return [i for i, _ in plan.question.post.select(rows, plan.question.domains)]
+
+
+def _estimates(plan: NoisePlan, drawn: Sequence[DrawnValue], confidence: float) -> dict[str, NoisyEstimate]:
+    return {
+        recipe.name: recipe.estimate([drawn[i] for i in uses], confidence)
+        for recipe, uses in zip(plan.recipes, plan.uses, strict=True)
+    }
+
+
+_MOST_MEASURES: Final = 8
+"""Beside a quantile, in one expression that has an interval: all corners of their intervals are tried."""
+
+
+@final
+class _Interval:
+    """The noise interval of one column of the result."""
+
+    __slots__ = (
+        "_confidence",
+        "_expression",
+        "_far",
+        "_is_smooth",
+        "_made",
+        "_parts",
+        "_plan",
+        "_quotient",
+        "_root",
+        "_used",
+        "_value",
+    )
+
+    def __init__(
+        self, plan: NoisePlan, expression: Expression, domains: Mapping[str, Domain], confidence: float
+    ) -> None:
+        self._plan, self._expression, self._confidence = plan, expression, confidence
+        names = {recipe.name: (recipe, uses) for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
+        self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
+        self._made = [(name, *names[name]) for name in self._used]
+        self._parts = sorted({part for _, _, uses in self._made for part in uses})
+        self._value = typed(expression, domains).value
+        self._quotient = quotient(expression, domains)
+        # The law of whole noise takes some milliseconds, once for all rows.
+        self._far = moved_reach if is_linear(expression) else smooth_reach
+        self._is_smooth = is_smooth(expression)
+        root = _squared(expression)
+        self._root = None if root is None else _Interval(plan, root, domains, confidence)
+
+    def around(
+        self, row: Mapping[str, Any], estimates: Mapping[str, NoisyEstimate], drawn: Sequence[DrawnValue]
+    ) -> Interval:
+        if not self._used:
+            return None
+        if isinstance(self._expression, Column):
+            one = estimates[self._expression.name]
+            return None if one.low is None or one.high is None else (one.low, one.high)
+        middle = self._value(row)
+        if isinstance(middle, bool) or not isinstance(middle, int | float):
+            return None
+        if self._root is not None:
+            ends = self._root.around(row, estimates, drawn)
+            return None if ends is None else _square(*ends)
+        if any(self._plan.parts[part].is_ranked for part in self._parts):
+            return self._by_measures(row, drawn, float(middle))
+        return self._by_parts(row, drawn, float(middle))
+
+    def _by_parts(self, row: Mapping[str, Any], drawn: Sequence[DrawnValue], middle: float) -> Interval:
+        """By how far each noisy statistic moves the result, to first order; the count that decided to show the key is
+        tried at all that it may stand for.
+        """
+        cut = next((part for part in self._parts if is_cut(drawn[part], self._confidence)), None)
+        if cut is None:
+            around = self._moved(row, drawn, self._parts, self._confidence)
+            # A count that was rounded may lie beyond the ends.
+            return None if around is None else (min(around[0], middle), max(around[1], middle))
+        others = [part for part in self._parts if part != cut]
+        counts, rest = possible(drawn[cut], self._confidence)
+        ends = [middle]
+        for count in counts:
+            numbers = [*drawn]
+            numbers[cut] = count
+            around = self._moved(row, numbers, others, rest)
+            if around is None:
+                return None
+            ends += around
+        return min(ends), max(ends)
+
+    def _at(self, row: Mapping[str, Any], drawn: Sequence[DrawnValue]) -> Quotient | None:
+        """The result, if these were the noisy statistics; None if that is no number."""
+        values = {name: recipe.middle([drawn[i] for i in uses], self._confidence) for name, recipe, uses in self._made}
+        return self._quotient({**row, **values})
+
+    def _moved(
+        self, row: Mapping[str, Any], drawn: Sequence[DrawnValue], parts: Sequence[int], confidence: float
+    ) -> Interval:
+        """How far these statistics move the result: measures that share one move together."""
+        middle = self._at(row, drawn)
+        if middle is None:
+            return None
+        # Whole steps: a linear expression then moves exactly.
+        steps = {part: max(1, round(drawn[part].deviations)) for part in parts}
+        moves: list[Move] = []
+        ends: dict[int, Quotient] = {}
+        bends: list[Quotient] = []
+        for part, step in steps.items():
+            one = drawn[part]
+            low, high = (self._at(row, _shifted(drawn, {part: sign * step})) for sign in (-1, 1))
+            if low is None or high is None:
+                return None
+            move = Quotient((high.above - low.above) / (2 * step), (high.below - low.below) / (2 * step))
+            shares = one.shares or [Share.between(one.shape, length) for length in one.noises()]
+            moves += [Move(move, share) for share in shares]
+            if self._is_smooth:
+                continue
+            bends.append(bend(low, middle, high, middle, math.sqrt(0.5)))  # of a square, which deviates by √2·σ²
+            for other, end in ends.items():
+                corner = self._at(row, _shifted(drawn, {part: step, other: steps[other]}))
+                if corner is None:
+                    return None
+                bends.append(bend(middle, high, corner, end, 1.0))
+            ends[part] = high
+        shape = drawn[self._parts[0]].shape
+        return interval(middle, [*moves, *curved(middle, moves, bends, shape)], shape, confidence, self._far)
+
+    def _by_measures(self, row: Mapping[str, Any], drawn: Sequence[DrawnValue], middle: float) -> Interval:
+        """With a quantile among them: from the smallest to the largest result that the ends of all intervals give.
+
+        Quantiles of one column share their noise, and whole numbers have gaps: nothing is said of how measures go
+        together. Each may be missed by its part of what all may be missed, so all of them hold with the confidence.
+        """
+        rest = 1 - (1 - self._confidence) / len(self._made)
+        found = [(name, recipe.estimate([drawn[i] for i in uses], rest)) for name, recipe, uses in self._made]
+        if any(one.low is None or one.high is None for _, one in found):
+            return None
+        names, ends = [name for name, _ in found], [(one.low, one.high) for _, one in found]
+        if len(ends) > _MOST_MEASURES:
+            return None
+        corners = [self._quotient({**row, **dict(zip(names, each, strict=True))}) for each in itertools.product(*ends)]
+        quotients = [each for each in corners if each is not None]
+        if len(quotients) < len(corners) or not (
+            all(each.below > 0 for each in quotients) or all(each.below < 0 for each in quotients)
+        ):
+            return None  # a denominator that may be 0
+        results = [middle, *(each.above / each.below for each in quotients)]
+        return min(results), max(results)
+
+
+def _shifted(drawn: Sequence[DrawnValue], steps: Mapping[int, int]) -> list[DrawnValue]:
+    """The same noisy statistics, some of them moved."""
+    return [replace(one, values=one.values + steps[i]) if i in steps else one for i, one in enumerate(drawn)]
+
+
+def _squared(expression: Expression) -> Expression | None:
+    """What an expression is the square of; None if it is no square."""
+    if isinstance(expression, Call) and expression.operator == "multiply":
+        a, b = expression.arguments
+        return a if same(a, b) else None
+    return None
+
+
+def _square(low: float, high: float) -> tuple[float, float]:
+    """The squares of all numbers between two ends. To first order, a square does not move where it is 0."""
+    ends = low * low, high * high
+    return 0.0 if low <= 0 <= high else min(ends), max(ends)

@@ -1,0 +1,466 @@
+"""How an answer looks, wherever it was made: cells with noise intervals, for people, notebooks and dataframes."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import importlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from deniable.errors import NOTHING, InvalidParameter, MissingExtra
+from deniable.numbers import percent
+from deniable.queries.plan.answer_notes import wrapped
+
+if TYPE_CHECKING:
+    from deniable.plots.figure_spec import Figure
+
+UNTOLD: Final = "–"
+"""Stands for a measured number that is NULL: an average of what may be nobody, a quotient by 0."""
+
+Cell = bool | int | float | str | dt.date | dt.datetime | None
+Interval = tuple[float, float] | None
+
+
+class Shown(ABC):
+    """Rows of cells by column name, and a noise interval for each measured cell.
+
+    The interval says how far noise may have moved the number from what the (bounded) data says: it holds the number
+    without noise with probability `confidence`; where keys are not public, given that this key is shown. It says
+    nothing about sampling, or about rows that were left out.
+    """
+
+    __slots__ = (
+        "_cells",
+        "_counts",
+        "_intervals",
+        "_measured",
+        "_names",
+        "_suppressed",
+        "_touched",
+        "adjustments",
+        "confidence",
+    )
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        cells: Sequence[Sequence[Cell]],
+        intervals: Sequence[Sequence[Interval]],
+        confidence: float,
+        *,
+        measured: frozenset[str],
+        counts: frozenset[str],
+    ) -> None:
+        self._names, self.confidence = tuple(names), confidence
+        self._cells = tuple(tuple(row) for row in cells)
+        self._intervals = tuple(tuple(row) for row in intervals)
+        self._measured, self._counts = measured, counts
+        self.adjustments: tuple[str, ...] = ()
+        """What was done to the numbers afterwards, in order and in words; nothing, as they come."""
+        self._suppressed = False
+        self._touched = False
+        """Whether numbers were changed one by one, or left out: no fit can take that into account."""
+
+    @abstractmethod
+    def _papers(self) -> str:
+        """What was paid, in words."""
+
+    @abstractmethod
+    def _entry(self) -> int:
+        """The entry of the ledger."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
+
+    @property
+    def adjusted(self) -> str:
+        """The adjustments in one line."""
+        return "; then ".join(self.adjustments)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return self._names
+
+    @property
+    def measured(self) -> frozenset[str]:
+        """The columns that have noise."""
+        return self._measured
+
+    @property
+    def counted(self) -> frozenset[str]:
+        """The columns that are counts."""
+        return self._counts
+
+    @property
+    def rows(self) -> tuple[tuple[Cell, ...], ...]:
+        """All cells, row by row."""
+        return self._cells
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __iter__(self) -> Iterator[dict[str, Cell]]:
+        return (dict(zip(self._names, row, strict=True)) for row in self._cells)
+
+    def __getitem__(self, column: str) -> tuple[Cell, ...]:
+        """One column."""
+        return tuple(row[self._place(column)] for row in self._cells)
+
+    def interval(self, column: str) -> tuple[tuple[float, float] | None, ...]:
+        """The noise interval of each cell of a column; None for keys and for what cannot be said."""
+        place = self._place(column)
+        return tuple(row[place] for row in self._intervals)
+
+    @property
+    def value(self) -> Cell:
+        """The one number of an answer of one row and one column."""
+        if len(self._cells) != 1 or len(self._names) != 1:
+            raise InvalidParameter(
+                "value",
+                f"{len(self._cells)} × {len(self._names)}",
+                "is for answers of one cell",
+                "read rows or a column",
+            )
+        return self._cells[0][0]
+
+    def _place(self, column: str) -> int:
+        if column not in self._names:
+            raise InvalidParameter("column", column, f"must be one of {', '.join(self._names)}")
+        return self._names.index(column)
+
+    def nonnegative(self) -> Self:
+        """The same with counts below 0 raised to 0, as they are without noise; says so wherever it is shown.
+
+        Costs nothing. Each count comes nearer to the truth; sums of many such counts become too large.
+        """
+        return self._changed(lambda count: max(count, 0), "counts below 0 were raised to 0", least=0.0)
+
+    def rounded(self, *, base: int = 1) -> Self:
+        """The same with each count rounded to a whole number, or to a multiple of `base`, by itself. Costs nothing."""
+        if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
+            raise InvalidParameter("base", base, "must be a whole number, at least 1")
+        to = "whole numbers" if base == 1 else f"multiples of {base}"
+        return self._changed(lambda count: base * round(count / base), f"each count was rounded to {to} by itself")
+
+    def suppressed(self, *, below: int | float) -> Self:
+        """The same without counts below a number: they and their intervals are not shown. Costs nothing.
+
+        This is for readers, who should not build on counts that are mostly noise; privacy is not gained by it, because
+        the counts were noisy before. What is left out may follow from a total and the counts beside it.
+
+        Noise can lift a small count above the number, and it is then shown because it is wrong. So an interval that
+        reaches below the number begins at 0. Then those that are shown hold what they say: of a true count t below b,
+        noise of more than h + b - t is missed, given that noise of b - t or more is there; that is at most twice the
+        2.5 % of more than h, because such noise has no heavier tail than an exponential one. Above b it is shown at
+        least half of the time.
+        """
+        if isinstance(below, bool) or not isinstance(below, int | float) or not 0 < below < math.inf:
+            raise InvalidParameter("below", below, "must be a number above 0")
+
+        def is_small(cell: Cell, name: str) -> bool:
+            return name in self._counts and isinstance(cell, int | float) and cell < below
+
+        other = copy.copy(self)
+        small = [[is_small(cell, name) for cell, name in zip(row, self._names, strict=True)] for row in self._cells]
+        other._cells, other._intervals = (
+            tuple(tuple(None if out else cell for cell, out in zip(*each, strict=True)) for each in pairs)
+            for pairs in (zip(self._cells, small, strict=True), zip(self._intervals, small, strict=True))
+        )
+        other._intervals = tuple(
+            tuple(
+                (min(each[0], 0), each[1]) if each is not None and name in self._counts and each[0] <= below else each
+                for each, name in zip(row, self._names, strict=True)
+            )
+            for row in other._intervals
+        )
+        other._suppressed = other._touched = True
+        words = f"counts below {below:,} are not shown ({UNTOLD}), and intervals that reach below {below:,} begin at 0"
+        other.adjustments = (*self.adjustments, words)
+        return other
+
+    def _changed(self, change: Callable[[float], float], words: str, least: float = -math.inf) -> Self:
+        """With all counts changed one by one, within intervals that hold them as well."""
+        counts = [name in self._counts for name in self._names]
+        cells, intervals = [], []
+        for row, around in zip(self._cells, self._intervals, strict=True):
+            new = [
+                change(cell) if one and isinstance(cell, int | float) else cell
+                for cell, one in zip(row, counts, strict=True)
+            ]
+            cells.append(tuple(new))
+            intervals.append(
+                tuple(
+                    held(each, cell, least=least)
+                    if one and each is not None and isinstance(cell, int | float)
+                    else each
+                    for each, cell, one in zip(around, new, counts, strict=True)
+                )
+            )
+        other = copy.copy(self)
+        other._cells, other._intervals = tuple(cells), tuple(intervals)
+        other._touched, other.adjustments = True, (*self.adjustments, words)
+        return other
+
+    # -- taking it elsewhere -------------------------------------------------------------------------------------------
+
+    def _flat(self, *, intervals: bool) -> dict[str, list[Any]]:
+        found: dict[str, list[Any]] = {}
+        for name, measured in zip(self._names, self._noisy, strict=True):
+            found[name] = _alike(self[name])
+            bounds = self.interval(name)
+            if intervals and measured:  # whether there are any: which columns there are is no matter of noise
+                found[f"{name}_low"] = _alike([None if each is None else each[0] for each in bounds])
+                found[f"{name}_high"] = _alike([None if each is None else each[1] for each in bounds])
+        return found
+
+    def _untold(self, *, intervals: bool) -> list[str]:
+        """The columns of ends of which none is told: numbers all the same."""
+        measured = [name for name, noisy in zip(self._names, self._noisy, strict=True) if noisy and intervals]
+        none = [name for name in measured if all(each is None for each in self.interval(name))]
+        return [f"{name}_{end}" for name in none for end in ("low", "high")]
+
+    def to_pandas(self, *, intervals: bool = False) -> Any:
+        """As a pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each measure.
+
+        Whole numbers and truths among which some are missing stay what they are: Int64 and boolean, with <NA>.
+        """
+        pd = library("pandas", None)
+        columns, ends = self._flat(intervals=intervals), self._untold(intervals=intervals)
+        return pd.DataFrame(
+            {
+                name: pd.Series(cells, dtype="float64" if name in ends else nullable(cells))
+                for name, cells in columns.items()
+            }
+        )
+
+    def to_polars(self, *, intervals: bool = False) -> Any:
+        """As a polars DataFrame."""
+        polars, ends = library("polars", None), self._untold(intervals=intervals)
+        return polars.DataFrame(self._flat(intervals=intervals), schema_overrides=dict.fromkeys(ends, polars.Float64))
+
+    def to_arrow(self, *, intervals: bool = False) -> Any:
+        """As an Arrow table."""
+        arrow, ends = library("pyarrow", "sql"), self._untold(intervals=intervals)
+        columns = self._flat(intervals=intervals)
+        real = arrow.float64()
+        return arrow.table({name: arrow.array(c, type=real if name in ends else None) for name, c in columns.items()})
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """As CSV (RFC 4180, UTF-8), with columns NAME_low and NAME_high beside each measure; into a file, if named.
+
+        Beside a file stands another, PATH-metadata.json, with what the columns are and the notes (W3C, CSV on the Web).
+        """
+        from deniable.queries.answer import answer_files
+
+        one = answer_files.sheet(self, None)
+        text = answer_files.saved(answer_files.as_csv(one), path)
+        if path is not None:
+            answer_files.saved(answer_files.about_csv(one, Path(path).name), f"{path}-metadata.json")
+        return text
+
+    def to_excel_csv(self, path: str | Path | None = None, *, title: str | None = None, separator: str = ",") -> str:
+        """As CSV for a spreadsheet: UTF-8 with its mark, no cell that is a formula, and the notes below the table."""
+        from deniable.queries.answer import answer_files
+
+        return answer_files.saved(answer_files.as_excel_csv(answer_files.sheet(self, title), separator=separator), path)
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Into a Parquet file, with the notes in its metadata."""
+        from deniable.queries.answer import answer_files
+
+        answer_files.to_parquet(answer_files.sheet(self, None), path)
+
+    def to_latex(self, path: str | Path | None = None, *, title: str | None = None, label: str = "") -> str:
+        """As a LaTeX table with a caption, a column for each interval, and the notes below; into a file, if named."""
+        from deniable.queries.answer import answer_files
+
+        return answer_files.saved(answer_files.as_latex(answer_files.sheet(self, title), label=label), path)
+
+    def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
+        """As a page with a caption, a column for each interval, and the notes below; into a file, if named."""
+        from deniable.queries.answer import answer_files
+
+        one = answer_files.sheet(self, title)
+        return answer_files.saved(answer_files.as_html([one], title=one.title), path)
+
+    # -- looking at it -------------------------------------------------------------------------------------------------
+
+    @property
+    def _noisy(self) -> tuple[bool, ...]:
+        """For each column, whether it was computed from noisy numbers; else it shows keys."""
+        return tuple(name in self._measured for name in self._names)
+
+    def _texts(self) -> list[list[str]]:
+        """All cells for people."""
+        return [
+            [
+                spoken(cell, around) if noisy else key_said(cell)
+                for cell, around, noisy in zip(row, intervals, self._noisy, strict=True)
+            ]
+            for row, intervals in zip(self._cells, self._intervals, strict=True)
+        ]
+
+    def _caption(self) -> list[str]:
+        return [*self._remarks(), self._papers()]
+
+    def _remarks(self) -> list[str]:
+        """What stands below the numbers, but for what was paid."""
+        untold = any(cell is None for row in self._cells for cell, noisy in zip(row, self._noisy, strict=True) if noisy)
+        told = any(each is not None for row in self._intervals for each in row)
+        said = [
+            f"± is the noise interval at {percent(self.confidence)} %" if told else "",
+            f"{UNTOLD} is a number that cannot be told" if untold and not self._suppressed else "",
+            self.adjusted,
+            *self.notes,
+        ]
+        return [each for each in said if each]
+
+    def __repr__(self) -> str:
+        rows = "1 row" if len(self._cells) == 1 else f"{len(self._cells)} rows"
+        return f"<{type(self).__name__}: {rows} of {', '.join(self._names)}; entry {self._entry()}>"
+
+    def __str__(self) -> str:
+        return "\n".join([*self._lines(), *wrapped(self._caption())])
+
+    def _lines(self) -> list[str]:
+        return laid_out(self._names, self._texts(), self._noisy)
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table()
+        for name, right in zip(self._names, self._noisy, strict=True):
+            table.add_column(name, justify="right" if right else "left")
+        for row in self._texts():
+            table.add_row(*(Text(cell) for cell in row))
+        return Group(table, Text("\n".join(self._caption()), "dim"))
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f"<th>{escape(name)}</th>" for name in self._names)
+        rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in self._texts())
+        caption = f"<caption>{'<br>'.join(escape(each) for each in self._caption())}</caption>"
+        return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def plot(self, column: str | None = None) -> Figure:
+        """A measure as points with noise intervals, one for each row: `answer.plot("n").save("n.png")`."""
+        from deniable.plots.curve_figures import intervals as drawn
+
+        if not self._cells:
+            raise InvalidParameter("answer", NOTHING, "has no rows to draw", "; ".join(self.notes))
+        measured = [name for name in self._names if any(each is not None for each in self.interval(name))]
+        if not measured:
+            raise InvalidParameter("column", column, "this answer has no measured column with an interval to draw")
+        chosen = measured[0] if column is None else column
+        self._place(chosen)
+        others = [name for name in self._names if name not in measured]
+        points = []
+        for i, (value, bounds) in enumerate(zip(self[chosen], self.interval(chosen), strict=True)):
+            if isinstance(value, int | float) and bounds is not None:
+                name = " · ".join(key_said(self[other][i]) for other in others) or chosen
+                points.append((name, float(value), *bounds))
+        title = f"{chosen} with noise intervals at {percent(self.confidence)} %"
+        left_out = len(self._cells) - len(points)
+        if not points:
+            raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
+        rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
+        note = f"{rows} not drawn, because the number cannot be told." if left_out else ""
+        return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
+
+
+def held(
+    interval: tuple[float, float], number: float, *, least: float = -math.inf, whole: bool = False
+) -> tuple[float, float]:
+    """An interval for a number that was moved: cut to where the truth can be, and widened to hold the number.
+
+    >>> held((-3.2, 4.7), 5, least=0, whole=True)
+    (0, 5)
+    """
+    low, high = (max(each, least) for each in interval)
+    if whole:
+        low, high = math.ceil(low - _HAIR), math.floor(high + _HAIR)
+    return min(low, number), max(high, number)
+
+
+_HAIR: Final = 1e-9
+"""Rounding error of an end that is a whole number."""
+
+
+def laid_out(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
+    """A table in lines of plain text: its names, a rule, and its rows; numbers stand to the right."""
+    table = [list(names), *rows]
+    widths = [max(len(row[j]) for row in table) for j in range(len(names))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in table
+    ]
+    lines.insert(1, "  ".join("─" * width for width in widths))
+    return lines
+
+
+def library(name: str, extra: str | None) -> Any:
+    """A library that answers are taken to; `extra` is the one of ours that brings it, if any does."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingExtra(name, extra) from None
+
+
+def _alike(cells: Sequence[Cell]) -> list[Any]:
+    """One column: whole numbers among floats are floats too."""
+    if any(isinstance(cell, float) for cell in cells):
+        return [float(cell) if isinstance(cell, int) else cell for cell in cells]
+    return list(cells)
+
+
+def nullable(cells: Sequence[Cell]) -> str | None:
+    """The dtype of pandas that keeps what is there beside what is missing; None: as pandas finds it."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if None not in cells or len(kinds) != 1:
+        return None
+    return {int: "Int64", bool: "boolean"}.get(kinds.pop())
+
+
+def key_said(cell: Cell) -> str:
+    """A key for people: NULL by its name, and in one line whatever is in it."""
+    if cell is None:
+        return "NULL"
+    said = str(cell) if isinstance(cell, int) else spoken(cell, None)  # years have no thousands
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in said)
+
+
+def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
+    """A cell for people: as many digits as the noise leaves, and the noise after ±."""
+    if cell is None:
+        return UNTOLD
+    if isinstance(cell, bool) or not isinstance(cell, int | float):
+        return str(cell)
+    if interval is None:
+        return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.6g}"
+    low, high = interval
+    half = max(high - cell, cell - low)
+    digits = 0 if half == 0 else max(0, 1 - math.floor(math.log10(half)))
+    digits = 0 if isinstance(cell, int) else min(digits, 12)
+    shown = f"{cell:,.{digits}f}"
+    if math.isclose(high - cell, cell - low, rel_tol=0.05, abs_tol=1e-12):
+        return f"{shown} ± {half:,.{digits}f}"
+    return f"{shown} ({low:,.{digits}f} … {high:,.{digits}f})"
+
+
+def portable(cell: Cell) -> Any:
+    """A cell as JSON has it."""
+    return cell.isoformat() if isinstance(cell, dt.date | dt.datetime) else cell

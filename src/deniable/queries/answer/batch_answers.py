@@ -1,0 +1,398 @@
+"""A batch: what several questions cost together and how exact each will be, and how all of them are answered.
+
+`planned` decides everything that can be decided without data. `price` tells it; `answered` charges for it, all or
+nothing, and then reads the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Literal, final
+
+from deniable.curves.filters import exact_amount
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
+from deniable.ledger import Cost
+from deniable.numbers import plain
+from deniable.queries.answer import batch_shares, joint_tables, rollups
+from deniable.queries.answer.batch_price import Quote, Quoted, measured_as
+from deniable.queries.answer.joint_tables import Jointly, Made
+from deniable.queries.answer.release import release_jointly
+from deniable.queries.answer.shared_measurements import Measurement
+from deniable.queries.plan.pricing import AskedCost, Price
+from deniable.queries.relations.relation_nodes import tables_read
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.ledger import Entry
+    from deniable.ledger.account_balances import Replay
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.answer.batch_shares import Help
+    from deniable.queries.answer.release import Released
+    from deniable.queries.plan.noise_planner import Noise, NoisePlan
+    from deniable.queries.plan.question import Question
+    from deniable.queries.relations.exact_statistics import Collect
+    from deniable.queries.session import Session
+
+Weights = Sequence[float] | Literal["fair"] | None
+"""How much a cell of each question counts; "fair": every cell alike, as long as no table is less exact than by itself
+with an equal share of the cost."""
+Within = float | Sequence[float | None] | None
+
+
+@final
+@dataclass(slots=True)
+class TogetherMeasured:
+    """Tables that are measured together, and the noise that they get."""
+
+    names: list[str]
+    tables: Jointly
+    made: Made
+    old: dict[int, Released] = field(default_factory=dict)
+    """Answers that are there already, by place: the others are measured, and all are fitted together."""
+
+    @property
+    def measured(self) -> Jointly:
+        """The tables that are measured now."""
+        return self.tables.only([i for i in range(len(self.names)) if i not in self.old]) if self.old else self.tables
+
+
+@final
+@dataclass(slots=True)
+class Planned:
+    """A batch before anything is charged. Questions are called by their hashes."""
+
+    given: list[NoisePlan]
+    """In the order of the questions: one may stand there twice, under other names of its columns."""
+    plans: dict[str, NoisePlan]
+    words: dict[str, str]
+    confidence: float
+    left: Cost
+    alone: dict[str, Price] = field(default_factory=dict)
+    together: list[TogetherMeasured] = field(default_factory=list)
+    helps: list[Help] = field(default_factory=list)
+
+    @property
+    def cost(self) -> Cost:
+        """What all of it costs."""
+        return sum(self.charges().values(), start=Cost(0))
+
+    def charges(self) -> dict[str, Cost]:
+        """What each question is charged: those that are measured together share their cost evenly."""
+        names = list(self.alone)
+        costs = [price.cost for price in self.alone.values()]
+        found = dict(zip(names, batch_shares.charges([self.plans[name] for name in names], costs), strict=True))
+        for group in self.together:
+            whole, rest = divmod(group.made.cost.units, len(group.names))
+            found |= {name: Cost(whole + (place < rest)) for place, name in enumerate(group.names)}
+        return {name: found[name] for name in self.plans if name in found}
+
+
+# -- what was asked ----------------------------------------------------------------------------------------------------
+
+
+def planned(
+    session: Session,
+    questions: str | Sequence[str | Question],
+    asked: AskedCost,
+    weights: Weights,
+    within: Within,
+    payer: str | None,
+) -> Planned:
+    """The plan of a batch. BudgetExceeded where a share of nothing is asked for; nothing is charged."""
+    given, words = _read(session, questions)
+    plans: dict[str, NoisePlan] = {}
+    for made in given:
+        plans.setdefault(made.question.hash, made)
+    found = Planned(given, plans, words, asked.confidence, session._left(payer))
+    names, values = list(plans), list(plans.values())
+    each = _each(weights, given, names)
+    disjoint = {i for group in batch_shares.parallel(values) if len(group) > 1 for i in group}
+    groups = [
+        kept
+        for group in joint_tables.groups(values)
+        if len(kept := tuple(i for i in group if i not in disjoint)) > 1
+    ]  # fmt: skip
+    measured = {i for group in groups for i in group}
+    shares, found.helps = batch_shares.shares(values, each, measured)
+    if weights == "fair":  # whoever helps pays nothing for it
+        shares, _ = batch_shares.shares(values, each, range(len(values)))
+    if within is not None:
+        if weights is not None:
+            rule = "share out a cost, and with within= the cost is what the errors need"
+            raise InvalidParameter("weights", NOTHING, rule, "leave out weights, or say a cost instead of within")
+        _within(session, found, asked, groups, _targets(within, given, names))
+        return found
+    rest = [i for i in range(len(names)) if i not in measured]
+    found.alone = session._prices({names[i]: values[i] for i in rest}, asked, [shares[i] for i in rest], found.left)
+    for group in groups:
+        parts = [asked.part(shares[i]).cost(values[i], session.budget, found.left).units for i in group]
+        tables = Jointly.of([values[i] for i in group], session._plans.room([each.question for each in values]))
+        counted = [float(each[i]) for i in group]
+        made_for = tables.made(session.budget, Cost(sum(parts)), counted, fair=weights == "fair")
+        found.together.append(TogetherMeasured([names[i] for i in group], tables, made_for))
+    return found
+
+
+def _read(session: Session, questions: str | Sequence[str | Question]) -> tuple[list[NoisePlan], dict[str, str]]:
+    if isinstance(questions, str) or not isinstance(questions, Sequence) or not questions:
+        raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+    with session.limits():
+        built = [session._built(each) for each in questions]
+        session._plans.check(built)
+        given = [session._plans.plan(*each) for each in zip(questions, built, strict=True)]
+    words: dict[str, str] = {}
+    for question, made in zip(questions, given, strict=True):
+        words.setdefault(made.question.hash, said(question, made))
+    return given, words
+
+
+def said(question: object, made: NoisePlan) -> str:
+    """What the ledger says was asked: the analyst's own text, or the tables and measures. Both are public."""
+    if isinstance(question, str):
+        return " ".join(question.split())[:500]
+    measures = ", ".join(f"{each.function}" for each in made.question.measures)
+    return f"{measures} of {', '.join(table.name for table in made.question.relation.tables)}"
+
+
+def _each(weights: Weights, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Fraction]:
+    """The weight of each question; of one that stands there twice, the larger one."""
+    rule = 'must be positive numbers, one for each question, or "fair"'
+    if weights is None or weights == "fair":
+        return [Fraction(1)] * len(names)
+    if isinstance(weights, str) or not isinstance(weights, Sequence):
+        raise InvalidParameter("weights", NOTHING, rule)
+    if len(weights) != len(given):
+        raise InvalidParameter("weights", NOTHING, _counted(rule, weights, given))
+    found = dict.fromkeys(names, Fraction(0))
+    for made, weight in zip(given, weights, strict=True):
+        number = exact_amount("weights", plain(weight), rule)
+        if not Fraction(1, 10**9) <= number <= 10**9:
+            raise InvalidParameter("weights", weight, "must lie between 1e-9 and 1e9")
+        found[made.question.hash] = max(found[made.question.hash], number)
+    return [found[name] for name in names]
+
+
+def _counted(rule: str, numbers: Sequence[object], given: Sequence[NoisePlan]) -> str:
+    return f"{rule}; there are {len(given)} questions and {len(numbers)} numbers"
+
+
+def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -> list[float | None]:
+    """How near each question shall be told; of one that stands there twice, the nearer one."""
+    if not isinstance(within, Sequence) or isinstance(within, str):
+        return [within] * len(names)
+    if len(within) != len(given):
+        rule = "must be one number for all questions, or one for each (None: as exact as it comes)"
+        raise InvalidParameter("within", NOTHING, _counted(rule, within, given))
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for made, each in zip(given, within, strict=True):
+        if each is not None:
+            found[made.question.hash].append(each)
+    return [min(found[name]) if found[name] else None for name in names]
+
+
+def _within(
+    session: Session,
+    found: Planned,
+    asked: AskedCost,
+    groups: Sequence[tuple[int, ...]],
+    targets: Sequence[float | None],
+) -> None:
+    """The least cost at which every question is as near as it shall be."""
+    names, plans = list(found.plans), list(found.plans.values())
+    session._plans.admit(len(plans) ** 2)  # the least cost is looked for by all tables, in rounds
+    in_group = {i for group in groups for i in group}
+    found.helps = []  # each is as exact as it shall be by itself
+    for i, target in enumerate(targets):
+        if target is None and i not in in_group:
+            rule = "a question that is not measured together with others needs a number of its own"
+            raise InvalidParameter("within", NOTHING, rule, "give one, or ask it apart")
+        if target is not None:  # also of those that are measured together: what is no error to ask for is refused here
+            price = session._price(plans[i], replace(asked, within=target), found.left)
+            if i not in in_group:
+                found.alone[names[i]] = price
+    for group in groups:
+        wanted = [None if (t := targets[i]) is None else float(exact_amount("within", plain(t))) for i in group]
+        if all(each is None for each in wanted):
+            rule = "names no error for tables that are measured together"
+            raise InvalidParameter("within", NOTHING, rule, "give a number for one of them at least")
+        tables = Jointly.of([plans[i] for i in group], session._plans.room([each.question for each in plans]))
+        steps = [None if t is None else t / measured_as(plans[i]) for t, i in zip(wanted, group, strict=True)]
+        made = tables.least(session.budget, steps, asked.confidence)
+        found.together.append(TogetherMeasured([names[i] for i in group], tables, made))
+
+
+def check_refinable(session: Session, answer: Answer) -> None:
+    """Refuse answers that a second one cannot be merged with."""
+    made = answer.plan
+    if answer.budget != session.budget or any(
+        session._tables.get(name) != each for name, each in tables_read(made.question.relation).items()
+    ):
+        raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
+    if answer.receipt.version != session._version(made.question):
+        rule = "is about another version of the data, and the mean of two tables is neither"
+        raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
+    if made.is_picked:
+        rule = "is one value that was drawn, and two of them cannot be merged"
+        remedy = "ask the question at a larger epsilon: that draws a nearer value"
+        raise InvalidParameter("answer", NOTHING, rule, remedy)
+
+
+# -- what it would cost ------------------------------------------------------------------------------------------------
+
+
+def price(session: Session, found: Planned) -> Quoted:
+    """Each question's expected error, and how the cost is split."""
+    charges, quotes = found.charges(), {}
+    for name, each in found.alone.items():
+        quotes[name] = Quote.alone(each, found.words[name], charges[name])
+    for group in found.together:
+        for place, name in enumerate(group.names):
+            quotes[name] = Quote.together(
+                found.plans[name], group.tables.columns[place], group.made, found.words[name], charges[name],
+                found.confidence,
+            )  # fmt: skip
+    split = [line for group in found.together for line in group.tables.split(group.made, session.budget)]
+    tables = tuple(quotes[made.question.hash] for made in found.given)
+    return Quoted(session.budget, found.cost, found.left, found.confidence, tables, tuple(split))
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+def answered(
+    session: Session,
+    questions: Sequence[str | Question],
+    asked: AskedCost,
+    weights: Weights,
+    within: Within,
+    key: str | None,
+    payer: str | None,
+    text: str | None = None,
+) -> list[Answer]:
+    """See `Session.batch`. `text` is what the ledger says was asked, where all questions are one text."""
+    try:
+        found = planned(session, questions, asked, weights, within, payer)
+        if text is not None:
+            found.words = dict.fromkeys(found.words, " ".join(text.split())[:500])
+    except BudgetExceeded:  # a share of nothing: what was asked before can still be read
+        given, _ = _read(session, questions)
+        stored = [session._stored(made, payer) for made in given]
+        told = [each for each in stored if each is not None]
+        if len(told) < len(stored):
+            raise
+        return [session._again(made, *each, asked.confidence) for made, each in zip(given, told, strict=True)]
+    known = _known(session, found, payer)
+    summed = _summed(session, found)
+    drawn = {name: session._noise(found.plans[name], each) for name, each in found.alone.items()}
+    # Whatever cannot be counted is known before anything is charged.
+    collects = [[each for _, each in group.measured.collects(group.made)] for group in found.together]
+    charges = found.charges() | dict.fromkeys(summed, Cost(0))
+    asks = [
+        (charge, name, found.words[name], session._version(found.plans[name].question))
+        for name, charge in charges.items()
+    ]
+    charged = session._ledger.reserve_all(asks, key=key, payer=payer, request=found.plans)
+    entries = dict(zip(charges, charged, strict=True))
+    rest = session._left(payer)
+    released = {name: each[0] for name, each in known.items()} | summed
+    released |= session._finished(list(entries.values()), lambda: _run(session, found, drawn, collects, entries))
+    names = list(found.plans)
+    for help in found.helps:
+        if names[help.coarse] in entries and names[help.coarse] not in summed:
+            merged = batch_shares.helped(help, [released[name] for name in names], session.budget)
+            released[names[help.coarse]] = merged
+    for name, entry in entries.items():
+        session._ledger.seal(entry, released[name].to_bytes())
+    answers = []
+    for made in found.given:
+        name = made.question.hash
+        answers.append(
+            session._answer(made, released[name], entries[name], found.confidence, rest, replayed=False)
+            if name in entries
+            else session._again(made, known[name][0], known[name][1]._replace(left=rest), found.confidence)
+        )
+    return answers
+
+
+def _run(
+    session: Session,
+    found: Planned,
+    drawn: Mapping[str, Noise],
+    collects: Sequence[Sequence[Collect]],
+    entries: Mapping[str, Entry],
+) -> dict[str, Released]:
+    """Read the data: once for each question by itself, and as seldom as possible for those together."""
+    released = {
+        name: session._run(found.plans[name], drawn[name], price.cost, entries[name])
+        for name, price in found.alone.items()
+    }
+    names = list(found.alone)
+    for places in batch_shares.parallel([found.plans[name] for name in names]):
+        if len(places) > 1:
+            _mark_disjoint(released, [names[place] for place in places])
+    for group, wanted in zip(found.together, collects, strict=True):
+        tables, mark = group.measured, session._mark(entries[group.names[0]])
+
+        def release(
+            counts: list[Any], group: TogetherMeasured = group, tables: Jointly = tables, mark: str = mark
+        ) -> list[Released]:
+            found = release_jointly(tables, group.made, counts)
+            return joint_tables.published(group.tables, group.made, found, group.old, session.budget, mark)
+
+        told = session._attempt(wanted, release, entries[group.names[0]])
+        released |= dict(zip(group.names, told, strict=True))
+    return released
+
+
+def _summed(session: Session, found: Planned) -> dict[str, Released]:
+    """The questions that can be read off finer answers of the ledger, as exactly as asked or more so."""
+    session._finer.look(session._ledger, session._tables)
+    summed = {}
+    for name, price in list(found.alone.items()):
+        plan = found.plans[name]
+        told = rollups.found_in(session, session._finer.of(plan), plan, price)
+        if told is not None:
+            summed[name] = told
+            del found.alone[name]
+    return summed
+
+
+def _mark_disjoint(released: dict[str, Released], names: Sequence[str]) -> None:
+    """Of questions about disjoint rows the dearest pays for all, but for δ, which each pays."""
+    mark = f"{released[names[0]].measured[0].mark}+"
+    for name in names:
+        each = released[name]
+        own = Measurement(each.measured[0].mark, Cost(0, each.cost.delta_units))
+        released[name] = replace(each, measured=(Measurement(mark, Cost(each.cost.units)), own))
+
+
+def _known(session: Session, found: Planned, payer: str | None) -> dict[str, tuple[Released, Replay]]:
+    """The questions that were answered before, as exactly or more so; the others are left in the plan.
+
+    Where that is so of some of the tables that are measured together, the others are measured as exactly as they would
+    have been, and nothing more is paid; all of them are then fitted to what was there and what is new.
+    """
+    known: dict[str, tuple[Released, Replay]] = {}
+    for name, each in list(found.alone.items()):
+        stored = session._known(found.plans[name], each, payer)
+        if stored is not None:
+            known[name] = stored
+            del found.alone[name]
+    for group in list(found.together):
+        units = [group.tables.precision(group.made, i, session.budget) for i in range(len(group.names))]
+        there: dict[int, tuple[Released, Replay]] = {}
+        for i, name in enumerate(group.names):
+            stored = session._stored(found.plans[name], payer)
+            if stored is not None and units[i] <= stored[0].precision.units:
+                there[i] = stored
+        if len(there) == len(group.names):
+            known |= {group.names[i]: each for i, each in there.items()}
+            found.together.remove(group)
+        elif there:
+            new = [i for i in range(len(group.names)) if i not in there]
+            group.old = {i: each[0] for i, each in there.items()}
+            group.made = group.measured.some(group.made, session.budget, [units[i] for i in new])
+    return known

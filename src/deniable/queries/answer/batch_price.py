@@ -1,0 +1,174 @@
+"""What a batch would cost, and how exact each of its tables would be: before anything is paid, and without data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from deniable.numbers import percent
+from deniable.queries.plan.answer_notes import budget_notes, cost_said, rest_said, short, wrapped
+from deniable.queries.plan.estimators import Counted, Summed
+from deniable.queries.plan.noise_planner import noise, pairs
+from deniable.queries.plan.pricing import TYPICAL_ROWS, Price, measured_columns
+from deniable.queries.relations.exact_statistics import ExactSum
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Cost
+    from deniable.queries.answer.joint_tables import Made
+    from deniable.queries.plan.noise_planner import NoisePlan
+
+
+def measured_as(plan: NoisePlan) -> float:
+    """The step that the only statistic of a question is counted in."""
+    statistic = plan.parts[0].statistic
+    return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else 1.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """One question of a batch: its size, the expected error of each cell, and its part of the cost."""
+
+    name: str
+    """Its keys, or what was asked."""
+    words: str
+    cells: int | None
+    """How many groups it has; None where keys are not public."""
+    errors: dict[str, float | None]
+    """The half-width of the noise interval of every cell of a column; None: it depends on the data."""
+    deviations: dict[str, float | None]
+    """Likewise the standard error."""
+    cost: Cost
+    """What it is charged."""
+    is_together: bool
+    """Whether it is measured together with others, and so is a sum of finer ones among them, or they of it."""
+    by_rows: tuple[str, ...] = ()
+    """Columns whose error depends on how many rows a group has: it is told for `TYPICAL_ROWS`."""
+
+    @classmethod
+    def alone(cls, price: Price, words: str, cost: Cost) -> Quote:
+        """A question that is measured by itself."""
+        plan = price.plan
+        made = noise(plan, price.budget, price.cost)
+        spreads: dict[str, float | None] = {}
+        halves = {pair.count: pair.half for pair in pairs(plan, price.budget)}
+        for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
+            step = 2.0**recipe.statistic.exponent if isinstance(recipe, Summed) else 1.0
+            if uses[-1] in halves:  # n is half of what was released as H·n + S and H·n - S, over H
+                step = 2**-0.5 / halves[uses[-1]]
+            is_single = isinstance(recipe, Counted | Summed)
+            spreads[recipe.name] = float(made.deviation(uses[-1])) * step if is_single else None
+        columns = measured_columns(plan)
+        deviations = {name: None if of is None else spreads[of] for name, of in columns.items()}
+        named = {recipe.name: recipe for recipe in plan.recipes}
+        errors = price.errors()
+        by_rows = tuple(
+            name for name, of in columns.items()
+            if of is not None and errors[name] is not None and named[of].depends_on_rows
+        )  # fmt: skip
+        return cls(_name(plan), words, _cells(plan), errors, deviations, cost, False, by_rows)
+
+    @classmethod
+    def together(
+        cls, plan: NoisePlan, columns: Sequence[int], made: Made, words: str, cost: Cost, confidence: float
+    ) -> Quote:
+        """A question that is measured together with others."""
+        step = measured_as(plan)
+        error, deviation = made.error(columns, confidence) * step, made.deviation(columns) * step
+        named = measured_columns(plan)
+        return cls(
+            _name(plan), words, _cells(plan),
+            {name: None if of is None else error for name, of in named.items()},
+            {name: None if of is None else deviation for name, of in named.items()},
+            cost, True,
+        )  # fmt: skip
+
+    def to_dict(self, budget: Budget) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "name": self.name,
+            "question": self.words,
+            "cells": self.cells,
+            "errors": self.errors,
+            "errors_at_rows": dict.fromkeys(self.by_rows, TYPICAL_ROWS),
+            "standard_errors": self.deviations,
+            "cost": cost_said(self.cost, budget),
+            "together": self.is_together,
+        }
+
+
+def _name(plan: NoisePlan) -> str:
+    return " × ".join(key.name for key in plan.question.keys) or "total"
+
+
+def _cells(plan: NoisePlan) -> int | None:
+    return None if plan.collect.known is None else len(plan.collect.known)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """The price of a batch: what it costs in all, and how exact each of its tables would be. No data was read."""
+
+    budget: Budget
+    cost: Cost
+    left: Cost
+    confidence: float
+    tables: tuple[Quote, ...]
+    """One for each question, in order."""
+    split: tuple[tuple[str, float], ...]
+    """What is measured for the tables together, and the share of their cost that each takes."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget has that much left."""
+        return self.cost <= self.left
+
+    def __len__(self) -> int:
+        return len(self.tables)
+
+    def __getitem__(self, place: int) -> Quote:
+        return self.tables[place]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "cost": cost_said(self.cost, self.budget),
+            "fits": self.fits,
+            "left": rest_said(self.left, self.budget),
+            "confidence": self.confidence,
+            "tables": [each.to_dict(self.budget) for each in self.tables],
+            "split": [[name, share] for name, share in self.split],
+        }
+
+    def lines(self) -> list[str]:
+        """For people, as wide as a terminal."""
+        rows = [("table", "cells", "standard error", f"± at {percent(self.confidence)} %", "share")]
+        for each in self.tables:
+            share = each.cost.units / self.cost.units if self.cost.units else 0.0
+            cells = "unlisted" if each.cells is None else f"{each.cells:,}"
+            for place, (column, error) in enumerate(each.errors.items()):
+                deviation = each.deviations[column]
+                name = f"{each.name}: {column}"
+                told = (short(deviation), short(error))
+                rows.append((name, cells if place == 0 else "", *told, f"{share:.1%}" if place == 0 else ""))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        said = [
+            "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
+        more = [f"cost     {cost_said(self.cost, self.budget)}"]
+        if self.split:
+            more.append("measured " + "; ".join(f"{name} ({share:.1%})" for name, share in self.split))
+        by_rows = dict.fromkeys(f"{each.name}: {column}" for each in self.tables for column in each.by_rows)
+        if by_rows:
+            more.append(f"note     ± is that in a group of {TYPICAL_ROWS:,} rows, of {', '.join(by_rows)}")
+        more += [f"note     {note}" for note in budget_notes(self.budget)]
+        more.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
+        return [*said, *wrapped(more, " " * 9)]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__

@@ -1,0 +1,56 @@
+"""Several noisy counts that are one entry of the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+from deniable.errors import UnreadableRecord
+from deniable.queries.answer.release import Released
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget
+    from deniable.queries.answer.answer import Receipt
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.units import Guarantee
+
+_VERSION = 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MeasuredTogether:
+    """What was measured together, and its papers."""
+
+    plans: tuple[NoisePlan, ...]
+    released: tuple[Released, ...]
+    budget: Budget
+    guarantee: Guarantee
+    receipt: Receipt
+
+
+def written(released: Sequence[Released]) -> bytes:
+    """For the ledger: what each wrote, in order."""
+    return json.dumps({"version": _VERSION, "together": [each.to_bytes().decode() for each in released]}).encode()
+
+
+def pieces(answer: bytes) -> list[bytes]:
+    """What each wrote; UnreadableRecord if another version did."""
+    record = json.loads(answer)
+    if record.get("version") != _VERSION or not isinstance(record.get("together"), list):
+        raise UnreadableRecord("several counts in the ledger were written by another version")
+    return [each.encode() for each in record["together"]]
+
+
+def read_pieces(written: Sequence[bytes], plans: Sequence[NoisePlan]) -> list[Released]:
+    """What these plans wrote, piece by piece."""
+    if len(written) != len(plans):
+        raise UnreadableRecord("several counts in the ledger were written by another version")
+    return [Released.from_bytes(each, plan) for each, plan in zip(written, plans, strict=True)]
+
+
+def read(answer: bytes, plans: Sequence[NoisePlan]) -> list[Released]:
+    """What `written` wrote for these plans; UnreadableRecord if another version did."""
+    return read_pieces(pieces(answer), plans)

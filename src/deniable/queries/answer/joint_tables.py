@@ -1,0 +1,552 @@
+"""Tables that are measured together: counts or sums of the same rows by public keys, each a sum of finer ones.
+
+`synth.residual_noise` and `synth.pure_splits` say which noise is best for them. Here a batch's questions are
+recognised as such tables, the noise is made for a cost, and what it costs is checked in exact numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.curves.filters import UNIT
+from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
+from deniable.ledger import Cost
+from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
+from deniable.numbers import root_up, up
+from deniable.queries.answer.release import Released
+from deniable.queries.answer.shared_measurements import Measurement, behind, in_all, total
+from deniable.queries.intervals.noise_intervals import Shape, Share, merged_reach
+from deniable.queries.plan.canonical_form import Form, expression_form, relation_form, statistic_form
+from deniable.queries.plan.noise_planner import MARGIN
+from deniable.queries.plan.question import public_values
+from deniable.queries.relations.exact_statistics import Collect, Count, ExactSum, Moves
+from deniable.synth import pure_splits, residual_noise
+from deniable.synth.residual_noise import Exchange, Workload
+from deniable.synth.table_noise import Columns, MeasuredSource, TableNoise, rebuilt, size_of, summed, without_averages
+from deniable.units import Relation as Neighbours
+from deniable.units import Sensitivity
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.tables.expressions import Expression
+    from deniable.tables.kinds import Scalar
+
+MOST_TOGETHER: Final = 2**16
+"""Cells of a table that nobody asked for, and that may be measured under a pure budget because it helps."""
+
+_WIDE: Final = 2**10
+"""Steps in the standard deviation of a residual's noise: to round it to whole steps then adds nothing that shows."""
+_FINEST: Final = 2**20
+
+_EXACT: Final = 1 - 1e-9
+"""What roundings may take off an amount that is told as an equal one."""
+
+
+def additive(plan: NoisePlan) -> bool:
+    """Whether all that a question measures adds up over groups, and every row is in a group by public keys."""
+    return plan.kept("additive", lambda: _additive(plan))
+
+
+def _additive(plan: NoisePlan) -> bool:
+    return (
+        plan.people is None
+        and not plan.is_picked
+        and plan.collect.known is not None
+        and all(isinstance(each, Count | ExactSum) for each in plan.statistics)
+        and is_whole(plan)
+    )
+
+
+def is_whole(plan: NoisePlan) -> bool:
+    """Whether every row is in a group: each key is never another value than those listed."""
+    for key in plan.question.keys:
+        if not key.values or public_values(key.expression, plan.question.relation) != key.values:
+            return False
+    return True
+
+
+def key_forms(plan: NoisePlan) -> list[Form]:
+    """The forms of a question's keys: two questions with the same ones group by the same."""
+    _, columns = relation_form(plan.question.relation)
+    return [expression_form(key.expression, columns) for key in plan.question.keys]
+
+
+def _family(plan: NoisePlan) -> Form | None:
+    """What questions have in common that can be measured together; None for one that cannot be.
+
+    All of a person's rows may be in one cell: then one bound holds for all tables. Where a bound on groups makes finer
+    tables move less, each table is measured by itself.
+    """
+    reach, forms = plan.collect.reach, key_forms(plan)
+    if len(plan.parts) != 1 or not additive(plan) or reach.in_one_group != reach.rows or len(set(forms)) < len(forms):
+        return None
+    below, columns = relation_form(plan.question.relation)
+    return (below, statistic_form(plan.parts[0].statistic, columns))
+
+
+def groups(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
+    """Which questions are measured together: at least two each."""
+    found: dict[Form, list[int]] = {}
+    for place, plan in enumerate(plans):
+        family = _family(plan)
+        if family is not None:
+            found.setdefault(family, []).append(place)
+    return [tuple(places) for places in found.values() if len(places) > 1]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The noise of tables at one cost."""
+
+    mechanisms: tuple[tuple[Columns, Mechanism], ...]
+    """What is measured: residuals under a Gaussian budget, tables under a pure one."""
+    law: TableNoise
+    shape: Shape
+    cost: Cost
+    scales: tuple[int, ...] = ()
+    """Of residuals: the whole numbers that they are multiplied by before noise is added."""
+
+    @property
+    def measures_tables(self) -> bool:
+        """Whether tables are measured, and not residuals."""
+        return self.shape is Shape.LAPLACE
+
+    def shares(self, columns: Sequence[int]) -> tuple[Share, ...]:
+        """What the draws add to a cell of a table."""
+        return tuple(Share(*each) for each in self.law.shares(columns))
+
+    def deviation(self, columns: Sequence[int]) -> float:
+        """The standard deviation of a cell of a table."""
+        return math.hypot(*(each.deviation(self.shape) for each in self.shares(columns)))
+
+    def error(self, columns: Sequence[int], confidence: float) -> float:
+        """The half-width of the noise interval of a cell of a table."""
+        return merged_reach(self.shape, self.shares(columns), confidence)
+
+
+Wanted = Sequence[float]
+Shares = dict[Columns, float]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Jointly:
+    """Questions that are measured together."""
+
+    plans: tuple[NoisePlan, ...]
+    sizes: tuple[int, ...]
+    """The number of values of each key, over all questions."""
+    columns: tuple[tuple[int, ...], ...]
+    """For each question, which keys it has, in its own order."""
+    keys: tuple[tuple[str, Expression, tuple[Scalar | None, ...]], ...]
+    forms: tuple[Form, ...]
+    rows: tuple[NoisePlan, ...]
+    """The questions whose rows a table that nobody asked for may be counted from: also those that are answered already
+    (`only`), because others may have some keys under other names.
+    """
+    room: int = MOST_TOGETHER
+
+    @classmethod
+    def of(cls, plans: Sequence[NoisePlan], room: int | None = None) -> Jointly:
+        """Of questions of one of the `groups`. A table that nobody asked for has at most `room` cells."""
+        places: dict[Form, int] = {}
+        keys: list[tuple[str, Expression, tuple[Scalar | None, ...]]] = []
+        columns = []
+        for plan in plans:
+            for form, key in zip(key_forms(plan), plan.question.keys, strict=True):
+                assert key.values is not None
+                if form not in places:
+                    places[form] = len(places)
+                    keys.append((key.name, key.expression, key.values))
+            columns.append(tuple(places[form] for form in key_forms(plan)))
+        sizes = tuple(len(values) for _, _, values in keys)
+        most = MOST_TOGETHER if room is None else min(room, MOST_TOGETHER)
+        return cls(tuple(plans), sizes, tuple(columns), tuple(keys), tuple(places), tuple(plans), most)
+
+    @cached_property
+    def tables(self) -> tuple[Columns, ...]:
+        """The keys of each question in rising order."""
+        return tuple(tuple(sorted(each)) for each in self.columns)
+
+    def only(self, places: Sequence[int]) -> Jointly:
+        """Some of the questions."""
+        plans, columns = tuple(self.plans[i] for i in places), tuple(self.columns[i] for i in places)
+        return replace(self, plans=plans, columns=columns)
+
+    # -- how far a person moves it -------------------------------------------------------------------------------------
+
+    @cached_property
+    def most(self) -> int:
+        """K: the most that a person's rows add up to, in absolute value."""
+        plan = self.plans[0]
+        statistic = plan.parts[0].statistic
+        largest = max(1, *(abs(end) for end in statistic.grid)) if isinstance(statistic, ExactSum) else 1
+        return largest * plan.collect.reach.rows
+
+    @cached_property
+    def exchange(self) -> Exchange:
+        """How a person may be exchanged."""
+        plan = self.plans[0]
+        unit, statistic = plan.question.relation.tables[0].unit, plan.parts[0].statistic
+        assert unit is not None
+        if unit.relation is Neighbours.ADD_REMOVE:
+            return Exchange.ADDED
+        signed = isinstance(statistic, ExactSum) and statistic.grid[0] < 0 < statistic.grid[1]
+        return Exchange.REPLACED_SIGNED if signed else Exchange.REPLACED
+
+    def _l1(self, table: Columns) -> int:
+        """How far a table moves in L1."""
+        if table in self.tables:
+            return self.plans[self.tables.index(table)].parts[0].moves.l1
+        return self.most if self.exchange is Exchange.ADDED else 2 * self.most
+
+    # -- noise ---------------------------------------------------------------------------------------------------------
+
+    def made(self, budget: Budget, cost: Cost, weights: Wanted, *, fair: bool = False) -> Made:
+        """The noise for a cost, with the least sum of variances of all cells, each table's cells by its weight.
+
+        If it shall be `fair`, no table is less exact than by itself with an equal share of the cost.
+        """
+        workload = Workload(self.sizes, self.tables, tuple(weights))
+        if budget.currency == "epsilon":
+            level = budget.level_down(cost) * MARGIN
+            variance = _variance(float(level) / self._most_l1)
+            split = (pure_splits.fair if fair else pure_splits.best)(workload, self._helpers, variance, self._reach)
+            return self._split(split, workload, level, budget, cost)
+        if not fair:
+            return self._residual(residual_noise.best(workload, self.exchange), budget, cost)
+        moved = [plan.parts[0].moves.l2_squared / self.most**2 for plan in self.plans]
+        limits = [len(self.plans) * each for each in moved]
+        return self._residual(residual_noise.fair(workload, limits, self.exchange), budget, cost)
+
+    @cached_property
+    def _most_l1(self) -> int:
+        return max(self._l1(table) for table in self.tables)
+
+    @cached_property
+    def _reach(self) -> dict[Columns, float]:
+        """How far each table moves in L1, relative to the one that moves most: a total may move less."""
+        return {table: self._l1(table) / self._most_l1 for table in (*self.tables, *self._helpers)}
+
+    def least(self, budget: Budget, targets: Sequence[float | None], confidence: float) -> Made:
+        """The noise of the least cost at which each table's cells are within its target (None: as it comes)."""
+        wanted = _shaped(self, budget, targets, confidence)
+
+        def fits(units: int) -> Made | None:
+            try:
+                tried = wanted(Cost(units))
+            except InvalidParameter:  # so little that there is no such noise
+                return None
+            near = all(
+                target is None or tried.error(columns, confidence) <= target
+                for columns, target in zip(self.columns, targets, strict=True)
+            )
+            return tried if near else None
+
+        low, high, found = 1, 10**9, fits(10**9)
+        while found is None:
+            low, high = high, high * 1024
+            if high > 10**36:
+                raise InvalidParameter("within", NOTHING, "no noise is as small as that", "give larger numbers")
+            found = fits(high)
+        while high - low > max(1, low // 10**6):
+            middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
+            tried = fits(middle)
+            if tried is None:
+                low = middle
+            else:
+                high, found = middle, tried
+        return found
+
+    def _residual(self, shape: dict[Columns, float], budget: Budget, cost: Cost) -> Made:
+        """Gaussian noise on residuals, in proportion to these precisions, for all of a cost."""
+        square = _mu2(budget, cost)
+        mu = math.sqrt(square) * float(MARGIN) ** 2
+        moved = residual_noise.moves(self.sizes, tuple(shape), self.exchange)
+        mechanisms, sources, scales = [], [], []
+        for residual, precision in shape.items():
+            cells = size_of(self.sizes, residual)
+            width = self.most * cells / (mu * math.sqrt(precision))
+            scale = cells * _finer(width)
+            by = max(each[residual] for each in moved) * (self.most * scale) ** 2
+            reach = Sensitivity(l2=up(root_up(Fraction(by))))
+            mechanism = _drawing(Gaussian.whole, reach, sigma=width * (scale // cells))
+            mechanisms.append((residual, mechanism))
+            sources.append(MeasuredSource(residual, float(mechanism.width), ((residual, 1 / scale),)))
+            scales.append(scale)
+        law = TableNoise(self.sizes, tuple(sources))
+        made = Made(tuple(mechanisms), law, Shape.NORMAL, cost, tuple(scales))
+        if residual_noise.cost(moved, self._precisions(made)) > square:
+            raise AssertionError("noise that costs more than was charged")
+        return made
+
+    def _precisions(self, made: Made) -> dict[Columns, Fraction]:
+        """K²/σ_A² of each residual, exactly."""
+        found = {}
+        for (residual, mechanism), scale in zip(made.mechanisms, made.scales, strict=True):
+            drawing: Any = mechanism
+            found[residual] = Fraction(self.most * scale) ** 2 / Fraction(drawing.width) ** 2
+        return found
+
+    def some(self, made: Made, budget: Budget, units: Sequence[int]) -> Made:
+        """Noise for these questions alone, that makes them as exact as `made` does: `units` says how exact that is.
+
+        Residuals that none of them needs are left out, and not paid. Of tables each is measured by itself, if that is
+        cheaper than all that was to be measured.
+        """
+        workload = Workload(self.sizes, self.tables, (1.0,) * len(self.tables))
+        if made.measures_tables:
+            cost = Cost(sum(units))
+            if cost.units >= made.cost.units:
+                return made
+            shares: Shares = {}
+            for table, each in zip(self.tables, units, strict=True):
+                shares[table] = max(shares.get(table, 0.0), each / cost.units)
+            return self._split(shares, workload, budget.level_down(cost) * MARGIN, budget, cost)
+        kept = [i for i, (residual, _) in enumerate(made.mechanisms) if residual in workload.residuals]
+        fewer = replace(
+            made,
+            mechanisms=tuple(made.mechanisms[i] for i in kept),
+            law=TableNoise(self.sizes, tuple(made.law.sources[i] for i in kept)),
+            scales=tuple(made.scales[i] for i in kept),
+        )
+        moved = residual_noise.moves(self.sizes, workload.residuals, self.exchange)
+        exact = residual_noise.cost(moved, self._precisions(fewer))
+        smallest = math.ceil(exact / (UNIT if budget.currency == "mu2" else 2 * UNIT))
+        return replace(fewer, cost=Cost(min(smallest, made.cost.units)))
+
+    def _split(self, shares: Shares, workload: Workload, level: Fraction, budget: Budget, cost: Cost) -> Made:
+        """Laplace noise on tables, at these shares of a cost."""
+        whole = sum(Fraction(f) for f in shares.values())
+        mechanisms, measured = [], {}
+        for table, share in shares.items():
+            mechanism = _drawing(DiscreteLaplace, self._l1(table), epsilon=level * Fraction(share) / max(whole, 1))
+            mechanisms.append((table, mechanism))
+            width = float(mechanism.width)
+            measured[table] = (width, Share(1.0, width).deviation(Shape.LAPLACE) ** 2)
+        if sum(budget.price(each.curve).units for _, each in mechanisms) > cost.units:
+            raise AssertionError("noise that costs more than was charged")
+        return Made(tuple(mechanisms), pure_splits.law(workload, measured), Shape.LAPLACE, cost)
+
+    @cached_property
+    def _helpers(self) -> tuple[Columns, ...]:
+        """Under a pure budget: the finest table, where nobody asked for it and it is small enough."""
+        finest = pure_splits.finest(self.tables)
+        small = size_of(self.sizes, finest) <= self.room
+        return (finest,) if small and finest not in self.tables and self._collect(finest) is not None else ()
+
+    # -- what an engine is asked ---------------------------------------------------------------------------------------
+
+    def collects(self, made: Made) -> list[tuple[tuple[int, ...], Collect]]:
+        """The tables that are counted, each with its keys in the order of its axes: all that are not sums of others."""
+        needed = [each for each, _ in made.mechanisms] if made.measures_tables else []
+        wanted = dict.fromkeys((*self.tables, *needed))
+        found = []
+        for table in wanted:
+            if any(set(table) < set(other) for other in wanted):
+                continue
+            if table in self.tables:
+                place = self.tables.index(table)
+                found.append((self.columns[place], self.plans[place].collect))
+            else:
+                collect = self._collect(table)
+                assert collect is not None
+                found.append((table, collect))
+        return found
+
+    def _collect(self, table: Columns) -> Collect | None:
+        """A table that nobody asked for; None if no question's rows have all of its keys under their names, or if to
+        count it were too much work.
+        """
+        named = tuple((f"k{i}", self.keys[i][1]) for i in table)
+        for plan in sorted(self.rows, key=lambda each: -len(each.question.keys)):
+            if self._has_keys(plan, table):
+                known = tuple(product(*(self.keys[i][2] for i in table)))
+                with suppress(QuestionRefused):
+                    return Collect(plan.question.relation, named, known, plan.collect.statistics)
+        return None
+
+    def _has_keys(self, plan: NoisePlan, table: Columns) -> bool:
+        """Whether a question's rows have these keys, under the names that they go by here."""
+        relation = plan.question.relation
+        _, columns = relation_form(relation)
+        try:
+            return all(
+                expression_form(expression, columns) == form and public_values(expression, relation) == values
+                for form, (_, expression, values) in ((self.forms[i], self.keys[i]) for i in table)
+            )
+        except (KeyError, InvalidParameter):
+            return False
+
+    def split(self, made: Made, budget: Budget) -> list[tuple[str, float]]:
+        """What is measured, in words, and the share of the cost that each takes."""
+        named = [" × ".join(self.keys[i][0] for i in columns) or "total" for columns, _ in made.mechanisms]
+        if made.measures_tables:
+            costs = [float(budget.price(mechanism.curve).units) for _, mechanism in made.mechanisms]
+            named = [f"table {name}" for name in named]
+        else:
+            exact = self._precisions(made)
+            costs = [float(residual_noise.moved_by_row(self.sizes, a) * exact[a]) for a, _ in made.mechanisms]
+            named = [name if not a else f"residual {name}" for name, (a, _) in zip(named, made.mechanisms, strict=True)]
+        return [(name, cost / math.fsum(costs)) for name, cost in zip(named, costs, strict=True)]
+
+    # -- how exact it is -----------------------------------------------------------------------------------------------
+
+    def precision(self, made: Made, place: int, budget: Budget) -> int:
+        """The units at which a question by itself would be answered as exactly, rounded down."""
+        units = equal_units(budget, self.plans[place].parts[0].moves, made.deviation(self.columns[place]))
+        return min(made.cost.units, units)
+
+
+def published(
+    tables: Jointly, made: Made, found: Mapping[Columns, Any], old: Mapping[int, Released], budget: Budget, mark: str
+) -> list[Released]:
+    """An answer for each question, all of them sums of each other, from noisy residuals.
+
+    `old` has answers to some of the questions that were there before. What they tell of a residual is merged with what
+    was measured now, by inverse variance; so all questions are answered at least as exactly as before. (Of several old
+    answers the most exact one counts in each residual: they may rest on the same draws.)
+    """
+    shape = made.shape
+
+    def variance(width: float) -> float:
+        return Share(1.0, width).deviation(shape) ** 2
+
+    law, values = made.law.marked(mark), dict(found)
+    if old:
+        before: list[tuple[TableNoise, Any]] = []
+        for place, each in old.items():
+            before.append(_told(tables, place, each, budget, before[-1][0].sizes if before else tables.sizes))
+        shared: dict[Columns, float] = {}
+        taken: list[tuple[TableNoise, dict[Columns, float]]] = [(each, {}) for each, _ in before]
+        for residual in Workload(tables.sizes, tables.tables, (1.0,) * len(tables.tables)).residuals:
+            now = law.spread(residual, variance)
+            spreads = [each.spread(residual, variance) for each, _ in before]
+            best = min(range(len(spreads)), key=spreads.__getitem__)
+            then = spreads[best]
+            share = (
+                1.0 if math.isinf(then) else 0.0 if math.isinf(now) else (then / (now + then) if now + then else 0.5)
+            )
+            shared[residual] = share
+            if share < 1:
+                taken[best][1][residual] = 1 - share
+                own = before[best][1]
+                kept = without_averages(np.asarray(summed(own, tables.tables[list(old)[best]], residual)))
+                values[residual] = (share * values[residual] if share else 0.0) + (1 - share) * kept
+        law = TableNoise.together([law.weighed(shared), *(each.weighed(weights) for each, weights in taken)])
+    measured = in_all((Measurement(mark, made.cost), *behind(old.values())))
+    cost = total(measured)
+    answers = []
+    for place, (plan, columns) in enumerate(zip(tables.plans, tables.columns, strict=True)):
+        ordered = tuple(sorted(columns))
+        table = rebuilt(tables.sizes, ordered, values).transpose([ordered.index(i) for i in columns]).ravel()
+        own_law = law.within(columns)
+        assert plan.collect.known is not None
+        one = Released(plan.collect.known, (table,), cost, Cost(0), (), law=own_law, columns=columns, measured=measured)
+        units = min(cost.units, equal_units(budget, plan.parts[0].moves, one.deviation(plan, budget, 0)))
+        if place in old:
+            units = max(units, old[place].precision.units)
+        answers.append(replace(one, precision=Cost(units), units=(units,) * len(table)))
+    return answers
+
+
+def _told(
+    tables: Jointly, place: int, released: Released, budget: Budget, sizes: tuple[int, ...]
+) -> tuple[TableNoise, Any]:
+    """The law of an older answer in the names of these tables, and its numbers with an axis for each key."""
+    columns = tables.columns[place]
+    law, names = released.with_law(tables.plans[place], budget)
+    nothing = TableNoise(sizes, ())  # with names for columns of others, which must not be used again
+    ordered = tuple(sorted(columns))
+    array = np.asarray(released.parts[0], dtype=np.float64).reshape([tables.sizes[i] for i in columns])
+    return law.renamed(dict(zip(names, columns, strict=True)), nothing), array.transpose(
+        [columns.index(i) for i in ordered]
+    )
+
+
+def equal_units(budget: Budget, moves: Moves, deviation: float) -> int:
+    """The units at which a count or sum that moves so far has noise of this standard deviation, rounded down."""
+    variance = max(deviation**2, 1e-300)
+    if budget.currency == "epsilon":
+        return math.floor(Fraction(moves.l1 * math.acosh(1 + 1 / variance) * _EXACT) / UNIT)
+    square = Fraction(moves.l2_squared) / Fraction(variance) * Fraction(_EXACT)
+    return math.floor(square / (UNIT if budget.currency == "mu2" else 2 * UNIT))
+
+
+def _shaped(
+    jointly: Jointly, budget: Budget, targets: Sequence[float | None], confidence: float
+) -> Callable[[Cost], Made]:
+    """The noise for every cost whose errors are in the best proportion for these targets."""
+    # ± at a confidence is about a multiple of the standard deviation; what is not exact in that is made up by the cost.
+    variances = [None if each is None else each**2 for each in targets]
+    if budget.currency != "epsilon":
+        _, shape = residual_noise.least(jointly.sizes, jointly.tables, variances, jointly.exchange)
+        moved = residual_noise.moves(jointly.sizes, tuple(shape), jointly.exchange)
+        scale = float(residual_noise.cost(moved, shape))
+        shape = {residual: each / scale for residual, each in shape.items()}
+        return lambda cost: jointly._residual(shape, budget, cost)
+    sizes = [size_of(jointly.sizes, table) for table in jointly.tables]
+    weights = [
+        1e-9 / cells if v is None else 1 / (cells * v) for v, cells in zip(variances, sizes, strict=True)
+    ]  # fmt: skip
+    found: tuple[float, Shares, Workload] | None = None
+    for _ in range(30):
+        workload = Workload(jointly.sizes, jointly.tables, tuple(weights))
+        shares = pure_splits.best(workload, jointly._helpers, reach=jointly._reach)
+        measured = pure_splits.variances(shares, pure_splits.nominal, jointly._reach)
+        over = [
+            None if v is None else pure_splits.cell_variance(workload, table, measured) / v
+            for v, table in zip(variances, jointly.tables, strict=True)
+        ]
+        worst = max(each for each in over if each is not None)
+        if found is None or worst < found[0]:
+            found = worst, shares, workload
+        weights = [w if o is None else w * (o / worst) ** 0.5 for w, o in zip(weights, over, strict=True)]
+    assert found is not None
+    _, shares, workload = found
+
+    def at(cost: Cost) -> Made:
+        return jointly._split(shares, workload, budget.level_down(cost) * MARGIN, budget, cost)
+
+    return at
+
+
+def _variance(loss: float) -> pure_splits.Variance:
+    """The variance of discrete Laplace noise at a share of this ε (for a count that moves by 1)."""
+
+    def at(share: float) -> float:
+        if loss * share > 700:
+            return 0.0
+        return 1 / (math.cosh(loss * share) - 1) if loss * share > 1e-6 else 2 / (loss * share) ** 2
+
+    return at
+
+
+def _finer(width: float) -> int:
+    """A power of two by which noise of this width is made wide in its own steps."""
+    return min(_FINEST, 1 << max(0, math.ceil(math.log2(_WIDE / width))))
+
+
+def _mu2(budget: Budget, cost: Cost) -> Fraction:
+    """The μ² of Gaussian noise that a cost pays for."""
+    return cost.units * UNIT * (1 if budget.currency == "mu2" else 2)
+
+
+def _drawing(kind: Any, sensitivity: Any, **level: Any) -> Any:
+    try:
+        return kind(sensitivity=sensitivity, **level)
+    except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
+        raise InvalidParameter(
+            "cost", NOTHING, "pays for so little that noise would drown everything", "spend more, or ask fewer tables"
+        ) from None

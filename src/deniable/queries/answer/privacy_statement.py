@@ -1,0 +1,353 @@
+"""What to write about a release in a paper, or to a regulator: who is protected, how well, by which noise, what is
+public, and what was done to the numbers afterwards. Made from the budget, the schema and the account: nothing of the
+data is in it.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.curves.curve_display import percent_up, rounded_down, rounded_up
+from deniable.errors import InvalidParameter
+from deniable.queries.answer.answer_files import latex
+from deniable.queries.answer.shared_measurements import cost_of
+from deniable.queries.plan.answer_notes import wrapped
+from deniable.tables.kinds import end_of
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.ledger import Budget
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.session import Session
+    from deniable.queries.synthetic.synthetic_table import Synthetic
+    from deniable.tables.kinds import Domain
+    from deniable.tables.schema import Table
+    from deniable.units import Guarantee
+
+USUAL_DELTA: Final = 1e-6
+"""At which an ε is told where the promise has no δ of its own, and no ε without one."""
+_FALSE_ALARMS: Final = 0.05
+_MOST_VALUES: Final = 12
+_POWERS: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+_NORMAL: Final = (
+    "Normal noise, rounded to whole numbers, was added to counts, and to sums on a fine grid (the Gaussian mechanism)"
+)
+_NOISE: Final = {
+    "mu2": _NORMAL,
+    "rho": _NORMAL,
+    "epsilon": (
+        "Discrete Laplace noise was added to counts, and to sums on a fine grid (the geometric mechanism); a single "
+        "quantile is drawn by the exponential mechanism"
+    ),
+}
+_DRAWN: Final = "it is drawn exactly, in whole numbers, from the operating system's cryptographic randomness"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A methods paragraph in sections of sentences. Print it, or take `markdown()` or `latex()`."""
+
+    sections: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All of them, without headings."""
+        return tuple(each for _, said in self.sections for each in said)
+
+    def text(self) -> str:
+        """As plain text, in lines that fit a terminal."""
+        return "\n".join(line for name, said in self.sections for line in wrapped([f"{name}. {' '.join(said)}"]))
+
+    def markdown(self) -> str:
+        """As Markdown: a paragraph for each section."""
+        return "\n\n".join(f"**{name}.** {_markdown(' '.join(said))}" for name, said in self.sections) + "\n"
+
+    def latex(self) -> str:
+        """As LaTeX: a paragraph for each section; it needs no package."""
+        return (
+            "\n\n".join(f"\\textbf{{{latex(name)}.}} {_latex(' '.join(said))}" for name, said in self.sections) + "\n"
+        )
+
+    def __str__(self) -> str:
+        return self.text()
+
+    __repr__ = __str__
+
+
+def _latex(text: str) -> str:
+    return r"$e^{\varepsilon}$".join(latex(each) for each in text.split("e^ε"))
+
+
+def _markdown(text: str) -> str:
+    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|~" else each for each in text)
+
+
+def of_session(session: Session, delta: float | None) -> Statement:
+    """About everything that is released under a session's budget."""
+    ledger, budget = session.ledger, session.budget
+    # A batch and a synthetic table are charged for as one or several: what counts is how often noise was drawn for.
+    charges = sum(entry.state.name == "RESERVED" for entry in ledger.entries())
+    so_far = f"So far {_number(charges, 'release')} {'was' if charges == 1 else 'were'} charged"
+    spent = [f"{so_far}, {ledger.charged.describe(budget)} in all."] if charges else ["So far nothing was released."]
+    return made(
+        curve=ledger.guarantee.curve,
+        unit=ledger.unit.describe(),
+        delta=_delta(budget, delta),
+        what="Everything that is ever released under the budget",
+        noise=_noise(budget),
+        more=spent,
+        tables=session.tables,
+        assumptions=ledger.guarantee.assumptions,
+    )
+
+
+def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: float | None) -> Statement:
+    """About one answer, or several that are published together."""
+    first, budget = answers[0], answers[0].budget
+    # An answer that was fitted rests on all that it was fitted to.
+    sources = {id(one): one for each in answers for one in (each._joint[0].answers if each._joint else (each,))}
+    cost, seen = cost_of(answers), {each.receipt.entry for each in sources.values()}
+    tables = {table.name: table for each in answers for table in each.plan.question.relation.tables}
+    assumptions = dict.fromkeys(words for each in answers for words in each.guarantee.assumptions)
+    what = "This table" if len(answers) == 1 else f"These {len(answers)} tables together"
+    charges = ", ".join(str(entry) for entry in sorted(seen))
+    return made(
+        curve=budget.curve(cost),
+        unit=first.guarantee.unit.describe(),
+        delta=_delta(budget, delta),
+        what=what,
+        noise=_noise(budget),
+        more=[f"The account knows {'it' if len(seen) == 1 else 'them'} as charge{'s' * (len(seen) > 1)} {charges}."],
+        tables=tables,
+        assumptions=tuple(assumptions),
+        adjustments=adjustments,
+        confidence=first.confidence,
+    )
+
+
+def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
+    """About a synthetic table, with all rows and tables that are ever read off it."""
+    budget, asked, columns = made_of.receipt.budget, made_of.asked, made_of.asked.columns
+    tables = [" × ".join(columns[place].name for place in places) for places in asked.measured]
+    more = f" and {len(tables) - _MOST_VALUES:,} more" if len(tables) > _MOST_VALUES else ""
+    told = [
+        f"Rows were counted by {', '.join(tables[:_MOST_VALUES])}{more}, with noise.",
+        "A distribution (a mixture of products) was fitted to these counts, and synthetic rows are drawn from it; "
+        "none is copied from the data.",
+    ]
+    if asked.ruled:
+        told.append(f"Combinations that cannot be, by declared rules about {', '.join(asked.ruled)}, are in no row.")
+    public = [
+        (each.name, f"{len(each.values) - 1:,} keys that a noisy count found" if each.found else _domain(each.domain))
+        for each in columns
+    ]
+    declared = "; ".join(f"{name}: {words}" for name, words in public)
+    return made(
+        curve=made_of.guarantee.curve,
+        unit=made_of.guarantee.unit.describe(),
+        delta=_delta(budget, delta),
+        what="This synthetic table",
+        noise=_noise(budget),
+        more=[f"The account knows it as charge {made_of.receipt.entry}."],
+        tables={},
+        assumptions=made_of.guarantee.assumptions,
+        synthetic=(told, f"The names of columns are public, and so is what was declared of them: {declared}."),
+    )
+
+
+def of_description(
+    about: Mapping[str, Any], promise: Guarantee, tables: Mapping[str, Table], delta: float | None
+) -> Statement:
+    """About a dataset on a server, from what it says of itself."""
+    currency, own = about["budget"]["currency"], float(about["budget"]["delta"])
+    is_pure = currency == "epsilon" or about["budget"]["epsilon"] is not None
+    return made(
+        curve=promise.curve,
+        unit=promise.unit.describe(),
+        delta=_checked(delta) if delta is not None else _read_at(own, is_pure=is_pure),
+        what="Everything that is ever released under the budget",
+        noise=_NOISE.get(currency, ""),
+        more=[f"So far {about['spent']} was charged in all."],
+        tables=tables,
+        assumptions=promise.assumptions,
+    )
+
+
+def of_curve(curve: Curve, unit: str, charge: int, adjustments: Sequence[str], delta: float | None) -> Statement:
+    """About one answer of which no more is known than its curve."""
+    read = 0.0 if math.isfinite(curve.epsilon(delta=0.0)) else USUAL_DELTA
+    return made(
+        curve=curve,
+        unit=unit,
+        delta=read if delta is None else _checked(delta),
+        what="This table",
+        noise="",
+        more=[f"The account knows it as charge {charge}."],
+        tables={},
+        assumptions=(),
+        adjustments=adjustments,
+    )
+
+
+def made(
+    *,
+    curve: Curve,
+    unit: str,
+    delta: float,
+    what: str,
+    noise: str,
+    more: Sequence[str],
+    tables: Mapping[str, Table],
+    assumptions: Iterable[str],
+    adjustments: Sequence[str] = (),
+    confidence: float | None = None,
+    synthetic: tuple[Sequence[str], str] | None = None,
+) -> Statement:
+    """The paragraph from its facts; all numbers about privacy are rounded to the safe side. `synthetic` says how a
+    table was made that has no intervals, and what is public of its columns.
+    """
+    # Not by an import: the front door names every room, and this one must know only those below it.
+    version = sys.modules["deniable"].__version__
+    ends = _intervals(confidence) if synthetic is None else (
+        "Standard errors, intervals and tests that take synthetic rows for real ones are too narrow.",
+    )  # fmt: skip
+    sections = [
+        ("Protection", (*_promised(curve, unit, delta, what), *more)),
+        ("In odds", _odds(curve, delta)),
+        ("Noise", (f"{noise}; {_DRAWN}." if noise else f"Noise was added; {_DRAWN}.", *ends)),
+        ("Synthetic data", tuple(synthetic[0]) if synthetic else ()),
+        ("What is public", (synthetic[1],) if synthetic else tuple(_public(tables)) if tables else ()),
+        ("Adjustments", _adjusted(adjustments)),
+        ("Assumptions", tuple(f"{each[:1].upper()}{each[1:]}." for each in assumptions)),
+        ("Software", (f"Computed by deniable {version} (Python).",)),
+    ]
+    return Statement(tuple((name, said) for name, said in sections if said))
+
+
+def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ...]:
+    epsilon = float(curve.epsilon(delta=delta))
+    level = f"ε = {_told(rounded_up(epsilon, 4))}"
+    private = f"ε-differentially private with {level}" if delta == 0 else (
+        f"(ε, δ)-differentially private with {level} at δ = {_power(delta)}"
+    )  # fmt: skip
+    is_one = what.startswith(("This", "Every"))
+    said = [
+        f"{what} {'is' if is_one else 'are'} {private}.",
+        f"Neighbouring data sets differ by {unit}; that is what is protected.",
+    ]
+    mu = float(curve.gdp())
+    up_to = ""
+    if math.isinf(mu) and delta > 0:
+        mu, up_to = float(curve.gdp(delta=delta)), f", up to a probability of δ = {_power(delta)}"
+    if math.isfinite(mu):
+        said.append(f"As Gaussian differential privacy, μ = {_told(rounded_up(mu, 4))}{up_to}.")
+    return tuple(said)
+
+
+def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
+    epsilon = float(curve.epsilon(delta=delta))
+    factor = _told(rounded_up(math.nextafter(math.exp(min(epsilon, 700.0)), math.inf), 4))
+    but = f", but for a part of probability δ = {_power(delta)}" if delta else ""
+    right = percent_up((1 + curve.advantage()) / 2)
+    missed = rounded_down(100 * float(curve.beta(alpha=_FALSE_ALARMS)), 3)
+    return (
+        "Whatever somebody believed before, what is released multiplies the odds of a guess about the data of one such "
+        f"unit by at most e^ε = {factor}{but}.",
+        f"Whoever starts from even odds guesses right at most {right} of the time.",
+        f"A test for whether somebody is in the data that raises {100 * _FALSE_ALARMS:g} % false alarms misses at "
+        f"least {_told(missed)} % of those who are.",
+    )
+
+
+def _intervals(confidence: float | None) -> tuple[str, ...]:
+    level = "" if confidence is None else f" {100 * confidence:g} %"
+    return (
+        f"The{level} intervals that are told hold the number without noise; they say nothing about sampling, or about "
+        "rows that were left out.",
+    )
+
+
+def _public(tables: Mapping[str, Table]) -> Iterable[str]:
+    yield "The names of tables and columns are public, and so is what was declared of them."
+    for name, table in tables.items():
+        if table.unit is None:
+            yield f"The whole table {name} is public."
+            continue
+        most = f"{table.unit.rows} rows of each person are" if table.unit.rows > 1 else "1 row of each person is"
+        rows = f" (at most {most} read)" if table.unit.column else ""
+        columns = "; ".join(f"{column}: {_domain(each)}" for column, each in table.columns)
+        yield f"Of {name}{rows}: {columns}."
+
+
+def _domain(domain: Domain) -> str:
+    if domain.keys is not None:
+        if len(domain.keys) > _MOST_VALUES:
+            return f"one of {len(domain.keys):,} listed values"
+        return f"one of {', '.join(map(str, domain.keys))}"
+    kind = domain.kind.value
+    if domain.bounds is None:
+        return f"{kind}, nothing else"
+    low, high = (end_of(domain.kind, each) for each in domain.bounds)
+    said = [f"{each:g}" if isinstance(each, float) else str(each) for each in (low, high)]
+    return f"{kind} from {' to '.join(said)}"
+
+
+def _adjusted(adjustments: Sequence[str]) -> tuple[str, ...]:
+    if not adjustments:
+        return ()
+    steps = "; ".join(f"({i}) {each}" for i, each in enumerate(adjustments, 1))
+    return (
+        f"After the noise, in this order: {steps}.",
+        "This uses what was released and what is public alone, and costs no privacy.",
+    )
+
+
+def _noise(budget: Budget) -> str:
+    return _NOISE[budget.currency]
+
+
+def _delta(budget: Budget, delta: float | None) -> float:
+    """At which δ an ε is told: the budget's, if it has one; 0 where an ε needs none."""
+    if delta is not None:
+        return _checked(delta)
+    is_pure = budget.currency == "epsilon" or bool(budget.noise_delta_units)
+    return _read_at(float(budget.delta), is_pure=is_pure)
+
+
+def _read_at(own: float, *, is_pure: bool) -> float:
+    # A δ that is spent on keys alone is the curve's own, rounded up: read at the next float above, so that it is there.
+    told = math.nextafter(own, 1.0) if own else 0.0
+    return told if is_pure else max(told, USUAL_DELTA)
+
+
+def _checked(delta: float) -> float:
+    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:
+        raise InvalidParameter("delta", delta, "must be at least 0 and below 1")
+    return float(delta)
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _told(number: str) -> str:
+    """1.2e-6 as 1.2 × 10⁻⁶."""
+    mantissa, power, exponent = number.partition("e")
+    return f"{mantissa} × 10{exponent.translate(_POWERS)}" if power else number
+
+
+def _power(number: float) -> str:
+    """A δ: 1e-6 as 10⁻⁶."""
+    exact = Decimal(f"{number:.12g}").normalize()
+    digits, exponent = exact.as_tuple().digits, exact.adjusted()
+    if number == 0 or exponent > -4:
+        return f"{number:g}"
+    mantissa = "" if digits == (1,) else f"{exact.scaleb(-exponent).normalize()} × "
+    return f"{mantissa}10{str(exponent).translate(_POWERS)}"

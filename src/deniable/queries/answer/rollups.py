@@ -1,0 +1,281 @@
+"""Roll-ups: what was paid for by finer keys is free by coarser ones.
+
+A count or a sum by region, age and sex is also one by region: its cells are added up. That is post-processing, so it
+costs nothing; and it is exact where every row is in a cell, which the schema must say (public keys, all of their values
+listed). The noise of a sum of cells is known from that of the cells, so sums have intervals of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.errors import NOTHING, DeniableError, InvalidParameter
+from deniable.ledger import Cost, State
+from deniable.queries.answer.grouping_sets import sets_of
+from deniable.queries.answer.joint_tables import additive, equal_units, key_forms
+from deniable.queries.answer.release import Draw, Released, at_precision, precise, shape_of
+from deniable.queries.intervals.noise_intervals import Share
+from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
+from deniable.queries.plan.answer_size import groups
+from deniable.queries.plan.canonical_form import Form, relation_form, statistic_form
+from deniable.queries.plan.noise_planner import plan_under
+from deniable.queries.plan.question import Post, asked
+from deniable.tables.expressions import Column, columns_used
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Ledger
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.plan.pricing import Price
+    from deniable.queries.session import Session
+    from deniable.tables.schema import Table
+
+_MOST: Final = 200
+"""Finer questions that are remembered for one set of rows."""
+_LOOKED: Final = 200
+"""Charges of an older ledger whose texts are read."""
+_LARGEST: Final = 100_000
+"""Groups of a question that is remembered from there."""
+
+
+def places_of(plan: NoisePlan, keep: Sequence[str]) -> list[int]:
+    """The places of the keys that are kept, by the names that the answer shows or that the question gives them."""
+    keys = [key.name for key in plan.question.keys]
+    shown = {name: each.name for name, each in plan.question.post.columns if isinstance(each, Column)}
+    found = []
+    for name in keep:
+        key = shown.get(name, name)
+        if key not in keys:
+            names = [name for name, of in shown.items() if of in keys] or keys
+            raise InvalidParameter("keys", name, "must be keys of this answer", f"choose from {', '.join(names)}")
+        if keys.index(key) in found:
+            raise InvalidParameter("keys", name, "must be named once each")
+        found.append(keys.index(key))
+    return sorted(found)
+
+
+def coarser(plan: NoisePlan, keep: Sequence[int], budget: Budget) -> NoisePlan:
+    """The question by some of the keys."""
+    question = plan.question
+    kept = [question.keys[i] for i in keep]
+    gone = {key.name for key in question.keys} - {key.name for key in kept}
+    columns = tuple((name, each) for name, each in question.post.columns if gone.isdisjoint(columns_used(each)))
+    if not any(columns_used(each) for _, each in columns):
+        raise InvalidParameter("keys", NOTHING, "every column of this answer is made from keys that are not kept")
+    options = {name: value for name, value in question.options.items() if name != "max_groups_contributed"}
+    return plan_under(asked(question.relation, kept, question.measures, Post(columns), options), budget)
+
+
+def check(plan: NoisePlan, *, moved: bool, asked: str) -> None:
+    """Refuse what does not add up, and numbers that are not those that were released; `asked` says what for."""
+    _check_additive(plan)
+    if moved:
+        rule = "was moved to add up to something else, raised, rounded, or turned into shares"
+        raise InvalidParameter("answer", NOTHING, rule, f"{asked} the answer as it came")
+
+
+def _check_additive(plan: NoisePlan) -> None:
+    if not additive(plan):
+        raise InvalidParameter(
+            "answer", NOTHING, "is not all counts of rows and sums by public keys that list every value",
+            "only those add up: ask the coarser question",
+        )  # fmt: skip
+
+
+def check_shares(plan: NoisePlan, names: Sequence[str]) -> None:
+    """Refuse what has no shares of a total: known before anything is paid."""
+    _check_additive(plan)
+    columns, measures = dict(plan.question.post.columns), {each.name for each in plan.question.measures}
+    if len(plan.parts) != 1 or not plan.question.keys:
+        raise InvalidParameter("answer", NOTHING, "has not one count or sum, by keys", "ask for one at a time")
+    for each in map(columns.get, names):
+        if not isinstance(each, Column) or each.name not in measures:
+            raise InvalidParameter("answer", NOTHING, "is worked out from a count or a sum, and is none itself")
+
+
+def rolled_up(
+    fine: NoisePlan, coarse: NoisePlan, released: Released, keep: Sequence[int], budget: Budget
+) -> Released | None:
+    """The sums of an answer by some of its keys; None if their noise cannot be told."""
+    sizes = [len(key.values or ()) for key in fine.question.keys]
+    gone = tuple(i for i in range(len(sizes)) if i not in keep)
+    cells = math.prod(sizes[i] for i in gone)
+    parts = tuple(np.asarray(part).reshape(sizes).sum(axis=gone).reshape(-1) for part in released.parts)
+    assert coarse.collect.known is not None
+    groups = coarse.collect.known
+    same = [a.moves for a in fine.parts] == [b.moves for b in coarse.parts] and fine.pairs == coarse.pairs
+    if released.law is None and same and len(set(released.units)) == 1:
+        units = at_precision(precise(released.precision.units, budget) / cells, budget)
+        draws = tuple(Draw(each.cost, each.cells * cells) for each in released.all_draws)
+        return replace(
+            released, groups=groups, parts=parts, precision=Cost(units), units=(units,) * len(groups), draws=draws
+        )
+    if len(fine.parts) > 1:
+        return None
+    law, columns = released.with_law(fine, budget)
+    kept = tuple(columns[i] for i in keep)
+    found = Released(
+        groups, parts, released.cost, Cost(0), (), law=law.within(kept), columns=kept, measured=released.measured
+    )
+    units = equal_units(budget, coarse.parts[0].moves, found.deviation(coarse, budget, 0))
+    return replace(found, precision=Cost(units), units=(units,) * len(groups))
+
+
+def parts_of_total(
+    plan: NoisePlan, released: Released, budget: Budget, confidence: float
+) -> list[tuple[float | None, tuple[float, float] | None]]:
+    """Each count or sum over the total of all of them, with an interval that allows for noise in both (Fieller)."""
+    law, columns = released.with_law(plan, budget)
+    moves = [Move(Quotient(cell, total), Share(1.0, width, cells)) for cell, total, width, cells in law.moves(columns)]
+    values = np.asarray(released.parts[0], dtype=np.float64)
+    whole, shape = float(values.sum()), shape_of(budget)
+    return [
+        (value / whole if whole else None, interval(Quotient(value, whole), moves, shape, confidence))
+        for value in values.tolist()
+    ]
+
+
+# -- finer answers that a question can be read off --------------------------------------------------------------------
+
+
+@final
+class Finer:
+    """The questions of a session whose answers add up, by the rows and measures that they are about."""
+
+    def __init__(self) -> None:
+        self._known: dict[Form, dict[str, NoisePlan]] = {}
+        self._has_looked = False
+
+    def look(self, ledger: Ledger, tables: Mapping[str, Table]) -> None:
+        """Once: remember the newest questions of the ledger, from the texts that it keeps. No data is read."""
+        if not self._has_looked:
+            self._has_looked = True
+            for plan in _asked_before(ledger, tables):
+                self.note(plan)
+
+    def note(self, plan: NoisePlan) -> None:
+        """Remember a question that was answered."""
+        if not plan.question.keys or plan.people is not None or plan.collect.known is None:
+            return
+        kept = self._known.setdefault(_rows(plan), {})
+        if len(kept) < _MOST and plan.question.hash not in kept and additive(plan):
+            kept[plan.question.hash] = plan
+
+    def of(self, plan: NoisePlan) -> list[tuple[NoisePlan, list[int]]]:
+        """Finer questions than this one, each with the places of this one's keys in it; the smallest first."""
+        known: Mapping[str, NoisePlan] = self._known.get(_rows(plan), {})
+        if not known or not additive(plan):
+            return []
+        few, found = key_forms(plan), []
+        for each in known.values():
+            many = key_forms(each)
+            if set(few) < set(many) and each.question.hash != plan.question.hash:
+                found.append((each, [many.index(form) for form in few]))
+        return sorted(found, key=lambda one: len(one[0].collect.known or ()))
+
+
+def _asked_before(ledger: Ledger, tables: Mapping[str, Table]) -> Iterator[NoisePlan]:
+    """The plans of the newest questions of a ledger, as far as its texts tell them: the hash says whether one does."""
+    from deniable.queries.sql.sql_reader import parse
+
+    last = 0
+    while ledger.charge(last + 1) is not None:  # how many charges there are, by doubling and halving
+        step = 1
+        while ledger.charge(last + 2 * step) is not None:
+            step *= 2
+        last += step
+    for number in range(last, max(0, last - _LOOKED), -1):
+        charge = ledger.charge(number)
+        if charge is None or "GROUP BY" not in charge.description.upper():
+            continue
+        text = charge.description.removeprefix("refined: ")
+        try:
+            sets = sets_of(text, tables)
+            questions = [parse(text, tables)] if sets is None else list(sets.questions)
+            yield from (
+                plan_under(each, ledger.budget)
+                for each in questions
+                if each.hash == charge.question and groups(each) <= _LARGEST
+            )
+        except DeniableError:  # of other tables, of an earlier version, or cut off
+            continue
+
+
+def _rows(plan: NoisePlan) -> Form:
+    """What two questions have in common that measure the same of the same rows."""
+    below, columns = relation_form(plan.question.relation)
+    return (below, *(statistic_form(each, columns) for each in plan.statistics))
+
+
+def in_order(rolled: Released, keep: Sequence[int], coarse: NoisePlan) -> Any:
+    """The groups of sums by keys in rising order, as a question has them that names its keys in another order."""
+    order = sorted(keep)
+    assert coarse.collect.known is not None
+    at = {tuple(group): i for i, group in enumerate(rolled.groups)}
+    places = [order.index(i) for i in keep]
+    wanted = []
+    for group in coarse.collect.known:
+        by_place = dict(zip(places, group, strict=True))
+        wanted.append(at[tuple(by_place[i] for i in range(len(order)))])
+    return wanted
+
+
+def read_off(
+    fine: NoisePlan, coarse: NoisePlan, released: Released, keep: Sequence[int], budget: Budget
+) -> Released | None:
+    """The answer to a coarser question from a finer one: `keep` has the places of its keys, in its own order."""
+    if released.moved or not additive(fine):
+        return None
+    ordered = coarser(fine, sorted(keep), budget)
+    rolled = rolled_up(fine, ordered, released, sorted(keep), budget)
+    if rolled is None or [a.moves for a in ordered.parts] != [b.moves for b in coarse.parts]:
+        return None
+    places = in_order(rolled, keep, coarse)
+    parts = tuple(np.asarray(part)[places] for part in rolled.parts)
+    columns = rolled.columns
+    if rolled.law is not None:
+        columns = tuple(rolled.columns[sorted(keep).index(i)] for i in keep)
+    assert coarse.collect.known is not None
+    return replace(rolled, groups=coarse.collect.known, parts=parts, columns=columns)
+
+
+def answered(
+    session: Session,
+    finer: Sequence[tuple[NoisePlan, list[int]]],
+    made: NoisePlan,
+    price: Price,
+    words: str,
+    key: str | None,
+    payer: str | None,
+) -> Answer | None:
+    """A question from a finer answer of the ledger, if that is as exact as what is asked; None if there is none.
+
+    It gets an entry of its own, which costs nothing: so the answer is found again, and can be refined.
+    """
+    summed = found_in(session, finer, made, price)
+    if summed is None:
+        return None
+    version = session._version(made.question)
+    entry = session.ledger.reserve(
+        Cost(0), question=made.question.hash, description=words, key=key, payer=payer, version=version
+    )
+    if entry.state is State.SEALED:  # by the first request with this key
+        return session._told(made, entry, price.confidence, payer)
+    return session._sealed(made, summed, entry, price.confidence, session._left(payer))
+
+
+def found_in(
+    session: Session, finer: Sequence[tuple[NoisePlan, list[int]]], made: NoisePlan, price: Price
+) -> Released | None:
+    """The sums of a finer answer of the ledger that are as exact as what is asked; None if there are none."""
+    for fine, keep in finer:
+        stored = session._stored(fine, None)
+        summed = None if stored is None else read_off(fine, made, stored[0], keep, session.budget)
+        if summed is not None and price.is_met_by(summed.precision):
+            return summed
+    return None

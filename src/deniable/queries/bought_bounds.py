@@ -1,0 +1,235 @@
+"""Bounds that are bought: read off one noisy count of a column's values, sorted into public bins.
+
+The bins are the same for all data: between powers of two for numbers, by years for dates and moments. They are counted
+by one question like any other, so everything that is read off the noisy counts costs nothing more (post-processing).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.queries.frame.frame import Frame
+from deniable.queries.frame.frame_aggregates import count
+from deniable.queries.plan.answer_notes import wrapped
+from deniable.queries.plan.refusals import choices
+from deniable.tables.expressions import case, col
+from deniable.tables.kinds import BOUNDED, LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, declared, end_of
+from deniable.tables.schema import Table, write_schema
+from deniable.units import Unit
+
+if TYPE_CHECKING:
+    from deniable.queries.answer.answer import Answer, Receipt
+    from deniable.queries.plan.pricing import Price
+    from deniable.queries.plan.question import Question
+
+MISTAKEN: Final = Fraction(1, 100)
+"""The chance that one or more of all bins that are empty is taken for one that is not."""
+_FINEST, _WIDEST = -32, 64
+"""Reals nearer to 0 than 2^-32 are in the bin at 0, and bounds are never wider than 2^64."""
+_YEARS: Final = range(1899, 2101)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Bounds of a column, bought. They are public now: put `domain` into the schema of the next session.
+
+    `domain` is None where no bin stood out of the noise; then more must be spent.
+    """
+
+    table: str
+    column: str
+    domain: Domain | None
+    answer: Answer
+    """The noisy counts: how many rows have a value from each bin's start to the next one's; NULL for those without."""
+    cover: float
+
+    @property
+    def receipt(self) -> Receipt:
+        """What was paid."""
+        return self.answer.receipt
+
+    @property
+    def line(self) -> str:
+        """The column's line in a schema file; empty where no bin stood out of the noise."""
+        if self.domain is None:
+            return ""
+        table = Table(self.table, ((self.column, self.domain),), Unit.row())
+        return write_schema({self.table: table}, form="yaml").splitlines()[-1].strip()
+
+    def again(self, answer: Answer) -> Bounds:
+        """The same from a more exact answer: `bought.again(s.refine(bought.answer, epsilon=0.1))`."""
+        if answer.plan.question.hash != self.answer.plan.question.hash:
+            raise InvalidParameter("answer", NOTHING, "must be a refined answer to the same question")
+        return read(self.table, self.column, answer, self.cover)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        low, high = (None, None) if self.domain is None else _ends(self.domain)
+        return {
+            "table": self.table,
+            "column": self.column,
+            "kind": _kind(self.answer.plan.question).value,
+            "low": low,
+            "high": high,
+            "cover": self.cover,
+            "line": self.line,
+            "answer": self.answer.to_dict(),
+        }
+
+    def __str__(self) -> str:
+        if self.domain is None:
+            said = wrapped(
+                [
+                    f"{self.column}: no bin stands out of the noise, so there are no bounds.",
+                    "Spend more, or declare bounds from what you know of the field.",
+                ]
+            )
+        else:
+            said = [
+                self.line,
+                *wrapped(
+                    [
+                        "Put this line into the schema file, or .domain into schema=, of the next session on the same "
+                        "ledger. Values outside are moved to the nearest bound."
+                    ]
+                ),
+            ]
+        return "\n".join([*said, *wrapped([str(self.receipt)])])
+
+    __repr__ = __str__
+
+
+def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tuple[str, Question]:
+    """The table, and the one question that is asked: how many rows have a value in each public bin."""
+    name = _table(table, tables)
+    frame = Frame.of(name, tables)
+    if column not in frame.names:
+        frame.select(column)  # says what is wrong with it
+    domain = frame.relation.columns[column]
+    if domain.kind not in BOUNDED:
+        rule = f"is declared as {domain.kind.value}, and bounds are for numbers, dates and timestamps"
+        raise InvalidParameter(
+            "column", column, rule, "declare its kind in the schema first; from the shell: --kind real"
+        )
+    if domain.bounds is not None or domain.keys is not None:
+        declares = "bounds" if domain.bounds is not None else "keys"
+        raise InvalidParameter("column", column, f"has {declares} in the schema", "take them out to buy others")
+    starts = [bin[0] for bin in bins(domain.kind)]
+    value = col(column)
+    # From the top down, so that the first condition that is true is the bin; NULL is in none.
+    branches = [(value >= start, start) for start in reversed(starts[1:])]
+    sorted_in = case(*branches, (value < starts[1], starts[0]))
+    return name, frame.group_by(at_least=sorted_in).agg(n=count())
+
+
+@lru_cache(maxsize=8)
+def bins(kind: Kind) -> tuple[tuple[Any, Any], ...]:
+    """The first and the last value of each public bin, in order. What lies beyond the outer ones counts as in them.
+
+    >>> [(low, high) for low, high in bins(Kind.INTEGER) if -5 < low < 5]
+    [(-4, -3), (-2, -2), (-1, -1), (0, 0), (1, 1), (2, 3), (4, 7)]
+    """
+    if kind is Kind.INTEGER:
+        sizes = [2**k for k in range(63)]
+        starts = [SMALLEST, *(-size for size in reversed(sizes)), 0, *sizes]
+        return tuple((low, high - 1) for low, high in zip(starts, [*starts[1:], LARGEST + 1], strict=True))
+    if kind is Kind.REAL:
+        powers = [2.0**k for k in range(_FINEST, _WIDEST + 1)]
+        edges = [*(-power for power in reversed(powers)), 0.0, *powers]
+        return tuple(pairwise(edges))
+    if kind is Kind.DATE:
+        return tuple((dt.date(year, 1, 1), dt.date(year, 12, 31)) for year in _YEARS)
+    return tuple((dt.datetime(year, 1, 1), dt.datetime(year, 12, 31, 23, 59, 59, 999999)) for year in _YEARS)
+
+
+def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
+    """Bounds from noisy counts, by a public rule.
+
+    A bin counts if its noisy number is so large that an empty bin has it with probability MISTAKEN / bins at most; so
+    all empty bins stay out with probability 1 - MISTAKEN or more (union bound). Of all runs of bins that hold the share
+    `cover` of what was counted in these, the narrowest is taken, because noise grows with the width. An end that is
+    near 0 beside the other one is moved there.
+    """
+    kind = _kind(answer.plan.question)
+    public, confidence = bins(kind), _confidence(kind)
+    [recipe] = answer.plan.recipes
+    # One row more is asked for, because noise on whole numbers can be a little likelier to pass the interval's end than
+    # the law between them.
+    counted: dict[Scalar | None, float] = {}
+    for (start,), drawn in zip(answer.released.groups, answer.released.drawn(answer.plan, answer.budget), strict=True):
+        estimate = recipe.estimate(drawn, confidence)
+        if start is not None and estimate.value is not None and estimate.low is not None and estimate.low > 1:
+            counted[start] = float(estimate.value)
+    seen = [(low, high, counted[low]) for low, high in public if low in counted]
+    nullable = answer.plan.question.relation.columns[column].nullable
+    best: tuple[Any, Any] | None = None
+    needed = cover * sum(number for _, _, number in seen)
+    for i, (low, _, _) in enumerate(seen):
+        held = 0.0
+        for _, high, number in seen[i:]:
+            held += number
+            if held >= needed * (1 - 1e-12):  # the same numbers, added up in another order
+                if best is None or high - low < best[1] - best[0]:
+                    best = (low, high)
+                break
+    domain = None if best is None else declared(kind, *_to_zero(kind, *best), None, nullable)
+    return Bounds(table, column, domain, answer, cover)
+
+
+def rows_to_be_seen(price: Price) -> int:
+    """How many rows a bin needs so that it stands out of the noise about every other time. No data is read."""
+    exact = replace(price, confidence=_confidence(_kind(price.plan.question)))
+    [half] = exact.errors().values()
+    assert half is not None
+    return math.ceil(half) + 1
+
+
+def _to_zero(kind: Kind, low: Any, high: Any) -> tuple[Any, Any]:
+    """Small numbers are spread over many bins, each below the noise; to have them adds a seventh to the width."""
+    if kind in NUMBERS:
+        low = 0 if 0 < 8 * low <= high else low
+        high = 0 if low <= 8 * high < 0 else high
+    return low, high
+
+
+def checked_cover(cover: object) -> float:
+    """A share of the rows, above 1/2."""
+    if isinstance(cover, bool) or not isinstance(cover, int | float) or not 0.5 < cover <= 1:
+        raise InvalidParameter("cover", cover, "must be a share of the rows, above 0.5 and at most 1", "try 0.99")
+    return float(cover)
+
+
+def _table(table: str | None, tables: Mapping[str, Table]) -> str:
+    if table is not None:
+        return table
+    private = [name for name, each in tables.items() if each.unit is not None]
+    if len(private) != 1:
+        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
+    return private[0]
+
+
+def _kind(asked: Question) -> Kind:
+    return asked.domains[asked.keys[0].name].kind
+
+
+def _confidence(kind: Kind) -> float:
+    """Of the interval whose end an empty bin passes with probability MISTAKEN / bins.
+
+    An interval leaves out two tails alike, and only the upper one makes an empty bin look full.
+    """
+    return float(1 - 2 * MISTAKEN / len(bins(kind)))
+
+
+def _ends(domain: Domain) -> tuple[Any, Any]:
+    assert domain.bounds is not None
+    low, high = (end_of(domain.kind, end) for end in domain.bounds)
+    return low.isoformat() if isinstance(low, dt.date) else low, high.isoformat() if isinstance(high, dt.date) else high

@@ -1,0 +1,157 @@
+"""Cells between edges: where floating-point division finds the cell of a number, and where it must not be trusted."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+from sqlglot import exp
+
+from deniable.queries.engines.expression_sql import Piece
+from deniable.queries.engines.sql_spelling import SQL, Spelling, both, case, cast, function, number
+from deniable.queries.relations.exact_statistics import Cells
+from deniable.tables.kinds import LARGEST, SMALLEST, Kind
+
+_FEW_CELLS: Final = 16
+"""Up to so many inner edges are searched by comparisons."""
+
+_MOST_LISTED: Final = 4096
+"""Up to so many inner edges are written into a query; more are computed where they can be."""
+
+
+def even(edges: tuple[Fraction, ...]) -> bool:
+    """Whether cells are of one width, and wide enough for division to find them."""
+    width = edges[1] - edges[0]
+    if max(abs(edges[0]), abs(edges[-1])) > 2**40 * width or not 2.0**-900 < width < 2.0**900:
+        return False
+    return all(b - a == width for a, b in pairwise(edges))
+
+
+def exactly_divided(edges: tuple[Fraction, ...], kind: Kind) -> bool:
+    """Whether floor((x - low)/width), in floating point, is right at each inner edge and just before it."""
+    low, width = float(edges[0]), float(edges[1] - edges[0])
+    for cell, edge in enumerate(edges[1:-1], start=1):
+        if kind is Kind.INTEGER:
+            at: float = float(math.ceil(edge))
+            before: float = float(math.ceil(edge) - 1)
+        else:
+            at = float_up(edge)
+            before = math.nextafter(at, -math.inf)
+        if math.floor((at - low) / width) != cell or math.floor((before - low) / width) != cell - 1:
+            return False
+    return True
+
+
+def float_up(exact: Fraction) -> float:
+    """The smallest float that is at least `exact`: for floats x, x >= exact is the same as x >= this."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.nextafter(math.inf, 0)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+# -- as SQL ------------------------------------------------------------------------------------------------------------
+
+
+def cell_index(spelling: Spelling, statistic: Cells, value: Piece) -> SQL:
+    """Which cell a value is in: the number of inner edges that it is not below."""
+    inner = statistic.edges[1:-1]
+    if len(inner) > _MOST_LISTED and _is_computable(statistic.edges, value.kind):
+        return _computed(spelling, statistic, value)
+    if value.kind is Kind.INTEGER:
+        edges = [max(SMALLEST, min(math.ceil(edge), LARGEST)) for edge in inner]
+        limits = [spelling.literal(edge, Kind.INTEGER) for edge in edges]
+    else:
+        limits = [spelling.real(float_up(edge)) for edge in inner]
+    if len(inner) > _FEW_CELLS and even(statistic.edges):
+        return _guessed(spelling, statistic, value, limits)
+
+    def tree(first: int, last: int) -> SQL:
+        if first == last:
+            return number(first)
+        middle = (first + last) // 2
+        is_below = both(exp.LT, value.sql.copy(), limits[middle].copy())
+        return case((is_below, tree(first, middle)), otherwise=tree(middle + 1, last))
+
+    return tree(0, len(inner))
+
+
+def _guessed(spelling: Spelling, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
+    """A cell of equal ones, by division, put right by the edges themselves where rounding makes that necessary.
+
+    (x - low)/width is computed with a relative error of a few 2^-53, and `even` asks that no edge is further than
+    2^40 widths from 0: so its floor is one off at most. It never decreases as x grows, so if it is right at each
+    edge and at the number before it, it is right everywhere.
+    """
+    edges, last = statistic.edges, len(limits)
+    x = cast(value.sql.copy(), "DOUBLE") if value.kind is Kind.INTEGER else value.sql.copy()
+    low, width = float(edges[0]), float(edges[1] - edges[0])
+    steps = both(exp.Sub, x, spelling.real(low)) if low else x
+    guess = cast(function("FLOOR", spelling.divide(steps, spelling.real(width))), "BIGINT")
+    found = guess
+    if not exactly_divided(edges, value.kind):
+        # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
+        within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
+        after = both(exp.Add, within.copy(), number(1))
+        below = both(exp.LT, value.sql.copy(), spelling.element(limits, within))
+        above = both(exp.GTE, value.sql.copy(), spelling.element(limits, after))
+        before = both(exp.Sub, within.copy(), number(1))
+        found = case((below, before), (above, after.copy()), otherwise=within.copy())
+    return case(
+        (both(exp.LT, value.sql.copy(), limits[0].copy()), number(0)),
+        (both(exp.GTE, value.sql.copy(), limits[-1].copy()), number(last)),
+        otherwise=found,
+    )
+
+
+def _is_computable(edges: tuple[Fraction, ...], kind: Kind) -> bool:
+    """Whether edges are multiples of one width that engines can compute without rounding."""
+    width = edges[1] - edges[0]
+    if not even(edges) or (edges[0] / width).denominator > 1:
+        return False
+    if kind is Kind.INTEGER:
+        return width.denominator == 1
+    return (width.numerator & (width.numerator - 1)) == (width.denominator & (width.denominator - 1)) == 0
+
+
+def _computed(spelling: Spelling, statistic: Cells, value: Piece) -> SQL:
+    """A cell of so many that their edges are not listed, but computed where one is needed.
+
+    Edges are whole numbers times a width that is an integer, or for reals a power of two: such products are exact. As
+    in `_guessed`, the floor of x/width is one off at most, and put right by the edges.
+    """
+    edges, x, whole = statistic.edges, value.sql, value.kind is Kind.INTEGER
+    width = edges[1] - edges[0]
+    first = int(edges[0] / width)
+
+    def edge(place: SQL) -> SQL:
+        if whole:
+            return both(exp.Mul, place, number(int(width)))
+        return both(exp.Mul, cast(place, "DOUBLE"), spelling.real(float(width)))
+
+    def cell(place: SQL, more: int = 0) -> SQL:
+        return both(exp.Sub, place, number(first - more))
+
+    if whole and width == 1:
+        found = cell(x.copy())
+    else:
+        real = cast(x.copy(), "DOUBLE") if whole else x.copy()
+        place = cast(function("FLOOR", spelling.divide(real, spelling.real(float(width)))), "BIGINT")
+        after = both(exp.Add, place.copy(), number(1))
+        found = case(
+            (both(exp.LT, x.copy(), edge(place.copy())), cell(place.copy(), -1)),
+            (both(exp.GTE, x.copy(), edge(after)), cell(place.copy(), 1)),
+            otherwise=cell(place),
+        )
+    ends = [
+        spelling.literal(int(end), Kind.INTEGER) if whole else spelling.real(float(end))
+        for end in (edges[1], edges[-2])
+    ]
+    return case(
+        (both(exp.LT, x.copy(), ends[0]), number(0)),
+        (both(exp.GTE, x.copy(), ends[1]), number(len(edges) - 2)),
+        otherwise=cast(found, "BIGINT"),
+    )

@@ -1,0 +1,395 @@
+"""Sources for DuckDB: files, frames and databases, each as something to select from and a list of columns.
+
+Only the declared columns are touched. Nothing is guessed from the data: the columns of a CSV file are text until the
+schema says what they are, and so are pandas columns of Python objects. Frames are read where they lie.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from sqlglot import exp
+
+from deniable.csv_structure import Extent, extent_of, separator
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.queries.engines.engine import DatabaseTable, places, unreadable
+from deniable.queries.engines.expression_sql import Piece
+from deniable.queries.engines.sql_spelling import (
+    SQL,
+    both,
+    case,
+    cast,
+    column,
+    function,
+    inside,
+    name,
+    number,
+    try_cast,
+)
+from deniable.tables.kinds import Domain, Kind
+from deniable.tables.schema import Table
+from deniable.tables.schema_proposal import has_kind, type_of_pandas
+from deniable.tables.source_files import CSV, PARQUET, files_of, header, unknown_file
+
+Run = Callable[[str], list[tuple[Any, ...]]]
+
+_WHOLE: Final = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
+_WIDE: Final = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"})
+_MOMENTS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"})
+_LARGEST_REAL: Final = "1.7976931348623157e308"
+_ONCE: Final = frozenset({"RecordBatchReader", "Scanner"})
+"""What Arrow calls sources that are gone once they were read."""
+_WILDCARDS: Final = {ord(each): f"[{each}]" for each in "*?["}
+_USUAL_LINE: Final = 1_900_000
+"""Records of more bytes have to be announced: DuckDB takes 2,000,000 unless told."""
+_USUAL_BUFFER: Final = 32 << 20
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """A source: what to select from, the needed columns by kind (None: of no kind), and about how many bytes it has."""
+
+    origin: SQL
+    columns: dict[str, Piece | None]
+    size: int
+    once: bool = False
+    """Whether it can be read only once."""
+    extents: tuple[Extent, ...] | None = None
+    """How large its CSV files are, which were looked at by another reader; None for other sources."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has, where they were counted by another reader."""
+        return None if self.extents is None else sum(each.rows for each in self.extents)
+
+
+@contextmanager
+def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[FoundSource]:
+    """A source, for as long as it is read."""
+    if isinstance(source, DatabaseTable):
+        with _database(run, source, table) as found:
+            yield found
+    elif isinstance(source, str | os.PathLike):
+        yield _file(run, os.fspath(source), table)
+    else:
+        frame, where, size = _frame(source, table)
+        connection.register("source", frame)
+        try:
+            types = _types(run, 'SELECT * FROM "source"')
+            origin = exp.Table(this=name("source"))
+            once = type(source).__name__ in _ONCE
+            yield FoundSource(origin, {each: natural(*types[at]) for each, at in where.items()}, size, once)
+        finally:
+            connection.unregister("source")
+
+
+def _types(run: Run, select: str) -> list[tuple[str, str]]:
+    return [(str(row[0]), str(row[1])) for row in run(f"DESCRIBE {select}")]
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _file(run: Run, path: str | bytes, table: Table) -> FoundSource:
+    if not isinstance(path, str):
+        raise InvalidParameter("source", NOTHING, "a path is text")
+    files = files_of(path)
+    size = sum(os.path.getsize(each) for each in files)
+    lowered = path.lower()
+    if lowered.endswith(PARQUET) or os.path.isdir(path):
+        return _parquet(run, files, table, size)
+    if lowered.endswith(CSV):
+        return _csv(files, table, size)
+    raise unknown_file(path)
+
+
+def _parquet(run: Run, files: list[str], table: Table, size: int) -> FoundSource:
+    shapes = _shapes(run, files)
+    first = shapes.get(files[0], next(iter(shapes.values())))
+    alike = all(each == first for each in shapes.values())
+    listed = _listed(files).sql(dialect="duckdb")
+    # Without it all files are read by the types of the first, and a value of another type may stop everything.
+    origin = exp.Var(this=f"READ_PARQUET({listed}{'' if alike else ', union_by_name=true'})")
+    types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
+    # DuckDB renames columns that differ by case alone; the file itself knows what they are called.
+    names = [each for each, _ in first]
+    names += [each for each, _ in types[len(names) :]]  # of other files, and of folders such as year=2024
+    where = places(table, names)
+    if not alike:
+        _check_shapes(shapes, [names[at] for at in where.values()])
+    return FoundSource(_as_table(origin), {each: natural(*types[at]) for each, at in where.items()}, 4 * size)
+
+
+_Shape = tuple[tuple[str, str], ...]
+
+
+def _shapes(run: Run, files: list[str]) -> dict[str, _Shape]:
+    """For each Parquet file its columns: their names and types."""
+    schema = function("PARQUET_SCHEMA", _listed(files)).sql(dialect="duckdb")
+    kind = "concat_ws(' ', type, converted_type, logical_type)"
+    found: dict[str, list[tuple[str, int, str]]] = {}
+    for row in run(f"SELECT file_name, name, coalesce(num_children, 0), {kind} FROM {schema}"):
+        found.setdefault(str(row[0]), []).append((str(row[1]), int(row[2]), str(row[3])))
+    return {file: _top_level(each) for file, each in found.items()}
+
+
+def _check_shapes(shapes: dict[str, _Shape], needed: list[str]) -> None:
+    """Refuse files of one source that do not all have the columns that are needed."""
+    known = {each.lower() for shape in shapes.values() for each, _ in shape}
+    for file, shape in shapes.items():
+        named = [each.lower() for each, _ in shape]
+        missing = next((each for each in needed if each.lower() in known and named.count(each.lower()) != 1), None)
+        if missing is not None:
+            has = "several columns" if missing.lower() in named else "no column"
+            rule = f"has {has} {missing!r}, which other files of this source have once"
+            raise InvalidParameter("source", os.path.basename(file), rule, "write the files with the same columns")
+
+
+def _listed(files: list[str]) -> SQL:
+    return exp.Array(expressions=[_text(_literal(each)) for each in files])
+
+
+def _literal(path: str) -> str:
+    """The path of one file for DuckDB, which would take some characters of its name for wildcards."""
+    if "\\" in path and set("*?[") & set(path):  # to DuckDB a backslash in a pattern stands between folders
+        rule = "has a backslash in its path and one of * ? ["
+        raise InvalidParameter("source", path, rule, "rename the file or its folder")
+    return path.translate(_WILDCARDS)
+
+
+def _top_level(schema: list[tuple[str, int, str]]) -> _Shape:
+    """The columns of a Parquet file: the children of its root, whose own children follow each of them."""
+    columns: list[tuple[str, str]] = []
+
+    def skip(at: int) -> int:
+        children = schema[at][1]
+        at += 1
+        for _ in range(children):
+            at = skip(at)
+        return at
+
+    at = 1
+    while at < len(schema):
+        start, at = at, skip(at)
+        # With the types of its parts: a list of numbers is not one of texts.
+        columns.append((schema[start][0], " ".join(kind for _, _, kind in schema[start:at])))
+    return tuple(columns)
+
+
+def _csv(files: list[str], table: Table, size: int) -> FoundSource:
+    """Comma-separated (tab for .tsv), quoted by ", UTF-8, with a first line of names; refused if it is not a table.
+
+    A field that is empty is NULL, unless it is quoted.
+    """
+    delimiter, names = separator(files[0]), header(files[0])
+    for each in files[1:]:
+        if header(each) != names:
+            raise InvalidParameter("source", NOTHING, "all files of a source have the same first line")
+    where = places(table, names)
+    extents = [extent_of(each, len(names)) for each in files]
+    fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
+    longest = max(each.longest for each in extents)
+    listed = _listed(files).sql(dialect="duckdb")
+    # auto_detect would look at the data to decide what it is.
+    options = (
+        f"auto_detect=false, header=true, columns={{{fields}}}, delim='{delimiter}', quote='\"', escape='\"', "
+        "new_line='\\n', nullstr='', allow_quoted_nulls=false, strict_mode=false, ignore_errors=false, "
+        "null_padding=false"
+    )
+    if longest > _USUAL_LINE:  # else DuckDB's own sizes; larger ones would have it read large files in one piece
+        options += f", max_line_size={longest + 2}, buffer_size={max(_USUAL_BUFFER, 2 * longest)}"
+    origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
+    if len(names) == 1:  # here DuckDB takes a line without a character for a record, as it does "", which is no NULL
+        there = exp.Not(this=exp.Is(this=column("f0"), expression=exp.Null()))
+        origin = inside(exp.select("*").from_(origin).where(there))
+    columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
+    return FoundSource(origin, columns, 2 * size, extents=tuple(extents))
+
+
+def listed(run: Run, wanted: str | None = None) -> list[str]:
+    """The tables and views of the database that is attached as `source`; refuses if `wanted` is not among them."""
+    rows = run(
+        "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'source' AND table_schema = 'main'"
+    )
+    tables = sorted(str(row[0]) for row in rows)
+    if wanted is not None and wanted not in tables:
+        shown = ", ".join(tables) or "none"
+        raise InvalidParameter("table", wanted, "the database has no such table", f"it has {shown}")
+    return tables
+
+
+@contextmanager
+def _database(run: Run, source: DatabaseTable, table: Table) -> Iterator[FoundSource]:
+    path = os.fspath(source.path)
+    if not os.path.exists(path):
+        raise InvalidParameter("source", path, "there is no such file")
+    run(f"ATTACH {_text(path).sql(dialect='duckdb')} AS source (READ_ONLY)")
+    try:
+        listed(run, source.table)
+        origin = exp.Table(this=name(source.table), db=name("main"), catalog=name("source"))
+        types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
+        where = places(table, [each for each, _ in types])
+        size = 4 * os.path.getsize(path)
+        yield FoundSource(origin, {each: natural(*types[at]) for each, at in where.items()}, size)
+    finally:
+        run("DETACH source")
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+def _frame(source: object, table: Table) -> tuple[object, dict[str, int], int]:
+    """The needed columns of a frame, side by side, without copying them; where each one is; and their size."""
+    home = type(source).__module__.partition(".")[0]
+    kind = type(source).__name__
+    if home == "pandas" and kind == "DataFrame":
+        return _pandas(source, table)
+    if home == "polars" and kind in {"DataFrame", "LazyFrame"}:
+        return _polars(source, table)
+    if home == "pyarrow" and hasattr(source, "schema"):
+        return _arrow(source, table)
+    raise InvalidParameter(
+        "source",
+        NOTHING,
+        f"a {kind} cannot be read",
+        "give a path (CSV, Parquet), a pandas, polars or Arrow table, or DatabaseTable(path, table)",
+    )
+
+
+def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
+    import pandas as pd
+
+    where = places(table, [each if isinstance(each, str) else repr(each) for each in source.columns])
+    for each, at in where.items():
+        if not has_kind(type_of_pandas(source.dtypes.iloc[at])):
+            raise unreadable(each, dict(table.columns).get(each, Domain(Kind.TEXT)).kind.value)
+    positions = sorted(set(where.values()))
+    frame = pd.DataFrame({f"f{at}": _forward(_unicode(source.iloc[:, at])) for at in positions}, copy=False)
+    frame["f"] = True  # a frame without columns has no rows for DuckDB
+    return frame, _renumbered(where, positions), int(frame.memory_usage(index=False).sum())
+
+
+def _unicode(column: Any) -> Any:
+    """A column with invalid Unicode (half of a surrogate pair) made missing: DuckDB would refuse the whole column."""
+    import numpy as np
+
+    categories = getattr(column.dtype, "categories", None)
+    if categories is not None:
+        if not any(_is_broken(each) for each in categories):
+            return column
+        column = column.astype(object)
+    if column.dtype != object and str(getattr(column.dtype, "storage", "")) != "python":
+        return column
+    lost = np.fromiter((_is_broken(each) for each in column), dtype=bool, count=len(column))
+    return column.mask(lost, None) if lost.any() else column
+
+
+def _is_broken(value: object) -> bool:
+    if not isinstance(value, str) or value.isascii():
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _forward(column: Any) -> Any:
+    """A column whose values lie in the order of its rows: DuckDB cannot read one backwards, as frame[::-1] has it."""
+    import numpy as np
+
+    plain = isinstance(column.dtype, np.dtype)  # others would be copied to find out
+    return column.copy() if plain and column.to_numpy(copy=False).strides[0] < 0 else column
+
+
+def _polars(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
+    import polars as pl
+
+    names = source.collect_schema().names()
+    where = places(table, names)
+    positions = sorted(set(where.values()))
+    frame = source.select([pl.col(names[at]).alias(f"f{at}") for at in positions])
+    frame = (frame if positions else source.select(pl.lit(True).alias("f")).head(source.height)).lazy().collect()
+    for each, at in where.items():
+        if frame.schema[f"f{at}"] in {pl.Int128, pl.Object}:
+            raise unreadable(each, table.column(each).kind.value)
+    return frame, _renumbered(where, positions), int(frame.estimated_size())
+
+
+def _arrow(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
+    import pyarrow as pa
+
+    where = places(table, source.schema.names)
+    for each, at in where.items():
+        if pa.types.is_float16(source.schema.types[at]) or pa.types.is_decimal256(source.schema.types[at]):
+            raise unreadable(each, dict(table.columns).get(each, Domain(Kind.TEXT)).kind.value)
+    if not isinstance(source, pa.Table):  # a reader or a data set is read once, as it comes
+        return source, where, 1 << 62
+    positions = sorted(set(where.values())) or [0]
+    if not source.num_columns:
+        return pa.table({"f": pa.nulls(source.num_rows)}), {}, 0
+    chosen = source.select(positions).rename_columns([f"f{at}" for at in positions])
+    return chosen, _renumbered(where, positions), int(chosen.nbytes)
+
+
+def _renumbered(where: dict[str, int], positions: list[int]) -> dict[str, int]:
+    return {each: positions.index(at) for each, at in where.items()}
+
+
+# --- types ----------------------------------------------------------------------------------------------------------
+
+
+def natural(identifier: str, written: str) -> Piece | None:
+    """A column by the kind that its type in DuckDB stands for; None if it stands for none."""
+    value = column(identifier)
+    kind = written.partition("(")[0].upper()
+    if written.endswith("]"):
+        return None
+    if kind in _WHOLE:
+        return Piece(cast(value, "BIGINT"), Domain(Kind.INTEGER))
+    if kind in _WIDE:
+        return Piece(try_cast(value, "BIGINT"), Domain(Kind.INTEGER))
+    if kind in {"FLOAT", "DOUBLE"}:
+        real = cast(value, "DOUBLE")
+        finite = both(exp.LTE, function("ABS", real), cast(_text(_LARGEST_REAL), "DOUBLE"))
+        return Piece(case((finite, both(exp.Add, real.copy(), cast(number(0), "DOUBLE")))), Domain(Kind.REAL))
+    if kind == "DECIMAL":
+        whole = written.rstrip(")").endswith(",0")
+        # By way of text, which rounds once.
+        sql = try_cast(value, "BIGINT") if whole else cast(cast(value, "VARCHAR"), "DOUBLE")
+        return Piece(sql, Domain(Kind.INTEGER if whole else Kind.REAL))
+    if kind in {"VARCHAR", "ENUM", "UUID", "JSON"}:
+        return Piece(value if kind == "VARCHAR" else cast(value, "VARCHAR"), Domain(Kind.TEXT))
+    if kind == "BOOLEAN":
+        return Piece(value, Domain(Kind.BOOLEAN))
+    if kind == "DATE":
+        return Piece(_in_calendar(value, "DATE", "9999-12-31"), Domain(Kind.DATE))
+    if kind in _MOMENTS:
+        moment = try_cast(value, "TIMESTAMP")
+        return Piece(_in_calendar(moment, "TIMESTAMP", "9999-12-31 23:59:59.999999"), Domain(Kind.TIMESTAMP))
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        finite = function("ISFINITE", value)
+        moment = case((finite, function("MAKE_TIMESTAMP", function("EPOCH_US", value.copy()))))
+        return Piece(_in_calendar(moment, "TIMESTAMP", "9999-12-31 23:59:59.999999"), Domain(Kind.TIMESTAMP))
+    if kind == '"NULL"':
+        return Piece(exp.Null(), Domain(Kind.BOOLEAN, None, (), True))
+    return None
+
+
+def _in_calendar(value: SQL, to: str, last: str) -> SQL:
+    after = both(exp.GTE, value, cast(_text("0001-01-01"), to))
+    before = both(exp.LTE, value.copy(), cast(_text(last), to))
+    return case((exp.And(this=after, expression=before), value.copy()))
+
+
+def _text(value: str) -> SQL:
+    return exp.Literal.string(value)
+
+
+def _as_table(called: SQL) -> SQL:
+    return exp.Table(this=called)

@@ -1,0 +1,32 @@
+"""An engine for prices: it takes tables by their schema alone, and has nothing to answer with."""
+
+from __future__ import annotations
+
+from typing import final
+
+from deniable.errors import EngineFailed
+from deniable.queries.engines.engine import Engine, Numbers, Progress
+from deniable.queries.relations.exact_statistics import Collect, Group
+from deniable.tables.schema import Table
+
+
+@final
+class Unread(Engine):
+    """Reads no source. What a question costs depends on its text and the schema, so that is all a price needs."""
+
+    def register(
+        self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
+    ) -> Table:
+        return table
+
+    def collect(self, question: Collect) -> dict[Group, Numbers]:
+        raise EngineFailed("engine", "this session was opened for prices alone")
+
+    def nothing(self, question: Collect) -> dict[Group, Numbers]:
+        return self.collect(question)
+
+    def sql(self, question: Collect) -> str:
+        return ""
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,330 @@
+"""Registration as SQL: a source as its owner declared it, each person's rows in an order that only a secret knows.
+
+The rules are total and look at one row at a time, so that nothing a person wrote can stop a registration or change
+what is read of anyone else:
+
+* a value is read as the kind that its type in the source stands for, then cast to the declared kind; what cannot be
+  read, is not finite, or lies outside the calendar or 64 bits is NULL. Text is trimmed of spaces before it is cast;
+* numbers and dates are moved into the declared bounds; what is not among declared keys is NULL;
+* a row whose person is NULL, or with NULL in a column declared not to have any, is left out;
+* of a person's rows, those come first whose content has the smallest keyed hash, and only so many are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations, count
+from typing import Final, final
+
+from sqlglot import exp
+
+from deniable.errors import InvalidParameter
+from deniable.queries.engines.engine import PERSON, RANK, unreadable
+from deniable.queries.engines.expression_sql import DAY, TIME, ExpressionWriter, Piece
+from deniable.queries.engines.sql_generation import stored_name
+from deniable.queries.engines.sql_spelling import (
+    SQL,
+    Spelling,
+    both,
+    case,
+    cast,
+    column,
+    first_of,
+    function,
+    name,
+    number,
+    try_cast,
+)
+from deniable.queries.relations.operator_bounds import Unfit
+from deniable.tables.kinds import LONGEST, Domain, Kind, end_of
+from deniable.tables.schema import Table
+
+HASH: Final = "hash"
+_MOST_PAIRED: Final = 12
+"""Public tables with more columns than this have partners counted for single columns only."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The SQL that reads a source: `select` gives person, hash (for a person's table) and the declared columns."""
+
+    select: exp.Select
+    columns: Mapping[str, str]
+    person: Kind | None
+    """The kind in which people are told apart; None if every row is its own person, or nobody's."""
+    tie_break: tuple[str, ...]
+    """The columns that the hash may not tell apart: reals."""
+    tally: exp.Select
+    """How many rows were left out, by the number of the reason (-1: none), and the sum of the hashes of rows."""
+    reasons: tuple[str, ...]
+    """The columns that have a value in every row that is kept: whose row it is, and those declared without NULLs."""
+    packed: frozenset[str] = frozenset()
+    """Columns that are numbered keys while rows are sorted, and text again once they are kept."""
+
+    @property
+    def whose(self) -> str | None:
+        """The column that says whose row it is: the first reason to leave a row out; None if no column does."""
+        return None if self.person is None else self.reasons[0]
+
+
+def person_kind(table: Table) -> Kind | None:
+    """How people are told apart: as integers if the owner says so, else by text, exactly as it is written."""
+    if table.unit is None or table.unit.column is None:
+        return None
+    declared = dict(table.columns).get(table.unit.column)
+    if declared is None:
+        return Kind.TEXT
+    if declared.kind is Kind.REAL:
+        rule = "a person is named by an integer or a text, not by a real"
+        remedy = 'pandas makes reals of integers where one is missing: take frame[column].astype("Int64"), or cast it'
+        raise InvalidParameter("unit", table.unit.column, rule, remedy)
+    return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
+
+
+def same_people(so_far: Kind | None, table: Table) -> Kind | None:
+    """The kind in which all tables of an engine tell people apart, so that a person is the same in each of them."""
+    kind = person_kind(table)
+    if kind is None or so_far in {None, kind}:
+        return kind or so_far
+    assert table.unit is not None
+    raise InvalidParameter(
+        "unit",
+        table.unit.column,
+        "names people by another kind than the tables before",
+        "declare that column alike in all of them: as integer, or as text",
+    )
+
+
+def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelling: Spelling, secret: bytes) -> Reading:
+    """How to read a source as `table`. `found` has each column as its type in the source means it; None: as no kind."""
+    writer = ExpressionWriter(spelling, {}, count())
+    person = person_kind(table)
+    whose = None if table.unit is None else table.unit.column
+    inner: list[SQL] = []
+    present: dict[str, SQL] = {}
+    if person is not None and whose is not None:
+        # Bounds are for amounts: a person whose number was moved into them would become somebody else.
+        declared = replace(dict(table.columns).get(whose, Domain(person)), bounds=None)
+        piece = _settled(writer, whose, found[whose], declared)
+        if piece.kind is not person:
+            piece = _cast(writer, whose, piece, person)
+        inner.append(exp.Alias(this=piece.sql, alias=name(PERSON)))
+        present[whose] = column(PERSON)
+    names: dict[str, str] = {}
+    domains: dict[str, Domain] = {}
+    packed: set[str] = set()
+    for position, (each, domain) in enumerate(table.columns):
+        if each == whose:
+            continue
+        names[each], domains[each] = stored_name(position, each), domain
+        smaller = None if person is None else spelling.packed(domain)
+        if smaller is None:
+            piece = _declared(writer, each, found[each], domain)
+        else:  # this also reads what is no key as NULL
+            piece = _settled(writer, each, found[each], replace(domain, keys=None))
+            piece = replace(piece, sql=try_cast(piece.sql, smaller))
+            packed.add(names[each])
+        inner.append(exp.Alias(this=piece.sql, alias=name(names[each])))
+        if not domain.nullable:
+            present[each] = column(names[each])
+    if not inner:
+        # A table of which nothing is declared still has rows to count.
+        inner.append(exp.Alias(this=number(1), alias=name("nothing")))
+    read: SQL = source
+    for layer in writer.layers:
+        below = [exp.Star(), *(exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer)]
+        read = _from(exp.Select(expressions=below, from_=exp.From(this=read)))
+    select = exp.Select(expressions=inner, from_=exp.From(this=read))
+    outputs: list[SQL] = [column(each) for each in names.values()]
+    if person is not None:
+        told = [(_unpacked(names[each], packed), domain) for each, domain in domains.items()]
+        digest = _digest(spelling, secret, person, told)
+        outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
+    elif not outputs:
+        outputs = [column("nothing")]
+    outer = exp.Select(expressions=outputs, from_=exp.From(this=_from(select)))
+    if present:
+        outer.set("where", exp.Where(this=exp.and_(*(_present(each) for each in present.values()))))
+    tally = _tally(select, list(present.values()), spelling)
+    ties = tuple(names[each] for each, domain in domains.items() if domain.kind is Kind.REAL)
+    return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed))
+
+
+def _tally(select: exp.Select, present: list[SQL], spelling: Spelling) -> exp.Select:
+    reason = exp.Case(
+        ifs=[exp.If(this=_missing(each.copy()), true=number(at)) for at, each in enumerate(present)], default=number(-1)
+    )
+    rows = [column(each.alias) for each in select.expressions]
+    told = [
+        exp.Alias(this=reason if present else number(-1), alias=name("reason")),
+        exp.Alias(this=spelling.fingerprint(rows), alias=name("row")),
+    ]
+    below = exp.Select(expressions=told, from_=exp.From(this=_from(select.copy())))
+    sums = [column("reason"), function("COUNT", exp.Star()), function("SUM", column("row"))]
+    return exp.Select(
+        expressions=sums, from_=exp.From(this=_from(below)), group=exp.Group(expressions=[column("reason")])
+    )
+
+
+def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
+    """Each person's first `most` rows by hash, with their rank. `rows` has what `reading.select` gives."""
+    order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
+    over = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
+    columns = [column(each) for each in reading.columns.values()]
+    kept = [exp.Alias(this=_unpacked(each.name, reading.packed), alias=name(each.name)) for each in columns]
+    place = exp.Alias(this=over, alias=name(RANK))
+    whose = exp.Alias(this=person.copy(), alias=name(PERSON))
+    inner = exp.Select(expressions=[whose, place, *columns], from_=exp.From(this=rows))
+    rank = exp.Alias(this=cast(column(RANK), "INT") if most < 2**31 else column(RANK), alias=name(RANK))
+    outer = exp.Select(expressions=[column(PERSON), rank, *kept], from_=exp.From(this=_from(inner)))
+    return outer.where(both(exp.LTE, column(RANK), number(most)), copy=False)
+
+
+def partner_sets(table: Table) -> list[tuple[str, ...]]:
+    """The columns of a public table for which partners are counted: each one, and each pair if these are few."""
+    names = [each for each, _ in table.columns]
+    pairs = list(combinations(names, 2)) if len(names) <= _MOST_PAIRED else []
+    return [*((each,) for each in names), *pairs]
+
+
+def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...]) -> exp.Select:
+    """The most rows that share one value of `joined`. NULL has no partner."""
+    inside = exp.Select(
+        expressions=[exp.Alias(this=function("COUNT", exp.Star()), alias=name("n"))],
+        from_=exp.From(this=location.copy()),
+        where=exp.Where(this=exp.and_(*(_present(column(columns[each])) for each in joined))),
+        group=exp.Group(expressions=[column(columns[each]) for each in joined]),
+    )
+    most = exp.Coalesce(this=function("MAX", column("n")), expressions=[number(0)])
+    return exp.Select(expressions=[most], from_=exp.From(this=_from(inside)))
+
+
+# --- one value ------------------------------------------------------------------------------------------------------
+
+
+def _declared(writer: ExpressionWriter, each: str, piece: Piece | None, domain: Domain) -> Piece:
+    """A column as it is kept. Text has a longest length; names of people have none, they would become one."""
+    piece = _settled(writer, each, piece, domain)
+    if domain.kind is Kind.TEXT and domain.keys is None:
+        return replace(piece, sql=first_of(piece.sql, LONGEST))
+    return piece
+
+
+def _settled(writer: ExpressionWriter, each: str, piece: Piece | None, domain: Domain) -> Piece:
+    """A column as its declared kind, within its bounds and among its keys."""
+    if piece is None:
+        raise unreadable(each, domain.kind.value)
+    piece = _cast(writer, each, piece, domain.kind)
+    spelling = writer.spelling
+    if domain.bounds is not None:
+        piece = writer.named(piece)
+        below, above = (spelling.literal(end_of(domain.kind, end), domain.kind) for end in domain.bounds)
+        x = piece.sql
+        sql = case(
+            (both(exp.LT, x, below), below.copy()), (both(exp.GT, x.copy(), above), above.copy()), otherwise=x.copy()
+        )
+        piece = replace(piece, sql=sql, size=99)
+    if domain.keys is not None and domain.kind is not Kind.BOOLEAN:
+        piece = writer.named(piece)
+        listed = spelling.among(piece.sql, domain.keys, domain.kind)
+        piece = replace(piece, sql=case((listed, piece.sql.copy())), size=99)
+    return piece
+
+
+def _cast(writer: ExpressionWriter, each: str, piece: Piece, kind: Kind) -> Piece:
+    if piece.kind is kind:
+        return piece
+    if piece.kind is Kind.TEXT and kind is Kind.TIMESTAMP:
+        return _moment(writer, writer.named(piece))
+    if piece.kind is Kind.TEXT:
+        piece = replace(piece, sql=writer.spelling.trim(piece.sql))
+    try:
+        return writer.call(f"cast_{kind.value}", (replace(piece, size=99),))
+    except Unfit:
+        raise unreadable(each, kind.value, piece.kind.value) from None
+
+
+def _moment(writer: ExpressionWriter, piece: Piece) -> Piece:
+    """A moment as files write it: a day, or 2024-02-29T23:59:59.123456Z with less or more of it, in UTC."""
+    pattern = rf"{DAY}([ T]{TIME}(:[0-5][0-9]([.][0-9]{{1,6}})?)?)?Z?"
+    trimmed = writer.named(replace(piece, sql=writer.spelling.trim(piece.sql)))
+    plain = trimmed.sql
+    for letter, into in (("T", " "), ("Z", "")):
+        plain = function("REPLACE", plain.copy(), exp.Literal.string(letter), exp.Literal.string(into))
+    read = try_cast(plain, writer.spelling.types[Kind.TIMESTAMP])
+    sql = case((writer.spelling.matches(trimmed.sql.copy(), pattern), read))
+    return Piece(sql, Domain(Kind.TIMESTAMP), 99, trimmed.layer)
+
+
+def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple[SQL, Domain]]) -> SQL:
+    """md5 of the secret, the person and the content.
+
+    What privacy needs of it: that a row's place among its person's rows is a fixed function of the secret and of these
+    rows. Then, for each value of the secret, tables that differ by one person keep the same rows of everyone else, and
+    the bound holds. That would be so for any function of them, also one that an analyst knows; no guarantee rests on
+    the strength of md5. What the secret is for: nobody who writes rows can arrange which are kept, and which are kept
+    has nothing to do with what they say, so that counts are not off in one direction. For that, rows must be told
+    apart: rows with the same digest and different content would be ordered by chance, that is, by where they lie.
+    128 bits of md5 under a secret key make this a matter of 2^-128 for each pair; a fast hash of 64 bits without a key
+    (an engine's own, that changes with its version) would not, nor would it be the same on every engine.
+
+    Each value ends where it ends: text comes with its length. NULL is what is left when its pieces are: nothing, or the
+    mark between two of them, which no value is. Reals are written by their whole part and 53 bits of the rest, which
+    IEEE arithmetic makes the same everywhere; the few that this cannot tell apart are ordered by value.
+    """
+    parts: list[SQL] = [exp.Literal.string(secret.hex())]
+    for sql, domain in [(column(PERSON), Domain(person, nullable=False)), *columns]:
+        parts += [*_canonical(spelling, sql, domain), exp.Literal.string(";")]
+    return spelling.digest(parts)
+
+
+def _canonical(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
+    """The pieces of text that say a value. Joining them all at once is the cheapest: it takes as long as the md5."""
+    string = spelling.types[Kind.TEXT]
+    kind = domain.kind
+    if kind is Kind.TEXT:
+        return [cast(function("LENGTH", value), string), exp.Literal.string(":"), value.copy()]
+    if kind is Kind.REAL:
+        return _real(spelling, value, domain)
+    if kind is Kind.TIMESTAMP:
+        return [cast(spelling.microseconds(value), string)]
+    return [cast(value, string)]
+
+
+def _real(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
+    string = spelling.types[Kind.TEXT]
+    whole = function("FLOOR", value)
+    rest = function("FLOOR", both(exp.Mul, both(exp.Sub, value.copy(), whole.copy()), spelling.real(2.0**53)))
+    inside = [cast(cast(whole, "BIGINT"), string), exp.Literal.string("+"), cast(cast(rest, "BIGINT"), string)]
+    if domain.bounds is not None and max(abs(end) for end in domain.bounds) < 2**53:
+        return inside
+    small = both(exp.LT, function("ABS", value.copy()), spelling.real(2.0**53))
+    sign = case((both(exp.LT, value.copy(), spelling.real(0.0)), exp.Literal.string("-")))
+    huge = exp.Coalesce(this=sign, expressions=[exp.Literal.string("+")])
+    return [case((small, _joined(inside)), (exp.Not(this=small.copy()), huge))]
+
+
+def _joined(parts: list[SQL]) -> SQL:
+    """One text; NULL if a part is."""
+    text = parts[0]
+    for part in parts[1:]:
+        text = exp.DPipe(this=text, expression=part, safe=True)
+    return exp.Paren(this=text)
+
+
+def _unpacked(each: str, packed: Collection[str]) -> SQL:
+    return cast(column(each), "VARCHAR") if each in packed else column(each)
+
+
+def _present(value: SQL) -> SQL:
+    return exp.Not(this=_missing(value))
+
+
+def _missing(value: SQL) -> SQL:
+    return exp.Is(this=value, expression=exp.Null())
+
+
+def _from(select: SQL) -> SQL:
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=name("t")))

@@ -1,0 +1,571 @@
+"""Questions as SQL: a plan in, one or more SELECTs out, in the dialect of an engine.
+
+Every relation becomes rows with two columns that no expression can name, `person` and `rank`, and its own columns under
+names made here (`c4_age`): whatever an owner or an analyst calls a column, no keyword, quote or letter case can matter.
+Nothing here reads data, and nothing made here depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import compress, count
+from operator import not_
+from typing import Final, final
+
+from sqlglot import exp
+
+from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.queries.engines.cell_index import cell_index
+from deniable.queries.engines.engine import PERSON, RANK
+from deniable.queries.engines.expression_sql import ExpressionWriter, Piece
+from deniable.queries.engines.row_positions import GROUP, PLACE, Stored, Wish
+from deniable.queries.engines.sql_spelling import (
+    LEFT,
+    RIGHT,
+    SQL,
+    JoinSide,
+    Spelling,
+    again,
+    both,
+    case,
+    cast,
+    column,
+    function,
+    inside,
+    name,
+    number,
+    of,
+    window,
+)
+from deniable.queries.relations.exact_statistics import (
+    Cells,
+    Collect,
+    Count,
+    CountDistinct,
+    CountPersons,
+    ExactSum,
+    Statistic,
+)
+from deniable.queries.relations.operators import domain
+from deniable.queries.relations.relation_nodes import (
+    Bound,
+    Exact,
+    FilterRows,
+    How,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    RelationNode,
+    Source,
+    Union,
+    exponent_of,
+    summed_whole,
+)
+from deniable.tables.expressions import Call, Column, Expression, columns_used, conjuncts, renamed
+from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind
+from deniable.tables.schema import Table
+
+Asked = tuple[Expression, ...]
+"""Conditions that must all be true."""
+
+_WIDEST: Final = 2**62
+"""What one row adds to a sum stays below this, so that 64 bits hold it and 128 hold any sum of it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RowsSelect:
+    """A relation on its way to SQL: SELECT columns FROM origin WHERE conditions."""
+
+    origin: SQL
+    columns: Mapping[str, Piece]
+    conditions: tuple[SQL, ...] = ()
+    everyone: bool = False
+    """Whether the rows of rank 1 are exactly one for each person."""
+    ranked: bool = False
+    """Whether no two rows of a person have the same rank."""
+    table: str | None = None
+    """The registered table whose rows these are: all of them, or each person's first few."""
+    placed: bool = False
+    """Whether the rows have their places by the key that is asked for."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The SELECTs of a question. `main` has the keys and one column for each statistic but Cells (None: all are).
+
+    Each of `cells` has the keys, the number of a cell, and how many rows are in it.
+    """
+
+    main: str | None
+    cells: tuple[str, ...]
+    wishes: tuple[Wish, ...] = ()
+    """The copies with places that would have made it cheaper."""
+
+    @property
+    def text(self) -> str:
+        return ";\n".join(part for part in (self.main, *self.cells) if part is not None)
+
+
+def stored_name(position: int, column_name: str) -> str:
+    """A name for a column that means nothing to SQL and something to people."""
+    slug = re.sub(r"[^a-z0-9]+", "_", column_name.lower()).strip("_")[:24]
+    return f"c{position}_{slug}" if slug else f"c{position}"
+
+
+def write(question: Collect, tables: Mapping[str, Stored], spelling: Spelling) -> Written:
+    """The SQL of a question over registered tables."""
+    return _Generator(tables, spelling).question(question)
+
+
+@final
+class _Generator:
+    def __init__(self, tables: Mapping[str, Stored], spelling: Spelling) -> None:
+        self.tables = tables
+        self.spelling = spelling
+        self.names = count()
+        self.wishes: dict[Wish, None] = {}
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def question(self, question: Collect) -> Written:
+        plain = [each for each in question.statistics if not isinstance(each, Cells)]
+        main = None
+        if plain or not question.statistics:
+            main = self._text(self._grouped(question, plain))
+        cells = [self._text(self._cells(question, each)) for each in question.statistics if isinstance(each, Cells)]
+        return Written(main, tuple(cells), tuple(self.wishes))
+
+    def _text(self, select: SQL) -> str:
+        return select.sql(dialect=self.spelling.dialect, copy=False, normalize_functions=False)
+
+    def _start(self, question: Collect) -> tuple[RowsSelect, ExpressionWriter, list[Piece]]:
+        rows = self.relation(question.relation)
+        people = any(isinstance(each, CountPersons) and each.expression is None for each in question.statistics)
+        if people and question.relation.rows > 1 and len(question.keys) == 1:
+            copy = self._placed(rows, question.keys[0][1], at_once=False)
+            rows = rows if copy is None else replace(rows, origin=copy, placed=True)
+        writer = self._writer(rows)
+        keys = [writer.named(writer.write(key)) for _, key in question.keys]
+        return rows, writer, keys
+
+    def _finish(
+        self,
+        question: Collect,
+        rows: RowsSelect,
+        writer: ExpressionWriter,
+        keys: list[Piece],
+        outputs: Sequence[SQL],
+        by: list[SQL],
+    ) -> SQL:
+        rows = self._stacked(rows, writer)
+        known = self._known(question, keys)
+        select = self._select([*(again(key.sql) for key in keys), *outputs], rows.origin, (*rows.conditions, *known))
+        grouping = [*(again(key.sql) for key in keys), *by]
+        if grouping:
+            select.set("group", exp.Group(expressions=grouping))
+        return select
+
+    def _grouped(self, question: Collect, statistics: Sequence[Statistic]) -> SQL:
+        rows, writer, keys = self._start(question)
+        outputs = [self._statistic(each, question, rows, writer) for each in statistics]
+        return self._finish(question, rows, writer, keys, outputs or [function("COUNT", exp.Star())], [])
+
+    def _cells(self, question: Collect, statistic: Cells) -> SQL:
+        rows, writer, keys = self._start(question)
+        value = writer.named(writer.write(statistic.expression))
+        index = writer.named(Piece(cell_index(self.spelling, statistic, value), Domain(Kind.INTEGER), 99, value.layer))
+        present = exp.Not(this=exp.Is(this=value.sql.copy(), expression=exp.Null()))
+        outputs = [index.sql, function("COUNT", exp.Star())]
+        select = self._finish(question, rows, writer, keys, outputs, [index.sql.copy()])
+        assert isinstance(select, exp.Select)
+        return select.where(present, copy=False)
+
+    def _known(self, question: Collect, keys: list[Piece]) -> Iterable[SQL]:
+        """Only groups that were asked for, where a column does not hold just these anyway."""
+        if question.known is None:
+            return
+        columns = question.relation.columns
+        for position, ((_, expression), key) in enumerate(zip(question.keys, keys, strict=True)):
+            wanted = {group[position] for group in question.known}
+            can_be = domain(expression, columns).keys
+            if can_be is not None and set(can_be) <= wanted:
+                continue
+            named = [self.spelling.literal(value, key.kind) for value in wanted if value is not None]
+            tests: list[SQL] = [exp.In(this=key.sql.copy(), expressions=named)] if named else []
+            if None in wanted:
+                tests.append(exp.Is(this=key.sql.copy(), expression=exp.Null()))
+            yield exp.Paren(this=exp.or_(*tests)) if tests else exp.false()
+
+    def _placed(self, rows: RowsSelect, key: Expression, *, at_once: bool) -> exp.Table | None:
+        """The copy of a whole table with places by a column, or a wish for it."""
+        if rows.table is None or not isinstance(key, Column):
+            return None
+        by = rows.columns[key.name].sql.name
+        found = self.tables[rows.table].placed.get(by)
+        if found is None:
+            self.wishes[Wish(rows.table, by, at_once)] = None
+        return None if found is None else found.copy()
+
+    # --- statistics -------------------------------------------------------------------------------------------------
+
+    def _statistic(self, statistic: Statistic, question: Collect, rows: RowsSelect, writer: ExpressionWriter) -> SQL:
+        match statistic:
+            case Count(expression=None):
+                return function("COUNT", exp.Star())
+            case Count(expression=expression) if expression is not None:
+                return function("COUNT", writer.write(expression).sql)
+            case CountPersons(expression=expression):
+                return self._people(expression, question, rows, writer)
+            case CountDistinct(expression=expression):
+                return _distinct(writer.write(expression).sql)
+            case ExactSum():
+                value = writer.named(writer.write(statistic.expression))
+                return self.spelling.total(self._addend(statistic, value))
+        raise AssertionError(statistic)
+
+    def _people(
+        self, expression: Expression | None, question: Collect, rows: RowsSelect, writer: ExpressionWriter
+    ) -> SQL:
+        if question.relation.rows == 1:  # then rows are people
+            return function("COUNT", exp.Star() if expression is None else writer.write(expression).sql)
+        if expression is None:
+            if rows.everyone and not question.keys:
+                first = both(exp.EQ, column(RANK), number(1))
+                return function("COUNT", case((first, number(1))))
+            if rows.placed:  # the first row of each person and key
+                return function("COUNT", case((both(exp.EQ, column(PLACE), number(1)), number(1))))
+            return _distinct(column(PERSON))
+        present = exp.Not(this=exp.Is(this=exp.Paren(this=writer.write(expression).sql), expression=exp.Null()))
+        return _distinct(case((present, column(PERSON))))
+
+    def _addend(self, statistic: ExactSum, value: Piece) -> SQL:
+        """floor(clamp(x)/2^exponent + 1/2), clamped to the grid; NULL stays NULL, for no branch takes it."""
+        low, high = statistic.grid
+        if not -_WIDEST <= low <= high <= _WIDEST:
+            raise InvalidParameter(
+                "exponent",
+                statistic.exponent,
+                "the bounds must be within 2^62 steps of the grid",
+                "take a coarser grid",
+            )
+        if value.kind is Kind.INTEGER:
+            return self._addend_of_integer(statistic, value)
+        x = value.sql
+        below, above = float(statistic.low), float(statistic.high)
+        scaled = both(exp.Mul, x, self.spelling.real(2.0**-statistic.exponent))
+        inner = cast(function("FLOOR", both(exp.Add, scaled, self.spelling.real(0.5))), "BIGINT")
+        if _floored(below, statistic.exponent) < low or _floored(above, statistic.exponent) > high:
+            # The float next to a bound may lie one step outside.
+            inner = case(
+                (both(exp.LT, inner, number(low)), number(low)),
+                (both(exp.GT, inner.copy(), number(high)), number(high)),
+                otherwise=inner.copy(),
+            )
+        return self._clamped(
+            x, (self.spelling.real(below), self.spelling.real(above)),
+            inner, (statistic.addend(below), statistic.addend(above)),
+        )  # fmt: skip
+
+    def _clamped(self, x: SQL, bounds: tuple[SQL, SQL], inner: SQL, ends: tuple[int, int]) -> SQL:
+        """`inner` where x is within the bounds: asked first, for nearly all rows are."""
+        below, above = bounds
+        within = exp.Between(this=x.copy(), low=below, high=above)
+        return case(
+            (exp.Paren(this=within), inner),
+            (both(exp.LT, x.copy(), below.copy()), number(ends[0])),
+            (both(exp.GT, x.copy(), above.copy()), number(ends[1])),
+        )
+
+    def _addend_of_integer(self, statistic: ExactSum, value: Piece) -> SQL:
+        low, high = statistic.grid
+        x, step = value.sql, Fraction(2) ** statistic.exponent
+        # The integers whose value on the grid is not clamped.
+        below, above = math.ceil(low * step), math.floor(high * step)
+        if below > LARGEST or above < SMALLEST:
+            present = exp.Not(this=exp.Is(this=x, expression=exp.Null()))
+            return case((present, number(low if below > LARGEST else high)))
+        below, above = max(below, SMALLEST), min(above, LARGEST)
+        if statistic.exponent == 0:
+            inner = x
+        elif statistic.exponent < 0:
+            inner = both(exp.Mul, x, self.spelling.literal(2**-statistic.exponent, Kind.INTEGER))
+        else:
+            width = 2**statistic.exponent
+            # The remainder that is not negative; x minus it is a multiple of the width, so the division is exact.
+            over = both(exp.Mod, both(exp.Add, both(exp.Mod, x, number(width)), number(width)), number(width))
+            whole = both(exp.IntDiv, both(exp.Sub, x.copy(), over), number(width))
+            up = case((both(exp.GTE, over.copy(), number(width // 2)), number(1)), otherwise=number(0))
+            inner = both(exp.Add, whole, up)
+        bounds = (self.spelling.literal(below, Kind.INTEGER), self.spelling.literal(above, Kind.INTEGER))
+        return self._clamped(x, bounds, cast(inner, "BIGINT"), (low, high))
+
+    # --- relations --------------------------------------------------------------------------------------------------
+
+    def relation(self, relation: RelationNode, asked: Asked = ()) -> RowsSelect:
+        """The rows of a relation for which all that is asked is true: each as far below as it can be."""
+        match relation:
+            case Source():
+                return self._where(self._source(relation), asked)
+            case FilterRows():
+                return self.relation(relation.child, (*conjuncts(relation.condition), *asked))
+            case Project():
+                return self._project(relation, asked)
+            case JoinPublic():
+                return self._join_public(relation, asked)
+            case JoinPrivate():
+                return self._join_private(relation, asked)
+            case PerPerson():
+                return self._per_person(relation, asked)
+            case Union():
+                return self._union(relation, asked)
+            case Bound():
+                return self._where(self._bound(relation), asked)
+        raise AssertionError(relation)
+
+    def _where(self, rows: RowsSelect, asked: Asked) -> RowsSelect:
+        if not asked:
+            return rows
+        writer = self._writer(rows)
+        texts = {each for each, piece in rows.columns.items() if piece.kind is Kind.TEXT}
+        # Engines ask in this order, and the next only of rows for which the one before is true. Texts take longest.
+        ordered = sorted(asked, key=lambda each: (not texts.isdisjoint(columns_used(each)), each.parts))
+        condition = writer.write(ordered[0] if len(ordered) == 1 else Call("and", tuple(ordered)))
+        rows = self._stacked(rows, writer)
+        return replace(rows, conditions=(*rows.conditions, condition.sql), everyone=False, table=None)
+
+    def _stored(self, table: Table) -> Stored:
+        found = self.tables.get(table.name)
+        if found is None:
+            raise InvalidOperation(f"the table {table.name!r} is not registered with this engine")
+        return found
+
+    def _columns(self, stored: Stored, columns: Iterable[tuple[str, Domain]]) -> dict[str, Piece]:
+        return {each: Piece(column(stored.columns[each]), found) for each, found in columns}
+
+    def _source(self, relation: Source) -> RowsSelect:
+        stored = self._stored(relation.table)
+        columns = self._columns(stored, relation.columns.items())
+        conditions: tuple[SQL, ...] = ()
+        assert stored.rows is not None
+        if relation.rows < stored.rows:
+            conditions = (both(exp.LTE, column(RANK), number(relation.rows)),)
+        if stored.empty:
+            conditions = (*conditions, exp.false())
+        return RowsSelect(stored.location.copy(), columns, conditions, True, True, relation.table.name)
+
+    def _public(self, table: Table) -> RowsSelect:
+        stored = self._stored(table)
+        return RowsSelect(stored.location.copy(), self._columns(stored, table.columns))
+
+    def _project(self, relation: Project, asked: Asked) -> RowsSelect:
+        plain = {new: each for new, each in relation.expressions if isinstance(each, Column)}
+        early, late = split(asked, plain)
+        below = self.relation(relation.child, tuple(renamed(each, plain) for each in early))
+        if len(plain) == len(relation.expressions):
+            return replace(below, columns={new: below.columns[each.name] for new, each in plain.items()})
+        writer = self._writer(below)
+        pieces = {new: writer.write(each) for new, each in relation.expressions}
+        below = self._stacked(below, writer)
+        outputs, columns = self._named(pieces, relation.columns)
+        select = self._select([column(PERSON), column(RANK), *outputs], below.origin, below.conditions)
+        return self._where(RowsSelect(inside(select), columns, (), below.everyone, below.ranked), late)
+
+    def _join_public(self, relation: JoinPublic, asked: Asked) -> RowsSelect:
+        of_left, asked = split(asked, relation.child.columns)
+        of_right, asked = split(asked, dict(relation.table.columns) if relation.how is How.INNER else ())
+        left, right = self.relation(relation.child, of_left), self._where(self._public(relation.table), of_right)
+        ours, theirs = _keys(relation, left, right)
+        sides = self._side(left, ours, relation.rows, (PERSON, RANK)), self._side(right, theirs, 1, ())
+        return self._where(self._joined(relation, left, right, self.spelling.joined(*sides, relation.how)), asked)
+
+    def _join_private(self, relation: JoinPrivate, asked: Asked) -> RowsSelect:
+        of_left, asked = split(asked, relation.left.columns)
+        of_right, asked = split(asked, relation.right.columns if relation.how is How.INNER else ())
+        left, right = self.relation(relation.left, of_left), self.relation(relation.right, of_right)
+        ours, theirs = _keys(relation, left, right)
+        sides = (
+            self._side(left, [PERSON, *ours], relation.left.rows, (PERSON, RANK)),
+            self._side(right, [PERSON, *theirs], relation.right.rows, (PERSON, RANK)),
+        )
+        return self._where(self._joined(relation, left, right, self.spelling.joined(*sides, relation.how)), asked)
+
+    def _side(self, rows: RowsSelect, keys: list[str], most: int, unseen: tuple[str, ...]) -> JoinSide:
+        kinds = dict.fromkeys(unseen, Kind.INTEGER) | {each.sql.name: each.kind for each in rows.columns.values()}
+        return JoinSide(self._select([column(each) for each in kinds], rows.origin, rows.conditions), kinds, keys, most)
+
+    def _joined(self, relation: RelationNode, left: RowsSelect, right: RowsSelect, joined: exp.Select) -> RowsSelect:
+        pieces = {each: replace(piece, sql=of(LEFT, piece.sql.name)) for each, piece in left.columns.items()}
+        pieces |= {each: replace(piece, sql=of(RIGHT, piece.sql.name)) for each, piece in right.columns.items()}
+        outputs, columns = self._named(pieces, relation.columns)
+        joined.set("expressions", [of(LEFT, PERSON), of(LEFT, RANK), *outputs])
+        return RowsSelect(inside(joined), columns)
+
+    def _per_person(self, relation: PerPerson, asked: Asked) -> RowsSelect:
+        plain = {new: each for new, each in relation.keys if isinstance(each, Column)}
+        early, late = split(asked, plain)
+        below = self.relation(relation.child, tuple(renamed(each, plain) for each in early))
+        writer = self._writer(below)
+        keys = {each: writer.named(writer.write(key)) for each, key in relation.keys}
+        totals = {
+            each: self._exact(exact, writer, relation.child.rows, relation.columns[each])
+            for each, exact in relation.aggregates
+        }
+        below = self._stacked(below, writer)
+        outputs, columns = self._named(keys | totals, relation.columns)
+        rank = exp.Alias(this=function("MIN", column(RANK)), alias=name(RANK))
+        select = self._select([column(PERSON), rank, *outputs], below.origin, below.conditions)
+        grouping = [column(PERSON), *(key.sql.copy() for key in keys.values())]
+        select.set("group", exp.Group(expressions=grouping))
+        return self._where(RowsSelect(inside(select), columns), late)
+
+    def _exact(self, exact: Exact, writer: ExpressionWriter, rows: int, result: Domain) -> Piece:
+        if exact.expression is None:
+            return Piece(function("COUNT", exp.Star()), result)
+        value = writer.named(writer.write(exact.expression))
+        if exact.function in {"count", "count_distinct"}:
+            counted = value.sql
+            return Piece(
+                _distinct(counted) if exact.function == "count_distinct" else function("COUNT", counted), result
+            )
+        if exact.function in {"min", "max"}:
+            return Piece(function(exact.function.upper(), value.sql), result)
+        bounds = value.domain.bounds
+        assert bounds is not None  # `Exact.domain` refuses others
+        known = function("COUNT", value.sql.copy())
+        if summed_whole(value.kind, bounds, rows):
+            total = cast(exp.Sum(this=value.sql), "BIGINT")
+            if exact.function == "sum":
+                return Piece(total, result)
+            return Piece(self.spelling.divide(cast(total, "DOUBLE"), cast(known, "DOUBLE")), result)
+        step = 2.0 ** exponent_of(bounds)
+        x = writer.promoted(value, Kind.REAL).sql
+        cell = cast(
+            function(
+                "FLOOR", both(exp.Add, self.spelling.divide(x, self.spelling.real(step)), self.spelling.real(0.5))
+            ),
+            "BIGINT",
+        )
+        # At most 2^41 steps each: 64 bits hold the sum of 2^22 of them, and there the conversion rounds once.
+        sum_of = exp.Sum(this=cell if rows < 2**22 else cast(cell, self.spelling.wide))
+        whole = cast(sum_of, "BIGINT") if rows < 2**22 else sum_of
+        total = both(exp.Mul, cast(whole, "DOUBLE"), self.spelling.real(step))
+        if exact.function == "avg":
+            total = self.spelling.divide(total, cast(known, "DOUBLE"))
+        return Piece(total, result)
+
+    def _union(self, relation: Union, asked: Asked) -> RowsSelect:
+        selects: list[SQL] = []
+        # Where a part has another kind, which becomes that of the union, a condition could mean something else there.
+        alike = [
+            each
+            for each, found in relation.columns.items()
+            if all(part.columns[each].kind is found.kind for part in relation.parts)
+        ]
+        early, late = split(asked, alike)
+        aliases = {each: self._alias(each) for each in relation.columns}
+        for part in relation.parts:
+            rows = self.relation(part, early)
+            writer = self._writer(rows)
+            outputs: list[SQL] = [
+                exp.Alias(this=writer.promoted(rows.columns[each], found.kind).sql.copy(), alias=name(aliases[each]))
+                for each, found in relation.columns.items()
+            ]
+            selects.append(self._select([column(PERSON), column(RANK), *outputs], rows.origin, rows.conditions))
+        together = selects[0]
+        for select in selects[1:]:
+            together = exp.Union(this=together, expression=select, distinct=False)
+        columns = {each: Piece(column(aliases[each]), found) for each, found in relation.columns.items()}
+        return self._where(RowsSelect(inside(together), columns), late)
+
+    def _bound(self, relation: Bound) -> RowsSelect:
+        """A person's groups in the order of their first rows, and the rows of a group in their order.
+
+        Rows are ordered by rank and then by all they hold. So which are kept depends on this person's rows alone: rows
+        that tie are the same.
+        """
+        below = self.relation(relation.child)
+        placed = self._placed(below, relation.keys[0], at_once=True) if len(relation.keys) == 1 else None
+        if placed is not None:
+            few = (
+                both(exp.LTE, column(PLACE), number(relation.rows_per_group)),
+                both(exp.LTE, column(GROUP), number(relation.groups)),
+            )
+            # The rows that came first by rank are the same among a person's first few as among all.
+            return RowsSelect(placed, below.columns, (*below.conditions, *few), ranked=True)
+        writer = self._writer(below)
+        keys = [writer.named(writer.write(key)).sql for key in relation.keys]
+        below = self._stacked(below, writer)
+        content = [each.sql for each in below.columns.values()]
+        ordered = [column(RANK), *(() if below.ranked else content)]
+        in_group = [column(PERSON), *keys]
+        # One window for both: the smallest rank so far, in the order of ranks, is the first row's.
+        place = window(function("ROW_NUMBER"), in_group, ordered, "place")
+        first = window(function("MIN", column(RANK)), in_group, ordered, "first")
+        rows = inside(self._select([exp.Star(), place, first], below.origin, below.conditions))
+        conditions: tuple[SQL, ...] = (both(exp.LTE, column("place"), number(relation.rows_per_group)),)
+        if relation.groups < relation.child.rows:
+            rows = inside(self._select([exp.Star()], rows, conditions))
+            tied = [] if below.ranked else keys
+            group = window(function("DENSE_RANK"), [column(PERSON)], [column("first"), *tied], "place_of_group")
+            rows = inside(self._select([exp.Star(), group], rows, ()))
+            conditions = (both(exp.LTE, column("place_of_group"), number(relation.groups)),)
+        content_columns = [column(PERSON), column(RANK), *(each.copy() for each in content)]
+        select = self._select(content_columns, rows, conditions)
+        return RowsSelect(inside(select), below.columns, ranked=below.ranked)
+
+    # --- parts of a SELECT ------------------------------------------------------------------------------------------
+
+    def _writer(self, rows: RowsSelect) -> ExpressionWriter:
+        return ExpressionWriter(self.spelling, rows.columns, self.names)
+
+    def _stacked(self, rows: RowsSelect, writer: ExpressionWriter) -> RowsSelect:
+        """The rows with the pieces that were given a name as further columns."""
+        for layer in writer.layers:
+            outputs = [exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer]
+            select = self._select([exp.Star(), *outputs], rows.origin, rows.conditions)
+            rows = replace(rows, origin=inside(select), conditions=())
+        return rows
+
+    def _alias(self, column_name: str) -> str:
+        return stored_name(next(self.names), column_name)
+
+    def _named(self, pieces: Mapping[str, Piece], columns: Mapping[str, Domain]) -> tuple[list[SQL], dict[str, Piece]]:
+        aliases = {each: self._alias(each) for each in pieces}
+        outputs: list[SQL] = []
+        for each, piece in pieces.items():
+            kind = columns[each].kind
+            typed = cast(piece.sql, self.spelling.types[kind]) if isinstance(piece.sql, exp.Null) else piece.sql
+            outputs.append(exp.Alias(this=typed, alias=name(aliases[each])))
+        return outputs, {each: Piece(column(aliases[each]), columns[each]) for each in pieces}
+
+    def _select(self, outputs: Sequence[SQL], origin: SQL, conditions: Sequence[SQL]) -> exp.Select:
+        select = exp.Select(expressions=list(outputs), from_=exp.From(this=origin))
+        if conditions:
+            select.set("where", exp.Where(this=exp.and_(*conditions, copy=False)))
+        return select
+
+
+def _keys(relation: JoinPublic | JoinPrivate, left: RowsSelect, right: RowsSelect) -> tuple[list[str], list[str]]:
+    """The stored names of the columns that must be equal."""
+    return [left.columns[a].sql.name for a, _ in relation.on], [right.columns[b].sql.name for _, b in relation.on]
+
+
+def split(asked: Asked, columns: Collection[str]) -> tuple[Asked, Asked]:
+    """The conditions that read these columns alone, and the others."""
+    inner = [set(columns_used(each)) <= set(columns) for each in asked]
+    return tuple(compress(asked, inner)), tuple(compress(asked, map(not_, inner)))
+
+
+def _distinct(value: SQL) -> SQL:
+    return exp.Count(this=exp.Distinct(expressions=[value]))
+
+
+def _floored(value: float, exponent: int) -> int:
+    return math.floor(value / 2.0**exponent + 0.5)

@@ -1,0 +1,528 @@
+"""How SQL is written: the parts that all engines share, and the few that they write differently."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, final
+
+from sqlglot import exp
+
+from deniable.queries.engines.engine import PERSON
+from deniable.queries.relations.relation_nodes import How
+from deniable.tables.kinds import SMALLEST, Domain, Kind, Scalar
+
+SQL = exp.Expression
+
+LEFT: Final = "l"
+RIGHT: Final = "r"
+"""The sides of a join."""
+_THERE: Final = "there"
+"""Whether a row on a side of a join is of the data."""
+_NOBODY: Final[Mapping[Kind, Scalar]] = {
+    Kind.BOOLEAN: False,
+    Kind.INTEGER: SMALLEST,
+    Kind.REAL: -1e300,
+    Kind.TEXT: "nobody",
+    Kind.DATE: dt.date(1, 1, 1),
+    Kind.TIMESTAMP: dt.datetime(1, 1, 1),
+}
+"""What a row of nobody is joined on: not NULL, and else it does not matter."""
+
+_SPECIAL: Final = frozenset(r"\.+*?()[]{}|^$-&~#")
+
+_FEW: Final = 8
+"""Up to so many constants are compared with one by one."""
+
+# --- small parts ----------------------------------------------------------------------------------------------------
+
+
+def name(identifier: str) -> exp.Identifier:
+    """A name, always quoted: whatever it is, it is no keyword."""
+    return exp.Identifier(this=identifier, quoted=True)
+
+
+def column(identifier: str) -> exp.Column:
+    """A column by its name."""
+    return exp.Column(this=name(identifier))
+
+
+def again(written: SQL) -> SQL:
+    """The same once more, for another place in a statement. Plain columns are made quicker than they are copied."""
+    if isinstance(written, exp.Column) and written.args.get("table") is None:
+        return column(written.name)
+    return written.copy()
+
+
+def function(called: str, *arguments: SQL) -> SQL:
+    """A function by the name it has on the engine."""
+    return exp.Anonymous(this=called, expressions=list(arguments))
+
+
+def case(*branches: tuple[SQL, SQL], otherwise: SQL | None = None) -> SQL:
+    """CASE WHEN ... THEN ... ELSE ... END, by default NULL."""
+    return exp.Case(ifs=[exp.If(this=when, true=then) for when, then in branches], default=otherwise)
+
+
+def both(operator: type[exp.Binary], left: SQL, right: SQL) -> SQL:
+    """left operator right, in parentheses: precedence is nobody's worry."""
+    return exp.Paren(this=operator(this=left, expression=right))
+
+
+@cache
+def _type(written: str) -> exp.DataType:
+    return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=written)
+
+
+def cast(value: SQL, to: str) -> SQL:
+    """CAST, where it cannot fail."""
+    return exp.Cast(this=value, to=_type(to).copy())
+
+
+def try_cast(value: SQL, to: str) -> SQL:
+    """TRY_CAST: NULL where it fails."""
+    # Not exp.TryCast, of which sqlglot makes a plain CAST for Spark.
+    return function("TRY_CAST", exp.Alias(this=value, alias=exp.Var(this=to)))
+
+
+def number(value: int) -> SQL:
+    """A whole number as it is written."""
+    if value < 0:
+        return exp.Paren(this=exp.Neg(this=exp.Literal.number(str(-value))))
+    return exp.Literal.number(str(value))
+
+
+def text(value: str) -> SQL:
+    """Text. Whatever could mean more than itself in any dialect is written as bytes."""
+    if value.isprintable() and not set(value) & set("'\\$"):
+        return exp.Literal.string(value)
+    return function("DECODE_UTF8", exp.Literal.string(value.encode("utf-8", "surrogatepass").hex().upper()))
+
+
+def _pieced(piece: str) -> str:
+    """A piece of a pattern of LIKE as a regular expression; what could mean more than itself has a backslash."""
+    return "".join("." if each == "_" else f"\\{each}" if each in _SPECIAL else each for each in piece)
+
+
+def first_of(value: SQL, size: int) -> SQL:
+    """The first code points of a text."""
+    return function("SUBSTRING", value, number(1), number(size))
+
+
+def inside(select: SQL, alias: str = "t") -> SQL:
+    """A SELECT as what another selects from."""
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=name(alias)))
+
+
+def window(called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: str) -> SQL:
+    """A function over the rows of a partition, in an order that puts NULL first."""
+    over = exp.Window(this=called, partition_by=[each.copy() for each in partition])
+    by = [exp.Ordered(this=each.copy(), desc=False, nulls_first=True) for each in order]
+    over.set("order", exp.Order(expressions=by))
+    return exp.Alias(this=over, alias=name(alias))
+
+
+def of(side: str, identifier: str) -> exp.Column:
+    """A column of one side of a join."""
+    return exp.Column(this=name(identifier), table=name(side))
+
+
+def present(value: SQL) -> SQL:
+    """Whether there is a value."""
+    return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """One side of a join: its rows, the kind of each of their columns, those that must be equal, and the most rows of
+    one person.
+    """
+
+    select: exp.Select
+    kinds: Mapping[str, Kind]
+    keys: Sequence[str]
+    rows: int
+
+    def equal(self, other: JoinSide) -> list[SQL]:
+        """What must be true of a row of this side, which is on the left, and of its partners."""
+        pairs = zip(self.keys, other.keys, strict=True)
+        return [both(exp.EQ, of(LEFT, ours), of(RIGHT, theirs)) for ours, theirs in pairs]
+
+
+def _enumeration(keys: Sequence[Scalar]) -> str | None:
+    """DuckDB's type of these texts alone; None if one of them cannot be written."""
+    listed = ", ".join("'" + str(key).replace("'", "''") + "'" for key in keys)
+    return f"ENUM({listed})" if _written(listed) and "\0" not in listed else None
+
+
+def _written(value: str) -> bool:
+    """Whether a text can stand in a statement at all: half a surrogate pair cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _from(left: SQL, right: SQL, on: Sequence[SQL], side: str | None = None) -> exp.Select:
+    """SELECT FROM left JOIN right, where all of `on` is true."""
+    return exp.Select(from_=exp.From(this=left), joins=[exp.Join(this=right, side=side, on=exp.and_(*on))])
+
+
+# --- what differs between engines -----------------------------------------------------------------------------------
+
+
+class Spelling(ABC):
+    """The few things that two engines write differently."""
+
+    dialect: str
+    """By sqlglot's name."""
+    types: Mapping[Kind, str]
+    wide: str
+    """The type in which integers are summed."""
+
+    @abstractmethod
+    def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
+        """FROM and WHERE of two sides that meet. An engine must do all that is asked on either side for everybody,
+        whoever is on the other one: else the time that it takes tells who is there.
+        """
+
+    @abstractmethod
+    def matches(self, value: SQL, pattern: str) -> SQL:
+        """Whether all of a text matches a pattern of plain character classes."""
+
+    def like(self, value: SQL, pattern: str) -> SQL:
+        """LIKE, in time that grows as the length of the text times that of the pattern, whatever they are.
+
+        An engine's own may go back to every earlier % when a later piece does not fit: with k of them it takes as long
+        as the length of the text to the power of k.
+        """
+        if pattern.count("%") < 2 or ("_" not in pattern and self.likes_pieces):
+            return both(exp.Like, value, self.text(pattern))
+        return self.matches_pieces(value, [_pieced(piece) for piece in pattern.split("%")])
+
+    likes_pieces: bool
+    """Whether the engine's own LIKE looks for one piece after the other, where none has a wildcard of its own."""
+
+    @abstractmethod
+    def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
+        """Whether a text is these regular expressions of a fixed length with anything between them; at least three."""
+
+    @abstractmethod
+    def utf8(self, digits: SQL) -> SQL:
+        """Text by the hexadecimal digits of its bytes."""
+
+    @abstractmethod
+    def divide(self, a: SQL, b: SQL) -> SQL:
+        """a / b on reals: NULL, infinite or NaN if b is 0, but no error."""
+
+    @abstractmethod
+    def modulo(self, a: SQL, b: SQL) -> SQL:
+        """The remainder with the sign of a: NULL or NaN if b is 0, but no error."""
+
+    @abstractmethod
+    def whole(self, operator: str, a: SQL) -> SQL:
+        """floor, ceil or round (halves away from 0) of a real, as a real."""
+
+    @abstractmethod
+    def integer_of_real(self, whole: SQL) -> SQL:
+        """A real that is whole as an integer; NULL if it does not fit into 64 bits. May write it more than once."""
+
+    @abstractmethod
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        """One of several constants, counted from 1."""
+
+    def among(self, value: SQL, keys: Sequence[Scalar], kind: Kind) -> SQL:
+        """Whether a value is one of several constants."""
+        return exp.In(this=value, expressions=[self.literal(key, kind) for key in keys])
+
+    @abstractmethod
+    def trim(self, a: SQL) -> SQL:
+        """Without spaces at both ends."""
+
+    @abstractmethod
+    def weekday(self, a: SQL) -> SQL:
+        """1 is Monday."""
+
+    @abstractmethod
+    def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
+        """The start of the unit, of the same kind."""
+
+    @abstractmethod
+    def days_between(self, a: SQL, b: SQL) -> SQL:
+        """The days from date a to date b."""
+
+    @abstractmethod
+    def total(self, addend: SQL) -> SQL:
+        """The sum of 62-bit integers, exact, 0 for no rows."""
+
+    def packed(self, domain: Domain) -> str | None:
+        """A smaller type in which the engine sorts rows with such a column; None if there is none."""
+        return None
+
+    @abstractmethod
+    def digest(self, parts: Sequence[SQL]) -> SQL:
+        """The md5 of texts joined, NULLs left out, ordered as the integer is whose lowest byte comes first."""
+
+    @abstractmethod
+    def fingerprint(self, columns: Sequence[SQL]) -> SQL:
+        """A hash of a row, as an exact number that many of can be summed up: each engine has its own."""
+
+    @abstractmethod
+    def microseconds(self, a: SQL) -> SQL:
+        """The microseconds of a timestamp since 1970."""
+
+    def literal(self, value: Scalar | None, kind: Kind) -> SQL:
+        """A constant of this kind."""
+        match value:
+            case None:
+                return cast(exp.Null(), self.types[kind])
+            case bool():
+                return exp.Boolean(this=value)
+            case str():
+                return self.text(value)
+            case int() if kind is Kind.INTEGER:
+                return cast(number(value) if abs(value) < 2**31 else exp.Literal.string(str(value)), "BIGINT")
+            case int() | float():
+                return self.real(float(value))
+            case dt.datetime():
+                return cast(exp.Literal.string(value.isoformat(" ", "microseconds")), self.types[Kind.TIMESTAMP])
+            case dt.date():
+                return cast(exp.Literal.string(value.isoformat()), "DATE")
+        raise AssertionError(value)
+
+    def text(self, value: str) -> SQL:
+        """A constant text."""
+        written = text(value)
+        return written if isinstance(written, exp.Literal) else self.utf8(written.expressions[0])
+
+    def real(self, value: float) -> SQL:
+        """A constant real: its shortest spelling, which every engine reads back to the same bits."""
+        return cast(exp.Literal.string(repr(value + 0.0)), "DOUBLE")
+
+
+@final
+class DuckDB(Spelling):
+    """As DuckDB writes it, with error_on_division_by_zero off."""
+
+    dialect = "duckdb"
+    types: Mapping[Kind, str] = {
+        Kind.BOOLEAN: "BOOLEAN",
+        Kind.INTEGER: "BIGINT",
+        Kind.REAL: "DOUBLE",
+        Kind.TEXT: "VARCHAR",
+        Kind.DATE: "DATE",
+        Kind.TIMESTAMP: "TIMESTAMP",
+    }
+    wide = "HUGEINT"
+    likes_pieces = True
+
+    def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
+        """A hash table is made of one side; as soon as a row of the other asks it in vain because it is empty, DuckDB
+        stops. So one row more is in it, which is nobody's.
+
+        The table is made of the side with fewer rows of each person, which is public: how many there are is not.
+        """
+        if left.rows < right.rows:
+            held = inside(self._with_nobody(left), LEFT)
+            side = "RIGHT" if how is How.LEFT else None
+            met = _from(inside(right.select, RIGHT), held, left.equal(right), side)
+            return met.where(of(LEFT, _THERE), copy=False)
+        held = inside(self._with_nobody(right), RIGHT)
+        if how is How.INNER:
+            met = _from(inside(left.select, LEFT), held, left.equal(right))
+            return met.where(of(RIGHT, _THERE), copy=False)
+        # A row without a partner stays, so what is nobody's must not be one.
+        marked = left.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)
+        met_on = [*left.equal(right), both(exp.EQ, of(LEFT, _THERE), of(RIGHT, _THERE))]
+        return _from(inside(marked, LEFT), held, met_on, "LEFT")
+
+    def _with_nobody(self, side: JoinSide) -> SQL:
+        rows = side.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)
+        values = [self.literal(_NOBODY[kind] if each in side.keys else None, kind) for each, kind in side.kinds.items()]
+        return exp.Union(this=rows, expression=exp.Select(expressions=[*values, exp.false()]), distinct=False)
+
+    def real(self, value: float) -> SQL:
+        # With an exponent it is a real at once; without, a decimal that is cast.
+        digits = repr(abs(value))
+        written = exp.Literal.number(digits if "e" in digits else f"{digits}e0")
+        return exp.Paren(this=exp.Neg(this=written)) if value < 0 else written
+
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        return function("LIST_EXTRACT", exp.Array(expressions=list(items)), at)
+
+    def among(self, value: SQL, keys: Sequence[Scalar], kind: Kind) -> SQL:
+        listed = _enumeration(keys) if len(keys) > _FEW and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE} else None
+        if listed is None:
+            return super().among(value, keys, kind)
+        # IN compares with one key after the other, an enumeration looks a text up: a thousand keys cost as much as one.
+        # Integers and dates have one text each.
+        found = try_cast(value if kind is Kind.TEXT else cast(value, "VARCHAR"), listed)
+        return exp.Not(this=exp.Is(this=found, expression=exp.Null()))
+
+    def matches(self, value: SQL, pattern: str) -> SQL:
+        return function("REGEXP_FULL_MATCH", value, exp.Literal.string(pattern))
+
+    def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
+        # RE2 reads a text once, with all places in the pattern where it could be.
+        return function("REGEXP_FULL_MATCH", value, self.text("(?s)" + ".*".join(pieces)))
+
+    def utf8(self, digits: SQL) -> SQL:
+        return function("DECODE", function("UNHEX", digits))
+
+    def divide(self, a: SQL, b: SQL) -> SQL:
+        return both(exp.Div, a, b)
+
+    def modulo(self, a: SQL, b: SQL) -> SQL:
+        return both(exp.Mod, a, b)
+
+    def whole(self, operator: str, a: SQL) -> SQL:
+        return function(operator.upper(), a)
+
+    def integer_of_real(self, whole: SQL) -> SQL:
+        return try_cast(whole, "BIGINT")
+
+    def trim(self, a: SQL) -> SQL:
+        return function("TRIM", a, exp.Literal.string(" "))
+
+    def weekday(self, a: SQL) -> SQL:
+        return function("ISODOW", a)
+
+    def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
+        return cast(function("DATE_TRUNC", exp.Literal.string(unit), a), self.types[kind])
+
+    def days_between(self, a: SQL, b: SQL) -> SQL:
+        return function("DATE_DIFF", exp.Literal.string("day"), a, b)
+
+    def total(self, addend: SQL) -> SQL:
+        return exp.Coalesce(this=exp.Sum(this=addend), expressions=[number(0)])
+
+    def packed(self, domain: Domain) -> str | None:
+        if domain.kind is not Kind.TEXT or domain.keys is None:
+            return None
+        return _enumeration(domain.keys)
+
+    def digest(self, parts: Sequence[SQL]) -> SQL:
+        return function("MD5_NUMBER", function("CONCAT", *parts))  # which leaves NULLs out
+
+    def fingerprint(self, columns: Sequence[SQL]) -> SQL:
+        return cast(function("HASH", *columns), "HUGEINT")
+
+    def microseconds(self, a: SQL) -> SQL:
+        return function("EPOCH_US", a)
+
+
+@final
+class Spark(Spelling):
+    """As Spark writes it, in either ANSI mode. A timestamp has no zone, so the zone of the session plays no part."""
+
+    dialect = "spark"
+    types: Mapping[Kind, str] = {
+        Kind.BOOLEAN: "BOOLEAN",
+        Kind.INTEGER: "BIGINT",
+        Kind.REAL: "DOUBLE",
+        Kind.TEXT: "STRING",
+        Kind.DATE: "DATE",
+        Kind.TIMESTAMP: "TIMESTAMP_NTZ",
+    }
+    wide = "DECIMAL(38,0)"
+    likes_pieces = False
+
+    def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
+        """Spark ends a join in a partition when one side has no more rows, and leaves the rest of the other unread.
+        Only a full join reads both to the end. With a public table, what is asked on either side is asked before rows
+        are exchanged or looked up, in any case.
+        """
+        rows, partners = inside(left.select, LEFT), inside(right.select, RIGHT)
+        if PERSON not in right.keys:
+            return _from(rows, partners, left.equal(right), "LEFT" if how is How.LEFT else None)
+        met = _from(rows, partners, left.equal(right), "FULL")
+        kept = (LEFT,) if how is How.LEFT else (LEFT, RIGHT)
+        return met.where(*(present(of(side, PERSON)) for side in kept), copy=False)
+
+    def element(self, items: Sequence[SQL], at: SQL) -> SQL:
+        return function("ELEMENT_AT", function("ARRAY", *items), cast(at, "INT"))
+
+    def matches(self, value: SQL, pattern: str) -> SQL:
+        # Java's $ also matches before a last line break; written as bytes, no escape is taken for something else.
+        return function("REGEXP_LIKE", value, self.text(rf"\A(?:{pattern})\z"))
+
+    def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
+        # The first place of each piece behind the one before is as good as any later one, so (?>...) never goes back.
+        first, *inner, last = pieces
+        found = "".join(f"(?>.*?{piece})" for piece in inner if piece)
+        return function("REGEXP_LIKE", value, self.text(rf"(?s)\A{first}{found}.*{last}\z"))
+
+    def utf8(self, digits: SQL) -> SQL:
+        return function("DECODE", function("UNHEX", digits), exp.Literal.string("UTF-8"))
+
+    def divide(self, a: SQL, b: SQL) -> SQL:
+        return function("TRY_DIVIDE", a, b)
+
+    def modulo(self, a: SQL, b: SQL) -> SQL:
+        return function("TRY_MOD", a, b)
+
+    def whole(self, operator: str, a: SQL) -> SQL:
+        if operator == "round":
+            return function("ROUND", a)
+        # Spark's floor and ceil give 64-bit integers, without a word about what does not fit.
+        small = both(exp.LT, function("ABS", a), self.real(2.0**53))
+        return case((small, cast(function(operator.upper(), a.copy()), "DOUBLE")), otherwise=a.copy())
+
+    def integer_of_real(self, whole: SQL) -> SQL:
+        # Its own cast lets 2^63 pass and makes 2^63 - 1 of it.
+        fits = exp.And(
+            this=both(exp.GTE, whole, self.real(-(2.0**63))), expression=both(exp.LT, whole.copy(), self.real(2.0**63))
+        )
+        return case((fits, cast(whole.copy(), "BIGINT")))
+
+    def trim(self, a: SQL) -> SQL:
+        return function("BTRIM", a, exp.Literal.string(" "))
+
+    def weekday(self, a: SQL) -> SQL:
+        return both(exp.Add, function("WEEKDAY", a), number(1))
+
+    def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
+        # Its own date_trunc goes through the zone of the session.
+        day = cast(a, "DATE")
+        if unit == "hour":
+            hours = function("MAKE_DT_INTERVAL", number(0), function("HOUR", a.copy()))
+            return both(exp.Add, cast(day, self.types[kind]), hours)
+        if unit != "day":
+            day = function("TRUNC", day, exp.Literal.string(unit))
+        return cast(day, self.types[kind])
+
+    def days_between(self, a: SQL, b: SQL) -> SQL:
+        return function("DATEDIFF", b, a)
+
+    def total(self, addend: SQL) -> SQL:
+        return exp.Coalesce(this=exp.Sum(this=cast(addend, self.wide)), expressions=[number(0)])
+
+    def digest(self, parts: Sequence[SQL]) -> SQL:
+        joined = function("CONCAT_WS", exp.Literal.string(""), *parts)  # which leaves NULLs out, as CONCAT does not
+        pairs = function("REGEXP_EXTRACT_ALL", function("MD5", joined), exp.Literal.string(".."), number(0))
+        return function("ARRAY_JOIN", function("REVERSE", pairs), exp.Literal.string(""))
+
+    def fingerprint(self, columns: Sequence[SQL]) -> SQL:
+        # NULL leaves no trace in it: which columns are NULL is said apart.
+        flags = [exp.Is(this=each.copy(), expression=exp.Null()) for each in columns]
+        return cast(function("XXHASH64", *flags, *columns), "DECIMAL(38,0)")
+
+    def microseconds(self, a: SQL) -> SQL:
+        # From its parts: its own functions go through the zone of the session.
+        days = function("DATEDIFF", cast(a, "DATE"), cast(exp.Literal.string("1970-01-01"), "DATE"))
+        seconds = cast(
+            both(exp.Mul, function("DATE_PART", exp.Literal.string("SECOND"), a.copy()), number(10**6)), "BIGINT"
+        )
+        parts = [
+            both(exp.Mul, cast(days, "BIGINT"), number(86_400 * 10**6)),
+            both(exp.Mul, cast(function("HOUR", a.copy()), "BIGINT"), number(3_600 * 10**6)),
+            both(exp.Mul, cast(function("MINUTE", a.copy()), "BIGINT"), number(60 * 10**6)),
+        ]
+        for part in parts:
+            seconds = both(exp.Add, part, seconds)
+        return seconds

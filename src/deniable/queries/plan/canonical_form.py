@@ -1,0 +1,192 @@
+"""One form for questions that mean the same: `a AND b` and `b AND a`, any alias, any spelling.
+
+A form is a tree of tuples of plain values. Two things with the same form mean the same on every table; the reverse is
+not promised (nobody can decide that in general), and costs only a second answer. Every rule used here keeps the meaning
+under SQL's three truth values and under rounding: `a + b` is `b + a`, but `(a + b) + c` is not `a + (b + c)`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from deniable.queries.relations.exact_statistics import (
+    Cells,
+    Collect,
+    Count,
+    CountDistinct,
+    CountPersons,
+    ExactSum,
+    Statistic,
+)
+from deniable.queries.relations.relation_nodes import (
+    Bound,
+    FilterRows,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    RelationNode,
+    Source,
+    Union,
+)
+from deniable.tables.expressions import Call, Column, Expression, Literal
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table
+
+Form = tuple["Part", ...]
+Part = Form | str | int | bool | None
+Forms = Mapping[str, Form]
+
+_LONGEST: Final = 1000
+_FLIPPED: Final = {"gt": "lt", "ge": "le"}
+_DENIED: Final = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+_SORTED: Final = frozenset({"eq", "ne", "add", "multiply"})
+_GATHERED: Final = frozenset({"and", "or", "least", "greatest"})
+
+
+def digest(form: Form) -> str:
+    """The sha256 of a form, in hexadecimal."""
+    return hashlib.sha256(("deniable question 1 " + repr(form)).encode()).hexdigest()
+
+
+def expression_form(expression: Expression, columns: Forms | None = None) -> Form:
+    """The form of an expression; `columns` gives the forms of the columns it reads (else their names)."""
+    match expression:
+        case Column(name=name):
+            return ("column", name) if columns is None else columns[name]
+        case Literal(value=value):
+            return ("constant", type(value).__name__, repr(value))
+        case Call(operator="not", arguments=(Call(operator="not", arguments=(inner,)),)):
+            return expression_form(inner, columns)
+        case Call(operator="not", arguments=(Call(operator=operator, arguments=inner),)) if operator in _DENIED:
+            return expression_form(Call(_DENIED[operator], inner), columns)
+        case Call(operator="not", arguments=(Call(operator="and" | "or" as operator, arguments=inner),)):
+            other = "or" if operator == "and" else "and"
+            return expression_form(Call(other, tuple(Call("not", (each,)) for each in inner)), columns)
+        case Call(operator=operator, arguments=(a, b)) if operator in _FLIPPED:
+            return expression_form(Call(_FLIPPED[operator], (b, a)), columns)
+        case Call(operator=operator, arguments=arguments):
+            return _call(operator, tuple(expression_form(argument, columns) for argument in arguments))
+    raise AssertionError(type(expression))
+
+
+def _call(operator: str, forms: tuple[Form, ...]) -> Form:
+    if operator in _SORTED:
+        forms = tuple(sorted(forms, key=repr))
+    elif operator in _GATHERED:
+        gathered: dict[Form, None] = {}
+        for form in forms:
+            # and(a, and(b, c)) is and(a, b, c); a repeated part says nothing new.
+            gathered.update(dict.fromkeys(form[1:] if form[0] == operator else (form,)))  # type: ignore[arg-type]
+        forms = tuple(sorted(gathered, key=repr))
+        if len(forms) == 1:
+            return forms[0]
+    elif operator == "in":
+        constants = tuple(sorted(set(forms[1:]), key=repr))
+        if len(constants) == 1:
+            return _call("eq", (forms[0], *constants))
+        forms = (forms[0], *constants)
+    elif operator == "coalesce" and len(forms) == 1:
+        return forms[0]
+    return (operator, *forms)
+
+
+@lru_cache(maxsize=128)  # by identity, as relations are compared; a question and its plan both need it
+def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
+    """The form of a relation, and those of its columns. Names given on the way leave no trace."""
+    match relation:
+        case Source(table=table):
+            return _table_form(table), {name: ("column", name) for name in relation.columns}
+        case FilterRows(child=child, condition=condition):
+            below, columns = relation_form(child)
+            form = expression_form(condition, columns)
+            conditions: tuple[Part, ...] = form[1:] if form[0] == "and" else (form,)
+            if below[0] == "filter":  # a filter of a filter is one filter
+                return _filter(below[1], (*below[2:], *conditions)), columns
+            return _filter(below, conditions), columns
+        case Project(child=child, expressions=expressions):
+            below, columns = relation_form(child)
+            return below, {
+                name: columns[each.name] if isinstance(each, Column) else _short(expression_form(each, columns))
+                for name, each in expressions
+            }
+        case JoinPublic(child=child, table=table, on=on, how=how):
+            below, columns = relation_form(child)
+            pairs = tuple(sorted(((columns[a], b) for a, b in on), key=repr))
+            theirs = {name: ("public", name) for name, _ in table.columns}
+            return ("join public", below, _table_form(table), pairs, how.value), _both(columns, theirs)
+        case JoinPrivate(left=left, right=right, on=on, how=how):
+            (a, ours), (b, others) = relation_form(left), relation_form(right)
+            both = tuple(sorted(((ours[x], others[y]) for x, y in on), key=repr))
+            return ("join person", a, b, both, how.value), _both(ours, others)
+        case PerPerson(child=child, keys=keys, aggregates=aggregates):
+            below, columns = relation_form(child)
+            named = {name: expression_form(key, columns) for name, key in keys}
+            found: dict[str, Form] = {name: ("key", form) for name, form in named.items()}
+            for name, exact in aggregates:
+                of = None if exact.expression is None else expression_form(exact.expression, columns)
+                found[name] = ("each", exact.function, of)
+            return ("per person", below, tuple(sorted(set(named.values()), key=repr))), found
+        case Union(parts=parts, disjoint=disjoint):
+            forms = [relation_form(part) for part in parts]
+            whole = tuple((form, tuple(columns.values())) for form, columns in forms)
+            return ("union", disjoint, whole), {name: ("part", i) for i, name in enumerate(relation.columns)}
+        case Bound(child=child, keys=keys, groups=groups, rows_per_group=each):
+            below, columns = relation_form(child)
+            by = tuple(sorted({expression_form(key, columns) for key in keys}, key=repr))
+            return ("bound", below, by, groups, each), columns
+    raise AssertionError(type(relation))
+
+
+def _short(form: Form) -> Form:
+    """A form that names may stand for many times over: a long one as its digest, so that forms stay small."""
+    return form if len(repr(form)) <= _LONGEST else ("digest", digest(form))
+
+
+def _filter(below: Part, conditions: tuple[Part, ...]) -> Form:
+    return ("filter", below, *sorted(dict.fromkeys(conditions), key=repr))
+
+
+def _both(left: Forms, right: Forms) -> Forms:
+    ours = {name: ("left", form) for name, form in left.items()}
+    return {**ours, **{name: ("right", form) for name, form in right.items()}}
+
+
+@lru_cache(maxsize=256)
+def _table_form(table: Table) -> Form:
+    unit = table.unit
+    whose = None if unit is None else (unit.relation.value, unit.rows, unit.column)
+    return ("table", table.name, whose, tuple((name, domain_form(domain)) for name, domain in table.columns))
+
+
+def domain_form(domain: Domain) -> Form:
+    """The form of what is public about a column."""
+    bounds = None if domain.bounds is None else tuple(str(end) for end in domain.bounds)
+    keys = None if domain.keys is None else tuple(repr(key) for key in domain.keys)
+    return (domain.kind.value, bounds, keys, domain.nullable)
+
+
+def statistic_form(statistic: Statistic, columns: Forms | None = None) -> Form:
+    """The form of a statistic over the columns of a relation."""
+    match statistic:
+        case Count(expression=expression) | CountPersons(expression=expression):
+            of = None if expression is None else expression_form(expression, columns)
+            return (type(statistic).__name__, of)
+        case CountDistinct(expression=expression):
+            return ("CountDistinct", expression_form(expression, columns))
+        case ExactSum(expression=expression, low=low, high=high, exponent=exponent):
+            return ("Sum", expression_form(expression, columns), str(low), str(high), exponent)
+        case Cells(expression=expression, edges=edges):
+            return ("Cells", expression_form(expression, columns), tuple(str(edge) for edge in edges))
+    raise AssertionError(type(statistic))
+
+
+def collect_form(collect: Collect) -> Form:
+    """The form of all that an engine is asked in one question."""
+    below, columns = relation_form(collect.relation)
+    keys = tuple(expression_form(key, columns) for _, key in collect.keys)
+    known = None if collect.known is None else repr(collect.known)
+    return ("collect", below, keys, known, tuple(statistic_form(each, columns) for each in collect.statistics))

@@ -1,0 +1,264 @@
+"""Whether the parts of a union are disjoint, or a relation is empty: proved from conditions and public schema alone."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, combinations
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final, final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.plan.canonical_form import Form, Forms, expression_form, relation_form
+from deniable.queries.plan.question import no_public_value
+from deniable.queries.relations.operators import typed
+from deniable.queries.relations.relation_nodes import FilterRows, How, JoinPrivate, Project, RelationNode, Source, Union
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
+from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of, ordinal
+
+_MOST_USED: Final = 200
+_DAYS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
+_PLAIN: Final = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
+_FEW: Final = 8
+_WHOLE: Final = 2**53
+"""Below it whole numbers and reals are compared exactly, here and in an engine."""
+
+_TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
+
+
+@final
+@dataclass(slots=True)
+class _Limits:
+    """What conditions say about one value: NULL, one of a set, or within an interval; constants are `_comparable`."""
+
+    null: bool = False
+    values: frozenset[Any] | None = None
+    low: tuple[Any, bool] | None = None
+    """The end, and whether it is left out."""
+    high: tuple[Any, bool] | None = None
+
+    def excludes(self, other: _Limits) -> bool:
+        """Whether no value fulfils both."""
+        if self.null or other.null:
+            return self.null != other.null
+        for a, b in ((self, other), (other, self)):
+            if a.values is not None and not any(b.allows(value) for value in a.values):
+                return True
+            if a.low is not None and b.high is not None:
+                (low, low_open), (high, high_open) = a.low, b.high
+                if low > high or (low == high and (low_open or high_open)):
+                    return True
+        return False
+
+    def allows(self, value: Any) -> bool:
+        if self.values is not None and value not in self.values:
+            return False
+        if self.low is not None and (value < self.low[0] or (value == self.low[0] and self.low[1])):
+            return False
+        return self.high is None or not (value > self.high[0] or (value == self.high[0] and self.high[1]))
+
+
+def disjoint(parts: Sequence[RelationNode]) -> bool:
+    """Whether no row of the data can be in two parts: all filter one relation, and each two contradict each other.
+
+    Then a person's rows are shared out among the parts, so all parts together hold no more than one of them may.
+    """
+    found = [_filters(part) for part in parts]
+    forms = [relation_form(base) for base, _ in found]
+    if len({repr(form) for form, _ in forms}) > 1:
+        return False
+    # By forms and not by names: what one part calls n may be another number than what the next one calls n.
+    limits = [
+        _Reading(base.columns, columns).limits(conditions)
+        for (base, conditions), (_, columns) in zip(found, forms, strict=True)
+    ]
+    return all(any(a[form].excludes(b[form]) for form in a.keys() & b.keys()) for a, b in combinations(limits, 2))
+
+
+def empty(relation: RelationNode) -> bool:
+    """Whether no row can be there, whatever the data: keys and bounds rule the conditions out, or they each other."""
+    if isinstance(relation, Union):
+        return all(empty(part) for part in relation.parts)
+    if isinstance(relation, JoinPrivate):
+        return empty(relation.left) or (relation.how is How.INNER and empty(relation.right))
+    if not isinstance(relation, FilterRows | Project):
+        return any(empty(child) for child in relation.children)
+    base, conditions = _filters(relation)
+    if isinstance(base, Source) and _is_met(conditions, base.columns):
+        return False
+    _, forms = relation_form(base)
+    domains = {expression_form(Column(name), forms): each for name, each in base.columns.items()}
+    for form, limits in _Reading(base.columns, forms).limits(conditions).items():
+        if limits.excludes(limits) or (form in domains and _outside(limits, domains[form])):
+            return True
+    return _unfulfilled(relation) or empty(base)
+
+
+def _is_met(conditions: list[Expression], columns: Mapping[str, Domain]) -> bool:
+    """Whether some row meets conditions that compare columns with numbers: each column has a value that meets its own,
+    at an end of its bounds or beside a number that it is compared with. That is found sooner than that none can.
+    """
+    asked: dict[str, list[tuple[Callable[[Any, Any], bool], int | float]]] = {}
+    if len(conditions) > _FEW:  # each is tried with the numbers of all
+        return False
+    for condition in conditions:
+        match condition:
+            case Call(operator=operator, arguments=(Column(name=name), Literal(value=int() | float() as value))) if (
+                operator in _PLAIN and not isinstance(value, bool) and abs(value) < _WHOLE
+            ):
+                asked.setdefault(name, []).append((_PLAIN[operator], value))
+            case _:
+                return False
+    return all(_has_value(columns[name], tests) for name, tests in asked.items())
+
+
+def _has_value(domain: Domain, tests: list[tuple[Callable[[Any, Any], bool], int | float]]) -> bool:
+    if domain.kind not in NUMBERS or domain.bounds is None or domain.keys is not None:
+        return False
+    low, high = domain.bounds
+    if max(abs(low), abs(high)) >= _WHOLE:
+        return False
+    near = (Fraction(math.floor(value) + step) for _, value in tests for step in (0, 1, -1))
+    return any(
+        low <= one <= high and all(test(one, value) for test, value in tests) for one in chain((low, high), near)
+    )
+
+
+def _outside(limits: _Limits, domain: Domain) -> bool:
+    """Whether no value of a column is within these limits."""
+    if limits.null:
+        return not domain.nullable
+    if domain.bounds is None:
+        return False
+    low, high = domain.bounds
+    return limits.excludes(_Limits(low=(low, False), high=(high, False)))
+
+
+def _unfulfilled(relation: RelationNode) -> bool:
+    """Whether a filter above the base lets none of a column's public values pass, or is never true.
+
+    Each column is looked at once, where it first appears from above: that look reads all conditions below.
+    """
+    seen: set[str] = set()
+    while isinstance(relation, FilterRows | Project):
+        if isinstance(relation, Project):
+            below = [each for name, each in relation.expressions if name in seen]
+            seen = {each.name for each in below if isinstance(each, Column)}
+            relation = relation.child
+            continue
+        for each in conjuncts(relation.condition):
+            names = set(columns_used(each))
+            if not names and typed(each, relation.columns).value({}) is not True:
+                return True
+            if len(names) == 1 and not names <= seen:
+                seen |= names
+                if no_public_value(Column(*names), relation):
+                    return True
+        relation = relation.child
+    return False
+
+
+def _filters(relation: RelationNode) -> tuple[RelationNode, list[Expression]]:
+    """The relation below all filters and projections, and the conditions in terms of its columns."""
+    conditions: list[Expression] = []
+    while isinstance(relation, FilterRows | Project):
+        if isinstance(relation, FilterRows):
+            conditions += conjuncts(relation.condition)
+        else:
+            conditions = list(_written_out(conditions, dict(relation.expressions)))
+        relation = relation.child
+    return relation, conditions
+
+
+def _written_out(conditions: list[Expression], names: dict[str, Expression]) -> Iterator[Expression]:
+    """Conditions with names replaced. That makes them grow without end; a proof that long is not worth having."""
+    for each in conditions:
+        with contextlib.suppress(QuestionRefused):
+            made = renamed(each, names)
+            if sum(1 for _ in columns_used(made)) <= _MOST_USED:
+                yield made
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Reads conditions over the columns of one relation."""
+
+    columns: Mapping[str, Domain]
+    forms: Forms
+
+    def limits(self, conditions: list[Expression]) -> dict[Form, _Limits]:
+        """What the conditions say about each value they speak of, by its form."""
+        found: dict[Form, _Limits] = {}
+        for condition in conditions:
+            match condition:
+                case Call(operator="is_null", arguments=(value,)):
+                    self._of(found, value).null = True
+                case Call(operator="not", arguments=(Call(operator="is_null", arguments=(value,)),)):
+                    self._of(found, value)
+                case Call(operator="not", arguments=(Column() as value,)):
+                    _narrow(self._of(found, value), "in", [False])
+                case Column():
+                    _narrow(self._of(found, condition), "in", [True])
+                case Call(operator="in", arguments=(value, *constants)):
+                    self._compared(found, "in", value, constants)
+                case Call(operator=operator, arguments=(Literal() as constant, value)) if operator in _TURNED:
+                    self._compared(found, _TURNED[operator], value, [constant])
+                case Call(operator=operator, arguments=(value, Literal() as constant)) if operator in _TURNED:
+                    self._compared(found, operator, value, [constant])
+        return found
+
+    def _of(self, found: dict[Form, _Limits], value: Expression) -> _Limits:
+        return found.setdefault(expression_form(value, self.forms), _Limits())
+
+    def _compared(
+        self, found: dict[Form, _Limits], operator: str, value: Expression, constants: Sequence[Expression]
+    ) -> None:
+        """Use a comparison with constants, if SQL compares them with the value exactly; else nothing is proven."""
+        kind = typed(value, self.columns).domain.kind
+        known: list[Any] = []
+        for constant in constants:
+            assert isinstance(constant, Literal)
+            if constant.value is None:
+                continue  # equal to nothing
+            each = _comparable(constant.value, kind)
+            if each is None:
+                return
+            known.append(each)
+        if operator in {"in", "eq"}:
+            _narrow(self._of(found, value), "in", known)
+        elif known:
+            _narrow(self._of(found, value), operator, known)
+
+
+def _comparable(constant: Scalar, kind: Kind) -> Any | None:
+    """A constant as the bounds of a kind are kept, numbers as fractions and dates and moments in days; None if SQL
+    rounds one of the two before it compares them (an integer beside a real), or cannot compare them.
+    """
+    given = kind_of(constant)
+    match constant:
+        case dt.date() if kind in _DAYS:
+            return ordinal(constant)  # a date beside a moment is its midnight, on either side
+        case int() if kind is Kind.REAL and given is Kind.INTEGER:
+            return Fraction(float(constant))
+        case int() | float() if given is kind and kind in NUMBERS:
+            return Fraction(constant)
+    return constant if given is kind else None
+
+
+def _narrow(limits: _Limits, operator: str, constants: list[Any]) -> None:
+    if operator == "in":
+        given = frozenset(constants)
+        limits.values = given if limits.values is None else limits.values & given
+    elif operator in {"lt", "le"}:
+        end = (constants[0], operator == "lt")
+        if limits.high is None or (end[0], not end[1]) < (limits.high[0], not limits.high[1]):
+            limits.high = end
+    else:
+        end = (constants[0], operator == "gt")
+        if limits.low is None or end > limits.low:
+            limits.low = end

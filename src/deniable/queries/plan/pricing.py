@@ -1,0 +1,456 @@
+"""What a question would cost, and how exact its answer would be: before anything is paid, and without reading data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.curves.filters import Amount, exact_amount
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, require_names
+from deniable.ledger import Budget, Cost
+from deniable.ledger.spending_accounts import SPENT
+from deniable.mechanisms import noise_quantiles
+from deniable.numbers import percent, plain
+from deniable.queries.intervals.noise_intervals import Share
+from deniable.queries.plan.answer_notes import budget_notes, cost_said, empty_note, rest_said, wrapped
+from deniable.queries.plan.answer_size import cells
+from deniable.queries.plan.estimators import DrawnValue, Ranked, rank_error
+from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, noise, pairs, shares
+from deniable.queries.plan.single_quantile import Picked
+from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
+from deniable.tables.expressions import Column, columns_used
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.queries.plan.noise_planner import Noise
+    from deniable.units import Unit
+
+SHARE_FOR_KEYS: Final = 100
+"""A question whose keys are not public takes this part of what is left of the δ column, times the part of the column
+that is left, unless its δ is given: δ_k = R_k²/(100·R_0), so R_k <= R_0/(1 + k/100). It never ends, and thresholds grow
+with the logarithm of the number of questions: after k of them δ is about (1 + k/100)² times smaller than at first."""
+
+TYPICAL_ROWS: Final = 1000
+"""The group size at which errors are told that depend on it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The cost of a question, the noise it buys, and how often it could be asked. No data was read for it."""
+
+    plan: NoisePlan
+    budget: Budget
+    cost: Cost
+    left: Cost
+    """What is left in the ledger now."""
+    confidence: float
+    shares_delta: bool = False
+    """Whether its δ is a part of what is left, because none was given: then a next question takes less of it."""
+    quotients: frozenset[str] = frozenset()
+    """Columns that are shown as shares of a total."""
+
+    @property
+    def curve(self) -> Curve:
+        """What the answer promises, at most: the noise, and the δ of a threshold."""
+        return self.budget.curve(self.cost)
+
+    @property
+    def threshold(self) -> int | None:
+        """The number of people from which on a key is shown, if keys are not public."""
+        return noise(self.plan, self.budget, self.cost).threshold
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget has that much left."""
+        return self.cost <= self.left
+
+    @property
+    def times(self) -> int:
+        """How many questions of this price fit into what is left."""
+        return self.left // (Cost(self.cost.units) if self.shares_delta else self.cost)
+
+    def is_met_by(self, stored: Cost) -> bool:
+        """Whether an answer that was bought at this cost is as exact. A δ that nobody asked for is no reason to pay."""
+        return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
+
+    def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
+        """The half-width of the noise interval of each column that is asked, in a group of this many rows.
+
+        None: it depends on how the values lie (quantiles, extremes; see `rank_errors`), or on the noisy numbers that
+        the column is worked out from (quotients, correlations).
+        """
+        found = errors(self.plan, self.budget, self.cost, self.confidence, rows)
+        return {name: None if of is None else found[of] for name, of in self._measured().items()}
+
+    def _measured(self) -> dict[str, str | None]:
+        return {name: None if name in self.quotients else of for name, of in measured_columns(self.plan).items()}
+
+    def rank_errors(self) -> dict[str, float]:
+        """For each quantile, how many rows the noisy rank of a value may be off, at `confidence`: the answer is a value
+        whose rank is about as near to the one asked for, wherever the values lie. Of a single quantile under a pure
+        budget: how many ranks the answer is off, at most.
+        """
+        return rank_errors(self.plan, self.budget, self.cost, self.confidence)
+
+    def split(self) -> tuple[tuple[str, Fraction], ...]:
+        """Which statistics are paid for, and the share of the cost that each takes (AVG = SUM + COUNT)."""
+        plan, paid = self.plan, shares(self.plan, self.budget)
+        named = [(describe(part), share) for part, share in zip(plan.parts, paid, strict=True)]
+        if plan.people is not None:
+            name, share = named[plan.people]
+            named[plan.people] = (f"{name}, which decides the keys shown", share)
+        for pair in pairs(plan, self.budget):
+            together = f"{named[pair.total][0]} with {named[pair.count][0]}"
+            named[pair.total] = (together, named[pair.total][1])
+        seconds = {pair.count for pair in pairs(plan, self.budget)}
+        return tuple(each for i, each in enumerate(named) if i not in seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {
+            "cost": cost_said(self.cost, self.budget),
+            "fits": self.fits,
+            "times": self.times,
+            "confidence": self.confidence,
+            "errors": self.errors(),
+            "errors_at_rows": TYPICAL_ROWS,
+            "rank_errors": self.rank_errors(),
+            "threshold": self.threshold,
+            "split": [[name, str(share)] for name, share in self.split()],
+            "note": empty_note(self.plan),
+            "cells": cells(self.plan.question),
+            "question": self.plan.question.hash,
+        }
+
+    def lines(self) -> list[str]:
+        """For people, as wide as a terminal."""
+        named, measured = {recipe.name: recipe for recipe in self.plan.recipes}, self._measured()
+        said = [f"cost     {cost_said(self.cost, self.budget)}"]
+        ranks = self.rank_errors()
+        for name, error in self.errors().items():
+            of = measured[name]
+            if of is None:
+                said.append(f"error    {name}: worked out from noisy numbers; its interval comes with the answer")
+            elif of in ranks:
+                off = f"its rank is within ± {_short(ranks[of])} rows, at {percent(self.confidence)} %"
+                said.append(f"error    {name}: {off}; how far that is depends on how the values lie")
+            else:
+                assert error is not None
+                per = f" in a group of {TYPICAL_ROWS:,} rows" if named[of].depends_on_rows else ""
+                said.append(f"error    {name}: ± {_short(error)}{per}, at {percent(self.confidence)} %")
+        if self.threshold is not None:
+            said.append(
+                f"keys     shown from about {self.threshold:,} people on; near that, their intervals reach down to 1"
+            )
+        if len(self.plan.parts) > 1:
+            said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
+        said += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget)) if note]
+        left = rest_said(self.left, self.budget)
+        said.append(
+            f"left     {left}: about {self.times:,} such question{'s' * (self.times != 1)}"
+            if self.fits
+            else f"left     {left}: too little"
+        )
+        return wrapped(said, " " * 9)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+
+def measured_columns(plan: NoisePlan) -> dict[str, str | None]:
+    """The columns of the answer that have noise, each with its measure; None: it is worked out from measures."""
+    known, asked = {recipe.name for recipe in plan.recipes}, plan.question.post.columns
+    noisy = [(name, each) for name, each in asked if known.intersection(columns_used(each))]
+    return {name: each.name if isinstance(each, Column) else None for name, each in noisy}
+
+
+def errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float, rows: int) -> dict[str, float | None]:
+    """See `Price.errors`."""
+    made = noise(plan, budget, cost)
+    halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
+    found: dict[str, float | None] = {}
+    for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
+        if any(plan.parts[i].is_ranked for i in uses):
+            found[recipe.name] = None
+        else:
+            found[recipe.name] = recipe.error([_drawn(made, i, halves.get(i, 0)) for i in uses], confidence, rows)
+    return found
+
+
+def _drawn(made: Noise, part: int, half: int) -> DrawnValue:
+    """The noise of a number, on nothing: one draw on whole numbers."""
+    mechanism: Any = made.mechanisms[part]
+    return DrawnValue(0, made.deviation(part), made.shape, shares=(Share(1.0, float(mechanism.width)),), half=half)
+
+
+def rank_errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) -> dict[str, float]:
+    """See `Price.rank_errors`."""
+    made, found = noise(plan, budget, cost), {}
+    for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
+        mechanism: Any = made.mechanisms[uses[0]]
+        if isinstance(recipe, Ranked):
+            found[recipe.name] = rank_error(mechanism.differences(float(recipe.q)), made.shape, confidence)
+        elif isinstance(recipe, Picked):
+            found[recipe.name] = mechanism.error(confidence=confidence)
+    return found
+
+
+def rank_note(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) -> str:
+    """How far a quantile is off that was drawn as one value, which has no interval; nothing of other answers."""
+    if not plan.is_picked:
+        return ""
+    [(name, off)] = rank_errors(plan, budget, cost, confidence).items()
+    [recipe] = plan.recipes
+    assert isinstance(recipe, Picked)
+    edges = recipe.cells.edges
+    step = "" if recipe.whole else f", told in steps of {float(edges[1] - edges[0]):.3g}"
+    return (
+        f"{name} is one value, drawn by the exponential mechanism{step}: its rank is within ± {_short(off)} rows with "
+        f"{percent(confidence)} %, and it has no interval, because how far that is depends on how the values lie"
+    )
+
+
+def released_as(plan: NoisePlan, budget: Budget) -> list[tuple[str, float | None]]:
+    """For each part, what of it noise goes on, in words; and the step of the grid that a sum is counted in."""
+    said = [(describe(part), _step(part.statistic)) for part in plan.parts]
+    for pair in pairs(plan, budget):
+        (total, step), (count, _) = said[pair.total], said[pair.count]
+        half = pair.half * (step or 1.0)
+        said[pair.total] = (f"{half:.6g} times the {count}, plus the {total}", step)
+        said[pair.count] = (f"{half:.6g} times the {count}, minus the {total}", step)
+    return said
+
+
+def _step(statistic: Statistic) -> float | None:
+    return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else None
+
+
+def describe(part: PlannedPart) -> str:
+    """A statistic in words."""
+    match statistic := part.statistic:
+        case Count(expression=None):
+            return "number of rows"
+        case Count(expression=expression):
+            return f"number of rows with {expression!r}"
+        case CountPersons():
+            return "number of people"
+        case CountDistinct(expression=expression):
+            return f"number of different {expression!r}"
+        case ExactSum(expression=expression):
+            return f"sum of {expression!r}"
+        case Cells(expression=expression) if part.q is not None:
+            return f"cell of a quantile, of {statistic.width} cells of {expression!r}"
+        case Cells(expression=expression):
+            return f"running totals over {statistic.width} cells of {expression!r}"
+    raise AssertionError(type(statistic))
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+# -- what was asked to be paid ---------------------------------------------------------------------------------------
+
+_ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
+"""The fields of `AskedCost`."""
+
+_PLAIN: Final = frozenset({float, int, str, type(None)})
+"""What is a value of Python already."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedCost:
+    """How a caller says what to spend: exactly one of the first five."""
+
+    epsilon: Amount | None = None
+    mu: Amount | None = None
+    rho: Amount | None = None
+    share: Amount | None = None
+    """A part of what is left, in what the budget adds up: μ² under a Gaussian budget, else ε or ρ. So a tenth of μ²,
+    told as an ε, is about a third of it.
+    """
+    within: float | Mapping[str, float] | None = None
+    """How near the answer shall be, at `confidence`: the cheapest noise is found."""
+    delta: Amount | None = None
+    """For keys that are not public."""
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name in _ASKED:
+            value = getattr(self, name)
+            if type(value) not in _PLAIN:
+                object.__setattr__(self, name, plain(value))
+
+    @classmethod
+    def of(cls, amounts: tuple[object, ...], cost: Mapping[str, Any]) -> AskedCost:
+        """What a caller wrote; InvalidParameter for an amount without a name, or with one that means nothing here."""
+        require_names(amounts)
+        if unknown := next((name for name in cost if name not in _ASKED), None):
+            rule, ways = "is no way to say what to spend", ", ".join(f"{name}=" for name in _ASKED[:5])
+            raise InvalidParameter(unknown, cost[unknown], rule, f"give one of {ways}")
+        return cls(**cost)
+
+    def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
+        """The cost, from public facts alone."""
+        options = plan.question.options
+        epsilon = self.epsilon
+        given = [name for name in ("epsilon", "mu", "rho", "share", "within") if getattr(self, name) is not None]
+        if not given and "epsilon" in options:
+            epsilon, given = options["epsilon"], ["epsilon"]
+        if len(given) != 1:
+            said = ", ".join(given) or "none"
+            raise InvalidParameter("cost", said, "give exactly one of epsilon=, mu=, rho=, share=, within=")
+        if not isinstance(self.confidence, float) or not 0.5 <= self.confidence < 1:
+            raise InvalidParameter("confidence", self.confidence, "must be a probability from 0.5 to below 1")
+        delta = self._delta(plan, budget, left)
+        if given == ["share"]:
+            return _shared(self.share, left, delta)
+        if given == ["within"]:
+            assert self.within is not None
+            return _within(plan, budget, self.within, self.confidence, delta)
+        units = budget.cost(epsilon=epsilon, mu=self.mu, rho=self.rho).units
+        return Cost(units, delta)
+
+    def part(self, share: Fraction) -> PartOf:
+        """A part of this, for one of several questions that share a cost."""
+        return PartOf(self, share)
+
+    def shares_delta(self, plan: NoisePlan) -> bool:
+        """Whether δ is a part of what is left: keys are not public, and none is given."""
+        return plan.people is not None and self.delta is None and plan.question.options.get("delta") is None
+
+    def _delta(self, plan: NoisePlan, budget: Budget, left: Cost) -> int:
+        asked = self.delta if self.delta is not None else plan.question.options.get("delta")
+        if plan.people is None:
+            if self.delta is not None:
+                raise InvalidParameter("delta", self.delta, "is for keys that are not public; here none is needed")
+            return 0
+        if asked is not None:
+            return budget.cost(**{_own(budget): 1}, delta=asked).delta_units
+        whole, rest = budget.limit.delta_units, left.delta_units
+        if whole and not rest:
+            raise BudgetExceeded(
+                "a part of the delta for unlisted keys", "none of it",
+                "declare the keys or name them with IN, or ask something that was asked before",
+            )  # fmt: skip
+        return max(1, rest * min(rest, whole) // (SHARE_FOR_KEYS * whole)) if whole else 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """A share of a cost that several questions are asked for together."""
+
+    whole: AskedCost
+    share: Fraction
+
+    @property
+    def confidence(self) -> float:
+        """See `AskedCost`."""
+        return self.whole.confidence
+
+    def shares_delta(self, plan: NoisePlan) -> bool:
+        """See `AskedCost`."""
+        return self.whole.shares_delta(plan)
+
+    def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
+        """The part of the whole cost; δ is each question's own."""
+        if self.whole.within is not None:
+            raise InvalidParameter("within", self.whole.within, "is for one question; a batch shares a cost")
+        whole = self.whole.cost(plan, budget, left)
+        units = math.floor(whole.units * self.share)
+        if units == 0:
+            raise InvalidParameter("questions", NOTHING, "are too many for this cost")
+        return Cost(units, whole.delta_units)
+
+
+def _own(budget: Budget) -> str:
+    return {"mu2": "mu", "epsilon": "epsilon", "rho": "rho"}[budget.currency]
+
+
+def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
+    rule = "must be above 0 and at most 1"
+    part = exact_amount("share", share, rule)  # type: ignore[arg-type]
+    if not 0 < part <= 1:
+        raise InvalidParameter("share", share, rule)
+    units = math.floor(left.units * part)
+    if units == 0 and left.units > 0:
+        raise InvalidParameter("share", share, "is less of what is left than can be counted", "give a larger share")
+    if units == 0:
+        raise BudgetExceeded("a share of what is left", "nothing", SPENT)
+    return Cost(units, delta)
+
+
+def _within(
+    plan: NoisePlan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int
+) -> Cost:
+    """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
+    named = {recipe.name: recipe for recipe in plan.recipes}
+    given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
+    targets = {name: _near(target) for name, target in given.items()}
+    if not targets:
+        raise InvalidParameter("within", NOTHING, "names no measure", f"choose from {', '.join(named)}")
+    for name in targets:
+        if name not in named:
+            raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")
+        if named[name].depends_on_rows:
+            raise InvalidParameter(
+                "within", name, "an error can be asked for counts and sums; others depend on the data",
+                "give an epsilon instead, and look at the price",
+            )  # fmt: skip
+
+    def fits(units: int) -> bool:
+        try:
+            found = errors(plan, budget, Cost(units, delta), confidence, TYPICAL_ROWS)
+        except InvalidParameter:  # so little that there is no such noise
+            return False
+        return all((found[name] or 0.0) <= target for name, target in targets.items())
+
+    low, high = 1, 10**9
+    while not fits(high):
+        low, high = high, high * 1024
+        if high > 10**36:
+            raise InvalidParameter("within", within, "no noise is as small as that", "give a larger number")
+    while high - low > max(1, low // 10**6):
+        middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
+        if fits(middle):
+            high = middle
+        else:
+            low = middle
+    return Cost(high, delta)
+
+
+def _near(within: object) -> float:
+    """How near an answer shall be, as written: a number, or one as text."""
+    rule = "must be a positive number below 1e300"
+    try:
+        exact = exact_amount("within", plain(within), rule)
+    except InvalidParameter:
+        exact = Fraction(0)
+    near = float(exact)
+    if near == 0:  # also of what is too small for a float, which no noise is as small as
+        raise InvalidParameter("within", within, rule)
+    return near
+
+
+def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> Cost:
+    """What one count of rows costs that is this near to the truth, for a person of the unit's rows.
+
+    Its noise is whole, so it is as near as k = ⌊within⌋. Discrete Laplace noise is farther off with probability
+    2r^(k+1)/(1 + r), r = e^(-ε/rows); rounded Gaussian noise if that of scale σ = rows/μ exceeds k + 1/2.
+    """
+    near = math.floor(_near(within))
+    missed = noise_quantiles.miss(confidence)
+    if budget.currency == "epsilon":
+        loss = math.log(2 / missed) / (near + 1)
+        for _ in range(64):  # from above, and every step is nearer to the solution than the one before
+            loss = (math.log(2 / missed) - math.log1p(math.exp(-loss))) / (near + 1)
+        return budget.cost(epsilon=Fraction(unit.rows * loss))
+    return budget.cost(mu=Fraction(unit.rows * noise_quantiles.normal(missed) / (near + 0.5)))

@@ -1,0 +1,446 @@
+"""A question: what is asked of which rows, for which groups, and what is made of the noisy answers afterwards."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import chain, product
+from typing import Final, final
+
+from deniable.errors import InvalidParameter, QuestionRefused
+from deniable.queries.plan.canonical_form import Form, digest, expression_form, relation_form
+from deniable.queries.relations import evaluation_limit
+from deniable.queries.relations.constant_kinds import fitted
+from deniable.queries.relations.exact_statistics import Group
+from deniable.queries.relations.operators import Columns, Value, domain, typed
+from deniable.queries.relations.relation_nodes import Bound, FilterRows, Project, RelationNode
+from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
+from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of
+
+FUNCTIONS: Final = (
+    "count", "count_persons", "count_distinct", "sum", "avg", "var", "stddev", "quantile", "min", "max",
+)  # fmt: skip
+"""What can be measured. `count` and `count_persons` need no expression; all from `sum` on need bounded numbers."""
+
+MOST_MEASURES: Final = 100
+MOST_GROUPS: Final = 1_000_000
+_WIDEST: Final = Fraction(2) ** 200  # wider bounds were never meant as bounds
+_EVERYTHING: Final = Fraction(sys.float_info.max)  # what a number lies between of which nothing is known
+_OPTIONS: Final = frozenset({"epsilon", "delta", "max_groups_contributed"})
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Key:
+    """A key of the groups. `values` lists the public values in the order they are shown (None among them is NULL).
+
+    `values` None: they are not public, and a threshold decides which are shown.
+    """
+
+    name: str
+    expression: Expression
+    values: tuple[Scalar | None, ...] | None
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Measure:
+    """An aggregate that is asked with noise. `options`: q of a quantile, ddof (0 or 1) of var and stddev."""
+
+    name: str
+    function: str
+    expression: Expression | None
+    options: Mapping[str, float] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """One part of ORDER BY."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Post:
+    """What is made of the noisy answers, row by row of the result: costs nothing and can leak nothing.
+
+    Expressions here read keys and measures by their names.
+    """
+
+    columns: tuple[tuple[str, Expression], ...]
+    having: Expression | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    def select(
+        self, rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]
+    ) -> list[tuple[int, tuple[Value, ...]]]:
+        """The rows of the result in their order, each with the position of the noisy row it comes from."""
+        kept = list(range(len(rows)))
+        if self.having is not None:
+            passes = typed(self.having, domains).value
+            kept = [i for i in kept if passes(rows[i]) is True]
+        for part in reversed(self.order):  # sorting is stable, so the last part goes first
+            value = typed(part.expression, domains).value
+            found = {i: value(rows[i]) for i in kept}
+            known = [i for i in kept if found[i] is not None]
+            null = [i for i in kept if found[i] is None]
+            known.sort(key=found.__getitem__, reverse=part.descending)  # type: ignore[arg-type]
+            kept = null + known if part.nulls_first else known + null
+        kept = kept[self.offset :][: self.limit]
+        values = [typed(expression, domains).value for _, expression in self.columns]
+        return [(i, tuple(value(rows[i]) for value in values)) for i in kept]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """A question as both fronts build it. Made by `asked`, which checks it and puts its measures in one order.
+
+    `hash` is the same for questions that ask the same of the same rows, whatever their spelling; `post` plays no part
+    in it, because it only shows what was measured. So the measures of two questions with one hash agree by position.
+    `options` are those of BigQuery's OPTIONS(...): epsilon, delta, and max_groups_contributed, which is a `Bound` below
+    the groups: of a person's groups so many are kept, chosen at random.
+    """
+
+    relation: RelationNode
+    keys: tuple[Key, ...]
+    measures: tuple[Measure, ...]
+    post: Post
+    options: Mapping[str, float]
+    hash: str
+    domains: Columns = field(init=False, repr=False)
+    """What `post` may read: keys and measures by name."""
+
+    def __post_init__(self) -> None:
+        below = self.relation.columns
+        found = {key.name: typed(key.expression, below).domain for key in self.keys}
+        found |= {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
+        object.__setattr__(self, "domains", Columns(found))
+
+    @property
+    def known(self) -> tuple[Group, ...] | None:
+        """Every group that can appear, in order, if all keys are public."""
+        lists = [key.values for key in self.keys]
+        known = [values for values in lists if values is not None]
+        return tuple(product(*known)) if len(known) == len(lists) else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of the result."""
+        return tuple(name for name, _ in self.post.columns)
+
+    def __repr__(self) -> str:
+        of = ", ".join(table.name for table in self.relation.tables)
+        by = f" by {', '.join(key.name for key in self.keys)}" if self.keys else ""
+        return f"<Question: {', '.join(self.names)} of {of}{by}; {self.hash[:12]}>"
+
+    def with_columns(self, **expressions: Expression) -> Question:
+        """Further columns made of the noisy answers: `question.with_columns(each=col("cost") / col("n"))`."""
+        kept = tuple((name, each) for name, each in self.post.columns if name not in expressions)
+        added = tuple((name, self._shown(each)) for name, each in expressions.items())
+        return check_post(replace(self, post=replace(self.post, columns=(*kept, *added))))
+
+    def having(self, condition: Expression) -> Question:
+        """Only those rows of the result for which a condition on the noisy answers is true."""
+        parts = [each for each in (self.post.having, self._shown(condition)) if each is not None]
+        both = parts[0] if len(parts) == 1 else Call("and", tuple(parts))
+        return check_post(replace(self, post=replace(self.post, having=both)))
+
+    def order_by(self, *columns: str | Expression, descending: bool = False) -> Question:
+        """The rows of the result in the order of some of its columns."""
+        shown = (self._shown(Column(each) if isinstance(each, str) else each) for each in columns)
+        return check_post(
+            replace(self, post=replace(self.post, order=tuple(Order(each, descending) for each in shown)))
+        )
+
+    def limit(self, count: int, *, offset: int = 0) -> Question:
+        """The first rows of the result only."""
+        if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in (count, offset)):
+            raise InvalidParameter("limit", count, "must be a whole number of rows")
+        return replace(self, post=replace(self.post, limit=count, offset=offset))
+
+    def _shown(self, expression: Expression) -> Expression:
+        return renamed(expression, dict(self.post.columns))
+
+
+def asked(
+    relation: RelationNode, keys: Sequence[Key], measures: Sequence[Measure], post: Post, options: Mapping[str, float]
+) -> Question:
+    """A checked question. Measures that mean the same become one, and all are put in the order of their forms."""
+    if not measures:
+        example = f"SELECT COUNT(*) FROM {_first(relation)}"
+        raise QuestionRefused("aggregate", "a question asks for at least one aggregate", example)
+    if len(measures) > MOST_MEASURES:
+        raise QuestionRefused(
+            "too_deep", f"a question has at most {MOST_MEASURES} aggregates", "ask in several questions"
+        )
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise QuestionRefused(
+            "options", f"no option is called {min(unknown)!r}", f"choose from {', '.join(sorted(_OPTIONS))}"
+        )
+    most = options.get("max_groups_contributed")
+    if most is not None and keys and most < relation.rows:  # no person has more groups than rows
+        relation = Bound(relation, tuple(key.expression for key in keys), int(most), relation.rows)
+    _, columns = relation_form(relation)
+    for measure in measures:
+        check_measure(measure, relation)
+    for key in keys:
+        check_key(key, relation)
+    first: dict[Form, Measure] = {}
+    same_as: dict[str, Expression] = {}
+    for measure in measures:
+        kept = first.setdefault(_measure_form(measure, columns), measure)
+        if kept is not measure:
+            same_as[measure.name] = Column(kept.name)
+    ordered = tuple(sorted(first.items(), key=lambda item: repr(item[0])))
+    kept_ones = tuple(measure for _, measure in ordered)
+    hash = question_hash(relation, keys, kept_ones)
+    question = Question(relation, tuple(keys), kept_ones, _redirected(post, same_as), dict(options), hash)
+    _check_size(question)
+    return check_post(question)
+
+
+def question_hash(relation: RelationNode, keys: Sequence[Key], measures: Sequence[Measure]) -> str:
+    """The hash of a question whose measures are in the order of their forms."""
+    below, columns = relation_form(relation)
+    by = tuple(
+        (expression_form(key.expression, columns), None if key.values is None else repr(key.values)) for key in keys
+    )
+    return digest(("question", below, by, tuple(_measure_form(each, columns) for each in measures)))
+
+
+def _measure_form(measure: Measure, columns: Mapping[str, Form]) -> Form:
+    of = None if measure.expression is None else expression_form(measure.expression, columns)
+    return (measure.function, of, tuple((name, repr(value)) for name, value in sorted(measure.options.items())))
+
+
+def _redirected(post: Post, same_as: dict[str, Expression]) -> Post:
+    if not same_as:
+        return post
+    return Post(
+        tuple((name, renamed(each, same_as)) for name, each in post.columns),
+        None if post.having is None else renamed(post.having, same_as),
+        tuple(Order(renamed(o.expression, same_as), o.descending, o.nulls_first) for o in post.order),
+        post.limit,
+        post.offset,
+    )
+
+
+def _check_size(question: Question) -> None:
+    groups = 1
+    for key in question.keys:
+        groups *= 1 if key.values is None else len(key.values)
+    if groups > MOST_GROUPS:
+        raise QuestionRefused(
+            "key",
+            f"the public keys have more than {MOST_GROUPS:,} combinations",
+            "group by fewer keys, or by coarser ones",
+        )
+
+
+def check_post(question: Question) -> Question:
+    """The question with what is made of its answers checked, and texts beside dates read as dates there too."""
+    domains, post = question.domains, question.post
+
+    def checked(expression: Expression) -> Expression:
+        fit = fitted(expression, domains)
+        typed(fit, domains)
+        return fit
+
+    having = None if post.having is None else checked(post.having)
+    if having is not None and typed(having, domains).domain.kind is not Kind.BOOLEAN:
+        raise QuestionRefused("kinds", "HAVING takes a condition", "HAVING COUNT(*) > 100")
+    columns = tuple((name, checked(each)) for name, each in post.columns)
+    order = tuple(Order(checked(part.expression), part.descending, part.nulls_first) for part in post.order)
+    return replace(question, post=Post(columns, having, order, post.limit, post.offset))
+
+
+def check_key(key: Key, relation: RelationNode) -> None:
+    """Refuse what cannot be a key of groups."""
+    kind = typed(key.expression, relation.columns).domain.kind
+    if key.values is None:
+        if kind is Kind.REAL:
+            raise QuestionRefused(
+                "key",
+                f"{key.name!r} is a real number, and those are keys only in public bins",
+                f"GROUP BY FLOOR({_written(key.expression)} / 10) * 10",
+            )
+    elif any(value is not None and kind_of(value) is not kind for value in key.values):
+        raise QuestionRefused("key", f"the values of {key.name!r} are of kind {kind.value}", "write them as that kind")
+
+
+def check_measure(measure: Measure, relation: RelationNode) -> None:
+    """Refuse what cannot be measured."""
+    if measure.function not in FUNCTIONS:
+        raise QuestionRefused(
+            "function", f"{measure.function} cannot be measured", f"choose from {', '.join(FUNCTIONS)}"
+        )
+    if measure.function == "count_persons" and not relation.people:
+        raise QuestionRefused("unit", "every row is its own person here", f"SELECT COUNT(*) FROM {_first(relation)}")
+    if measure.expression is None:
+        if measure.function not in {"count", "count_persons"}:
+            raise QuestionRefused(
+                "aggregate", f"{measure.function} needs a column", f"name one in {measure.function.upper()}(...)"
+            )
+        return
+    found = typed(measure.expression, relation.columns).domain
+    if measure.function in {"count", "count_persons", "count_distinct"}:
+        return
+    if found.kind not in NUMBERS:
+        raise QuestionRefused(
+            "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
+        )
+    if wrong := _unbounded(found):
+        raise QuestionRefused(
+            "bounds", f"{measure.function} needs public bounds, and {wrong}",
+            f"SELECT {measure.function.upper() if measure.function != 'quantile' else 'MEDIAN'}"
+            f"(LEAST(GREATEST({_written(measure.expression)}, 0), 100)) FROM {_first(relation)}",
+        )  # fmt: skip
+    q = measure.options.get("q")
+    if measure.function == "quantile" and (q is None or not 0 <= q <= 1):
+        raise QuestionRefused(
+            "constant",
+            "the fraction of a quantile lies from 0 to 1",
+            f"SELECT QUANTILE({_written(measure.expression)}, 0.9) FROM {_first(relation)}",
+        )
+
+
+def _unbounded(domain: Domain) -> str:
+    """What keeps the bounds of a number from being used; nothing if nothing does."""
+    if domain.bounds is None:
+        return "this number has none"
+    low, high = domain.bounds
+    largest = max(abs(low), abs(high))
+    if largest >= _EVERYTHING:
+        return "this number has none"
+    if largest > _WIDEST:
+        return "the bounds of this number are beyond 1e60, and none so large are taken"
+    if any(0 < each < TINIEST for each in (largest, high - low)):
+        return "the bounds of this number lie nearer to 0, or to each other, than 1e-250"
+    return ""
+
+
+def _first(relation: RelationNode) -> str:
+    """The first private table, for examples."""
+    return next(table.name for table in relation.tables if table.unit is not None)
+
+
+def _written(expression: Expression) -> str:
+    """A column by its name, also where it is cast; of anything else nothing is repeated: for examples."""
+    if isinstance(expression, Call) and expression.operator in _CASTS:
+        return f"CAST({_written(expression.arguments[0])} AS {_CASTS[expression.operator]})"
+    return expression.name if isinstance(expression, Column) else "…"
+
+
+_CASTS: Final = {"cast_integer": "BIGINT", "cast_real": "DOUBLE", "cast_text": "VARCHAR"}
+
+
+def _instead(measure: Measure, kind: Kind) -> str:
+    """What to ask instead of a number of what is none."""
+    assert measure.expression is not None
+    name = _written(measure.expression)
+    if kind is Kind.BOOLEAN:
+        return (
+            f"write COUNT_IF({name}), or {measure.function.upper()}(CAST({name} AS INTEGER)) for the part that is true"
+        )
+    counted = f"count instead: COUNT({name}), or GROUP BY {name}"
+    if kind is Kind.TEXT and isinstance(measure.expression, Column):
+        return f"{counted}; if it holds numbers, its owner can say so in the schema: a CSV file has no types"
+    return counted
+
+
+def answer_domain(measure: Measure, relation: RelationNode) -> Domain:
+    """What is public about a noisy answer: its kind alone. Noise knows no bounds, and a ratio of noise may be NULL."""
+    if measure.function.startswith("count"):
+        return Domain(Kind.INTEGER, None, None, False)
+    assert measure.expression is not None
+    kind = typed(measure.expression, relation.columns).domain.kind
+    if measure.function == "sum":
+        return Domain(kind, None, None, False)
+    return Domain(kind if measure.function in {"min", "max"} else Kind.REAL)
+
+
+def public_values(expression: Expression, relation: RelationNode) -> tuple[Scalar | None, ...] | None:
+    """The values a key can take, if they are public: by the schema, or because the question itself names them.
+
+    `WHERE ward IN ('A', 'B') … GROUP BY ward` names them; `WHERE age < 30 … GROUP BY age` leaves out the others.
+    """
+    found = _candidates(expression, relation)
+    if found is None:
+        return None
+    values, passes = found
+    return tuple(value for value in values if passes(value))
+
+
+def no_public_value(expression: Expression, relation: RelationNode) -> bool:
+    """Whether the values are public and there is none. Ends when one is found, and looks at both ends first."""
+    found = _candidates(expression, relation)
+    if found is None:
+        return False
+    values, passes = found
+    # The last two: behind the keys of a nullable column stands NULL, which no comparison lets pass.
+    return not any(map(passes, chain(values[-2:], values)))
+
+
+def _candidates(
+    expression: Expression, relation: RelationNode
+) -> tuple[tuple[Scalar | None, ...], Callable[[Scalar | None], bool]] | None:
+    """The public values before conditions, and whether one fulfils all conditions; None if they are not public."""
+    found = domain(expression, relation.columns)
+    values: tuple[Scalar | None, ...] | None = found.keys
+    if values is not None and found.nullable:
+        values = (*values, None)
+    tests: list[tuple[str, Callable[[Mapping[str, Value]], Value]]] = []
+    parts = 0
+    for name, condition, columns in _conditions(expression.name, relation) if isinstance(expression, Column) else ():
+        if values is None:
+            values = _named(name, condition, columns[name].kind)
+        if values is not None:
+            tests.append((name, typed(condition, columns).value))
+            parts += condition.parts
+    if values is None:
+        return None
+    evaluation_limit.spend(len(values) * parts)
+    return values, lambda value: all(test({name: value}) is True for name, test in tests)
+
+
+def _conditions(name: str, relation: RelationNode) -> Iterable[tuple[str, Expression, Mapping[str, Domain]]]:
+    """Conditions on one column alone that every row of the relation fulfils, as that column is called there."""
+    while isinstance(relation, FilterRows | Project):
+        if isinstance(relation, FilterRows):
+            for each in conjuncts(relation.condition):
+                if set(columns_used(each)) == {name}:
+                    yield name, each, relation.columns
+        else:
+            below = dict(relation.expressions)[name]
+            if not isinstance(below, Column):
+                return
+            name = below.name
+        relation = relation.child
+
+
+def _named(name: str, condition: Expression, kind: Kind) -> tuple[Scalar | None, ...] | None:
+    match condition:
+        case Call(operator="in", arguments=(Column(name=column), *constants)) if column == name:
+            pass
+        case Call(operator="eq", arguments=(Column(name=column), Literal() as constant)) if column == name:
+            constants = [constant]
+        case Call(operator="eq", arguments=(Literal() as constant, Column(name=column))) if column == name:
+            constants = [constant]
+        case Call(operator="is_null", arguments=(Column(name=column),)) if column == name:
+            return (None,)
+        case _:
+            return None
+    values = [each.value for each in constants if isinstance(each, Literal) and each.value is not None]
+    if any(kind_of(value) is not kind for value in values):
+        return None
+    return tuple(sorted(set(values)))

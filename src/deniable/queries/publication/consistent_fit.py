@@ -1,0 +1,444 @@
+"""Several answers as one set of tables: fitted to each other, kept from below 0, rounded, with intervals that hold.
+
+A fit is linear in the noisy numbers, so the law of a fitted number's noise is known (`synth.least_squares_fit`).
+What follows is not linear, but needs no new law: intervals stay those of the linear fit. A number that is known not
+to lie below 0 is within an interval if and only if it is within what the interval has from 0 on; a whole number, if
+and only if it is between the whole numbers within. An interval is then widened to hold the number that is shown, so
+it never holds less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
+from deniable.queries.answer.release import at_precision, precise
+from deniable.queries.answer.shared_measurements import behind, total
+from deniable.queries.intervals.noise_intervals import merged_reach
+from deniable.queries.plan.canonical_form import expression_form, relation_form, statistic_form
+from deniable.queries.plan.estimators import Counted
+from deniable.queries.plan.noise_planner import unthresholded
+from deniable.queries.plan.question import public_values
+from deniable.queries.publication.fitted_noise import MeasuredTable, law_of, measured_of, noise_shape
+from deniable.queries.relations.exact_statistics import Count, ExactSum
+from deniable.synth import controlled_rounding, least_squares_fit
+from deniable.synth.least_squares_fit import Axes, Floats, Margin
+from deniable.synth.table_noise import summed
+from deniable.units import Guarantee
+
+if TYPE_CHECKING:
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.answer.release import Released
+    from deniable.queries.plan.canonical_form import Form
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.tables.kinds import Scalar
+
+Invariants = Mapping[Any, Any]
+"""Exact totals by a key's name, or by a tuple of names: `{"ward": {"A": 500, "B": 300}}`; a total of all by `()`."""
+
+_SURE: Final = 1e-9
+_RARE: Final = 1e-9
+"""How often noise alone may look as if declared totals were wrong."""
+_MOST_KEYS: Final = 10
+_ROUNDED, _RAISED = "rounded", "raised"
+
+
+def adds_up(plan: NoisePlan) -> bool:
+    """Whether an answer of this plan can be one table of a set: one count or sum, by public keys with all values."""
+    return (
+        len(plan.parts) == 1
+        and isinstance(plan.parts[0].statistic, Count | ExactSum)
+        and plan.people is None
+        and plan.collect.known is not None
+        and all(
+            key.values is not None and public_values(key.expression, plan.question.relation) == key.values
+            for key in plan.question.keys
+        )
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TablesBySide:
+    """Tables side by side on the keys of all of them."""
+
+    names: tuple[tuple[str, ...], ...]
+    """What each key is called in the tables."""
+    values: tuple[tuple[Scalar | None, ...], ...]
+    axes: tuple[Axes, ...]
+    """The keys of each table, in rising order."""
+    order: tuple[tuple[int, ...], ...]
+    """For each table, the axes in the order in which it asks for them."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(each) for each in self.values)
+
+    def read(self, table: int, numbers: Any) -> Floats:
+        """Numbers by group, as an array by rising axes."""
+        order = self.order[table]
+        shaped = np.asarray(numbers, dtype=np.float64).reshape([self.sizes[axis] for axis in order])
+        return np.transpose(shaped, np.argsort(order)) if order else shaped
+
+    def written(self, table: int, counts: Any) -> Any:
+        """The way back."""
+        order = self.order[table]
+        places = [sorted(order).index(axis) for axis in order]
+        return np.transpose(counts, places).ravel() if order else np.asarray(counts).ravel()
+
+
+_SAME: Final = "must ask for the same count or sum of the same rows, by public keys, all values of each"
+_SUCH_AS: Final = "SELECT ward, COUNT(*) … GROUP BY ward is a total of … GROUP BY ward, sex"
+
+
+def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
+    """Where the answers' keys meet; InvalidParameter if they are no tables of one sum."""
+    first = answers[0]
+    keys: dict[Form, tuple[set[str], tuple[Scalar | None, ...]]] = {}
+    order = []
+    asked = None
+    for answer in answers:
+        plan = answer.plan
+        if answer.budget != first.budget:
+            raise InvalidParameter(parameter, NOTHING, "must be answers under the same budget")
+        if answer.receipt.version != first.receipt.version:
+            raise InvalidParameter(
+                parameter,
+                NOTHING,
+                "are of two versions: one is about another version of the data",
+                "ask all of one version",
+            )
+        if not adds_up(plan):
+            raise InvalidParameter(parameter, NOTHING, _SAME, _SUCH_AS)
+        form, columns = relation_form(plan.question.relation)
+        same = (form, statistic_form(plan.parts[0].statistic, columns))
+        asked = same if asked is None else asked
+        forms = [expression_form(key.expression, columns) for key in plan.question.keys]
+        if same != asked or len(set(forms)) < len(forms):
+            raise InvalidParameter(parameter, NOTHING, _SAME, _SUCH_AS)
+        for key, each in zip(plan.question.keys, forms, strict=True):
+            assert key.values is not None
+            known = keys.setdefault(each, (set(), key.values))
+            known[0].add(key.name)
+            if known[1] != key.values:
+                raise InvalidParameter(parameter, NOTHING, _SAME, _SUCH_AS)
+        order.append(forms)
+    if len(keys) > _MOST_KEYS:
+        raise InvalidParameter(parameter, len(keys), f"have more than {_MOST_KEYS} keys together", "take fewer")
+    places = {form: i for i, form in enumerate(keys)}
+    orders = tuple(tuple(places[form] for form in forms) for forms in order)
+    return TablesBySide(
+        tuple(tuple(sorted(names)) for names, _ in keys.values()),
+        tuple(values for _, values in keys.values()),
+        tuple(tuple(sorted(each)) for each in orders),
+        orders,
+    )
+
+
+# -- the set ---------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """Answers that were fitted to each other, and what else was done to their numbers, in order."""
+
+    answers: tuple[Answer, ...]
+    """As they were answered."""
+    side: TablesBySide
+    exact: tuple[Margin, ...]
+    """What is public by law."""
+    told: tuple[str, ...]
+    """The same in words."""
+    fitted: least_squares_fit.TableFit
+    measured: tuple[MeasuredTable, ...]
+    numbers: tuple[Floats, ...]
+    """The numbers as they are now, by rising axes, in steps of the statistic; one table for each answer."""
+    words: tuple[str, ...]
+    done: tuple[str, ...] = ()
+    totals: tuple[int, ...] = ()
+    """The tables that the first one was moved to add up to, which stay what they are."""
+    kept: bool = False
+    """Whether nothing was fitted, so that each table keeps its own noise."""
+
+    def tables(self) -> tuple[Answer, ...]:
+        """The answers with their fitted numbers."""
+        return tuple(self.table(i) for i in range(len(self.answers)))
+
+    def table(self, i: int) -> Answer:
+        """One of them."""
+        from deniable.queries.answer.answer import Answer
+
+        answer = self.answers[i]
+        moved = answer.released if self.kept else self._moved(i)
+        promise = Guarantee(
+            answer.budget.curve(moved.cost),
+            answer.guarantee.unit,
+            assumptions=(*answer.guarantee.assumptions, *self.told),
+        )
+        made = Answer(
+            answer.plan, answer.released, answer.budget, promise, answer.receipt, answer.confidence, moved=moved
+        )
+        made._joint, made.adjustments = (self, i), (*answer.adjustments, *self.words)
+        return _put(made, self, i) if self.done else made
+
+    def _moved(self, i: int) -> Released:
+        """The linear fit of one table, with what all draws add to each of its numbers."""
+        answer, axes = self.answers[i], self.side.axes[i]
+        released = answer.released
+        law, shape = law_of(self.fitted, axes, self.measured), noise_shape(answer)
+        measured = behind(each.released for each in self.answers)
+        wide = max(math.hypot(*(each.deviation(shape) for each in one)) for one in law if one)
+        own = unthresholded(answer.plan, answer.budget, released.precision.units).spread(0)
+        ratio = Fraction((own / wide) ** 2) if wide > 0 and own > 0 else Fraction(1)
+        units = max(1, at_precision(precise(released.precision.units, answer.budget) * ratio, answer.budget))
+        return replace(
+            released,
+            parts=(self.side.written(i, self.fitted.table(axes)),),
+            cost=total(measured),  # it rests on all of them
+            measured=measured,
+            draws=tuple(draw for each in self.answers for draw in each.released.all_draws),
+            units=(units,) * len(released.groups),
+            moved=(law,) * len(released.groups),
+        )
+
+    # -- what can be done ----------------------------------------------------------------------------------------------
+
+    def nonnegative(self) -> Joint:
+        """The nearest tables without a number below 0, by least squares, that add up and keep all exact totals."""
+        if self.done:
+            raise InvalidOperation("the numbers were rounded or raised already; do this first, and then round")
+        statistic = self.answers[0].plan.parts[0].statistic
+        if isinstance(statistic, ExactSum) and statistic.low < 0:
+            rule = "the numbers that are summed may lie below 0, by their bounds, and so may their sum"
+            raise InvalidOperation(rule)
+        sizes, step = self.side.sizes, _step(self.answers[0].plan)
+        words = "moved by least squares such that no number is below 0, and sums are kept"
+        whole = tuple(range(len(sizes)))
+        finest = [each for axes, each in zip(self.side.axes, self.numbers, strict=True) if axes == whole]
+        if finest and float(finest[0].min(initial=0.0)) >= 0:  # then the fit is what it would be moved to
+            return replace(self, words=(*self.words, words), done=(*self.done, _RAISED))
+        if self.totals:
+            fixed = [Margin(self.side.axes[i], self.numbers[i], 0.0) for i in self.totals]
+            free = [Margin(self.side.axes[0], self.numbers[0], 1.0)]
+            low = min(float(each.counts.min(initial=0.0)) for each in fixed)
+            if low * step < -_SURE:
+                rule = "has a number below 0, and no numbers that are all at least 0 add up to it"
+                remedy = "publish([...]).nonnegative() moves the totals as well"
+                raise InvalidParameter("totals", NOTHING, rule, remedy)
+            fixed = [replace(each, counts=np.maximum(each.counts, 0.0)) for each in fixed]
+            joint = least_squares_fit.nonnegative(sizes, [*fixed, *free, *self.exact])
+        else:
+            joint = least_squares_fit.nonnegative(sizes, [*(each.margin for each in self.measured), *self.exact])
+        numbers = tuple(summed(joint, whole, axes) for axes in self.side.axes)
+        return replace(self, numbers=numbers, words=(*self.words, words), done=(*self.done, _RAISED))
+
+    def rounded(self, base: int) -> Joint:
+        """Whole multiples of `base` that add up."""
+        if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
+            raise InvalidParameter("base", base, "must be a whole number, at least 1")
+        step = _step(self.answers[0].plan)
+        given: dict[Axes, Floats] = {}
+        for axes, counts in zip(self.side.axes, self.numbers, strict=True):
+            given.setdefault(axes, counts * step)
+        for margin in self.exact:
+            given.setdefault(margin.axes, margin.counts * step)
+        if any(float(np.abs(each).max(initial=0.0)) >= 2**52 for each in given.values()):
+            raise InvalidOperation("numbers of 2⁵² and more cannot be rounded to add up")
+        found = controlled_rounding.controlled(list(given.items()), base=base)
+        done = dict(zip(given, found.tables, strict=True))
+        numbers = tuple(done[axes] / step for axes in self.side.axes)
+        to = "whole numbers" if base == 1 else f"multiples of {base}"
+        words = f"rounded to {to} that add up; {found.control.value}"
+        return replace(self, numbers=numbers, words=(*self.words, words), done=(*self.done, _ROUNDED))
+
+
+def _put(made: Answer, joint: Joint, i: int) -> Answer:
+    """The answer with its plain count or sum shown as the numbers are now."""
+    step, whole = _step(made.plan), isinstance(made.plan.recipes[0], Counted)
+    numbers = joint.side.written(i, joint.numbers[i]) * step
+    least = 0.0 if _RAISED in joint.done else -math.inf
+    shown: list[Any] = np.rint(numbers).astype(np.int64).tolist() if _ROUNDED in joint.done else numbers.tolist()
+    return made._replaced(shown, least=least, whole=whole and _ROUNDED in joint.done)
+
+
+def _step(plan: NoisePlan) -> float:
+    statistic = plan.parts[0].statistic
+    return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else 1.0
+
+
+def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
+    """The least-squares fit to all of them and to what is exact."""
+    found, side, exact, told = _prepared(answers, invariants, "tables")
+    measured = measured_of(side, found, apart=True)
+    margins = [each.margin for each in measured]
+    fitted = least_squares_fit.fit(side.sizes, [*margins, *exact])
+    if len(found) == 1 and not exact:
+        return alone(found[0])
+    if not exact and all(each.released.law is not None for each in found) and least_squares_fit.agree(margins):
+        kept = tuple(each.counts for each in margins)  # measured together, so that they add up as they came
+        return Joint(found, side, (), (), fitted, tuple(measured), kept, (), kept=True)
+    numbers = tuple(fitted.table(axes) for axes in side.axes)
+    words = (*_said(found, told), *_far(side, measured, exact, found[0]))
+    return Joint(found, side, exact, told, fitted, tuple(measured), numbers, words)
+
+
+def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[Margin], answer: Answer) -> list[str]:
+    """That declared totals are not those of the rows that were counted, as far as noise lets anyone see."""
+    found = []
+    shape = noise_shape(answer)
+    told = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
+    for each in exact:
+        if each.axes in told.parts:
+            law = law_of(told, each.axes, measured)
+            reaches = [merged_reach(shape, one, 1 - _RARE / max(1, each.counts.size)) for one in law if one]
+            if float(np.abs(told.table(each.axes) - each.counts).max(initial=0.0)) > max(reaches):
+                names = _listed([side.names[axis][0] for axis in each.axes] or ["all rows"])
+                words = f"the declared totals by {names} are farther from the noisy ones than noise explains"
+                found.append(f"{words}: were all rows counted, and are they of the same day?")
+    return found
+
+
+def added_up(answer: Answer, totals: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
+    """The first table moved such that it adds up to the others: to each as it is, where they agree with each other."""
+    found, side, exact, _ = _prepared([answer, *totals], invariants, "totals")
+    if any(not set(axes) < set(side.axes[0]) for axes in side.axes[1:]):
+        raise InvalidParameter("totals", NOTHING, f"{_SAME}, and by fewer keys", _SUCH_AS)
+    measured = measured_of(side, found, apart=False)
+    margins = [each.margin for each in measured]
+    again = any(each._joint is not None for each in totals)
+    if (
+        exact
+        or again
+        or not least_squares_fit.agree(margins[1:])
+        or all(each.released.law is not None for each in found)
+    ):
+        together = joint(found, invariants)
+        if not (together.kept and totals):
+            return together
+        return replace(
+            together, words=(f"measured together with the totals of {_charges(totals)}, to which they add up",)
+        )
+    deciding = tuple(range(1, len(found)))
+    fitted = least_squares_fit.fit(side.sizes, margins, deciding=deciding)
+    numbers = tuple(fitted.table(axes) for axes in side.axes)
+    words = (f"moved to add up to the totals of {_charges(found[1:])}",)
+    return Joint(found, side, (), (), fitted, tuple(measured), numbers, words, totals=deciding)
+
+
+def alone(answer: Answer) -> Joint:
+    """One answer as a set of its own: its numbers are as they were."""
+    side = _beside([answer], "answer")
+    measured = measured_of(side, [answer], apart=False)
+    fitted = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
+    return Joint((answer,), side, (), (), fitted, tuple(measured), (measured[0].margin.counts,), (), kept=True)
+
+
+def raised(answer: Answer, words: tuple[str, ...]) -> Joint:
+    """The same with what lies below 0 raised to 0, number by number: of one table, that is the nearest."""
+    found = alone(answer)
+    return replace(found, numbers=(np.maximum(found.numbers[0], 0.0),), words=words, done=(_RAISED,))
+
+
+def _prepared(
+    answers: Sequence[Answer], invariants: Invariants | None, parameter: str
+) -> tuple[tuple[Answer, ...], TablesBySide, tuple[Margin, ...], tuple[str, ...]]:
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.answer.answer_display import Shown
+
+    found: list[Answer] = []
+    for each in answers:
+        if not isinstance(each, Answer):
+            remedy = (
+                "of a server, ask for tables that belong together in one batch: they add up"
+                if isinstance(each, Shown)
+                else "declare totals that are public by invariants="
+            )
+            rule = "must be answers of a local session, which tell the law of their noise"
+            raise InvalidParameter(parameter, type_of(each), rule, remedy)
+        joint = each._joint
+        if each._touched or (joint is not None and joint[0].done):
+            rule = "was rounded, raised to 0 or suppressed already, which no fit can take into account"
+            raise InvalidParameter(parameter, NOTHING, rule, "fit first, and round what comes out")
+        if joint is not None and joint[0].exact:
+            rule = "was fitted to declared totals already"
+            raise InvalidParameter(parameter, NOTHING, rule, "declare them once, where all tables are fitted together")
+        # A fit that becomes part of another one is solved anew, with all that it was made from.
+        sources = [each] if joint is None else [joint[0].answers[joint[1]], *joint[0].answers]
+        found += [one for i, one in enumerate(sources) if all(one is not other for other in [*found, *sources[:i]])]
+    side = _beside(found, parameter)
+    exact, told = _declared(invariants, side, found)
+    return tuple(found), side, exact, told
+
+
+def _declared(
+    invariants: Invariants | None, side: TablesBySide, answers: Sequence[Answer]
+) -> tuple[tuple[Margin, ...], tuple[str, ...]]:
+    """Exact totals as they were declared: every value of the named keys has one."""
+    if not invariants:
+        return (), ()
+    such_as = 'write invariants={"ward": {"A": 500, "B": 300}}'
+    if not isinstance(invariants, Mapping):
+        raise InvalidParameter("invariants", type_of(invariants), "must give totals for a key's name", such_as)
+    step, counted = _step(answers[0].plan), isinstance(answers[0].plan.recipes[0], Counted)
+    found, told = [], []
+    for by, totals in invariants.items():
+        if not isinstance(by, str | tuple):
+            raise InvalidParameter("invariants", by, "must be given by a key's name, or a tuple of names", such_as)
+        names = (by,) if isinstance(by, str) else by
+        axes = []
+        for name in names:
+            axis = next((i for i, known in enumerate(side.names) if name in known), None)
+            if axis is None or axis in axes:
+                known = ", ".join(sorted({each for names in side.names for each in names})) or "none"
+                raise InvalidParameter("invariants", name, f"must name keys of the tables, each once: {known}")
+            axes.append(axis)
+        if not names:
+            totals = totals if isinstance(totals, Mapping) else {(): totals}
+        if not isinstance(totals, Mapping):
+            raise InvalidParameter("invariants", names, "must give a total for each value", such_as)
+        read = {(key if isinstance(key, tuple) else (key,)): total for key, total in totals.items()}
+        counts = np.zeros([side.sizes[axis] for axis in axes])
+        for place in np.ndindex(*counts.shape):
+            cell = tuple(side.values[axis][i] for axis, i in zip(axes, place, strict=True))
+            if cell not in read:
+                words = ", ".join(map(str, names)) or "all"
+                raise InvalidParameter("invariants", words, f"must give a total for every value; {cell!r} has none")
+            total = read.pop(cell)
+            if isinstance(total, bool) or not isinstance(total, int | float) or not math.isfinite(total):
+                raise InvalidParameter("invariants", total, "must be finite numbers")
+            if counted and (total != int(total) or total < 0):
+                raise InvalidParameter(
+                    "invariants", total, "must be whole numbers that are not negative: these are counts"
+                )
+            counts[place] = total / step
+        if read:
+            raise InvalidParameter("invariants", next(iter(read)), "is no value of these keys", such_as)
+        order = np.argsort(axes)
+        found.append(Margin(tuple(sorted(axes)), np.transpose(counts, order) if axes else counts, 0.0))
+        said = f"the totals by {_listed(list(names))} were" if names else "the total was"
+        told.append(f"{said} public before, and what {'they tell' if names else 'it tells'} is not protected")
+    return tuple(found), tuple(told)
+
+
+def _said(answers: Sequence[Answer], told: Sequence[str]) -> tuple[str, ...]:
+    charges = _listed([str(each.receipt.entry) for each in answers])
+    words = []
+    if len(answers) > 1:
+        words.append(f"fitted to each other by least squares, such that they add up (charges {charges})")
+    words += [f"moved to declared totals; {each}" for each in told]
+    return tuple(words)
+
+
+def _charges(answers: Sequence[Answer]) -> str:
+    return f"charge{'s' * (len(answers) > 1)} {_listed([str(each.receipt.entry) for each in answers])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

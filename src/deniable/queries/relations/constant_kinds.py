@@ -1,0 +1,57 @@
+"""Constants read as the kind beside them: in `visited >= '2024-01-01'` the text is a date, as the column is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.relations import operator_meanings
+from deniable.queries.relations.operators import typed
+from deniable.tables.expressions import Call, Expression, Literal
+from deniable.tables.kinds import Domain, Kind
+
+# Operators whose arguments are all of one kind, and those of dates alone.
+_TOGETHER: Final = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "in", "nullif", "coalesce", "least", "greatest"})
+_OF_DATES: Final = frozenset({"days_between", "year", "quarter", "month", "day", "weekday"})
+_DATES: Final = (Kind.TIMESTAMP, Kind.DATE)
+
+
+def fitted(expression: Expression, columns: Mapping[str, Domain]) -> Expression:
+    """The same expression, with texts that stand beside dates read as dates; refused if they are none.
+
+    >>> from deniable.tables.expressions import col
+    >>> fitted(col("visited") >= "2024-01-01", {"visited": Domain.date()})
+    ge(visited, datetime.date(2024, 1, 1))
+    """
+    if not isinstance(expression, Call):
+        return expression
+    arguments = tuple(fitted(argument, columns) for argument in expression.arguments)
+    texts = [isinstance(each, Literal) and isinstance(each.value, str) for each in arguments]
+    if any(texts) and expression.operator in _TOGETHER | _OF_DATES:
+        kind = _date_kind(expression.operator, arguments, texts, columns)
+        if kind is not None:
+            arguments = tuple(_read(each, kind) if text else each for each, text in zip(arguments, texts, strict=True))
+    if all(ours is given for ours, given in zip(arguments, expression.arguments, strict=True)):
+        return expression  # the very same: what was found out about it is remembered
+    return Call(expression.operator, arguments)
+
+
+def _date_kind(
+    operator: str, arguments: tuple[Expression, ...], texts: list[bool], columns: Mapping[str, Domain]
+) -> Kind | None:
+    if operator in _OF_DATES:
+        return Kind.DATE
+    others = [each for each, text in zip(arguments, texts, strict=True) if not text]
+    kinds = {typed(each, columns).domain.kind for each in others}
+    return next((kind for kind in _DATES if kind in kinds), None)
+
+
+def _read(constant: Expression, kind: Kind) -> Literal:
+    assert isinstance(constant, Literal)
+    day, moment = operator_meanings.to_date(constant.value), operator_meanings.to_timestamp(constant.value)
+    value = day if day is not None else moment
+    if value is None or (kind is Kind.DATE and day is None):
+        shape = "'2024-12-31'" if kind is Kind.DATE else "'2024-12-31 23:59:59'"
+        raise QuestionRefused("constant", f"text beside a {kind.value} is read as one", f"write it as {shape}")
+    return Literal(value)

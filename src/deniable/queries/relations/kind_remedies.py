@@ -1,0 +1,107 @@
+"""What to write instead of an expression whose arguments are of several kinds, in its own columns and constants.
+
+A number is never made text: '9' > '50' holds, and the answer would be wrong without a word.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from deniable.queries.relations import operator_meanings
+from deniable.tables.expressions import Column, Expression, Literal
+from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of
+
+_SIGNS: Final = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ARITHMETIC: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "modulo": "%"}
+_COMPARING: Final = frozenset({*_SIGNS, "in", "nullif", "coalesce", "least", "greatest", "case"})
+_TYPES: Final = {Kind.INTEGER: "BIGINT", Kind.REAL: "DOUBLE"}
+_DATES: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
+
+
+_READ: Final[dict[Kind, tuple[Callable[[Any], Scalar | None], ...]]] = {
+    Kind.INTEGER: (operator_meanings.to_integer, operator_meanings.to_real),
+    Kind.REAL: (operator_meanings.to_integer, operator_meanings.to_real),
+    Kind.BOOLEAN: (operator_meanings.to_boolean,),
+    Kind.DATE: (operator_meanings.to_date,),
+    Kind.TIMESTAMP: (operator_meanings.to_timestamp,),
+}
+
+
+def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[Domain]) -> str:
+    """How to bring the arguments of an operator to one kind."""
+    if operator == "case":  # its conditions are no results
+        arguments, domains = ([*each[1:-1:2], each[-1]] for each in (arguments, domains))
+    kinds = {domain.kind for domain in domains if domain.keys != ()}
+    wanted = _wanted(kinds)
+    if wanted is Kind.BOOLEAN and operator not in _COMPARING:  # nothing but text or truths, where numbers are taken
+        wanted = Kind.REAL
+    if wanted is None:
+        dates = (_said(each) for each, domain in zip(arguments, domains, strict=True) if domain.kind in _DATES)
+        numbers = f"take a number out of the date: YEAR({next(dates, 'a')})"
+        return numbers if kinds & NUMBERS else "compare with a value of its own kind"
+    written = []
+    for argument, domain in zip(arguments, domains, strict=True):
+        fits = domain.kind is wanted or domain.keys == () or {domain.kind, wanted} <= NUMBERS
+        read = argument if fits else _read(argument, wanted)
+        if read is None:
+            return f"{_said(argument)} is text: write a constant of kind {wanted.value}"
+        cast = read is argument and not fits
+        written.append(f"CAST({_said(read)} AS {_TYPES.get(wanted, wanted.name)})" if cast else _said(read))
+    return f"write {_called(operator, written)}"
+
+
+def _wanted(kinds: set[Kind]) -> Kind | None:
+    """The kind that all of them can be read as; None if there is none."""
+    numbers, dates = kinds & NUMBERS, kinds & _DATES
+    if numbers and dates:
+        return None
+    if numbers:
+        return Kind.REAL if Kind.REAL in numbers else Kind.INTEGER
+    if dates:
+        return None if Kind.BOOLEAN in kinds else Kind.TIMESTAMP if Kind.TIMESTAMP in dates else Kind.DATE
+    return Kind.BOOLEAN
+
+
+def _read(argument: Expression, wanted: Kind) -> Expression | None:
+    """A constant as one of the wanted kind, None if it cannot be read so; what is no constant as it is."""
+    if not isinstance(argument, Literal):
+        return argument
+    value, found = argument.value, None
+    for read in _READ[wanted]:
+        found = read(value) if found is None else found
+    return None if found is None or kind_of(found) is None else Literal(found)
+
+
+def _said(argument: Expression) -> str:
+    if isinstance(argument, Column):
+        return argument.name
+    if not isinstance(argument, Literal):
+        return "…"
+    value = argument.value
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, dt.date):
+        kind = "TIMESTAMP" if isinstance(value, dt.datetime) else "DATE"
+        return f"{kind} '{value}'"
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value)
+
+
+def sign(operator: str) -> str:
+    """What an operator is called in a message: its sign, as it was written, or its name."""
+    return (_SIGNS | _ARITHMETIC).get(operator, operator)
+
+
+def _called(operator: str, written: Sequence[str]) -> str:
+    sign = (_SIGNS | _ARITHMETIC).get(operator)
+    if sign is not None:
+        return f" {sign} ".join(written)
+    if operator == "negate":
+        return f"-{written[0]}"
+    if operator == "in":
+        return f"{written[0]} IN ({', '.join(written[1:])})"
+    if operator == "case":
+        *results, last = written
+        return "CASE " + " ".join(f"WHEN … THEN {each}" for each in results) + f" ELSE {last} END"
+    return f"{operator.upper()}({', '.join(written)})"

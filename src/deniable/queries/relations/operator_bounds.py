@@ -1,0 +1,481 @@
+"""What each operator does to what is public: kinds, and bounds by interval arithmetic on fractions.
+
+A bound must hold for the value an engine computes, and that one is rounded. IEEE addition, subtraction, multiplication,
+division and square root round to nearest, which is monotone: if x <= h then fl(x) <= fl(h). So the bounds of a REAL are
+the exact corners, each rounded to nearest. `exp`, `ln` and `power` are not rounded correctly everywhere; theirs are
+widened by 2^-40 of their size, far more than any mathematical library errs.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from fractions import Fraction
+from typing import Final
+
+from deniable.queries.relations import operator_meanings
+from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
+
+Bounds = tuple[Fraction, Fraction]
+Domains = tuple[Domain, ...]
+
+_MOST: Final = Fraction(sys.float_info.max)
+_WIDER: Final = Fraction(1, 2**40)
+_DAYS: Final = (Fraction(-3_652_058), Fraction(3_652_058))  # from 0001-01-01 to 9999-12-31
+_LONGEST_UNIT: Final = {"year": 366, "quarter": 92, "month": 31, "week": 7, "day": 1}
+_MOST_STARTS: Final = 1000  # as many as there may be integers in a range that is listed
+_LONGEST: Final = Fraction(2**31 - 1)  # no engine holds a longer text
+
+
+class Unfit(Exception):
+    """The arguments are not of the kinds that an operator takes. Never leaves this room."""
+
+    def __init__(self, rewrite: str = "") -> None:
+        self.rewrite = rewrite
+        super().__init__(rewrite)
+
+
+class MixedKinds(Unfit):
+    """They shall be of one kind, and a cast can make them so."""
+
+
+def of_constant(value: Scalar | None) -> Domain:
+    """A constant: bounded by itself. NULL is of any kind, and written as a boolean without values."""
+    if value is None:
+        return Domain(Kind.BOOLEAN, None, (), True)
+    kind = kind_of(value)
+    assert kind is not None  # Literal refuses the others
+    bounds = (Fraction(value), Fraction(value)) if kind in NUMBERS else None  # type: ignore[arg-type]
+    return Domain(kind, bounds, (value,), False)
+
+
+def only_null(domain: Domain) -> bool:
+    return domain.keys == ()
+
+
+def nullable(domains: Iterable[Domain]) -> bool:
+    return any(domain.nullable for domain in domains)
+
+
+def common(domains: Sequence[Domain]) -> Domain:
+    """The kind in which all of them can be compared, and the hull of their bounds."""
+    known = [domain for domain in domains if not only_null(domain)]
+    if not known:
+        return of_constant(None)
+    kind = common_kind(known)
+    ends = [domain.bounds for domain in known if domain.bounds is not None]
+    hull = (min(low for low, _ in ends), max(high for _, high in ends)) if len(ends) == len(known) else None
+    return Domain(kind, _as(kind, hull), None, nullable(domains))
+
+
+def common_kind(domains: Sequence[Domain]) -> Kind:
+    """The kind in which all of them can be compared: that of `common`, whose hull takes longer than all else."""
+    kinds = {domain.kind: None for domain in domains if domain.keys != ()}
+    if len(kinds) > 1:
+        return _between(set(kinds))
+    return next(iter(kinds), Kind.BOOLEAN)
+
+
+def _between(kinds: set[Kind]) -> Kind:
+    if kinds == NUMBERS:
+        return Kind.REAL
+    if kinds == {Kind.DATE, Kind.TIMESTAMP}:
+        return Kind.TIMESTAMP
+    raise MixedKinds
+
+
+def _as(kind: Kind, bounds: Bounds | None) -> Bounds | None:
+    # Bounds of dates and of moments are both counted in days: a date is bounded as its midnight is.
+    return _real(*bounds) if bounds is not None and kind is Kind.REAL else bounds
+
+
+def _nearest(exact: Fraction) -> Fraction:
+    # What is not finite is NULL, so the largest float bounds what remains.
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        nearest = math.inf
+    if math.isinf(nearest):
+        return _MOST if exact > 0 else -_MOST
+    return Fraction(nearest)
+
+
+def _real(low: Fraction, high: Fraction) -> Bounds:
+    return _nearest(low), _nearest(high)
+
+
+def _numbers(domains: Domains) -> list[Domain]:
+    """The arguments as numbers; NULL, which is of any kind, as 0."""
+    found = []
+    for domain in domains:
+        if only_null(domain):
+            found.append(Domain(Kind.INTEGER, (Fraction(0), Fraction(0))))
+        elif domain.kind in NUMBERS:
+            found.append(domain)
+        elif domain.kind in {Kind.TEXT, Kind.BOOLEAN}:
+            raise MixedKinds
+        else:
+            raise Unfit
+    return found
+
+
+def _arithmetic(domains: Domains, corners: Callable[..., Bounds]) -> Domain:
+    """Exact on integers where bounds show that it stays within 64 bits; else on reals."""
+    numbers = _numbers(domains)
+    ends = [domain.bounds for domain in numbers]
+    if all(domain.kind is Kind.INTEGER for domain in numbers) and None not in ends:
+        low, high = corners(*ends)
+        if low >= SMALLEST and high <= LARGEST:
+            return Domain(Kind.INTEGER, (low, high), None, nullable(domains))
+    rounded = [None if end is None else _real(*end) for end in ends]
+    bounds = None if None in rounded else _real(*corners(*rounded))
+    # An infinite result is NULL: it can only be excluded where the bounds are well inside the floats.
+    safe = bounds is not None and bounds[0] > -_MOST and bounds[1] < _MOST
+    return Domain(Kind.REAL, bounds, None, nullable(domains) or not safe)
+
+
+def add(domains: Domains) -> Domain:
+    return _arithmetic(domains, lambda a, b: (a[0] + b[0], a[1] + b[1]))
+
+
+def subtract(domains: Domains) -> Domain:
+    if any(domain.kind in {Kind.DATE, Kind.TIMESTAMP} for domain in domains):
+        raise Unfit("the days between two dates are DATE_DIFF('day', a, b)")
+    return _arithmetic(domains, lambda a, b: (a[0] - b[1], a[1] - b[0]))
+
+
+def multiply(domains: Domains) -> Domain:
+    return _arithmetic(domains, _corners(lambda x, y: x * y))
+
+
+def _corners(function: Callable[[Fraction, Fraction], Fraction]) -> Callable[[Bounds, Bounds], Bounds]:
+    def corners(a: Bounds, b: Bounds) -> Bounds:
+        found = [function(x, y) for x in a for y in b]
+        return min(found), max(found)
+
+    return corners
+
+
+def divide(domains: Domains) -> Domain:
+    a, b = (None if domain.bounds is None else _real(*domain.bounds) for domain in _numbers(domains))
+    if b is None or b[0] <= 0 <= b[1]:
+        return Domain(Kind.REAL, None, None, True)
+    if a is None:
+        return Domain(Kind.REAL, None, None, True)
+    bounds = _real(*_corners(lambda x, y: x / y)(a, b))
+    return Domain(Kind.REAL, bounds, None, nullable(domains) or not (bounds[0] > -_MOST and bounds[1] < _MOST))
+
+
+def modulo(domains: Domains) -> Domain:
+    a, b = _numbers(domains)
+    whole = a.kind is Kind.INTEGER and b.kind is Kind.INTEGER
+    kind = Kind.INTEGER if whole else Kind.REAL
+    bounds = None
+    if b.bounds is not None:
+        size = max(abs(end) for end in b.bounds)
+        if whole:
+            size = max(size - 1, Fraction(0))
+        low = -size if a.bounds is None else max(-size, min(a.bounds[0], Fraction(0)))
+        high = size if a.bounds is None else min(size, max(a.bounds[1], Fraction(0)))
+        bounds = _as(kind, (low, high))
+    divides = b.bounds is not None and not b.bounds[0] <= 0 <= b.bounds[1]
+    return Domain(kind, bounds, None, nullable(domains) or not divides)
+
+
+def negate(domains: Domains) -> Domain:
+    return _arithmetic(domains, lambda a: (-a[1], -a[0]))
+
+
+def absolute(domains: Domains) -> Domain:
+    def corners(a: Bounds) -> Bounds:
+        high = max(abs(a[0]), abs(a[1]))
+        return (Fraction(0) if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))), high
+
+    return _arithmetic(domains, corners)
+
+
+def _whole(domains: Domains, step: Callable[[Fraction], int]) -> Domain:
+    (a,) = _numbers(domains)
+    if a.kind is Kind.INTEGER:
+        return Domain(Kind.INTEGER, a.bounds, None, nullable(domains))
+    if a.bounds is None:
+        return Domain(Kind.REAL, None, None, nullable(domains))
+    low, high = (Fraction(step(end)) for end in a.bounds)
+    # 2^63 - 1 is no float: a real that fits is below 2^63.
+    fits = low >= SMALLEST and high <= LARGEST
+    return Domain(Kind.INTEGER if fits else Kind.REAL, (low, high), None, nullable(domains))
+
+
+def floor(domains: Domains) -> Domain:
+    return _whole(domains, math.floor)
+
+
+def ceil(domains: Domains) -> Domain:
+    return _whole(domains, math.ceil)
+
+
+def rounded(domains: Domains) -> Domain:
+    return _whole(domains, lambda x: math.floor(abs(x) + Fraction(1, 2)) * (-1 if x < 0 else 1))
+
+
+def _one_real(domains: Domains) -> Bounds | None:
+    (a,) = _numbers(domains)
+    return None if a.bounds is None else _real(*a.bounds)
+
+
+def sqrt(domains: Domains) -> Domain:
+    a = _one_real(domains)
+    if a is None or a[1] < 0:
+        return Domain(Kind.REAL, None, None, True)
+    low, high = (Fraction(math.sqrt(float(max(end, Fraction(0))))) for end in a)
+    return Domain(Kind.REAL, (low, high), None, nullable(domains) or a[0] < 0)
+
+
+def _wider(low: float, high: float) -> Bounds | None:
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return None
+    a, b = Fraction(low), Fraction(high)
+    return _real(a - abs(a) * _WIDER - _WIDER, b + abs(b) * _WIDER + _WIDER)
+
+
+def ln(domains: Domains) -> Domain:
+    a = _one_real(domains)
+    if a is None or a[0] <= 0:
+        return Domain(Kind.REAL, None, None, True)
+    return Domain(Kind.REAL, _wider(math.log(float(a[0])), math.log(float(a[1]))), None, nullable(domains))
+
+
+def exp(domains: Domains) -> Domain:
+    a = _one_real(domains)
+    if a is None or a[1] > 700:
+        return Domain(Kind.REAL, None, None, True)
+    return Domain(Kind.REAL, _wider(math.exp(float(a[0])), math.exp(float(a[1]))), None, nullable(domains))
+
+
+def power(domains: Domains) -> Domain:
+    a, b = (None if domain.bounds is None else _real(*domain.bounds) for domain in _numbers(domains))
+    unknown = Domain(Kind.REAL, None, None, True)
+    if a is None or b is None:
+        return unknown
+    if a[0] > 0:  # monotone in each argument, so the extremes are at corners
+        corners = [operator_meanings.power(float(x), float(y)) for x in a for y in b]
+    elif (
+        b[0] == b[1] and b[0] >= 0 and b[0].denominator == 1
+    ):  # a whole power of any number: monotone on either side of 0
+        corners = [operator_meanings.power(float(x), float(b[0])) for x in (*a, *((Fraction(0),) if a[1] >= 0 else ()))]
+    else:
+        return unknown
+    if any(corner is None for corner in corners):
+        return unknown
+    found = [corner for corner in corners if corner is not None]
+    bounds = _wider(min(found), max(found))
+    return Domain(Kind.REAL, bounds, None, nullable(domains) or bounds is None)
+
+
+def _extreme(domains: Domains, choose: Callable[[Iterable[Fraction]], Fraction]) -> Domain:
+    together = common(domains)
+    if together.kind not in NUMBERS:
+        return Domain(together.kind, None, None, together.nullable)
+    # One bounded argument bounds the result on one side, so an unknown bound is read as the widest one there is.
+    widest = (Fraction(SMALLEST), Fraction(LARGEST)) if together.kind is Kind.INTEGER else (-_MOST, _MOST)
+    ends = [
+        widest if domain.bounds is None else _as(together.kind, domain.bounds) or widest
+        for domain in domains
+        if not only_null(domain)
+    ]
+    bounds = choose(low for low, _ in ends), choose(high for _, high in ends)
+    return Domain(together.kind, None if bounds == widest else bounds, None, together.nullable)
+
+
+def least(domains: Domains) -> Domain:
+    return _extreme(domains, min)
+
+
+def greatest(domains: Domains) -> Domain:
+    return _extreme(domains, max)
+
+
+def compared(domains: Domains) -> Domain:
+    common_kind(domains)
+    return Domain(Kind.BOOLEAN, None, None, nullable(domains))
+
+
+def logic(domains: Domains) -> Domain:
+    if any(domain.kind is not Kind.BOOLEAN for domain in domains):
+        raise Unfit("write a comparison, such as a <> 0")
+    return Domain(Kind.BOOLEAN, None, None, nullable(domains))
+
+
+def never_null(domains: Domains) -> Domain:
+    return Domain(Kind.BOOLEAN, None, None, False)
+
+
+def case(domains: Domains) -> Domain:
+    if len(domains) % 2 == 0:
+        raise Unfit
+    logic(domains[:-1:2])
+    return common((*domains[1:-1:2], domains[-1]))
+
+
+def coalesce(domains: Domains) -> Domain:
+    together = common(domains)
+    return Domain(together.kind, together.bounds, together.keys, all(domain.nullable for domain in domains))
+
+
+def nullif(domains: Domains) -> Domain:
+    together = common(domains)
+    bounds = None if domains[0].bounds is None else _as(together.kind, domains[0].bounds)
+    return Domain(together.kind, bounds, together.keys, True)
+
+
+_CASTS: Final = {
+    Kind.BOOLEAN: {Kind.BOOLEAN, Kind.INTEGER, Kind.REAL, Kind.TEXT},
+    Kind.INTEGER: {Kind.BOOLEAN, Kind.INTEGER, Kind.REAL, Kind.TEXT},
+    Kind.REAL: {Kind.BOOLEAN, Kind.INTEGER, Kind.REAL, Kind.TEXT},
+    Kind.TEXT: {Kind.BOOLEAN, Kind.INTEGER, Kind.TEXT, Kind.DATE},
+    Kind.DATE: {Kind.DATE, Kind.TIMESTAMP, Kind.TEXT},
+    Kind.TIMESTAMP: {Kind.DATE, Kind.TIMESTAMP, Kind.TEXT},
+}
+
+
+def cast(kind: Kind) -> Callable[[Domains], Domain]:
+    """The domain of a cast to `kind`."""
+
+    def domain(domains: Domains) -> Domain:
+        (a,) = domains
+        if only_null(a):
+            return Domain(kind, None, None, True)
+        if a.kind not in _CASTS[kind]:
+            raise Unfit
+        bounds = None
+        if kind in NUMBERS and a.kind is Kind.BOOLEAN:
+            bounds = (Fraction(0), Fraction(1))
+        elif kind is Kind.REAL:
+            bounds = _as(kind, a.bounds)
+        elif kind is Kind.INTEGER and a.kind is Kind.REAL and a.bounds is not None:
+            found = rounded(domains)
+            assert found.bounds is not None
+            bounds = (max(found.bounds[0], Fraction(SMALLEST)), min(found.bounds[1], Fraction(LARGEST)))
+            if bounds[0] > bounds[1]:
+                bounds = None
+        elif kind is Kind.INTEGER:
+            bounds = a.bounds
+        elif kind is Kind.DATE:
+            bounds = _days(a)
+        elif kind is Kind.TIMESTAMP:
+            bounds = a.bounds
+        fails = a.kind is Kind.TEXT is not kind or (kind is Kind.INTEGER and a.kind is Kind.REAL)
+        return Domain(kind, bounds, None, a.nullable or fails)
+
+    return domain
+
+
+def text(domains: Domains) -> Domain:
+    if any(domain.kind is not Kind.TEXT and not only_null(domain) for domain in domains):
+        raise Unfit("cast it first: CAST(a AS VARCHAR)")
+    return Domain(Kind.TEXT, None, None, nullable(domains))
+
+
+def length(domains: Domains) -> Domain:
+    text(domains)
+    return Domain(Kind.INTEGER, (Fraction(0), _LONGEST), None, nullable(domains))
+
+
+def _constant(domain: Domain) -> Scalar | None:
+    return domain.keys[0] if domain.keys else None
+
+
+def prefix(domains: Domains) -> Domain:
+    text(domains[:1])
+    size = _constant(domains[1])
+    if domains[1].kind is not Kind.INTEGER or not isinstance(size, int) or not 0 <= size <= 1000:
+        raise Unfit
+    return Domain(Kind.TEXT, None, None, nullable(domains))
+
+
+def like(domains: Domains) -> Domain:
+    text(domains[:1])
+    pattern = _constant(domains[1])
+    if not isinstance(pattern, str) or "\\" in pattern or len(pattern) > 1000:
+        raise Unfit("a pattern is text of at most 1000 characters without a backslash: a LIKE 'x%'")
+    return Domain(Kind.BOOLEAN, None, None, nullable(domains))
+
+
+def _dates(domains: Domains) -> None:
+    if any(domain.kind not in {Kind.DATE, Kind.TIMESTAMP} and not only_null(domain) for domain in domains):
+        raise Unfit("cast it first: CAST(a AS DATE)")
+
+
+def _days(domain: Domain) -> Bounds | None:
+    """The first and the last day, as ordinals, where these are public."""
+    ends = _ends(domain)
+    return None if ends is None else (Fraction(math.floor(ends[0])), Fraction(math.floor(ends[1])))
+
+
+def _ends(domain: Domain) -> Bounds | None:
+    """The first and the last date or moment, where these are public."""
+    if domain.bounds is not None or not domain.keys:
+        return domain.bounds
+    found = [ordinal(key) for key in domain.keys if isinstance(key, dt.date)]
+    return (min(found), max(found)) if found else None
+
+
+def date_part(low: int, high: int) -> Callable[[Domains], Domain]:
+    """The domain of a part of a date that lies between `low` and `high`."""
+
+    def domain(domains: Domains) -> Domain:
+        _dates(domains)
+        return Domain(Kind.INTEGER, (Fraction(low), Fraction(high)), None, nullable(domains))
+
+    return domain
+
+
+def year(domains: Domains) -> Domain:
+    _dates(domains)
+    days = _days(domains[0])
+    ends = (1, 9999) if days is None else [dt.date.fromordinal(int(end)).year for end in days]
+    return Domain(Kind.INTEGER, (Fraction(ends[0]), Fraction(ends[1])), None, nullable(domains))
+
+
+def hour(domains: Domains) -> Domain:
+    if any(domain.kind is not Kind.TIMESTAMP and not only_null(domain) for domain in domains):
+        raise Unfit("a date has no hours: CAST(a AS TIMESTAMP)")
+    return Domain(Kind.INTEGER, (Fraction(0), Fraction(23)), None, nullable(domains))
+
+
+def date_trunc(domains: Domains) -> Domain:
+    unit, a = domains
+    _dates((a,))
+    if _constant(unit) not in operator_meanings.UNITS or (_constant(unit) == "hour" and a.kind is Kind.DATE):
+        raise Unfit(f"the unit is one of {', '.join(operator_meanings.UNITS)}; hour needs a timestamp")
+    ends = None if only_null(a) else _ends(a)
+    if ends is None:
+        return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
+    first, last = (_start(str(_constant(unit)), end_of(a.kind, end)) for end in ends)  # type: ignore[arg-type]
+    # The start of a later day is never earlier, so that of the first and that of the last bound all others.
+    starts = None if a.keys is not None else _starts(str(_constant(unit)), first, last)
+    return Domain(a.kind, (ordinal(first), ordinal(last)), starts, a.nullable)
+
+
+def _start(unit: str, day: dt.date) -> dt.date:
+    found = operator_meanings.date_trunc(unit, day)
+    assert found is not None  # no start of a date leaves the calendar
+    return found
+
+
+def _starts(unit: str, first: dt.date, last: dt.date) -> tuple[dt.date, ...] | None:
+    """All starts of years, quarters, ... from `first` to `last`, which are two of them; None if they are many."""
+    longest, found = dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=_LONGEST_UNIT[unit]), [first]
+    while found[-1] < last and len(found) <= _MOST_STARTS:
+        # The longest time that one takes, from its start, leads into the next one and not beyond it.
+        found.append(_start(unit, found[-1] + longest))
+    return tuple(found) if len(found) <= _MOST_STARTS else None
+
+
+def days_between(domains: Domains) -> Domain:
+    _dates(domains)
+    a, b = (_days(domain) for domain in domains)
+    bounds = _DAYS if a is None or b is None else (b[0] - a[1], b[1] - a[0])
+    return Domain(Kind.INTEGER, bounds, None, nullable(domains))

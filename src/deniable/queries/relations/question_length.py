@@ -1,0 +1,163 @@
+"""How long a question is when every name is written out, from the plan alone, before anything is built of it.
+
+`c AS (SELECT (x AND NOT x) OR (x AND x) AS x FROM b)` is short, and twelve of them upon one another are a short text.
+But an engine that brings a condition down to the table writes in the place of each x what x stands for: 4^12 parts,
+gigabytes and minutes, for a question that nobody has answered yet. So the length is counted on the plan, where each
+name is looked at once and counted as often as it stands there:
+
+    length of a column = length of the expression that it stands for, with the lengths of its columns
+    length of a question = sum over conditions, keys, joins and statistics
+
+An operator that engines write out of others counts its arguments as often as they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.relations.operator_bounds import of_constant
+from deniable.queries.relations.operators import OPERATORS, Columns
+from deniable.queries.relations.relation_nodes import (
+    Bound,
+    FilterRows,
+    JoinPrivate,
+    JoinPublic,
+    PerPerson,
+    Project,
+    RelationNode,
+    Source,
+    Union,
+)
+from deniable.tables.expressions import Call, Column, Expression, Literal
+
+if TYPE_CHECKING:
+    from deniable.queries.relations.exact_statistics import Collect
+    from deniable.tables.kinds import Domain
+
+MOST_WRITTEN: Final = 10_000
+"""Parts of a question, all names written out: DuckDB plans so many in half a second and some hundred megabytes."""
+
+_ENOUGH: Final = 10**15
+"""Lengths beyond this are not told apart."""
+
+_EXTREMES: Final = frozenset({"least", "greatest"})
+
+Lengths = Mapping[str, int]
+"""The length of what each column stands for."""
+
+
+def check_length(asked: int) -> None:
+    """Refuse a question that has so many `parts`, if it is too long when it is written out."""
+    if asked <= MOST_WRITTEN:
+        return
+    counted = f"{asked:,}" if asked < _ENOUGH else f"more than {_ENOUGH:,}"
+    raise QuestionRefused(
+        "too_deep",
+        f"with every name written out, this question has {counted} parts, and at most {MOST_WRITTEN:,} are allowed",
+        "use each name of a sub-query less often, or ask in several questions",
+    )
+
+
+def parts(collect: Collect) -> int:
+    """The length of a question, and no less than that where it is short."""
+    # First as if every value could be NULL, which needs no look at domains; nearly all questions are short even so.
+    found = length(collect, exactly=False)
+    return found if found <= MOST_WRITTEN else length(collect)
+
+
+def length(collect: Collect, *, exactly: bool = True) -> int:
+    """The parts of a question, all names written out. Not `exactly`: no less than that, and found quicker."""
+    count = _Count(exactly)
+    lengths = count.lengths(collect.relation)
+    of = (getattr(each, "expression", None) for each in collect.statistics)
+    read = [*(key for _, key in collect.keys), *(each for each in of if each is not None)]
+    return min(_ENOUGH, count.below(collect.relation) + count.all(read, collect.relation.columns, lengths))
+
+
+@final
+class _Count:
+    """Counts. A relation that stands in several places is counted in each, and looked at once."""
+
+    def __init__(self, exactly: bool) -> None:
+        self._exactly = exactly
+        self._lengths: dict[int, Lengths] = {}
+        self._below: dict[int, int] = {}
+
+    def lengths(self, relation: RelationNode) -> Lengths:
+        """Of the columns of a relation."""
+        found = self._lengths.get(id(relation))
+        if found is None:
+            found = self._lengths[id(relation)] = self._measured(relation)
+        return found
+
+    def _measured(self, relation: RelationNode) -> Lengths:
+        match relation:
+            case Source():
+                return dict.fromkeys(relation.columns, 1)
+            case Project(child=child, expressions=expressions):
+                return self._named(expressions, child)
+            case JoinPublic(child=child, table=table):
+                return {**self.lengths(child), **{name: 1 for name, _ in table.columns}}
+            case JoinPrivate(left=left, right=right):
+                return {**self.lengths(left), **self.lengths(right)}
+            case PerPerson(child=child, keys=keys, aggregates=aggregates):
+                # A condition on a key is brought below; one on an aggregate stays above it.
+                return {**self._named(keys, child), **{name: 1 for name, _ in aggregates}}
+            case Union(parts=parts):
+                # A condition is brought into every part.
+                return {name: sum(self.lengths(part)[name] for part in parts) for name in relation.columns}
+        return self.lengths(relation.children[0])
+
+    def _named(self, expressions: Iterable[tuple[str, Expression]], child: RelationNode) -> Lengths:
+        below = self.lengths(child)
+        return {name: self._of(each, child.columns, below)[0] for name, each in expressions}
+
+    def below(self, relation: RelationNode) -> int:
+        """All that conditions, keys and joins of a relation and of those below it read."""
+        found = self._below.get(id(relation))
+        if found is None:
+            own = min(_ENOUGH, self._own(relation))
+            found = self._below[id(relation)] = own + sum(self.below(child) for child in relation.children)
+        return found
+
+    def _own(self, relation: RelationNode) -> int:
+        match relation:
+            case FilterRows(child=child, condition=condition):
+                return self.all([condition], child.columns, self.lengths(child))
+            case JoinPublic(child=child, on=on):
+                return sum(self.lengths(child)[name] for name, _ in on)
+            case JoinPrivate(left=left, right=right, on=on):
+                return sum(self.lengths(left)[a] + self.lengths(right)[b] for a, b in on)
+            case PerPerson(child=child, keys=keys, aggregates=aggregates):
+                of = [exact.expression for _, exact in aggregates if exact.expression is not None]
+                return self.all([*(key for _, key in keys), *of], child.columns, self.lengths(child))
+            case Bound(child=child, keys=keys):
+                return self.all(keys, child.columns, self.lengths(child))
+        return 0
+
+    def all(self, expressions: Iterable[Expression], columns: Columns, lengths: Lengths) -> int:
+        """Of several expressions over the same columns."""
+        return sum(self._of(each, columns, lengths)[0] for each in expressions)
+
+    def _of(self, expression: Expression, columns: Columns, lengths: Lengths) -> tuple[int, Domain | None]:
+        """The length, and what is public about the value if that is looked at."""
+        if isinstance(expression, Column):
+            return lengths[expression.name], columns.unlisted(expression.name)
+        if not isinstance(expression, Call):
+            assert isinstance(expression, Literal)
+            return 1, of_constant(expression.value)
+        found = [self._of(each, columns, lengths) for each in expression.arguments]
+        total = sum(each for each, _ in found)
+        domains = tuple(domain for _, domain in found if domain is not None) if self._exactly else ()
+        if expression.operator == "nullif":
+            total += found[0][0]
+        elif expression.operator in _EXTREMES and (not self._exactly or any(each.nullable for each in domains)):
+            # Engines pass over NULL, so it is written as a tournament of CASEs, each side of which stands there thrice.
+            total *= 3 ** (len(found) - 1).bit_length()
+        made = OPERATORS[expression.operator].domain(domains) if self._exactly else None
+        return min(_ENOUGH, 1 + total), made
+
+
+assert {*_EXTREMES, "nullif"} <= set(OPERATORS)

@@ -1,0 +1,520 @@
+"""Relations: what a question reads, as a tree whose nodes each carry a stability rule.
+
+The rule is one number with one meaning. `rows` of a node: in the relation it stands for, no person owns more than that
+many rows, whatever the data. Between neighbouring tables the relation then differs by at most that many rows (twice as
+many under replacement), because every node treats each person's rows apart from everyone else's. A node that could not
+say this does not exist.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable.errors import QuestionRefused
+from deniable.numbers import plain
+from deniable.queries.relations.operator_bounds import Bounds, Unfit, common, only_null
+from deniable.queries.relations.operators import Columns, domain, typed
+from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, within_keys
+
+if TYPE_CHECKING:
+    from deniable.tables.expressions import Expression
+    from deniable.tables.schema import Table
+
+MOST_ROWS: Final = 2**53
+"""The most rows of a person that a plan may reach: what a float still counts exactly."""
+MOST_JOINED: Final = 100_000
+"""The most rows that a join may make of a person's fewer ones: more take so long that the time tells who is there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelationNode(ABC):
+    """Rows that belong to people. Every relation knows its columns, what is public about them, and its stability.
+
+    Checked once, when it is built. Two relations are never compared by ==: their canonical forms are.
+    """
+
+    @property
+    @abstractmethod
+    def columns(self) -> Columns:
+        """The columns that expressions above may use. Whose row it is travels along unseen."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """The most rows that one person owns."""
+
+    @property
+    @abstractmethod
+    def tables(self) -> tuple[Table, ...]:
+        """The private tables below, each once."""
+
+    @property
+    @abstractmethod
+    def children(self) -> tuple[RelationNode, ...]:
+        """The relations directly below."""
+
+    @property
+    def people(self) -> bool:
+        """Whether a person is known by an id; if not, every row is its own person."""
+        return all(table.unit is not None and table.unit.column is not None for table in self.tables)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OnOne(RelationNode):
+    """A relation made of one other, with its columns unless it makes new ones. Its stability each must say itself."""
+
+    child: RelationNode
+
+    @property
+    def columns(self) -> Columns:
+        return self.child.columns
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return self.child.tables
+
+    @property
+    def children(self) -> tuple[RelationNode, ...]:
+        return (self.child,)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Source(RelationNode):
+    """A registered private table, of which at most `rows` rows of each person are read (by the stored random rank)."""
+
+    table: Table
+    _columns: Columns = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        unit = self.table.unit
+        if unit is None:
+            raise QuestionRefused(
+                "public", f"{self.table.name!r} is public: nobody is protected in it", "join it with a private table"
+            )
+        _keep(self, {name: within_keys(domain) for name, domain in self.table.columns if name != unit.column})
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def rows(self) -> int:
+        assert self.table.unit is not None
+        return self.table.unit.rows
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return (self.table,)
+
+    @property
+    def children(self) -> tuple[RelationNode, ...]:
+        return ()
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class FilterRows(OnOne):
+    """The rows for which the condition is true (neither false nor NULL). Rows: unchanged."""
+
+    condition: Expression
+
+    def __post_init__(self) -> None:
+        found = typed(self.condition, self.child.columns).domain
+        if found.kind is not Kind.BOOLEAN:
+            raise QuestionRefused(
+                "kinds", f"a condition is boolean, not {found.kind.value}", "write a comparison, such as a <> 0"
+            )
+
+    @property
+    def rows(self) -> int:
+        return self.child.rows
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Project(OnOne):
+    """New columns computed from old ones, row by row. Rows: unchanged."""
+
+    expressions: tuple[tuple[str, Expression], ...]
+    _columns: Columns = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _one_name_each(name for name, _ in self.expressions)
+        object.__setattr__(self, "_columns", Columns.computed(self.expressions, self.child.columns))
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def rows(self) -> int:
+        return self.child.rows
+
+
+@final
+class How(Enum):
+    """What happens to rows without a partner."""
+
+    INNER = "inner"
+    LEFT = "left"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinPublic(OnOne):
+    """Each row with its partners in a public table. Rows: times the most partners a key has there, a public number.
+
+    `on` pairs a column of the child with one of the table. NULL has no partner. All columns of both are kept, so their
+    names must differ; the fronts rename the child's where they do not.
+    """
+
+    table: Table
+    on: tuple[tuple[str, str], ...]
+    how: How
+    _columns: Columns = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.table.unit is not None:
+            raise QuestionRefused("join", f"{self.table.name!r} is private", "join private tables on the person")
+        _one_name_each([*self.child.columns, *(name for name, _ in self.table.columns)])
+        if not self.on:
+            raise QuestionRefused("join", "a public table is joined on equal columns", "write ON a.code = b.code")
+        _comparable(self.on, self.child.columns, dict(self.table.columns))
+        _bounded(self.rows, self.child.rows)
+        beside = {name: within_keys(domain) for name, domain in self.table.columns}
+        _keep(self, {**self.child.columns, **_beside(beside, self.how)})
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def partners(self) -> int:
+        """The most rows of the public table that one row meets: more columns can only mean fewer partners."""
+        joined = {right for _, right in self.on}
+        known = [most for names, most in self.table.most_partners if set(names) <= joined]
+        if not known:
+            raise QuestionRefused(
+                "join",
+                f"how many rows of {self.table.name!r} share one value of {', '.join(sorted(joined))} is not known",
+                "register the public table, which counts them",
+            )
+        return max(1, min(known))
+
+    @property
+    def rows(self) -> int:
+        return self.child.rows * self.partners
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinPrivate(RelationNode):
+    """Two relations of the same people, joined on the person (and further columns). Rows: the product."""
+
+    left: RelationNode
+    right: RelationNode
+    on: tuple[tuple[str, str], ...]
+    how: How
+    _columns: Columns = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (self.left.people and self.right.people):
+            raise QuestionRefused(
+                "unit", "private tables are joined on the person, and every row is its own person here",
+                "open the session with Unit.person(column, rows=)",
+            )  # fmt: skip
+        _one_name_each([*self.left.columns, *self.right.columns])
+        _comparable(self.on, self.left.columns, self.right.columns)
+        _bounded(self.rows, max(self.left.rows, self.right.rows))
+        _keep(self, {**self.left.columns, **_beside(self.right.columns, self.how)})
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def rows(self) -> int:
+        return self.left.rows * self.right.rows
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return _each_once(self.left, self.right)
+
+    @property
+    def children(self) -> tuple[RelationNode, ...]:
+        return (self.left, self.right)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PerPerson(OnOne):
+    """One row for each person, or for each person and value of `keys`, with exact aggregates of that person's rows.
+
+    Rows: 1 without keys, else unchanged. An aggregate is `Exact`: visits per patient, the largest cost of a patient.
+    """
+
+    keys: tuple[tuple[str, Expression], ...]
+    aggregates: tuple[tuple[str, Exact], ...]
+    _columns: Columns = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.child.people:
+            raise QuestionRefused(
+                "unit", "every row is its own person here, so there is nothing to gather per person",
+                "open the session with Unit.person(column, rows=)",
+            )  # fmt: skip
+        _one_name_each([name for name, _ in self.keys] + [name for name, _ in self.aggregates])
+        below = self.child.columns
+        found = {name: domain(key, below) for name, key in self.keys}
+        found |= {name: exact.domain(below, self.child.rows) for name, exact in self.aggregates}
+        _keep(self, found)
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def rows(self) -> int:
+        return self.child.rows if self.keys else 1
+
+
+EXACT: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Exact:
+    """An aggregate within one person: count, count_distinct, sum, avg, min or max of an expression (None: of rows).
+
+    NULLs are left out; a sum, average, least or largest of nothing is NULL. Numbers need public bounds to be summed.
+    A sum of reals adds a person's values, each rounded to a grid, exactly: see `Exact.exponent`.
+    """
+
+    function: str
+    expression: Expression | None
+
+    def domain(self, columns: Mapping[str, Domain], rows: int) -> Domain:
+        """What is public about the aggregate of at most `rows` rows."""
+        if self.function not in EXACT:
+            raise QuestionRefused(
+                "aggregate", f"{self.function} cannot be taken per person", f"choose from {', '.join(EXACT)}"
+            )
+        if self.function in {"count", "count_distinct"}:
+            if self.expression is not None:
+                typed(self.expression, columns)
+            elif self.function == "count_distinct":
+                raise QuestionRefused("aggregate", "COUNT(DISTINCT …) needs a column", "write COUNT(DISTINCT a)")
+            low = 0 if self.expression is not None else 1
+            return Domain(Kind.INTEGER, (Fraction(low), Fraction(rows)), None, False)
+        if self.expression is None:
+            raise QuestionRefused("aggregate", f"{self.function} needs a column", f"write {self.function.upper()}(a)")
+        found = domain(self.expression, columns)
+        if self.function in {"min", "max"}:
+            return Domain(found.kind, found.bounds, found.keys, found.nullable)
+        if found.kind not in NUMBERS or only_null(found):
+            raise QuestionRefused("kinds", f"{self.function} takes numbers", "CAST(a AS DOUBLE)")
+        if found.bounds is None:
+            raise QuestionRefused(
+                "bounds", f"{self.function} of a number without public bounds",
+                "bound it where it is summed: LEAST(GREATEST(a, 0), 100)",
+            )  # fmt: skip
+        return self._numeric(found.kind, found.bounds, found.nullable, rows)
+
+    def _numeric(self, kind: Kind, bounds: tuple[Fraction, Fraction], nullable: bool, rows: int) -> Domain:
+        low, high = bounds
+        whole = summed_whole(kind, bounds, rows)
+        if self.function == "sum":
+            low, high = min(low, low * rows), max(high, high * rows)
+            if whole:
+                return Domain(Kind.INTEGER, (low, high), None, nullable)
+        # Each value may be rounded up by half a step of the grid, and the total and the quotient to the nearest float.
+        slack = (Fraction(0) if whole else rows * Fraction(2) ** exponent_of(bounds)) + max(abs(low), abs(high)) / 2**50
+        return Domain(Kind.REAL, _clipped(low - slack, high + slack), None, nullable)
+
+    def value(self, values: Sequence[Scalar | None], kind: Kind, bounds: Bounds | None, rows: int) -> Scalar | None:
+        """What it means: the aggregate of one person's values, at most `rows` of them, of this kind and bounds.
+
+        For a sum or an average of reals the values are rounded to the grid, floor(x/2^e + 1/2), and added as integers.
+        """
+        known: list[Any] = [value for value in values if value is not None]
+        if self.function == "count":
+            return len(values) if self.expression is None else len(known)
+        if self.function == "count_distinct":
+            return len(set(known))
+        if not known:
+            return None
+        if self.function in {"min", "max"}:
+            extreme: Scalar = min(known) if self.function == "min" else max(known)
+            return extreme
+        assert bounds is not None
+        total: int | float = sum(known)
+        if not summed_whole(kind, bounds, rows):
+            step = 2.0 ** exponent_of(bounds)
+            total = float(sum(math.floor(float(value) / step + 0.5) for value in known)) * step
+        return total if self.function == "sum" else float(total) / len(known)
+
+
+def summed_whole(kind: Kind, bounds: tuple[Fraction, Fraction], rows: int) -> bool:
+    """Whether the sum of a person's values is an exact 64-bit integer; if not, it is taken on a grid of reals."""
+    return kind is Kind.INTEGER and bounds[0] * rows >= SMALLEST and bounds[1] * rows <= LARGEST
+
+
+def exponent_of(bounds: tuple[Fraction, Fraction]) -> int:
+    """The grid 2^exponent on which reals within `bounds` are summed within a person: 40 bits below the largest size.
+
+    >>> exponent_of((Fraction(0), Fraction(100)))
+    -33
+    """
+    size = max(abs(end) for end in bounds)
+    return 0 if size == 0 else max(-1000, (size.numerator.bit_length() - size.denominator.bit_length()) - 39)
+
+
+def _clipped(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
+    most = Fraction(2) ** 1000
+    return Fraction(float(max(low, -most))), Fraction(float(min(high, most)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Union(RelationNode):
+    """The rows of all parts. Rows: the sum; but the largest, if parts are provably disjoint filters of one relation."""
+
+    parts: tuple[RelationNode, ...]
+    disjoint: bool
+    _columns: Columns = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.parts) < 2:
+            raise QuestionRefused("union", "a union has at least two parts", "write a UNION ALL b")
+        names = tuple(self.parts[0].columns)
+        if any(tuple(part.columns) != names for part in self.parts):
+            raise QuestionRefused(
+                "union", "all parts of a union have the same columns", "name them alike, in one order"
+            )
+        if len({part.people for part in self.parts}) > 1:
+            raise QuestionRefused("union", "all parts of a union belong to the same people", "ask them one by one")
+        try:
+            found = {name: _merged([part.columns[name] for part in self.parts]) for name in names}
+        except Unfit:
+            raise QuestionRefused("union", "a column of a union is of one kind", "cast it: CAST(a AS DOUBLE)") from None
+        _keep(self, found)
+        _bounded(self.rows)
+
+    @property
+    def columns(self) -> Columns:
+        return self._columns
+
+    @property
+    def rows(self) -> int:
+        most = [part.rows for part in self.parts]
+        return max(most) if self.disjoint else sum(most)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        return _each_once(*self.parts)
+
+    @property
+    def children(self) -> tuple[RelationNode, ...]:
+        return self.parts
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound(OnOne):
+    """At most `groups` values of `keys` for each person, chosen at random, and at most `rows_per_group` rows in each.
+
+    Rows: groups × rows_per_group, or unchanged if that is less.
+    """
+
+    keys: tuple[Expression, ...]
+    groups: int
+    rows_per_group: int
+
+    def __post_init__(self) -> None:
+        for key in self.keys:
+            typed(key, self.child.columns)
+        for name in ("groups", "rows_per_group"):
+            most = plain(getattr(self, name))
+            object.__setattr__(self, name, most)
+            if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ROWS:
+                raise QuestionRefused("options", f"{name} is a whole number from 1", f"write {name}=1")
+
+    @property
+    def rows(self) -> int:
+        return min(self.child.rows, self.groups * self.rows_per_group)
+
+
+def _keep(relation: RelationNode, columns: Mapping[str, Domain]) -> None:
+    """Give a relation its columns, while it is made."""
+    object.__setattr__(relation, "_columns", Columns(columns))
+
+
+def _merged(domains: list[Domain]) -> Domain:
+    together = common(domains)
+    keys = None
+    if all(each.keys is not None for each in domains) and all(each.kind is together.kind for each in domains):
+        keys = tuple(dict.fromkeys(key for each in domains for key in each.keys or ()))
+    return Domain(together.kind, together.bounds, keys, together.nullable)
+
+
+def _beside(columns: Mapping[str, Domain], how: How) -> Mapping[str, Domain]:
+    """The columns of the partner: NULL where a row has none."""
+    if how is How.INNER:
+        return columns
+    return {name: Domain(each.kind, each.bounds, each.keys, True) for name, each in columns.items()}
+
+
+def _one_name_each(names: object) -> None:
+    seen: set[str] = set()
+    for name in names:  # type: ignore[attr-defined]
+        if not isinstance(name, str) or not name:
+            raise QuestionRefused("name", "a column has a name", "write … AS name")
+        if name in seen:
+            raise QuestionRefused("name", f"two columns are called {name!r}", "give one another name: … AS other")
+        seen.add(name)
+
+
+def _comparable(on: tuple[tuple[str, str], ...], left: Mapping[str, Domain], right: Mapping[str, Domain]) -> None:
+    for a, b in on:
+        for name, columns in ((a, left), (b, right)):
+            if name not in columns:
+                raise QuestionRefused(
+                    "column", f"there is no column {name!r} here", f"choose from {', '.join(columns) or 'none'}"
+                )
+        if left[a].kind is not right[b].kind:
+            raise QuestionRefused(
+                "kinds", f"{a!r} is {left[a].kind.value} and {b!r} is {right[b].kind.value}", "cast one in a sub-query"
+            )
+
+
+def _bounded(rows: int, below: int = 0) -> None:
+    """Refuse more rows of a person than a plan may reach; of a join, also many more than there are `below` it."""
+    if rows > MOST_ROWS:
+        raise QuestionRefused("join", "one person could own more than 2**53 rows", "gather per person before the join")
+    if below and rows > max(below, MOST_JOINED):
+        raise QuestionRefused(
+            "join", f"joined, one person could own more than {MOST_JOINED:,} rows", "gather per person before the join"
+        )
+
+
+def _each_once(*relations: RelationNode) -> tuple[Table, ...]:
+    return tuple({table.name: table for relation in relations for table in relation.tables}.values())
+
+
+def tables_read(relation: RelationNode) -> dict[str, Table]:
+    """Every table that is read, public ones as well, by name."""
+    found = {table.name: table for table in relation.tables}
+    below = [relation]
+    while below:
+        each = below.pop()
+        if isinstance(each, JoinPublic):
+            found[each.table.name] = each.table
+        below.extend(each.children)
+    return found

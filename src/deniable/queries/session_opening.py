@@ -1,0 +1,266 @@
+"""Opening a session: sources, their schemas and units, an engine, a budget and a ledger become one thing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUnavailable
+from deniable.ledger import Budget, Ledger
+from deniable.ledger.stores.home_and_secret import derived
+from deniable.ledger.stores.store_opening import checked_place
+from deniable.queries.session import Session
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table, read_schema
+from deniable.tables.schema_proposal import propose_schema
+from deniable.tables.source_files import files_of, plain_name, table_name
+from deniable.units import Unit
+
+if TYPE_CHECKING:
+    from deniable.queries.engines.engine import Engine
+
+_ROWS = "rows"
+"""What the ledger's secret is used for here: which rows of a person are kept."""
+
+Declared = Mapping[str, Any] | str | Path | None
+
+
+def session(
+    source: object,
+    *,
+    unit: Unit | Mapping[str, Unit] | None = None,
+    budget: Budget | None = None,
+    schema: Declared = None,
+    public: Mapping[str, object] | None = None,
+    ledger: str | Path | Ledger | None = None,
+    engine: object = "duckdb",
+    progress: bool = False,
+) -> Session:
+    """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
+
+    `source`: a CSV or Parquet file, a pandas, polars or Arrow table, or `queries.DatabaseTable(path, table)` for a
+    table of a DuckDB file; with `engine=` a Spark session: a Spark dataframe, or the name of a table there. `unit` says
+    whom the budget protects, for all tables or by name; `public` holds tables in which nobody is protected. `schema`
+    declares kinds, bounds and public keys: by column, by table and column, or as a file; what it leaves out is known by
+    its type alone. Nothing is taken from the data.
+
+    `ledger` is a file that keeps the account; sessions on one file share one budget. Without it the account is kept in
+    memory, and forgotten with the session: then the budget is only as good as your discipline.
+    """
+    sources = _named(source)
+    if not sources and not public:
+        raise InvalidParameter("source", NOTHING, "no table was given", 'write {"visits": "visits.parquet"}')
+    if ledger is not None and not isinstance(ledger, Ledger):
+        checked_place(ledger)
+    opened = _public(public)
+    if overlap := sorted(set(sources) & set(opened)):
+        raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
+    worker = _engine(engine)
+    registered: dict[str, Table] = {}
+    kept: Ledger | None = None
+    try:
+        tables = _tables(sources, opened, unit, schema, worker)
+        account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
+        if _is_there(ledger, sources):
+            kept = account(None)  # what does not fit it is refused before any data is read
+        fresh = secrets.token_bytes(32)
+        # The ledger's: whoever opens it again reads the same rows of each person.
+        secret = derived(fresh, _ROWS) if kept is None else kept.secret_for(_ROWS)
+        for name, table in tables.items():
+            with _shown(name, progress) as report:
+                given = sources[name] if name in sources else opened[name]
+                registered[name] = worker.register(name, given, table, secret, report)
+        if kept is None:
+            kept = account(fresh)  # a new account is opened last: a call that is refused leaves none behind
+            if kept.secret_for(_ROWS) != secret:
+                raise LedgerUnavailable("somebody else opened this account at the same time", "open the session again")
+    except BaseException:
+        if worker is not engine or registered:
+            worker.close()
+        if kept is not None and kept is not ledger:
+            kept.close()
+        raise
+    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
+
+
+def _public(public: object) -> Mapping[str, object]:
+    if public is None:
+        return {}
+    if not isinstance(public, Mapping) or not all(isinstance(name, str) for name in public):
+        rule = "must map the names of tables to what they are read from"
+        raise InvalidParameter("public", NOTHING, rule, 'write public={"wards": "wards.csv"}')
+    return public
+
+
+def _is_there(ledger: str | Path | Ledger | None, sources: Mapping[str, object]) -> bool:
+    """Whether there is a ledger already, or one that leaves nothing behind if the call is refused."""
+    if ledger is None or isinstance(ledger, Ledger) or Path(ledger).exists():
+        return True
+    if "://" not in str(ledger):
+        return False
+    try:
+        Ledger.open(ledger, dataset=_dataset(sources)).close()
+    except InvalidParameter:  # it needs to be made
+        return False
+    return True
+
+
+def _dataset(sources: Mapping[str, object]) -> str:
+    return ", ".join(sorted(sources))
+
+
+def _named(source: object) -> dict[str, object]:
+    if isinstance(source, Mapping):
+        for name in source:
+            if not isinstance(name, str):
+                rule = f"is {type(name).__name__}, not text"
+                raise InvalidParameter("source", name, rule, 'name each table: {"visits": "visits.parquet"}')
+        return dict(source)
+    if isinstance(source, str | Path):
+        return {table_name(source): source}
+    name = getattr(source, "table", None)
+    return {plain_name(name) if isinstance(name, str) else "data": source}
+
+
+def _tables(
+    sources: Mapping[str, object],
+    public: Mapping[str, object],
+    unit: Unit | Mapping[str, Unit] | None,
+    schema: Declared,
+    engine: Engine,
+) -> dict[str, Table]:
+    files = schema if isinstance(schema, str | Path) else None
+    by_table = isinstance(schema, Mapping) and "tables" in schema
+    if files is not None or by_table:
+        whole = schema if by_table else files
+        declared = read_schema(whole, unit=unit if isinstance(unit, Unit) else None)  # type: ignore[arg-type]
+        missing = sorted({*sources, *public} - set(declared))
+        if missing:
+            given = sources.get(missing[0], public.get(missing[0]))
+            if isinstance(given, str | Path):
+                files_of(str(given))  # a file that is not there is what is wrong
+            remedy = f"it declares {', '.join(declared)}; call one of them {missing[0]} if that is this table"
+            raise InvalidParameter("schema", missing[0], "is not in the schema", remedy)
+        found = {name: declared[name] for name in (*sources, *public)}
+        return {name: _owned(table, unit, name in public) for name, table in found.items()}
+    columns = _by_column(schema)
+    tables = {}
+    for name, source in (*sources.items(), *public.items()):
+        own = columns.get(name) if isinstance(columns.get(name), Mapping) else None
+        mine = own if own is not None else (columns if len(sources) == 1 and name in sources else {})
+        whose = None if name in public else _unit(name, unit)
+        tables[name] = _typed(name, engine.types(source), mine, whose)
+    return tables
+
+
+def _by_column(schema: object) -> Mapping[str, Any]:
+    """A schema that was written in Python, by column or by table and column."""
+    if schema is None:
+        return {}
+    if not isinstance(schema, Mapping):
+        rule = f"must map columns to what is known of them, or be the path of a file, not {type(schema).__name__}"
+        raise InvalidParameter("schema", NOTHING, rule, 'write {"age": Domain.integer(0, 120)}')
+    for column in schema:
+        if not isinstance(column, str):
+            remedy = f"columns are called by text: write {str(column)!r}"
+            raise InvalidParameter("schema", column, f"is {type(column).__name__}, not text", remedy)
+    return schema
+
+
+def _owned(table: Table, unit: Unit | Mapping[str, Unit] | None, is_public: bool) -> Table:
+    """A declared table with the unit of the call, where one is given: the two must not contradict each other."""
+    if is_public:
+        return replace(table, unit=None)
+    if table.unit is None:
+        raise InvalidParameter("schema", table.name, "is public in the schema", "pass it in public=")
+    if unit is not None and _unit(table.name, unit) != table.unit:
+        raise InvalidParameter("unit", unit, f"the schema says {table.unit!r} for {table.name!r}", "say it once")
+    return table
+
+
+def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
+    found = unit.get(name) if isinstance(unit, Mapping) else unit
+    if not isinstance(found, Unit):
+        raise InvalidParameter(
+            "unit",
+            found,
+            f"must be a Unit: it says who is protected in {name!r}",
+            'write unit=Unit.person("patient_id", rows=20), or Unit.row()',
+        )
+    return found
+
+
+def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], unit: Unit | None) -> Table:
+    """The columns by their types, with what is declared in their place."""
+    open_schema = propose_schema(types, name=name).schema(unit=unit or Unit.row())[name]
+    known = dict(open_schema.columns)
+    if unit is not None and unit.column is not None and unit.column not in types:
+        raise InvalidParameter("unit", unit.column, f"is no column of {name!r}", _like(unit.column, known))
+    for column, domain in declared.items():
+        if column not in types:
+            raise InvalidParameter("schema", column, f"is no column of {name!r}", _like(column, known))
+        if not isinstance(domain, Domain):
+            raise InvalidParameter(
+                column, domain, "must be a Domain", 'write Domain.integer(0, 120), Domain.text("A", "B")'
+            )
+        known[column] = domain
+    return Table(name, tuple(known.items()), unit)
+
+
+def _like(column: object, known: Mapping[str, Domain]) -> str:
+    folded = {each.casefold(): each for each in known}
+    near = get_close_matches(str(column).casefold(), folded, n=1)
+    return f"did you mean {folded[near[0]]!r}?" if near else f"it has {', '.join(known)}"
+
+
+def _account(
+    ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
+) -> Callable[[bytes | None], Ledger]:
+    """How to open the account, once it is known that everything else fits; a new one gets this secret."""
+    if not units:
+        raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
+    if len({unit.relation for unit in units}) > 1:
+        raise InvalidParameter("unit", NOTHING, "all tables of a session must use add/remove, or all replace")
+    if len({unit.column is None for unit in units}) > 1:
+        # Whose row is it, where one table says "a person" and the other "a row"? No budget could say both.
+        raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
+    most = max(units, key=lambda unit: unit.rows)
+    if budget is not None and not isinstance(budget, Budget):
+        raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
+    if isinstance(ledger, Ledger):
+        for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
+            if asked is not None and asked != found:
+                raise LedgerMismatch(field, repr(asked), repr(found), "open the session as what the ledger is for")
+        return lambda _: ledger
+    if budget is None and (ledger is None or not Path(ledger).exists()):
+        raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
+    return lambda secret: Ledger.open(ledger, budget=budget, unit=most, dataset=_dataset(sources), secret=secret)
+
+
+def _engine(engine: object) -> Engine:
+    from deniable.queries.engines.engine import Engine as Base
+
+    if isinstance(engine, Base):
+        return engine
+    if engine == "duckdb":
+        from deniable.queries.engines.duckdb import DuckDBEngine
+
+        return DuckDBEngine()
+    if type(engine).__module__.startswith("pyspark."):
+        from deniable.queries.engines.spark import SparkEngine
+
+        return SparkEngine(engine)
+    raise InvalidParameter("engine", engine, 'must be "duckdb", an Engine, or a Spark session')
+
+
+def _shown(name: str, progress: bool) -> AbstractContextManager[Any]:
+    if not progress:
+        return nullcontext()
+    from deniable.queries.progress_bar import bar
+
+    return bar(f"registering {name}")

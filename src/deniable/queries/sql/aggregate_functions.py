@@ -1,0 +1,293 @@
+"""Aggregates of a syntax tree: with noise at the outermost SELECT, exact within a person in a sub-query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NoReturn, Protocol, final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.plan.canonical_form import Form, expression_form
+from deniable.queries.plan.fresh_names import fresh
+from deniable.queries.plan.question import Key, Measure
+from deniable.queries.plan.refusals import refuse
+from deniable.queries.relations.relation_nodes import EXACT, Exact, PerPerson, RelationNode
+from deniable.queries.sql.dialect import BOUNDED, exp, number, only, unwrapped
+from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.two_column_aggregates import bivariate, is_bivariate
+from deniable.tables.expressions import Column, Expression, Literal, call, case
+
+_PLAIN: Final[dict[type[exp.Expression], tuple[str, dict[str, float]]]] = {
+    exp.Sum: ("sum", {}),
+    exp.Avg: ("avg", {}),
+    exp.Min: ("min", {}),
+    exp.Max: ("max", {}),
+    exp.Variance: ("var", {"ddof": 1}),
+    exp.VariancePop: ("var", {"ddof": 0}),
+    exp.Stddev: ("stddev", {"ddof": 1}),
+    exp.StddevSamp: ("stddev", {"ddof": 1}),
+    exp.StddevPop: ("stddev", {"ddof": 0}),
+    exp.Median: ("quantile", {"q": 0.5}),
+}
+_QUANTILES: Final[dict[type[exp.Expression], str]] = {
+    exp.Quantile: "quantile",
+    exp.PercentileCont: "expression",
+    exp.PercentileDisc: "expression",
+    exp.ApproxQuantile: "quantile",
+}
+_TELLING: Final = (
+    exp.AnyValue, exp.ArgMax, exp.ArgMin, exp.ArrayAgg, exp.ArrayConcatAgg, exp.ArrayUnionAgg, exp.ArrayUniqueAgg,
+    exp.First, exp.FirstValue, exp.GroupConcat, exp.JSONArrayAgg, exp.JSONBObjectAgg, exp.JSONObjectAgg, exp.Last,
+    exp.LastValue, exp.NthValue, exp.ObjectAgg,
+)  # fmt: skip
+"""Aggregates that give back what stands in rows: no noise on a number makes them private."""
+_FREQUENT: Final = (exp.Mode, exp.ApproxTopK, exp.ApproxTopSum)
+"""Aggregates that name the most frequent values: a question by group tells them, with noise."""
+
+
+class RowExpressions(Protocol):
+    """Expressions over the rows that are aggregated."""
+
+    def fitted(self, node: exp.Expression) -> Expression:
+        """The expression of a node."""
+
+    def is_person(self, node: exp.Expression) -> bool:
+        """Whether a node names the person."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate as it is written; `bounds` are BigQuery's, for the sum of one person in one group."""
+
+    function: str
+    expression: Expression | None
+    options: dict[str, float] = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
+
+    @property
+    def form(self) -> Form:
+        of = None if self.expression is None else expression_form(self.expression)
+        return (self.function, of, repr(sorted(self.options.items())), repr(self.bounds))
+
+
+def aggregate(node: exp.Expression, rows: RowExpressions) -> Aggregate:
+    """What an aggregate of the tree asks of the rows."""
+    kind = type(node)
+    if isinstance(node, exp.Filter):
+        only(node, "this", "expression")
+        return _where(aggregate(node.this, rows), rows.fitted(node.args["expression"].this))
+    if isinstance(node, exp.Anonymous):
+        return _bounded(node, rows)
+    if isinstance(node, exp.Count):
+        return _count(node, rows)
+    if isinstance(node, exp.ApproxDistinct):  # noise is added anyway, so the count before it may as well be exact
+        only(node, "this")
+        return _distinct(unwrapped(node.this), rows)
+    if isinstance(node, exp.CountIf):
+        only(node, "this")
+        return Aggregate("count", case((rows.fitted(node.this), 1)))
+    if isinstance(node, exp.WithinGroup):
+        return _within(node, rows)
+    if kind in _PLAIN:
+        only(node, "this")
+        function, options = _PLAIN[kind]
+        return Aggregate(function, _value(node.this, rows), dict(options))
+    if kind in _QUANTILES:
+        only(node, "this", _QUANTILES[kind])
+        fraction = node.args.get(_QUANTILES[kind])
+        if fraction is None:
+            refuse("constant", what="the fraction of a quantile")
+        return Aggregate("quantile", _value(node.this, rows), {"q": _fraction(fraction)})
+    _refuse(node)
+
+
+def _refuse(node: exp.Expression) -> NoReturn:
+    """Say what is true of an aggregate that is not taken: that it lists what people said, or that nobody built it."""
+    while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
+        node = node.this
+    what = spoken(node)
+    if isinstance(node, _TELLING):
+        refuse("private aggregate", what=what)
+    refuse("mode" if isinstance(node, _FREQUENT) else "unsupported aggregate", what=what)
+
+
+def _value(node: exp.Expression, rows: RowExpressions) -> Expression:
+    if isinstance(node, exp.Distinct):
+        refuse("distinct aggregate")
+    return rows.fitted(node)
+
+
+def _count(node: exp.Count, rows: RowExpressions) -> Aggregate:
+    only(node, "this")
+    inner = node.this
+    if inner is None or isinstance(inner, exp.Star):
+        return Aggregate("count", None)
+    if isinstance(inner, exp.Distinct):
+        only(inner, "expressions")
+        if len(inner.expressions) != 1:
+            refuse("distinct aggregate")
+        return _distinct(unwrapped(inner.expressions[0]), rows)
+    if rows.is_person(inner):
+        return Aggregate("count", None)  # a row without a person is not registered
+    expression = rows.fitted(inner)
+    return Aggregate("count", None if isinstance(expression, Literal) and expression.value is not None else expression)
+
+
+def _distinct(inner: exp.Expression, rows: RowExpressions) -> Aggregate:
+    if rows.is_person(inner):
+        return Aggregate("count_persons", None)
+    if isinstance(inner, exp.Case | exp.If) and (condition := _person_if(inner, rows)) is not None:
+        return Aggregate("count_persons", case((condition, 1)))
+    return Aggregate("count_distinct", rows.fitted(inner))
+
+
+def _person_if(node: exp.Expression, rows: RowExpressions) -> Expression | None:
+    """The condition of CASE WHEN condition THEN person END."""
+    if isinstance(node, exp.Case):
+        if node.this is not None or len(node.args["ifs"]) != 1 or node.args.get("default") is not None:
+            return None
+        node = node.args["ifs"][0]
+    if node.args.get("false") is not None or not rows.is_person(node.args["true"]):
+        return None
+    return rows.fitted(node.this)
+
+
+def _within(node: exp.WithinGroup, rows: RowExpressions) -> Aggregate:
+    only(node, "this", "expression")
+    inner, order = node.this, node.args["expression"]
+    if type(inner) not in {exp.PercentileCont, exp.PercentileDisc} or not isinstance(order, exp.Order):
+        _refuse(inner)
+    only(inner, "this")
+    if len(order.expressions) != 1:
+        refuse("unsupported aggregate", what="WITHIN GROUP over several columns")
+    by = order.expressions[0]
+    only(by, "this", "desc")
+    fraction = _fraction(inner.this)
+    return Aggregate("quantile", rows.fitted(by.this), {"q": 1 - fraction if by.args.get("desc") else fraction})
+
+
+def _fraction(node: exp.Expression) -> float:
+    node = unwrapped(node)
+    if not isinstance(node, exp.Literal) or node.is_string:
+        refuse("constant", what="the fraction of a quantile")
+    return float(number(str(node.this)))
+
+
+def _where(inner: Aggregate, condition: Expression) -> Aggregate:
+    """FILTER (WHERE …): rows that do not fulfil it count as NULL."""
+    expression = Literal(1) if inner.expression is None else inner.expression
+    return Aggregate(inner.function, case((condition, expression)), inner.options, inner.bounds)
+
+
+def _bounded(node: exp.Anonymous, rows: RowExpressions) -> Aggregate:
+    what = "COUNT, SUM, AVG, VARIANCE, STDDEV and quantiles"
+    if len(node.expressions) != 4 or not all(isinstance(each, exp.Literal | exp.Neg) for each in node.expressions[1:]):
+        refuse("function", what=BOUNDED)
+    inner = aggregate(unwrapped(node.expressions[0]), rows)
+    name, low, high = (_constant(each) for each in node.expressions[1:])
+    if not (isinstance(low, int | float) and isinstance(high, int | float) and low <= high):
+        refuse("function", what=BOUNDED)
+    if name == "contribution_bounds_per_group":
+        if inner.function not in {"sum", "count"}:
+            refuse("bounds option", what="COUNT and SUM; for AVG, VARIANCE and quantiles they are per row")
+        return Aggregate(inner.function, inner.expression, inner.options, (float(low), float(high)))
+    if inner.expression is None or inner.function.startswith("count"):
+        refuse("bounds option", what=what)
+    clamped = call("least", call("greatest", inner.expression, _plain(low)), _plain(high))
+    return Aggregate(inner.function, clamped, inner.options)
+
+
+def _constant(node: exp.Expression) -> object:
+    if isinstance(node, exp.Neg):
+        inner = _constant(node.this)
+        return -inner if isinstance(inner, int | float) else None
+    return str(node.this) if node.is_string else number(str(node.this))
+
+
+def _plain(value: float) -> int | float:
+    return int(value) if value == int(value) and abs(value) < 2**53 else value
+
+
+@final
+@dataclass(slots=True)
+class AskedAggregates:
+    """The aggregates of the outermost SELECT: measures, to be answered with noise."""
+
+    relation: RelationNode
+    keys: Sequence[Key]
+    wish: str = ""
+    found: dict[Form, tuple[str, Aggregate]] = field(default_factory=dict)
+
+    def made(self, node: exp.Expression, rows: RowExpressions) -> Expression:
+        """What an aggregate is: a measure, or an expression over measures if it is one of two columns."""
+        where, inner = None, node
+        if isinstance(node, exp.Filter) and is_bivariate(node.this):
+            only(node, "this", "expression")
+            where, inner = rows.fitted(node.args["expression"].this), node.this
+        if not is_bivariate(inner):
+            return Column(self._add(aggregate(node, rows)))
+        if isinstance(inner.this, exp.Distinct):
+            refuse("distinct aggregate")
+        only(inner, "this", "expression")
+        if inner.args.get("expression") is None:
+            raise QuestionRefused("kinds", f"{spoken(inner)} takes two numbers, not one", "name two columns")
+        self.wish = ""
+        y, x = _value(inner.this, rows), _value(inner.expression, rows)
+
+        def ask(function: str, expression: Expression, **options: float) -> Column:
+            return Column(self._add(Aggregate(function, expression, options)))
+
+        return bivariate(inner, y, x, self.relation, where, ask)
+
+    def _add(self, read: Aggregate) -> str:
+        """The name of the measure."""
+        if read.form not in self.found:
+            taken = [key.name for key in self.keys] + [name for name, _ in self.found.values()]
+            self.found[read.form] = fresh(self.wish or read.function, taken), read
+        return self.found[read.form][0]
+
+    def measured(self) -> tuple[RelationNode, list[Key], list[Measure]]:
+        """The relation, keys and measures; bounds per person and group first gather each person's rows by the keys."""
+        if not any(each.bounds for _, each in self.found.values()):
+            measures = [Measure(name, a.function, a.expression, a.options) for name, a in self.found.values()]
+            return self.relation, list(self.keys), measures
+        partial: list[tuple[str, Exact]] = []
+        measures = []
+        for name, each in self.found.values():
+            if each.function == "count_persons" and each.expression is None:
+                measures.append(Measure(name, "count_persons", None))
+                continue
+            if each.function not in {"sum", "count"}:
+                refuse("bounds option", what="COUNT and SUM, when one of them has bounds per group")
+            partial.append((name, Exact(each.function, each.expression)))
+            value: Expression = Column(name)
+            if each.bounds is not None:
+                low, high = each.bounds
+                value = call("least", call("greatest", value, _plain(low)), _plain(high))
+            measures.append(Measure(name, "sum", value))
+        keys = tuple((key.name, key.expression) for key in self.keys)
+        gathered = PerPerson(self.relation, keys, tuple(partial) or (("rows", Exact("count", None)),))
+        return gathered, [Key(key.name, Column(key.name), key.values) for key in self.keys], measures
+
+
+@final
+@dataclass(slots=True)
+class Gathered:
+    """The aggregates of a sub-query by person: exact, and seen by nobody but the SELECT around it."""
+
+    taken: list[str]
+    found: dict[Form, tuple[str, Exact]] = field(default_factory=dict)
+
+    def made(self, node: exp.Expression, rows: RowExpressions) -> Expression:
+        """The column that an aggregate is."""
+        read = aggregate(node, rows)
+        if read.bounds is not None or read.function not in EXACT:
+            raise QuestionRefused(
+                "aggregate", f"within a person only {', '.join(EXACT)} are taken",
+                "for example: SELECT MEDIAN(n) FROM (SELECT patient_id, MAX(cost) AS n FROM visits GROUP BY 1)",
+            )  # fmt: skip
+        if read.form not in self.found:
+            taken = [*self.taken, *(name for name, _ in self.found.values())]
+            self.found[read.form] = fresh(read.function, taken), Exact(read.function, read.expression)
+        return Column(self.found[read.form][0])

@@ -1,0 +1,146 @@
+"""Groups of rows: what GROUP BY lists, what stands over groups, and each person's rows gathered in a sub-query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.plan.canonical_form import Form, expression_form
+from deniable.queries.plan.fresh_names import fresh
+from deniable.queries.plan.refusals import refuse
+from deniable.queries.relations.constant_kinds import fitted
+from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
+from deniable.queries.sql.aggregate_functions import AskedAggregates, Gathered
+from deniable.queries.sql.dialect import Scalars, exp, has_aggregate, unwrapped
+from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
+from deniable.tables.expressions import Column, Expression
+
+
+@final
+class Items(Scalars):
+    """Expressions over groups: their keys, and aggregates of their rows."""
+
+    def __init__(
+        self, rows: RelationExpressions, keys: Mapping[Form, str], aggregates: AskedAggregates | Gathered
+    ) -> None:
+        self.rows = rows
+        self.keys = keys
+        self.aggregates = aggregates
+        self.aliases: dict[str, Expression] = {}
+
+    def shortcut(self, node: exp.Expression) -> Expression | None:
+        if not self.keys or isinstance(node, exp.Literal | exp.Paren) or has_aggregate(node):
+            return None
+        if next(node.find_all(exp.Column), None) is None:
+            return None
+        try:
+            name = self.keys.get(expression_form(self.rows.fitted(node)))
+        except QuestionRefused:  # refused again, for a better reason, where it is read part by part
+            return None
+        return None if name is None else Column(name)
+
+    def column(self, node: exp.Column) -> Expression:
+        name = str(node.name)
+        if not node.table and name.casefold() in self.aliases:
+            return self.aliases[name.casefold()]
+        if named(self.rows.scope, node).column is None:
+            refuse("person key")
+        refuse("group", name=name)
+
+    def aggregate(self, node: exp.Expression) -> Expression:
+        return self.aggregates.made(node, self.rows)
+
+
+def grouped(
+    select: exp.Select, items: list[tuple[str, exp.Expression]], scope: Scope
+) -> Iterable[tuple[exp.Expression, str]]:
+    """What GROUP BY lists: expressions, positions and aliases, each with the name it has in SELECT."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    if any(value for name, value in group.args.items() if name != "expressions"):
+        refuse("grouping")
+    for listed in group.expressions:
+        node = unwrapped(listed)
+        if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
+            refuse("grouping")
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = str(node.this)
+            if not place.isdigit() or len(place) > 4 or not 1 <= int(place) <= len(items):
+                refuse("grouping")
+            alias, node = items[int(place) - 1]
+            node = unwrapped(node)
+        elif isinstance(node, exp.Column) and not node.table and not scope.has(str(node.name)):
+            meant = [each for alias, each in items if alias.casefold() == str(node.name).casefold()]
+            alias, node = str(node.name), unwrapped(meant[0]) if meant else node
+        else:
+            alias = next((alias for alias, each in items if alias and unwrapped(each) == node), "")
+        if has_aggregate(node):
+            refuse("misplaced")
+        yield node, alias
+
+
+def item(node: exp.Expression) -> tuple[str, exp.Expression]:
+    """An item of SELECT: its alias ("" if none), and what it is."""
+    if isinstance(node, exp.Alias):
+        return str(node.alias), node.this
+    return "", node
+
+
+def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scope:
+    """The columns of a sub-query over its rows: a projection only where something is computed."""
+    if all(each is None or isinstance(each, Column) for _, each in listed):
+        entries = tuple(ScopeEntry("", name, each.name if isinstance(each, Column) else None) for name, each in listed)
+        return Scope(scope.relation, entries, scope.nodes)
+    expressions: list[tuple[str, Expression]] = []
+    found: list[ScopeEntry] = []
+    for name, each in listed:
+        if each is None:
+            found.append(ScopeEntry("", name, None))
+            continue
+        title = fresh(name, [title for title, _ in expressions])
+        expressions.append((title, each))
+        found.append(ScopeEntry("", name, title))
+    return Scope(Project(scope.relation, tuple(expressions)), tuple(found), scope.nodes + 1)
+
+
+def gathered(select: exp.Select, scope: Scope) -> Scope:
+    """A sub-query by person: each person's rows (and keys) as one row."""
+    rows = RelationExpressions(scope)
+    items = [item(node) for node in select.expressions]
+    if select.args.get("distinct"):
+        if select.args.get("group") or any(has_aggregate(node) for _, node in items):
+            refuse("distinct")
+        by: list[tuple[exp.Expression, str]] = [(unwrapped(node), alias) for alias, node in items]
+    else:
+        by = list(grouped(select, items, scope))
+    if not any(rows.is_person(node) for node, _ in by):
+        refuse("nested")
+    keys: dict[Form, tuple[str, Expression]] = {}
+    for node, alias in by:
+        if rows.is_person(node):
+            continue
+        expression = rows.fitted(node)
+        plain = expression.name if isinstance(expression, Column) else "key"
+        name = fresh(alias or plain, [title for title, _ in keys.values()])
+        keys.setdefault(expression_form(expression), (name, expression))
+    aggregates = Gathered([name for name, _ in keys.values()])
+    reader = Items(rows, {form: name for form, (name, _) in keys.items()}, aggregates)
+    listed: list[tuple[str, Expression | None]] = []
+    for position, (alias, node) in enumerate(items):
+        if rows.is_person(node):
+            listed.append((alias or str(unwrapped(node).name), None))
+            continue
+        value = reader.read(node)
+        listed.append((alias or (value.name if isinstance(value, Column) else f"column_{position + 1}"), value))
+    reader.aliases = {name.casefold(): each for name, each in listed if each is not None}
+    having = select.args.get("having")
+    condition = None if having is None else reader.read(having.this)
+    exact = tuple(aggregates.found.values())
+    if not keys and not exact:
+        exact = (("rows", Exact("count", None)),)
+    relation: RelationNode = PerPerson(scope.relation, tuple(keys.values()), exact)
+    if condition is not None:
+        relation = FilterRows(relation, fitted(condition, relation.columns))
+    return projected(listed, Scope(relation, (), scope.nodes + 2))

@@ -1,0 +1,123 @@
+"""The names a SELECT may use over a relation, and expressions in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from deniable.queries.plan.refusals import MOST_NODES, refuse
+from deniable.queries.relations.constant_kinds import fitted
+from deniable.queries.relations.relation_nodes import RelationNode
+from deniable.queries.sql.dialect import Scalars, exp, only, unwrapped
+from deniable.tables.expressions import Column, Expression
+
+
+class ScopeEntry(NamedTuple):
+    """A name that expressions may use: of a column of the relation, or (`column` None) of the person."""
+
+    qualifier: str
+    name: str
+    column: str | None
+    bare: bool = True
+    """Whether it can be meant without its qualifier: after USING only one of the two is."""
+    certain: bool = True
+    """The person's name on the far side of a LEFT JOIN may be missing, so it does not name the person."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A relation and the names by which a SELECT may speak of its columns."""
+
+    relation: RelationNode
+    entries: tuple[ScopeEntry, ...]
+    nodes: int
+
+    def __post_init__(self) -> None:
+        if self.nodes > MOST_NODES:
+            refuse("nodes")
+
+    def matching(self, name: str, qualifier: str) -> list[ScopeEntry]:
+        """The entries that a name can mean."""
+        return matching(self.entries, name, qualifier)
+
+    def has(self, name: str) -> bool:
+        """Whether a bare name means something here."""
+        return bool(self.matching(name, ""))
+
+    def called(self, qualifier: str) -> Scope:
+        """The same, as a table of that name."""
+        return Scope(
+            self.relation,
+            tuple(ScopeEntry(qualifier, e.name, e.column, e.bare, e.certain) for e in self.entries),
+            self.nodes,
+        )
+
+    def over(self, relation: RelationNode) -> Scope:
+        """The same names over another relation, one node higher."""
+        return Scope(relation, self.entries, self.nodes + 1)
+
+
+def matching(entries: Iterable[ScopeEntry], name: str, qualifier: str) -> list[ScopeEntry]:
+    """The entries that a name can mean. Case does not matter, as in SQL."""
+    wanted, of = name.casefold(), qualifier.casefold()
+    return [
+        entry
+        for entry in entries
+        if entry.name.casefold() == wanted and (entry.qualifier.casefold() == of if of else entry.bare)
+    ]
+
+
+def meant(entries: Sequence[ScopeEntry], name: str, qualifier: str) -> ScopeEntry:
+    """The one entry that a name means; refused if there is none, or more than one."""
+    found = matching(entries, name, qualifier)
+    if not found:
+        refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=(each.name for each in entries))
+    if len({entry.column for entry in found}) > 1:
+        refuse("ambiguous", name=name)
+    return found[0]
+
+
+def named(scope: Scope, node: exp.Column) -> ScopeEntry:
+    """The entry that a column of the tree means."""
+    if isinstance(node.this, exp.Star):
+        refuse("star")
+    only(node, "this", "table")
+    name, qualifier = str(node.name), str(node.table or "")
+    return meant(scope.entries, name, qualifier)
+
+
+@final
+class RelationExpressions(Scalars):
+    """Expressions over the rows of a relation."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._fitted: dict[int, tuple[exp.Expression, Expression]] = {}
+
+    def column(self, node: exp.Column) -> Expression:
+        entry = named(self.scope, node)
+        if entry.column is None:
+            refuse("person")
+        return Column(entry.column)
+
+    def aggregate(self, node: exp.Expression) -> Expression:
+        refuse("misplaced")
+
+    def fitted(self, node: exp.Expression) -> Expression:
+        """The expression of a node, checked against the columns. A key stands in GROUP BY and in SELECT."""
+        known = self._fitted.get(id(node))
+        if known is None:
+            known = self._fitted[id(node)] = (node, fitted(self.read(node), self.scope.relation.columns))
+        return known[1]
+
+    def is_person(self, node: exp.Expression) -> bool:
+        """Whether a node names the person."""
+        node = unwrapped(node)
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return False
+        entry = named(self.scope, node)
+        if entry.column is None and not entry.certain:
+            refuse("person")
+        return entry.column is None

@@ -1,0 +1,79 @@
+"""Shares of a total in SQL: COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ().
+
+The only window that is taken: it looks across groups that are noisy already, and not across people. The count or sum is
+asked; the share is worked out afterwards (`Answer.shares`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from deniable.errors import QuestionRefused
+
+_WORD: Final = re.compile(r"\bOVER\s*\(\s*\)", re.IGNORECASE)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """A question with counts in the place of shares, and by how much each share is multiplied."""
+
+    text: str
+    factors: dict[str, float]
+
+
+def shares_in(text: object) -> Windowed | None:
+    """What a text asks that shows shares of a total; None of every other text."""
+    if not isinstance(text, str) or not _WORD.search(text):
+        return None
+    from deniable.queries.sql.dialect import exp, read, unwrapped
+    from deniable.queries.sql.group_by import item
+
+    found = read(text)
+    tree: Any = found.tree
+    if not isinstance(tree, exp.Select) or found.options:
+        return None
+    items, factors = [], {}
+    for place, node in enumerate(tree.expressions):
+        alias, inner = item(node)
+        share = _share(unwrapped(inner), exp, unwrapped)
+        if share is None:
+            items.append(node)
+            continue
+        name = alias or f"column_{place + 1}"
+        measure, factors[name] = share
+        items.append(exp.alias_(measure.copy(), name, quoted=True))
+    if not factors:
+        return None
+    if tree.args.get("having") is not None:
+        raise QuestionRefused(
+            "window", "HAVING is not taken beside a share of the total", "leave it out, and choose from the answer"
+        )
+    shown = tree.copy()
+    shown.set("expressions", [each.copy() for each in items])
+    return Windowed(shown.sql(dialect="duckdb"), factors)
+
+
+def _share(node: Any, exp: Any, unwrapped: Any) -> tuple[Any, float] | None:
+    """The measure and the factor of `factor * measure / SUM(measure) OVER ()`."""
+    if not isinstance(node, exp.Div):
+        return None
+    below = unwrapped(node.expression)
+    if not isinstance(below, exp.Window) or any(below.args.get(each) for each in ("partition_by", "order", "spec")):
+        return None
+    total = unwrapped(below.this)
+    if not isinstance(total, exp.Sum):
+        return None
+    measure, factor, above = unwrapped(total.this), 1.0, unwrapped(node.this)
+    if isinstance(above, exp.Mul):
+        sides = [unwrapped(above.this), unwrapped(above.expression)]
+        numbers = [each for each in sides if isinstance(each, exp.Literal) and not each.is_string]
+        others = [each for each in sides if each not in numbers]
+        if len(numbers) != 1 or len(others) != 1:
+            return None
+        factor, above = float(str(numbers[0].this)), others[0]
+    if isinstance(above, exp.Cast):
+        above = unwrapped(above.this)
+    return (measure, factor) if isinstance(measure, exp.AggFunc) and measure == above else None

@@ -1,0 +1,315 @@
+"""SQL into questions. The text is read into our own plan or refused, by itself and the public schema alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.plan.canonical_form import Form, expression_form
+from deniable.queries.plan.fresh_names import fresh
+from deniable.queries.plan.question import Key, Order, Post, Question, asked, check_post, public_values
+from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
+from deniable.queries.sql.aggregate_functions import AskedAggregates
+from deniable.queries.sql.dialect import Scalars, exp, has_aggregate, is_aggregate, only, read, unwrapped
+from deniable.queries.sql.from_clause import Environment, Relations, check_select
+from deniable.queries.sql.group_by import Items, grouped, item
+from deniable.queries.sql.name_scope import RelationExpressions, Scope
+from deniable.tables.expressions import Column, Expression, Literal, call
+from deniable.tables.kinds import NUMBERS, Kind
+from deniable.tables.schema import Table
+
+
+def parse(text: str, tables: Mapping[str, Table]) -> Question:
+    """The question that a SELECT asks of these tables; `QuestionRefused` if it asks anything else.
+
+    >>> from deniable.queries.plan.refusals import EXAMPLE
+    >>> question = parse("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 60 GROUP BY ward", EXAMPLE)
+    >>> question.names, question.keys[0].values
+    (('ward', 'n'), ('A', 'B', 'C', None))
+    """
+    try:
+        return _parsed(text, tables)
+    except QuestionRefused as refused:
+        example = refused.rewrite.removeprefix(EXAMPLE_OF)
+        if example == refused.rewrite or _is_question(example, tables):
+            raise
+        # The examples are about a table of their own: in the words of the session, or said to be about another one.
+        own = _in_own_words(example, tables)
+        shown = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}" if own is None else f"{EXAMPLE_OF}{own}"
+        raise QuestionRefused(refused.code, refused.rule, shown) from None
+
+
+def question_of(tree: exp.Select, options: Mapping[str, str], tables: Mapping[str, Table]) -> Question:
+    """The question of a SELECT that was read already."""
+    try:
+        return _Reader(Relations(tables), options).question(tree, {})
+    except RecursionError:
+        refuse("depth")
+
+
+def _is_question(text: str, tables: Mapping[str, Table]) -> bool:
+    try:
+        _parsed(text, tables)
+    except QuestionRefused:
+        return False
+    return True
+
+
+def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
+    """An example with the names of the first private table in place of its own; None if that is no question there."""
+    ours, theirs = next((each for each in tables.values() if each.unit is not None), None), dict(VISITS.columns)
+    words = list(dict.fromkeys(re.findall(r"[a-z_]+", example)))
+    if ours is None or "'" in example or any(word in EXAMPLE and word != VISITS.name for word in words):
+        return None
+    names, left = {VISITS.name: ours.name}, dict(ours.columns)
+    for word in (each for each in words if each in theirs):
+        kinds = NUMBERS if theirs[word].kind in NUMBERS else {theirs[word].kind}
+        fits = [name for name, domain in left.items() if domain.kind in kinds]
+        if not fits and theirs[word].kind is Kind.TEXT:  # most often a key, as a boolean can be
+            fits = [name for name, domain in left.items() if domain.kind is Kind.BOOLEAN]
+        if not fits:
+            return None
+        names[word] = min(fits, key=lambda name: left[name].bounds is None and left[name].keys is None)
+        del left[names[word]]
+    if VISITS.unit is not None and ours.unit is not None and ours.unit.column is not None:
+        names[str(VISITS.unit.column)] = ours.unit.column
+    text = re.sub(r"[a-z_]+", lambda found: names.get(found[0], found[0]), example)
+    return text if _is_question(text, tables) else None
+
+
+def _parsed(text: str, tables: Mapping[str, Table]) -> Question:
+    found = read(text)
+    try:
+        tree = found.tree
+        while isinstance(tree, exp.Subquery):
+            only(tree, "this")
+            tree = tree.this
+        if isinstance(tree, exp.SetOperation):
+            refuse("union outside")
+        if not isinstance(tree, exp.Select):
+            refuse("statement")
+        return _Reader(Relations(tables), found.options).question(tree, {})
+    except RecursionError:  # ten thousand characters can still be deeper than Python is
+        refuse("depth")
+
+
+Columns = tuple[tuple[str, Expression], ...]
+
+
+@final
+class _Shown(Scalars):
+    """Expressions over the noisy answers of a question."""
+
+    def __init__(self, columns: Mapping[str, Expression]) -> None:
+        self.columns = columns
+
+    def column(self, node: exp.Column) -> Expression:
+        only(node, "this", "table")
+        name = str(node.name)
+        if name.casefold() not in self.columns:
+            refuse("column", name=name, among=self.columns)
+        return self.columns[name.casefold()]
+
+    def aggregate(self, node: exp.Expression) -> Expression:
+        refuse("nested")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the outermost SELECT."""
+
+    relations: Relations
+    options: Mapping[str, str]
+
+    def question(self, select: exp.Select, known: Environment) -> Question:
+        check_select(select)
+        if select.args.get("distinct"):
+            refuse("distinct")
+        known = self.relations.named(select, known)
+        inner = self._noisy(select, known)
+        if inner is not None:
+            return self._shown(select, self.question(*inner))
+        scope = self.relations.filtered(select, known, outermost=True)
+        rows = RelationExpressions(scope)
+        items = [item(node) for node in select.expressions]
+        keys = self._keys(select, items, rows)
+        measures = AskedAggregates(scope.relation, keys)
+        reader = Items(rows, {expression_form(key.expression): key.name for key in keys}, measures)
+        columns: list[tuple[str, Expression]] = []
+        for alias, node in items:
+            if _is_star(node):
+                refuse("star")
+            measures.wish = alias if is_aggregate(unwrapped(node)) else ""
+            columns.append((alias, reader.read(node)))
+        measures.wish = ""
+        titled = _titled(columns)
+        reader.aliases = {name.casefold(): expression for name, expression in titled}
+        having = select.args.get("having")
+        post = Post(
+            titled,
+            None if having is None else reader.read(having.this),
+            self._order(select, reader, titled),
+            _whole(select.args.get("limit")),
+            _whole(select.args.get("offset")) or 0,
+        )
+        if not measures.found:
+            refuse("aggregate")
+        return asked(*measures.measured(), post, self._settings(scope))
+
+    # --- groups -----------------------------------------------------------------------------------------------------
+
+    def _keys(
+        self, select: exp.Select, items: list[tuple[str, exp.Expression]], rows: RelationExpressions
+    ) -> list[Key]:
+        keys: list[Key] = []
+        forms: set[Form] = set()
+        for node, alias in grouped(select, items, rows.scope):
+            if rows.is_person(node):
+                refuse("person key")
+            expression = rows.fitted(node)
+            form = expression_form(expression)
+            if form in forms or isinstance(expression, Literal):  # a constant makes no groups
+                continue
+            forms.add(form)
+            plain = str(node.name) if isinstance(node, exp.Column) else "key"
+            name = fresh(alias or plain, [key.name for key in keys])
+            keys.append(Key(name, expression, public_values(expression, rows.scope.relation)))
+        return keys
+
+    def _order(self, select: exp.Select, reader: Scalars, columns: Columns) -> tuple[Order, ...]:
+        found: list[Order] = []
+        order = select.args.get("order")
+        for part in () if order is None else order.expressions:
+            only(part, "this", "desc")
+            node = unwrapped(part.this)
+            if isinstance(node, exp.Literal) and not node.is_string:
+                place = str(node.this)
+                if not place.isdigit() or len(place) > 4 or not 1 <= int(place) <= len(columns):
+                    refuse("constant", what="a position in ORDER BY, from 1 to the number of columns,")
+                expression = columns[int(place) - 1][1]
+            else:
+                expression = reader.read(node)
+            found.append(Order(expression, bool(part.args.get("desc")), bool(part.args.get("nulls_first"))))
+        return tuple(found)
+
+    # --- a SELECT around noisy answers ------------------------------------------------------------------------------
+
+    def _noisy(self, select: exp.Select, known: Environment) -> tuple[exp.Select, Environment] | None:
+        """The SELECT below, if it is the one that asks and this one only shows what it answers."""
+        source = select.args.get("from_")
+        if source is None or select.args.get("joins") or select.args.get("group") or select.args.get("having"):
+            return None
+        if any(has_aggregate(node) for node in select.expressions):
+            return None
+        below, around = source.this, known
+        if isinstance(below, exp.Table) and str(below.name).casefold() in known and not below.db:
+            definition = known[str(below.name).casefold()]
+            below, around = definition.tree, definition.known
+        while isinstance(below, exp.Subquery):
+            only(below, "this", "alias")
+            below = below.this
+        if not isinstance(below, exp.Select):
+            return None
+        group = below.args.get("group")
+        if group is None and not any(has_aggregate(node) for node in below.expressions):
+            return None
+        inside = self.relations.filtered(below, self.relations.named(below, around), outermost=False)
+        items = [item(node) for node in below.expressions]
+        if any(RelationExpressions(inside).is_person(node) for node, _ in grouped(below, items, inside)):
+            return None
+        return below, around
+
+    def _shown(self, select: exp.Select, inner: Question) -> Question:
+        post = inner.post
+        reader = _Shown({name.casefold(): expression for name, expression in post.columns})
+        columns: list[tuple[str, Expression]] = []
+        for alias, node in (item(node) for node in select.expressions):
+            if _is_star(node):
+                only(node, "this", "table")
+                columns += post.columns
+            else:
+                columns.append((alias or (str(node.name) if isinstance(node, exp.Column) else ""), reader.read(node)))
+        where = select.args.get("where")
+        if (post.limit is not None or post.offset) and (where is not None or select.args.get("order")):
+            refuse("limit")
+        conditions = [] if post.having is None else [post.having]
+        if where is not None:
+            conditions.append(reader.read(where.this))
+        titled = _titled(columns)
+        reader = _Shown({**reader.columns, **{name.casefold(): each for name, each in titled}})
+        offset = _whole(select.args.get("offset")) or 0
+        limits = [] if post.limit is None else [max(0, post.limit - offset)]
+        outer = _whole(select.args.get("limit"))
+        if outer is not None:
+            limits.append(outer)
+        shown = Post(
+            titled,
+            None if not conditions else conditions[0] if len(conditions) == 1 else call("and", *conditions),
+            self._order(select, reader, titled) or post.order,
+            min(limits, default=None),
+            post.offset + offset,
+        )
+        return check_post(replace(inner, post=shown))
+
+    # --- options ----------------------------------------------------------------------------------------------------
+
+    def _settings(self, scope: Scope) -> dict[str, float]:
+        settings: dict[str, float] = {}
+        for name, value in self.options.items():
+            if name == "privacy_unit_column":
+                columns = {table.unit.column for table in scope.relation.tables if table.unit is not None}
+                if {value.casefold()} != {str(column).casefold() for column in columns if column is not None}:
+                    refuse("privacy unit", what=", ".join(sorted(str(each) for each in columns)) or "a row")
+                continue
+            if name not in {"epsilon", "delta", "max_groups_contributed"}:
+                refuse("options")
+            try:
+                number = float(value)
+            except ValueError:
+                refuse("options")
+            whole = name != "max_groups_contributed" or (number == math.floor(number) and number <= 2**53)
+            if not (0 < number < math.inf and whole):
+                refuse("options")
+            settings[name] = number
+        return settings
+
+
+def _is_star(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
+
+
+def _titled(columns: list[tuple[str, Expression]]) -> Columns:
+    """The columns of a result, each with a name of its own."""
+    taken: set[str] = set()
+    for alias, _ in columns:
+        if alias:
+            if alias.casefold() in taken:
+                refuse("name", name=alias)
+            taken.add(alias.casefold())
+    found: list[tuple[str, Expression]] = []
+    for position, (alias, expression) in enumerate(columns):
+        if not alias:
+            plain = expression.name if isinstance(expression, Column) else f"column_{position + 1}"
+            alias = fresh(plain, taken)
+            taken.add(alias.casefold())
+        found.append((alias, expression))
+    return tuple(found)
+
+
+def _whole(node: exp.Expression | None) -> int | None:
+    """The number of LIMIT or OFFSET."""
+    if node is None:
+        return None
+    if not isinstance(node, exp.Limit | exp.Offset):
+        refuse("limit")
+    only(node, "expression")
+    count = unwrapped(node.args["expression"]) if node.args.get("expression") is not None else None
+    digits = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
+        refuse("limit")
+    return int(digits)

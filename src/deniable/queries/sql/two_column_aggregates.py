@@ -1,0 +1,151 @@
+"""Aggregates of two columns, as expressions over noisy moments: covariance, correlation, the line of least squares.
+
+With u = x - m and v = y - k around the middles of the public bounds, over the rows where both are known:
+
+    COVAR_POP(y, x) = AVG(u·v) - AVG(u)·AVG(v)        CORR = COVAR_POP / (STDDEV_POP(u)·STDDEV_POP(v))
+
+The moments are measures like any other: bounded, paid for and noisy. All else is post-processing, with the noise
+interval that a quotient of noisy numbers has (`ratio_intervals`): a slope has none where all of x's variance may be
+noise. A noisy correlation may lie a little beyond 1, as a noisy count may lie below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.relations.operators import typed
+from deniable.queries.relations.relation_nodes import RelationNode
+from deniable.queries.sql.dialect import exp
+from deniable.queries.sql.function_names import spoken
+from deniable.tables.expressions import Column, Expression, case, lit
+from deniable.tables.kinds import NUMBERS, Kind
+
+
+class Asking(Protocol):
+    """Takes a measure, and gives the column that it will be."""
+
+    def __call__(self, function: str, expression: Expression, **options: float) -> Column: ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Two columns over the rows where both are known, around the middles of their bounds."""
+
+    ask: Asking
+    u: Expression
+    v: Expression
+    m: Expression
+    """The middle that was taken off x."""
+    k: Expression
+    """The middle that was taken off y."""
+
+    def covariance(self) -> Expression:
+        mean = self.ask("avg", self.u * self.v)
+        return mean - self.ask("avg", self.u) * self.ask("avg", self.v)
+
+    def sample(self) -> Expression:
+        n = self.ask("count", self.u * self.v)
+        return self.covariance() * n / (n - 1)
+
+    def correlation(self) -> Expression:
+        return self.covariance() / (self.ask("stddev", self.u, ddof=0) * self.ask("stddev", self.v, ddof=0))
+
+    def slope(self) -> Expression:
+        return self.covariance() / self.ask("var", self.u, ddof=0)
+
+    def intercept(self) -> Expression:
+        return self.average_of_y() - self.slope() * self.average_of_x()
+
+    def determination(self) -> Expression:
+        correlation = self.correlation()
+        return correlation * correlation
+
+    def average_of_x(self) -> Expression:
+        return self.ask("avg", self.u) + self.m
+
+    def average_of_y(self) -> Expression:
+        return self.ask("avg", self.v) + self.k
+
+    def count(self) -> Expression:
+        return self.ask("count", self.u * self.v)
+
+
+_ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
+    exp.CovarPop: _Both.covariance,
+    exp.CovarSamp: _Both.sample,
+    exp.Corr: _Both.correlation,
+    exp.RegrSlope: _Both.slope,
+    exp.RegrIntercept: _Both.intercept,
+    exp.RegrR2: _Both.determination,
+    exp.RegrAvgx: _Both.average_of_x,
+    exp.RegrAvgy: _Both.average_of_y,
+    exp.RegrCount: _Both.count,
+}
+
+
+_VARYING: Final[frozenset[type[exp.Expression]]] = frozenset({exp.Corr, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2})
+"""Quotients by a variance, which a constant does not have."""
+
+
+def is_bivariate(node: exp.Expression) -> bool:
+    """Whether this is an aggregate of two columns."""
+    return type(node) in _ASKED
+
+
+def bivariate(
+    node: exp.Expression, y: Expression, x: Expression, relation: RelationNode, where: Expression | None, ask: Asking
+) -> Expression:
+    """An aggregate of two columns as an expression over measures; `where` chooses rows, as FILTER does."""
+    for each in (y, x):
+        _check(node, each, typed(each, relation.columns).domain.kind)
+        _check_bounds(node, each, relation)
+    if type(node) in _VARYING:
+        for each in (y, x) if isinstance(node, exp.Corr | exp.RegrR2) else (x,):
+            _check_varies(node, each, relation)
+    conditions = [] if where is None else [where]
+    conditions += [~each.is_null() for each in (y, x) if typed(each, relation.columns).domain.nullable]
+    (v, k), (u, m) = _centred(y, relation), _centred(x, relation)
+    if conditions:
+        known = conditions[0]
+        for each in conditions[1:]:
+            known = known & each
+        u, v = case((known, u)), case((known, v))
+    return _ASKED[type(node)](_Both(ask, u, v, m, k))
+
+
+def _check(node: exp.Expression, value: Expression, kind: Kind) -> None:
+    if kind in NUMBERS:
+        return
+    remedy = "compare averages by group instead: GROUP BY it"
+    if kind is Kind.BOOLEAN:
+        remedy = "make it a number: CASE WHEN … THEN 1 ELSE 0 END"
+    raise QuestionRefused("kinds", f"{spoken(node)} takes two numbers, and {value!r} is of kind {kind.value}", remedy)
+
+
+def _check_bounds(node: exp.Expression, value: Expression, relation: RelationNode) -> None:
+    if isinstance(node, exp.RegrCount) or typed(value, relation.columns).domain.bounds is not None:
+        return
+    name = value.name if isinstance(value, Column) else "…"
+    rule = f"{spoken(node)} needs public bounds of both numbers, and {name if name != '…' else 'one of them'} has none"
+    raise QuestionRefused("bounds", rule, f"write LEAST(GREATEST({name}, 0), 100) for it, with bounds of its own")
+
+
+def _check_varies(node: exp.Expression, value: Expression, relation: RelationNode) -> None:
+    ends = typed(value, relation.columns).domain.bounds
+    if ends is None or ends[0] < ends[1]:
+        return
+    rule = f"{spoken(node)} is not defined where a number is the same in all rows, as {value!r} is"
+    raise QuestionRefused("kinds", rule, "name a column with several values")
+
+
+def _centred(value: Expression, relation: RelationNode) -> tuple[Expression, Expression]:
+    """A number around the middle of its bounds; as it is if it has none, which is refused like any average of it."""
+    domain = typed(value, relation.columns).domain
+    if domain.kind not in NUMBERS or domain.bounds is None:
+        return value, lit(0.0)
+    middle = lit(float((domain.bounds[0] + domain.bounds[1]) / 2))
+    return value - middle, middle

@@ -1,0 +1,330 @@
+"""The counts of a synthetic table as one entry of the ledger: priced from public facts, charged before any data is
+read, run, and sealed together. A second look at them costs nothing.
+
+Columns whose keys nobody listed take two steps within the entry: a noisy count shows the keys that enough people have,
+at a δ, and then those keys, which are public by now, are counted with the other columns. Both steps are paid for
+beforehand. How many keys are found changes no cost and no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.curves.filters import exact_amount
+from deniable.errors import NOTHING, BudgetExceeded, EngineFailed, InvalidParameter, UnreadableRecord, type_of
+from deniable.ledger import Cost, State
+from deniable.queries.answer import joint_entry
+from deniable.queries.answer.answer import Receipt
+from deniable.queries.answer.joint_entry import MeasuredTogether
+from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
+from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
+from deniable.queries.synthetic.synthesis_request import MOST_ROWS, Synthesis
+from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic
+from deniable.units import Guarantee
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Entry
+    from deniable.queries.answer.release import Released
+    from deniable.queries.plan.noise_planner import Noise, NoisePlan
+    from deniable.queries.plan.pricing import AskedCost
+    from deniable.queries.session import Session
+
+_OF_USE: Final = 0.5
+"""A table is of use if the counts by single columns, as they are measured, are off by less than this in total variation
+on average. A fit is nearer than the counts, but where half of all rows are in a wrong cell it has nothing to go by."""
+_HALF_NORMAL: Final = math.sqrt(2 / math.pi)
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class SynthesisPrice:
+    """The cost of a synthetic table and the noise of each of its counts. No data was read for it."""
+
+    asked: Synthesis
+    budget: Budget
+    cost: Cost
+    left: Cost
+    """What is left in the ledger now."""
+    deviations: tuple[float, ...]
+    """The standard deviation of the noise in a cell, for each of the counts."""
+    thresholds: tuple[int, ...] = ()
+    """For each column whose keys nobody listed: the number of people from which on a key is shown."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget has that much left."""
+        return self.cost <= self.left
+
+    @property
+    def least_rows(self) -> int:
+        """The number of rows from which on the table is of use: with fewer, half of the rows are in the wrong cell of a
+        count by one column, by noise alone.
+        """
+        off = [self._off(i) for i, places in enumerate(self.asked.measured) if len(places) == 1]
+        return int(sum(off) / len(off) / _OF_USE) + 1
+
+    def errors(self, *, rows: int) -> dict[str, float]:
+        """The total variation distance that noise alone puts between each count and the truth in a table of so many
+        rows, before a fit takes most of it out again.
+        """
+        _check_rows(rows)
+        told = [self.asked.told(places) for places in self.asked.measured]
+        return {name: min(1.0, self._off(i) / rows) for i, name in enumerate(told)}
+
+    def _off(self, index: int) -> float:
+        """Half the sum of all cells' expected distances."""
+        cells = np.prod([self.asked.sizes[place] for place in self.asked.measured[index]])
+        return float(_distance(self.budget, self.deviations[index]) * cells / 2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        told = [self.asked.told(places) for places in self.asked.measured]
+        return {
+            "cost": cost_said(self.cost, self.budget),
+            "fits": self.fits,
+            "least_rows": self.least_rows,
+            "deviations": dict(zip(told, self.deviations, strict=True)),
+            "thresholds": [
+                [self.asked.columns[place].name, each]
+                for place, each in zip(self.asked.unlisted, self.thresholds, strict=True)
+            ],
+            "question": self.asked.hash,
+        }
+
+    def __str__(self) -> str:
+        counts, cells = len(self.deviations), self.asked.cells
+        low, high = min(self.deviations), max(self.deviations)
+        said = [
+            f"cost     {cost_said(self.cost, self.budget)}",
+            f"counted  {counts:,} table{'s' * (counts != 1)} of {cells:,} cells together",
+            f"noise    a standard deviation of {short(low)}{f' to {short(high)}' * (high > low)} rows in a cell",
+            f"of use   from about {self.least_rows:,} rows on",
+        ]
+        for place, each in zip(self.asked.unlisted, self.thresholds, strict=True):
+            said.append(f"keys     of {self.asked.columns[place].name}: shown from about {each:,} people on")
+        said.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
+        return "\n".join(wrapped(said, " " * 9))
+
+    __repr__ = __str__
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Bill:
+    """What is asked, what each part of it costs, and its noise: all of it before anything is charged."""
+
+    asked: Synthesis
+    finding: tuple[tuple[NoisePlan, Noise, Cost], ...]
+    counting: tuple[tuple[NoisePlan, Noise, Cost], ...]
+    shares_delta: bool
+
+    @property
+    def cost(self) -> Cost:
+        costs = [cost for _, _, cost in (*self.finding, *self.counting)]
+        return Cost(sum(each.units for each in costs), sum(each.delta_units for each in costs))
+
+    def is_met_by(self, stored: Cost) -> bool:
+        """Whether one that was bought at this cost is as exact. A δ that nobody asked for is no reason to pay."""
+        return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
+
+
+def price(session: Session, asked: Synthesis, amounts: AskedCost, payer: str | None) -> SynthesisPrice:
+    """What `measured` would charge. Free: no data is read."""
+    left = session._left(payer)
+    return _told(_bill(session, asked, amounts, left), session.budget, left)
+
+
+def measured(
+    session: Session, asked: Synthesis, amounts: AskedCost, rows: int | None, key: str | None, payer: str | None
+) -> tuple[Synthesis, MeasuredTogether]:
+    """The counts, and what was asked with the keys that were found."""
+    left, version = session._left(payer), session._version(asked.questions[0])
+    try:
+        bill = _bill(session, asked, amounts, left)
+    except BudgetExceeded:  # a share of nothing: what was bought before can still be read
+        known = session._ledger.replay(asked.hash, version=version, payer=payer)
+        if known is None or known.sealed.answer is None or not _can_read(known.sealed.answer, asked, session):
+            raise
+        return papers(session, read(known.sealed.answer, asked, session), known.charge, known.left, replayed=True)
+    refuse_useless(_told(bill, session.budget, left), rows)
+    rest = [left]
+    entry = session._ledger.reserve_or_replay(
+        bill.cost, question=asked.hash, version=version, description=asked.words,
+        enough=lambda sealed: bill.is_met_by(sealed.cost) and _can_read(sealed.answer, asked, session),
+        key=key, payer=payer, left=rest.append,
+    )  # fmt: skip
+    if entry.state is State.SEALED:
+        assert entry.answer is not None
+        replay = session._replay(entry, payer)
+        return papers(session, read(entry.answer, asked, session), replay.charge, replay.left, replayed=True)
+    found = session._released(bill.finding, [entry])
+    try:
+        asked, counting = _settled(bill, found, session.budget)
+    except Exception:  # a bug: what it says may hold keys, so nobody is told
+        session._ledger.fail(entry, "engine")
+        raise EngineFailed("engine", "what was charged stays charged") from None
+    counted = session._released(counting, [entry])
+    session._ledger.seal(entry, joint_entry.written([*found, *counted]))
+    plans = [plan for plan, _, _ in counting]
+    return papers(session, (asked, plans, counted), entry, rest[-1], replayed=False)
+
+
+def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) -> _Bill:
+    if amounts.delta is not None and not asked.finding:
+        rule = "is for keys that nobody listed; here none is needed"
+        raise InvalidParameter("delta", amounts.delta, rule, 'name such columns: unlisted=["city"]')
+    if amounts.within is not None:
+        rule = "is for one question; the counts of a synthetic table share a cost"
+        raise InvalidParameter("within", amounts.within, rule, "look at price_synthesis(...) and give an epsilon")
+    with session.limits():
+        session._plans.check([*asked.finding, *asked.questions])
+        finding = [session._plans.plan(each, each) for each in asked.finding]
+        counting = [session._plans.plan(each, each) for each in asked.questions]
+    each_delta = amounts
+    if amounts.delta is not None:
+        exact = exact_amount("delta", amounts.delta, "must be a probability")
+        each_delta = replace(amounts, delta=exact / len(finding))
+    deltas, rest = [], left
+    for made in finding:
+        deltas.append(each_delta.cost(made, session.budget, rest).delta_units)
+        if amounts.delta is None:
+            rest = Cost(rest.units, rest.delta_units - deltas[-1])
+    deltas += [0] * len(counting)
+    whole = replace(amounts, delta=None).cost(counting[0], session.budget, left).units
+    for_keys = [asked.for_keys] * len(finding)
+    units = [math.floor(whole * share) for share in (*for_keys, *(each * (1 - sum(for_keys)) for each in asked.shares))]
+    if not all(units):
+        raise InvalidParameter("columns", len(asked.columns), "are too many for this cost", "spend more")
+    units[-1] += whole - sum(units)  # what rounding left over
+    costs = [Cost(*each) for each in zip(units, deltas, strict=True)]
+    tasks = [
+        (made, noise(made, session.budget, cost), cost) for made, cost in zip([*finding, *counting], costs, strict=True)
+    ]
+    for _, drawn, cost in tasks:
+        if not noise_cost(drawn, session.budget).units <= cost.units:
+            raise AssertionError("noise that costs more than was charged")
+    return _Bill(
+        asked, tuple(tasks[: len(finding)]), tuple(tasks[len(finding) :]), bool(finding) and each_delta.delta is None
+    )
+
+
+def _distance(budget: Budget, deviation: float) -> float:
+    """How far noise of this standard deviation moves a count in the mean: E|x|."""
+    if budget.currency != "epsilon":
+        return _HALF_NORMAL * deviation
+    variance = deviation**2  # of discrete Laplace noise, 1/(cosh a - 1), where E|x| = 1/sinh a
+    return variance / math.sqrt(2 * variance + 1)
+
+
+def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
+    deviations = tuple(float(drawn.deviation(0)) for _, drawn, _ in bill.counting)
+    thresholds = tuple(drawn.threshold or 0 for _, drawn, _ in bill.finding)
+    return SynthesisPrice(bill.asked, budget, bill.cost, left, deviations, thresholds)
+
+
+def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
+    """Refuse what is of no use, by public numbers alone: the noise, and how many rows are said to be there."""
+    if rows is not None:
+        _check_rows(rows)
+    most = MOST_ROWS if rows is None else rows
+    if price.least_rows > most:
+        there = "a table of 10⁹ rows" if rows is None else f"{rows:,} row{'s' * (rows > 1)}"
+        raise InvalidParameter(
+            "cost", NOTHING, f"pays for so little that noise drowns {there}: {price.least_rows:,} rows would be needed",
+            "spend more, take fewer columns or bins, or count single columns alone: method=\"independent\"",
+        )  # fmt: skip
+
+
+def _check_rows(rows: int) -> None:
+    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
+        raise InvalidParameter("rows", rows, "must be about how many rows the table has, from 1 to 10⁹")
+
+
+def _settled(
+    bill: _Bill, found: Sequence[Released], budget: Budget
+) -> tuple[Synthesis, list[tuple[NoisePlan, Noise, Cost]]]:
+    """What is counted, once keys are found. Noise and cost are those that were paid for."""
+    asked = _with_keys(bill.asked, found)
+    if asked is bill.asked:
+        return asked, list(bill.counting)
+    plans = [plan_under(each, budget) for each in asked.questions]
+    tasks = [(made, noise(made, budget, cost), cost) for made, (_, _, cost) in zip(plans, bill.counting, strict=True)]
+    for _, drawn, cost in tasks:
+        if not noise_cost(drawn, budget).units <= cost.units:
+            raise AssertionError("noise that costs more than was charged")
+    return asked, tasks
+
+
+def _with_keys(asked: Synthesis, found: Sequence[Released]) -> Synthesis:
+    if not found:
+        return asked
+    keys = [
+        [(group[0], float(number)) for group, number in zip(each.groups, each.parts[0], strict=True)] for each in found
+    ]
+    return asked.with_keys([[(key, number) for key, number in each if key is not None] for each in keys])
+
+
+def read(answer: bytes, asked: Synthesis, session: Session) -> tuple[Synthesis, list[NoisePlan], list[Released]]:
+    """What an entry holds; UnreadableRecord if another version wrote it."""
+    pieces = joint_entry.pieces(answer)
+    first = [plan_under(each, session.budget) for each in asked.finding]
+    if len(pieces) != len(asked.finding) + len(asked.questions):
+        raise UnreadableRecord("a synthetic table in the ledger was written by another version")
+    found = joint_entry.read_pieces(pieces[: len(first)], first)
+    asked = _with_keys(asked, found)
+    plans = [plan_under(each, session.budget) for each in asked.questions]
+    return asked, plans, joint_entry.read_pieces(pieces[len(first) :], plans)
+
+
+def _can_read(answer: bytes | None, asked: Synthesis, session: Session) -> bool:
+    try:
+        return answer is not None and bool(read(answer, asked, session))
+    except UnreadableRecord:
+        return False
+
+
+def papers(
+    session: Session,
+    found: tuple[Synthesis, list[NoisePlan], list[Released]],
+    entry: Entry,
+    left: Cost,
+    *,
+    replayed: bool,
+) -> tuple[Synthesis, MeasuredTogether]:
+    from deniable.queries.session import ASSUMPTIONS
+
+    asked, plans, released = found
+    receipt = Receipt(
+        entry.charge, entry.question, entry.cost, left, session.budget, replayed, entry.time, entry.version
+    )
+    assumptions = (*ASSUMPTIONS, *asked.assumptions)
+    promise = Guarantee(session.budget.curve(entry.cost), session._ledger.unit, assumptions=assumptions)
+    return asked, MeasuredTogether(tuple(plans), tuple(released), session.budget, promise, receipt)
+
+
+def synthesized(
+    session: Session, asked: Synthesis, amounts: AskedCost, rows: int | None, key: str | None, payer: str | None
+) -> Synthetic:
+    """See `Session.synthesize`."""
+    settled, found = measured(session, asked, amounts, rows, key, payer)
+    return Synthetic(settled, found, rows)
+
+
+def measured_errors(session: Session, synthetic: Synthetic) -> MeasuredErrors:
+    """See `Session.measured_errors`."""
+    if not isinstance(synthetic, Synthetic):
+        raise InvalidParameter("synthetic", type_of(synthetic), "must be what synthesize gave")
+    asked = synthetic.asked
+    if session._tables.get(asked.table) != asked.frame.tables.get(asked.table):
+        raise InvalidParameter("synthetic", asked.table, "is about another table", "ask the session that made it")
+    exact: list[dict[Any, int]] = []
+    for each in asked.questions:
+        with session._engine.turn():
+            counts: Any = session._engine.collect(plan_under(each, session.budget).collect)
+        exact.append({group: int(numbers[0]) for group, numbers in counts.items()})
+    return MeasuredErrors(asked.table, synthetic.variation(exact))

@@ -1,0 +1,435 @@
+"""A synthetic table: rows, tables and answers that are read off a distribution, and how far off they may be.
+
+All of it is worked out from noisy counts that were released. No data is read here and nothing is spent, so numpy's
+generator is good enough for every choice that is left to chance.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable.errors import InvalidParameter, type_of
+from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
+from deniable.queries.plan.answer_notes import wrapped
+from deniable.queries.plan.refusals import choices
+from deniable.queries.synthetic.synthesis_request import MOST_ROWS
+from deniable.synth import Doubt, Marginal, Mixture, draw, fit, raked
+from deniable.synth.marginals import total, total_deviation
+from deniable.tables.kinds import Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from deniable.queries.answer.answer import Receipt
+    from deniable.queries.answer.joint_entry import MeasuredTogether
+    from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.synthetic.synthesis_request import Synthesis
+    from deniable.tables.kinds import Scalar
+    from deniable.units import Guarantee
+
+_FAR: Final = 1.5
+_LEAST_VARIANCE: Final = 1e-4
+"""Where so much was paid that counts carry no noise, a fit still needs a measure of what is near."""
+_SHOWN: Final = 20
+_ARROW: Final = {
+    Kind.TEXT: "string", Kind.INTEGER: "int64", Kind.REAL: "double", Kind.BOOLEAN: "bool", Kind.DATE: "date32",
+    Kind.TIMESTAMP: "timestamp[us]",
+}  # fmt: skip
+MARK: Final = "Worked out from synthetic rows, not from the data: there is no interval, and the error is not known."
+
+
+@final
+class Synthetic:
+    """A distribution of a table's columns, fitted to noisy counts: rows and tables are read off it, for nothing."""
+
+    def __init__(self, asked: Synthesis, measured: MeasuredTogether, rows: int | None = None) -> None:
+        self._asked, self._measured, self._told_rows = asked, measured, rows
+        self.guarantee: Guarantee = measured.guarantee
+        self.receipt: Receipt = measured.receipt
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return self._asked.names
+
+    @property
+    def asked(self) -> Synthesis:
+        """What was measured for it, with the keys that were found."""
+        return self._asked
+
+    @cached_property
+    def marginals(self) -> tuple[Marginal, ...]:
+        """The noisy counts that it rests on."""
+        found = []
+        for places, plan, released in zip(
+            self._asked.measured, self._measured.plans, self._measured.released, strict=True
+        ):
+            numbers = np.asarray(released.parts[0], dtype=float)
+            counts = placed(self._asked, places, zip(released.groups, numbers, strict=True))
+            deviation = released.deviation(plan, self._measured.budget, 0)
+            found.append(Marginal(places, counts, max(deviation**2, _LEAST_VARIANCE)))
+        return tuple(found)
+
+    @cached_property
+    def model(self) -> Mixture:
+        """The fitted distribution, before combinations are taken out of it that cannot be."""
+        return raked(fit(self._asked.sizes, self._known), self._known, self._asked.forbidden)
+
+    @cached_property
+    def count(self) -> int:
+        """About how many rows the table has: as was said, or by the noisy counts."""
+        return self._told_rows or min(round(total(self.marginals)), MOST_ROWS)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know before it is used, a sentence each."""
+        said = []
+        if (misfit := self.model.misfit) > _FAR:
+            said.append(
+                f"The fit is {misfit:.1f} times as far from the noisy counts as their noise accounts for: some columns "
+                "have more to do with each other than it can follow. Ask for their table directly, or give fewer bins."
+            )
+            if self.model.cut_short:
+                said.append(
+                    "The fit was ended at its limit of work (about half a minute) while it still became better: with "
+                    "fewer columns or bins it comes nearer."
+                )
+        deviation = min(each.variance for each in self.marginals) ** 0.5
+        if deviation * 10 > self.count:
+            said.append(
+                "The noise is as large as the table: the rows say next to nothing. Spend more, or take fewer columns."
+            )
+        return tuple(said)
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph for a paper or a regulator; ε is told at the budget's δ, or at the one given."""
+        from deniable.queries.answer import privacy_statement
+
+        return privacy_statement.of_synthetic(self, delta)
+
+    def rows(self, count: int | None = None) -> SyntheticRows:
+        """Synthetic rows: as many as the table has, by the noisy counts, if not said."""
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ROWS):
+            raise InvalidParameter("count", count, "must be a whole number of rows, from 1 to 10⁹")
+        generator = np.random.default_rng()
+        places = draw(self.model, count or self.count, generator, self._asked.forbidden)
+        drawn = {each.name: each.drawn(places[:, i], generator) for i, each in enumerate(self._asked.columns)}
+        kinds = {each.name: each.domain.kind for each in self._asked.columns}
+        return SyntheticRows({name: drawn[name] for name in self.columns}, kinds)
+
+    def table(self, *columns: str) -> FittedCounts:
+        """The fitted counts by some columns, each with the error that is expected of it: that of its share of the rows
+        and, unless the number of rows was said, that of their noisy number.
+        """
+        places = self._places(columns)
+        off, shares = self._doubt.cells(*places), self._marginal(*places)
+        counts, rows_off = shares * self.count, 0.0 if self._told_rows else total_deviation(self.marginals)
+        cells = list(itertools.product(*(self._asked.columns[place].values for place in places)))
+        known = None if off is None else np.hypot(off * self.count, shares * rows_off).ravel()
+        errors = [None] * len(cells) if known is None else [float(each) for each in known]
+        binned = [each.name for each in (self._asked.columns[place] for place in places) if each.coarse]
+        return FittedCounts(columns, cells, [float(each) for each in counts.ravel()], errors, binned)
+
+    def sql(self, question: str, *, count: int | None = None) -> Worked:
+        """Answer SQL (DuckDB's) about the table by its name from synthetic rows. It costs nothing, and it is no answer
+        about the data: what comes out is marked as such.
+
+        The same rows answer every question; with a `count`, so many rows are drawn anew.
+        """
+        from deniable.queries.engines.public_rows import answered
+
+        if not isinstance(question, str):
+            raise InvalidParameter("question", type_of(question), "must be SQL")
+        rows = self._rows if count is None else self.rows(count)
+        return Worked(*answered(self._asked.table, rows.to_arrow(), question))
+
+    @cached_property
+    def quality(self) -> Quality:
+        """The error that is expected of each count, by the noise and the fit, and of the same count of synthetic rows:
+        for everybody. (`measured_errors` of a session says for its owner alone how far off the counts are.)
+        """
+        found, in_rows = {}, {}
+        for places in self._asked.measured:
+            names = tuple(self._asked.columns[place].name for place in places)
+            fitted, drawn = self._doubt.variation(*places), self._doubt.variation(*places, in_rows=True)
+            assert fitted is not None
+            assert drawn is not None
+            found[names], in_rows[names] = fitted, drawn
+        return Quality(found, in_rows)
+
+    def variation(self, exact: Sequence[Mapping[Any, int]]) -> dict[tuple[str, ...], float]:
+        """The total variation distance of each fitted count to counts without noise, in the same order."""
+        found = {}
+        for places, each in zip(self._asked.measured, exact, strict=True):
+            true = placed(self._asked, places, each.items())
+            off = self._marginal(*places) - true / max(1.0, float(true.sum()))
+            found[tuple(self._asked.columns[place].name for place in places)] = float(np.abs(off).sum() / 2)
+        return found
+
+    @cached_property
+    def _known(self) -> tuple[Marginal, ...]:
+        return tuple(self._asked.forbidden.known(self.marginals))
+
+    @cached_property
+    def _doubt(self) -> Doubt:
+        return Doubt.of(self.model, self._known, self._asked.forbidden)
+
+    @cached_property
+    def _rows(self) -> SyntheticRows:
+        return self.rows()
+
+    def _marginal(self, *places: int) -> NDArray[np.float64]:
+        return self._asked.forbidden.marginal(self.model, *places)
+
+    def _places(self, columns: Sequence[str]) -> list[int]:
+        names = [each.name for each in self._asked.columns]
+        if not columns or len(set(columns)) != len(columns) or any(each not in names for each in columns):
+            raise InvalidParameter("columns", columns, "must be some of its columns, each once", choices("", names))
+        places = [names.index(each) for each in columns]
+        cells = int(np.prod([self._asked.sizes[place] for place in places], dtype=object))
+        if cells > MOST_SHOWN:
+            raise InvalidParameter("columns", cells, f"have more than {MOST_SHOWN:,} cells together", "take fewer")
+        return places
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            [f"Synthetic rows of {self._asked.table} ({', '.join(self.columns)}); {self.receipt}", *self.notes]
+        )
+
+
+MOST_SHOWN: Final = 1_000_000
+"""Cells of one fitted table."""
+
+
+def placed(asked: Synthesis, places: Sequence[int], counts: Any) -> NDArray[np.float64]:
+    """Counts by group as an array, with an axis for each column."""
+    at = [{value: i for i, value in enumerate(asked.columns[place].values)} for place in places]
+    found = np.zeros([len(each) for each in at])
+    for group, number in counts:
+        where = [each.get(value) for each, value in zip(at, group, strict=True)]
+        if None not in where:  # bins of a column that is never missing have a cell for missing values, too
+            found[tuple(where)] = number
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a fitted table."""
+
+    values: tuple[Scalar | None, ...]
+    count: float
+    error: float | None
+    """The root mean square error that is expected; None if the columns were not counted together."""
+
+
+@final
+class FittedCounts(Sequence[tuple[Any, ...]]):
+    """Fitted counts by some columns: rows of values with a number of rows, and its expected error, behind them."""
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        cells: Sequence[tuple[Scalar | None, ...]],
+        counts: Sequence[float],
+        errors: Sequence[float | None],
+        binned: Sequence[str] = (),
+    ) -> None:
+        self.columns, self._binned = tuple(columns), tuple(binned)
+        self.cells = tuple(Cell(*each) for each in zip(cells, counts, errors, strict=True))
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.cells[index]
+        return [_flat(each) for each in found] if isinstance(index, slice) else _flat(found)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return map(_flat, self.cells)
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame, with the columns `count` and `error`."""
+        names = _named([*self.columns, "count", "error"])
+        return library("pandas", None).DataFrame.from_records(list(self), columns=names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it."""
+        said = []
+        if self._binned:
+            said.append(f"A value of {', '.join(self._binned)} stands for the bin that begins with it.")
+        if any(each.error is None for each in self.cells):
+            said.append("These columns were not counted together: the table is a guess, and its error is not known.")
+        return tuple(said)
+
+    def __repr__(self) -> str:
+        rows = [
+            [
+                *(key_said(value) for value in each.values),
+                f"{each.count:,.1f}",
+                UNTOLD if each.error is None else f"{each.error:,.1f}",
+            ]
+            for each in self.cells[:_SHOWN]
+        ]
+        right = [*(False for _ in self.columns), True, True]
+        lines = laid_out([*self.columns, "count", "standard error"], rows, right)
+        if len(self) > _SHOWN:
+            lines.append(f"… {len(self) - _SHOWN:,} more")
+        return "\n".join([*lines, *wrapped(self.notes)])
+
+
+@final
+class Quality(dict[tuple[str, ...], float]):
+    """The total variation distance to the truth that is expected of each fitted count, from public numbers alone."""
+
+    def __init__(self, fitted: Mapping[tuple[str, ...], float], in_rows: Mapping[tuple[str, ...], float]) -> None:
+        super().__init__(fitted)
+        self.in_rows: Final = dict(in_rows)
+        """The same of as many synthetic rows as the table has. Fewer rows are further off."""
+
+    def __missing__(self, columns: object) -> float:
+        """A table by the name of its one column, or by its columns in another order."""
+        names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, tuple) else []
+        for each in self:
+            if len(each) == len(names) and set(each) == set(names):
+                return self[each]
+        rule = "was not counted, and nothing is known of its error"
+        raise InvalidParameter("columns", columns, rule, "look at list(quality)")
+
+    @property
+    def mean(self) -> float:
+        """The mean of those by the most columns."""
+        return _mean_of_most(self)
+
+    @property
+    def mean_in_rows(self) -> float:
+        """The same of as many synthetic rows as the table has."""
+        return _mean_of_most(self.in_rows)
+
+    def __repr__(self) -> str:
+        worst = sorted(self.items(), key=lambda each: -each[1])
+        lines = ["expected total variation error of the fitted counts and of as many synthetic rows, the worst first"]
+        lines += [
+            f"  {each:.4f}  {self.in_rows[columns]:.4f}  {' × '.join(columns)}" for columns, each in worst[:_SHOWN]
+        ]
+        if len(self) > _SHOWN:
+            lines.append(f"  … {len(self) - _SHOWN:,} more")
+        return "\n".join(lines)
+
+
+def _mean_of_most(errors: Mapping[tuple[str, ...], float]) -> float:
+    most = max(map(len, errors))
+    return float(np.mean([each for columns, each in errors.items() if len(columns) == most]))
+
+
+@final
+class MeasuredErrors:
+    """How far the counts of a synthetic table are off, compared with the data. NOT PRIVATE: for the owner alone, never
+    for those who have the synthetic table.
+    """
+
+    def __init__(self, table: str, errors: Mapping[tuple[str, ...], float]) -> None:
+        self.table, self.errors = table, dict(errors)
+
+    def describe(self) -> str:
+        """All of it in words, for the owner to read."""
+        lines = [f"{self.table}: total variation distance to the data, NOT PRIVATE, for the owner alone"]
+        worst = sorted(self.errors.items(), key=lambda each: -each[1])
+        return "\n".join([*lines, *(f"  {each:.4f}  {' × '.join(columns)}" for columns, each in worst)])
+
+    def __repr__(self) -> str:
+        return f"<MeasuredErrors of {self.table!r}: NOT PRIVATE, for the owner alone; describe() tells them>"
+
+
+@final
+class Worked:
+    """What SQL says about synthetic rows."""
+
+    notes: tuple[str, ...] = (MARK,)
+
+    def __init__(self, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        self.columns, self.rows = tuple(columns), tuple(rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.rows)
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame; what it is worked out from stands in `attrs["note"]`."""
+        found = library("pandas", None).DataFrame.from_records(list(self.rows), columns=list(self.columns))
+        found.attrs["note"] = MARK
+        return found
+
+    def __repr__(self) -> str:
+        shown = self.rows[:_SHOWN]
+        right = [
+            all(isinstance(row[j], int | float) and not isinstance(row[j], bool) for row in shown if row[j] is not None)
+            for j in range(len(self.columns))
+        ]
+        lines = laid_out(self.columns, [[_short(cell) for cell in row] for row in shown], right)
+        if len(self) > _SHOWN:
+            lines.append(f"… {len(self) - _SHOWN:,} more")
+        return "\n".join([*lines, *wrapped([MARK], "")])
+
+
+@final
+class SyntheticRows:
+    """Synthetic rows, column by column."""
+
+    def __init__(self, columns: dict[str, list[Scalar | None]], kinds: Mapping[str, Kind]) -> None:
+        self.columns, self._kinds = columns, kinds
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def to_pandas(self) -> Any:
+        """As a pandas DataFrame. Whole numbers and truths among which some are missing are Int64 and boolean."""
+        pd = library("pandas", None)
+        return pd.DataFrame({name: pd.Series(cells, dtype=nullable(cells)) for name, cells in self.columns.items()})
+
+    def to_polars(self) -> Any:
+        """As a polars DataFrame."""
+        return library("polars", None).DataFrame(self.columns)
+
+    def to_arrow(self) -> Any:
+        """As an Arrow table."""
+        arrow = library("pyarrow", "sql")
+        # By the schema: values that are all missing would have a type of their own.
+        typed = [(name, arrow.type_for_alias(_ARROW[self._kinds[name]])) for name in self.columns]
+        return arrow.table(self.columns, schema=arrow.schema(typed))
+
+    def to_parquet(self, path: str) -> None:
+        """Into a Parquet file."""
+        library("pyarrow.parquet", "sql").write_table(self.to_arrow(), path)
+
+    def __repr__(self) -> str:
+        return f"{len(self):,} synthetic rows of {', '.join(self.columns)}"
+
+
+def _flat(cell: Cell) -> tuple[Any, ...]:
+    return (*cell.values, cell.count, cell.error)
+
+
+def _short(cell: Any) -> str:
+    return "NULL" if cell is None else f"{cell:,.6g}" if isinstance(cell, float) else str(cell)
+
+
+def _named(names: Sequence[str]) -> list[str]:
+    """Each name once: a column of the table may be called `count`."""
+    found: list[str] = []
+    for name in names:
+        while name in found:
+            name = f"{name}_"
+        found.append(name)
+    return found

@@ -1,0 +1,140 @@
+"""The log of who was let in: people added and closed, invitations, tokens, and the first use of a token on a day.
+
+Entries are only ever added, each with the hash of the one before it, in the transaction that does what they tell. So
+nobody becomes somebody else without a trace: owners and auditors read it, and one that was changed shows. Whoever may
+write the database can write a whole other log; against that, note its newest hash elsewhere now and then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, final
+
+from sqlalchemy import Column, Connection, Integer, String, Table, Text, insert, select
+
+from deniable.errors import LedgerDamaged
+from deniable.server.catalogue.catalogue_tables import METADATA, NAME
+from deniable.server.operations.security_events import logged
+
+SERVER: Final = "the server's operator"
+"""Who did what was done at the machine itself. No person has this name: it has a sign that names have not."""
+
+BEARER: Final = "the invitation's bearer"
+"""Who redeemed an invitation: whoever had it, which need not be who was invited. Nobody has this name either."""
+
+_START: Final = "0" * 64
+_LOG: Final = Table(
+    "curator_log",
+    METADATA,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("time", String(40), nullable=False),
+    Column("event", String(20), nullable=False),
+    Column("person", String(NAME), nullable=False, index=True),
+    Column("by", String(NAME), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("before", String(64), nullable=False),
+    Column("hash", String(64), nullable=False),
+)
+
+
+@final
+class LogEvent(StrEnum):
+    """What can happen."""
+
+    ADDED = "added"
+    CLOSED = "closed"
+    INVITED = "invited"
+    REDEEMED = "redeemed"
+    ISSUED = "issued"
+    REVOKED = "revoked"
+    SIGNED_IN = "signed in"
+
+
+_WAYS_IN: Final = (LogEvent.INVITED, LogEvent.REDEEMED, LogEvent.ISSUED)
+"""After which somebody may come in under a name."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One entry: what happened to whom, by whom. `detail` holds ids and roles, never a secret."""
+
+    number: int
+    time: str
+    event: str
+    person: str
+    by: str
+    detail: str
+    before: str
+    hash: str
+
+    def wanted(self) -> str:
+        """The hash that this entry must have."""
+        record = {name: value for name, value in asdict(self).items() if name != "hash"}
+        written = json.dumps(record, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(b"deniable log of people\n" + written.encode()).hexdigest()
+
+    def told(self) -> dict[str, Any]:
+        """For a reader."""
+        return {**asdict(self), "detail": json.loads(self.detail)}
+
+
+def append(connection: Connection, event: LogEvent, person: str, by: str, detail: Mapping[str, Any]) -> None:
+    """Write one more entry, in a transaction that no other writer shares; see `Catalogue.writing`."""
+    newest = connection.execute(select(_LOG).order_by(_LOG.c.number.desc()).limit(1)).first()
+    number, before = (1, _START) if newest is None else (newest.number + 1, newest.hash)
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    line = LogLine(number, time, event.value, person, by, json.dumps(dict(detail)), before, "")
+    connection.execute(insert(_LOG).values(**{**asdict(line), "hash": line.wanted()}))
+    logged(f"person_{event.name.lower()}", person=person, by=by, entry=number)
+
+
+def newest(connection: Connection, before: int | None, most: int) -> list[LogLine]:
+    """The newest entries, or those before one; newest first."""
+    asked = select(_LOG).order_by(_LOG.c.number.desc()).limit(most)
+    rows = connection.execute(asked if before is None else asked.where(_LOG.c.number < before)).all()
+    return [LogLine(*row) for row in rows]
+
+
+def signed_in_by(connection: Connection, person: str, token: str) -> bool:
+    """Whether somebody ever came in by this token, or by their issuer's."""
+    asked = select(_LOG.c.number).where(_LOG.c.person == person, _LOG.c.event == LogEvent.SIGNED_IN.value)
+    return connection.execute(asked.where(_LOG.c.detail == json.dumps({"token": token})).limit(1)).first() is not None
+
+
+def since(connection: Connection, person: str, token: str) -> list[LogLine]:
+    """The other ways in that were made in somebody's name, newest first: since the last day before this one on which
+    they came by this token, or since the token was made.
+    """
+    asked = select(_LOG).where(_LOG.c.person == person).order_by(_LOG.c.number.desc())
+    found, today = [], ""
+    for line in (LogLine(*row) for row in connection.execute(asked)):
+        own, day = json.loads(line.detail).get("token") == token, line.time[:10]
+        if own and (line.event in _WAYS_IN or day != (today := today or day)):
+            break
+        if not own and line.event in _WAYS_IN:
+            found.append(line)
+    return found
+
+
+def verified(connection: Connection) -> tuple[int, str]:
+    """How many entries there are, and the hash of the newest; LedgerDamaged names the first that is wrong."""
+    rows = connection.execution_options(stream_results=True).execute(select(_LOG).order_by(_LOG.c.number))
+    return _followed(LogLine(*row) for row in rows)
+
+
+def _followed(lines: Iterable[LogLine]) -> tuple[int, str]:
+    count, before = 0, _START
+    for count, line in enumerate(lines, 1):
+        remedy = "compare it with a copy that somebody else kept"
+        if line.number != count:
+            raise LedgerDamaged(count, "is missing from the log of people", remedy)
+        if line.before != before or line.hash != line.wanted():
+            raise LedgerDamaged(count, "of the log of people is not as it was written", remedy)
+        before = line.hash
+    return count, before

@@ -1,0 +1,325 @@
+"""Asking: what is public, dummy rows, prices while one types, answers with noise intervals, and labels."""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from typing import Any, Final
+
+from fastapi import APIRouter
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from deniable.client import RemoteAnswer
+from deniable.errors import NOTHING, DeniableError, InvalidParameter
+from deniable.queries.answer.answer_display import UNTOLD, key_said, spoken
+from deniable.queries.answer.remaining_budget import Remaining
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.console import page_drawings
+from deniable.server.console.budget_words import share
+from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.console.page_templates import as_curl, as_python
+from deniable.server.curator import Curator
+from deniable.server.privacy_labels import as_html, as_svg, lines
+from deniable.server.problems import Problem
+from deniable.server.request_bodies import DummyQuestion, Question
+from deniable.server.requests.request_desk import body_hash
+from deniable.server.roles import Role
+
+_STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+_MOST_BARS: Final = 60
+_MOST_CELLS: Final = 5000
+"""Of an answer that a page shows: nobody reads more, and everybody waits while a page is drawn."""
+_FEWEST_ROWS: Final = 20
+_WAYS: Final = ("epsilon", "within")
+
+
+def add(routes: APIRouter, guard: Guard) -> None:
+    """The pages of whoever asks."""
+    guard.get(routes, "/console/", "see oneself", _home)
+    guard.get(routes, "/console/data/{name}", "price", _desk)
+    guard.post(routes, "/console/data/{name}/price", "price", _price)
+    guard.post(routes, "/console/data/{name}/ask", "ask", _ask)
+    guard.post(routes, "/console/data/{name}/refine", "ask", _refine)
+    guard.post(routes, "/console/data/{name}/dummy", "ask dummy rows", _dummy)
+    guard.get(routes, "/console/data/{name}/releases", "see labels", _releases)
+    guard.get(routes, "/console/labels/{release}", "see labels", _label)
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+async def _home(visit: Visit) -> Response:
+    if visit.person.role is Role.ADMIN:
+        return visit.go("/console/people")
+    since = await visit.desk.run(visit.curator.reception.since, visit.person)
+    cards = await visit.desk.run(_cards, visit.curator, visit.person)
+    return visit.page("home.html", datasets=cards, since=since)
+
+
+def _cards(curator: Curator, person: Person) -> list[dict[str, Any]]:
+    found, seen = [], curator.listed(person)
+    families = {each.name: each.family for each in curator.catalogue.datasets()}
+    for each in seen:
+        name = each["name"]
+        kin = [other["name"] for other in seen if other is not each and families[other["name"]] == families[name]]
+        try:
+            found.append({**each, "kin": kin, "account": account(curator, person, name)})
+        except (Problem, DeniableError):  # one that cannot be opened hides no other
+            found.append({**each, "kin": kin, "account": None})
+    return found
+
+
+def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
+    """What is spent and left of a dataset, for somebody: in ε, in questions, and as a share.
+
+    What is left is theirs, so for an analyst the meter is that of their own share, which `own` tells.
+    """
+    ledger = curator.open(person, dataset).session.ledger
+    left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
+    gone, own = share(ledger.charged, ledger.limit), None
+    if person.role is Role.ANALYST:
+        mine = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
+        own = max((share(each.spent, each.limit) for each in mine), default=None)
+    told = f"{100 * gone:.3g} % of the budget" if own is None else f"{100 * own:.3g} % of your share"
+    return {
+        "own": own,
+        "unit": ledger.unit.describe(),
+        "limit": ledger.limit.describe(ledger.budget),
+        "left": left.describe_rest(ledger.budget),
+        "spent": ledger.charged.describe(ledger.budget) if ledger.charged.units else "nothing",
+        "gone": gone,
+        "more": Remaining(ledger.budget, left, ledger.unit).said(),
+        "meter": page_drawings.meter(gone if own is None else own, f"{told} is spent"),
+        "weak": ledger.budget.weaknesses(),
+    }
+
+
+async def _desk(visit: Visit) -> Response:
+    return await _shown(visit)
+
+
+async def _shown(visit: Visit, *, status: int = 200, **result: Any) -> Response:
+    """The page for questions, with what came of the last one."""
+    about = await visit.desk.run(_about, visit.curator, visit.person, visit.dataset)
+    values = {"answer": None, "problem": None, "price": None, "way": "epsilon", "amount": "0.1", **result}
+    values.setdefault("sql", _example(about["tables"]))
+    return visit.page("ask.html", status=status, dataset=visit.dataset, key=secrets.token_hex(16), **about, **values)
+
+
+def _about(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
+    return {
+        "tables": curator.described(person, dataset)["tables"],
+        "dummies": curator.dummy(person, dataset, 6)["tables"],
+        "account": account(curator, person, dataset),
+    }
+
+
+def _example(tables: dict[str, Any]) -> str:
+    """A first question that every schema allows."""
+    name, table = next(iter(tables.items()))
+    keyed = [column for column, facts in table["columns"].items() if facts.get("keys") and column.isidentifier()]
+    if keyed and name.isidentifier():
+        return f"SELECT {keyed[0]}, COUNT(*) AS n\nFROM {name}\nGROUP BY {keyed[0]}"
+    quoted = name if name.isidentifier() else '"' + name.replace('"', '""') + '"'
+    return f"SELECT COUNT(*) AS n\nFROM {quoted}"
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def _cost(visit: Visit) -> dict[str, float]:
+    way, said = visit.text("way", "epsilon"), visit.text("amount").strip()
+    if way not in _WAYS:
+        raise InvalidParameter("cost", NOTHING, "must be what to spend, or how near")
+    try:
+        amount = float(said)
+    except ValueError:
+        amount = math.nan
+    if not 0 < amount < 1e300:
+        raise InvalidParameter("ε" if way == "epsilon" else "±", NOTHING, "must be a positive number, such as 0.1")
+    return {way: amount}
+
+
+def _asked(visit: Visit) -> Question:
+    # Browsers send line ends as CR LF; the same question from elsewhere has LF.
+    sql = visit.text("sql").replace("\r\n", "\n")
+    return Question.model_validate({"dataset": visit.dataset, "sql": sql, **_cost(visit)})
+
+
+def _typed(visit: Visit) -> dict[str, Any]:
+    """The form as it was sent, to be shown again."""
+    way = visit.text("way", "epsilon")
+    typed = {"sql": visit.text("sql").replace("\r\n", "\n"), "amount": visit.text("amount")}
+    return {**typed, "way": way if way in _WAYS else "epsilon"}
+
+
+async def _price(visit: Visit) -> Response:
+    """A part of the page: what the question would cost."""
+    price, problem = None, None
+    try:
+        body = _asked(visit)
+        response = await visit.desk.answered(
+            visit.request, lambda: visit.curator.price(visit.person, body.dataset, body.question, body.cost())
+        )
+        found = json.loads(bytes(response.body))
+        price, problem = (found, None) if response.status_code == 200 else (None, found)
+    except (DeniableError, ValidationError) as error:
+        problem = told(as_problem(error))
+    if visit.request.headers.get("x-part") == "price":
+        return visit.page("price.html", price=price, problem=problem)
+    return await _shown(visit, price=price, problem=problem, **_typed(visit))
+
+
+async def _ask(visit: Visit) -> Response:
+    return await _answered(visit, "ask")
+
+
+async def _refine(visit: Visit) -> Response:
+    return await _answered(visit, "refine")
+
+
+async def _answered(visit: Visit, verb: str) -> Response:
+    """Through the desk, as the API does it: once for each key, charged before data is read, on the time grid."""
+    work = visit.curator.ask if verb == "ask" else visit.curator.refine
+    try:
+        body = _asked(visit)
+    except (DeniableError, ValidationError) as error:
+        return await _refused(visit, told(as_problem(error)), 422)
+    key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
+    response = await visit.desk.once(
+        visit.request, visit.person, body.dataset, key, body_hash(verb, body),
+        lambda key: work(visit.person, body.dataset, body.question, body.cost(), key),
+    )  # fmt: skip
+    return await _result(visit, response, body.question, _cost(visit), verb)
+
+
+async def _dummy(visit: Visit) -> Response:
+    """The same on dummy rows, for nothing."""
+    try:
+        asked = _asked(visit)
+        body = DummyQuestion.model_validate({"sql": asked.sql, **_cost(visit)})
+    except (DeniableError, ValidationError) as error:
+        return await _refused(visit, told(as_problem(error)), 422)
+    response = await visit.desk.answered(
+        visit.request, lambda: visit.curator.dummy_ask(visit.person, visit.dataset, body.question, body.cost())
+    )
+    return await _result(visit, response, body.question, _cost(visit), "dummy")
+
+
+async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, float], verb: str) -> Response:
+    body = bytes(response.body)
+    if response.status_code != 200:
+        return await _refused(visit, json.loads(body), response.status_code)
+    place = visit.request.base_url
+    url = str(place.replace(scheme="https") if visit.curator.settings.https else place).rstrip("/")
+    answer = await visit.desk.run(_told, visit.curator, visit.person, body, sql) | {
+        "verb": verb,
+        "python": as_python(url, visit.dataset, sql, cost),
+        "curl": as_curl(url, visit.dataset, sql, cost),
+        "asked": sql,
+    }
+    return await _shown(visit, answer=answer, **_typed(visit))
+
+
+def _told(curator: Curator, person: Person, body: bytes, sql: str) -> dict[str, Any]:
+    """An answer for the template, from what goes over the wire; a large one in its turn, as when it was made."""
+    curator.datasets.large.add(len(body) // 16)
+    record = json.loads(body)
+    return answered(record, sql) | {"labelled": _labelled(curator, person, record)}
+
+
+def _labelled(curator: Curator, person: Person, record: dict[str, Any]) -> bool:
+    """Whether this person may see the label: of what was asked before it may be somebody else's."""
+    if not record["provenance"]["replayed"]:
+        return True
+    try:
+        curator.label(person, record["release"])
+    except Problem:
+        return False
+    return True
+
+
+async def _refused(visit: Visit, problem: dict[str, Any], status: int) -> Response:
+    return await _shown(visit, status=status, problem=problem, **_typed(visit))
+
+
+def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
+    """An answer for the template: cells as people read them, bars, and the receipt. Of a long one the first rows."""
+    total = len(record["rows"])
+    shown = max(_FEWEST_ROWS, _MOST_CELLS // max(1, len(record["columns"])))
+    if total > shown:
+        record = {**record, "rows": record["rows"][:shown], "intervals": record["intervals"][:shown]}
+    answer = RemoteAnswer(record, sql)
+    measured = [name for name in answer.columns if name in record["measured"]]
+    keys = [name for name in answer.columns if name not in measured]
+    charts = []
+    drawn = [name for name in measured if any(each is not None for each in answer.interval(name))]
+    for name in drawn[:3] if len(answer) <= _MOST_BARS else []:
+        points = []
+        for i, (value, bounds) in enumerate(zip(answer[name], answer.interval(name), strict=True)):
+            if isinstance(value, int | float) and bounds is not None:
+                label = " · ".join(key_said(answer[key][i]) for key in keys) or name
+                points.append((label, float(value), *bounds))
+        if points:
+            charts.append({"name": name, "bars": page_drawings.bars(points)})
+    rows = [
+        [
+            (spoken(cell, bounds), True) if name in measured else (key_said(cell), False)
+            for name, cell, bounds in zip(answer.columns, row, intervals, strict=True)
+        ]
+        for row, intervals in zip(answer.rows, record["intervals"], strict=True)
+    ]
+    untold = any(None in answer[name] for name in measured)
+    notes = [f"{UNTOLD} is a number that cannot be told: an average over a group that may be empty, or a division by 0"]
+    return {
+        "columns": [(name, name in measured) for name in answer.columns],
+        "rows": rows,
+        "charts": charts,
+        "confidence": answer.confidence,
+        "receipt": answer.receipt,
+        "release": answer.release,
+        "notes": [*(notes if untold else ()), *answer.notes],
+        "hidden_bars": bool(drawn) and len(answer) > _MOST_BARS,
+        "total": total,
+    }
+
+
+# -- releases and labels -----------------------------------------------------------------------------------------------
+
+
+async def _releases(visit: Visit) -> Response:
+    found = await visit.desk.run(visit.curator.releases, visit.person, visit.dataset, visit.before)
+    return visit.page("releases.html", dataset=visit.dataset, **found)
+
+
+async def _label(visit: Visit) -> Response:
+    release = str(visit.request.path_params["release"])
+    label = await visit.desk.run(visit.curator.label, visit.person, release)
+    name = release.replace(":", "-").encode("ascii", "ignore").decode()
+    still = {"Content-Security-Policy": _STILL}
+    match visit.request.query_params.get("form"):
+        case "answer":
+            kept = {"Content-Disposition": f'attachment; filename="answer-{name}.json"'}
+            body = await visit.desk.run(_downloaded, visit.curator, visit.person, release)
+            return Response(body, headers=kept, media_type="application/json")
+        case "json":
+            kept = {"Content-Disposition": f'attachment; filename="label-{name}.json"'}
+            body = json.dumps(label, ensure_ascii=False, indent=2)
+            return Response(body, headers=kept, media_type="application/json")
+        case "key":
+            kept = {"Content-Disposition": 'attachment; filename="server.pub"'}
+            return Response(visit.curator.key.public.pem(), headers=kept, media_type="application/x-pem-file")
+        case "html":
+            return Response(await visit.desk.run(as_html, label), headers=still, media_type="text/html")
+        case "svg":
+            return Response(await visit.desk.run(as_svg, label), headers=still, media_type="image/svg+xml")
+    found = visit.curator.catalogue.release
+    record = await visit.desk.run(found, label["dataset"], label["ledger"]["entry"])
+    mine = record is not None and record.person == visit.person.name
+    return visit.page("label.html", dataset=label["dataset"], release=release, lines=lines(label), mine=mine)
+
+
+def _downloaded(curator: Curator, person: Person, release: str) -> bytes:
+    return json.dumps(curator.released(person, release), ensure_ascii=False, indent=2, allow_nan=False).encode()

@@ -1,0 +1,103 @@
+"""A budget in words that somebody can decide by: what an attacker could come to believe, and what can be asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import repeat
+from typing import Any, Final
+
+from deniable.errors import BudgetExceeded
+from deniable.ledger import Budget, Cost
+from deniable.queries.answer.remaining_budget import Remaining
+from deniable.queries.bought_bounds import question, rows_to_be_seen
+from deniable.queries.plan.noise_planner import plan
+from deniable.queries.plan.pricing import AskedCost, Price
+from deniable.queries.sql.sql_reader import parse
+from deniable.server.datasets.open_datasets import budget_of
+from deniable.server.request_bodies import BudgetBody
+from deniable.tables.kinds import Domain
+from deniable.tables.schema import Table
+from deniable.units import Unit
+
+EPSILONS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+"""Where the slider stops."""
+
+_PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
+"""How near means may be told, in percent of their range, in groups of 1,000 rows."""
+
+
+@lru_cache(1000)
+def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
+    """What a budget means: the most an attacker can come to believe who thought 50 %, and what can be asked with it.
+
+    >>> found = odds(BudgetBody(epsilon=1.0), 1)
+    >>> found["belief"], found["counts"] >= 10
+    (73.2, True)
+    """
+    budget, unit = budget_of(body), Unit.person("person", rows=rows)
+    miss = 0.0 if body.delta is None else body.delta
+    belief = budget.curve(budget.limit).posterior(prior=0.5, delta=miss)
+    within, counts = Remaining(budget, budget.limit, unit).yardstick()
+    near, means = _means(budget, unit)
+    return {
+        "epsilon": body.epsilon,
+        "belief": min(100.0, math.ceil(1000 * belief) / 10),
+        "miss": miss,
+        "within": within,
+        "counts": counts,
+        "means": means,
+        "mean_within": near,
+    }
+
+
+def bounds_priced(
+    body: BudgetBody, tables: Mapping[str, Table], columns: Sequence[tuple[str, str]], epsilon: float
+) -> dict[str, Any]:
+    """What bounds of these (table, column) would cost of a budget, each at this ε; nothing is read.
+
+    InvalidParameter where one of them cannot be bought, BudgetExceeded where the budget has not that much.
+    """
+    budget = budget_of(body)
+    asked = [plan(question(column, table, tables)[1]) for table, column in columns]
+    costs = [AskedCost(epsilon=epsilon).cost(made, budget, budget.limit) for made in asked]
+    whole = sum(costs, start=Cost(0, 0))
+    if not whole <= budget.limit:
+        raise BudgetExceeded(
+            whole.describe(budget), budget.limit.describe_rest(budget), "spend less on each, or buy fewer"
+        )
+    seen = [rows_to_be_seen(Price(*each, budget.limit, 0.95)) for each in zip(asked, repeat(budget), costs)]
+    return {
+        "columns": [column for _, column in columns],
+        "each": costs[0].describe(budget),
+        "whole": whole.describe(budget),
+        "share": share(whole, budget.limit),
+        "rows": max(seen),
+    }
+
+
+def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
+    """(how near in percent of the range, how many): means for the whole budget, at the nearest with five of them."""
+    table = Table.of("t", unit, x=Domain.real(0, 100, nullable=False))
+    mean = plan(parse("SELECT AVG(x) AS m FROM t", {"t": table}))
+
+    def error(times: int) -> float:
+        cost = AskedCost(share=1 / times).cost(mean, budget, budget.limit)
+        return Price(mean, budget, cost, budget.limit, 0.95).errors()["m"] or math.inf
+
+    for near in _PERCENT:
+        if error(5) <= near:
+            few, many = 5, 10
+            while error(many) <= near:
+                few, many = many, 2 * many
+            while many - few > 1:
+                middle = (few + many) // 2
+                few, many = (middle, many) if error(middle) <= near else (few, middle)
+            return near, few
+    return _PERCENT[-1], 0
+
+
+def share(spent: Cost, limit: Cost) -> float:
+    """How much of a limit is gone, in the units that add up."""
+    return spent.units / limit.units if limit.units else 1.0

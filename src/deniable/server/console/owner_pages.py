@@ -1,0 +1,479 @@
+"""Owning: add a file, say what is public about it, choose a budget by its odds, and invite analysts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+import secrets
+import unicodedata
+from pathlib import Path
+from typing import Any, Final
+
+from fastapi import APIRouter
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord, masked
+from deniable.server.catalogue.catalogue import Person
+from deniable.server.console import page_drawings
+from deniable.server.console.analyst_pages import account
+from deniable.server.console.budget_words import EPSILONS, bounds_priced, odds, share
+from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.curator import Curator
+from deniable.server.datasets.open_datasets import tables_of
+from deniable.server.datasets.source_folders import allowed
+from deniable.server.problems import CODES, Problem
+from deniable.server.request_bodies import Adjustment, BoundsBody, BudgetBody, Grant, NewDataset
+from deniable.server.requests.request_desk import body_hash
+from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
+from deniable.tables.schema_proposal import propose_schema
+
+_DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
+_WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 days": 30 * 86_400}
+_TYPED: Final = ("name", "table", "person", "rows", "step", "delta", "known", "bounds_epsilon", "people", "reason")
+_NOT_BOUGHT: Final = (
+    "the dataset is there, but not all bounds were bought; see below, and the ledger for what was charged"
+)
+_MOST_FILES: Final = 500
+_MOST_COLUMNS: Final = 150
+_MOST_BOUGHT: Final = 1000
+_LEFT_OUT: Final = "leave out"
+_BOUNDS_EPSILON: Final = "0.05"
+"""What is proposed to be paid for the bounds of a column."""
+_ROW: Final = "each row is another person"
+"""Chosen where no column names the person."""
+
+
+def add(routes: APIRouter, guard: Guard) -> None:
+    """The pages of an owner."""
+    guard.get(routes, "/console/add", "register", _add)
+    guard.post(routes, "/console/add", "register", _register)
+    guard.post(routes, "/console/odds", "register", _odds)
+    guard.get(routes, "/console/data/{name}/share", "grant", _share)
+    guard.post(routes, "/console/data/{name}/share", "grant", _grant)
+    guard.post(routes, "/console/data/{name}/revoke", "grant", _revoke)
+    guard.post(routes, "/console/data/{name}/adjust", "adjust", _adjust)
+    guard.post(routes, "/console/data/{name}/bounds", "buy bounds", _buy)
+    guard.post(routes, "/console/data/{name}/bounds/price", "buy bounds", _bounds_price)
+
+
+# -- adding a file -----------------------------------------------------------------------------------------------------
+
+
+async def _add(visit: Visit) -> Response:
+    file = visit.request.query_params.get("file")
+    if file is None:
+        return await _listed(visit, None)
+    try:
+        columns = await visit.desk.run(_columns, visit.curator, visit.person, file)
+    except InvalidParameter as error:
+        return await _listed(
+            visit, told(as_problem(error)) | {"code": "file", "title": f"{masked(file)} cannot be added"}
+        )
+    # As the server takes names: é is e, and ß, which is no letter with an accent, falls out.
+    plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
+    stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
+    typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
+    typed |= {"known": "", "bounds_epsilon": _BOUNDS_EPSILON, "people": "", "reason": ""}
+    return _filled(visit, file, columns, typed, None)
+
+
+async def _listed(visit: Visit, problem: dict[str, Any] | None) -> Response:
+    """The files to choose from, and what is wrong with the one that was chosen."""
+    try:
+        files = await visit.desk.run(_files, visit.curator, visit.person)
+    except InvalidParameter as error:  # nobody said which folders are theirs
+        files, problem = [], told(as_problem(error)) | {"code": "file", "title": "No file can be added yet"}
+    return visit.page("files.html", status=200 if problem is None else 422, files=files, problem=problem)
+
+
+def _filled(
+    visit: Visit, file: str, columns: list[dict[str, Any]], typed: dict[str, str], problem: dict[str, Any] | None
+) -> Response:
+    kinds = [each.value for each in Kind]
+    values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT, "row": _ROW}
+    said = problem or {}
+    # That the data has a budget; with a field it would be that a ledger is of something else.
+    known = bool(typed["known"]) or (said.get("code") == "ledger_mismatch" and "field" not in said)
+    alike = bool(typed["people"]) or said.get("code") == "same_people"
+    return visit.page(
+        "add.html",
+        status=200 if problem is None else 422,
+        problem=problem,
+        known=known,
+        alike=alike,
+        odds=odds(_budget(typed["step"], typed["delta"]), _rows(typed["rows"], 1)),
+        steps=len(EPSILONS) - 1,
+        bounds=_priced(typed, columns),
+        **values,
+    )
+
+
+def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the bounds cost that are ticked in a form; of a form that cannot be priced yet, why."""
+    ticked = [each for each in columns if each["buy"]]
+    if not ticked:
+        return {}
+    try:
+        return _bounds_bought(typed, columns)
+    except (DeniableError, ValidationError) as error:
+        return {"problem": told(as_problem(error))}
+
+
+def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same where somebody means it: what is wrong is raised, before anything is registered or charged."""
+    table, budget = typed["table"], _budget(typed["step"], typed["delta"])
+    tables = tables_of(_schema(typed, columns))
+    for each in columns:
+        if each["buy"] and (each["low"].strip() or each["high"].strip()):
+            raise InvalidParameter(each["name"], NOTHING, "has bounds here", "fill them in or buy them, not both")
+    wanted = [(table, each["name"]) for each in columns if each["buy"]]
+    return bounds_priced(budget, tables, wanted, _bounds_epsilon(typed["bounds_epsilon"]))
+
+
+def _bounds_epsilon(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < 1e300:
+        raise InvalidParameter("ε for bounds", NOTHING, "must be a positive number, such as 0.05")
+    return found
+
+
+def _files(curator: Curator, person: Person) -> list[str]:
+    """The files in the data folders that can be registered, without what lies in hidden folders or in our state."""
+    found = []
+    state = curator.settings.state.resolve()
+    for folder in curator.folders(person):
+        base = folder.resolve()
+        for path in sorted(base.rglob("*")):
+            inside = path.relative_to(base)
+            if any(part.startswith(".") for part in inside.parts) or path.resolve().is_relative_to(state):
+                continue
+            try:
+                allowed(str(inside), [folder])
+            except InvalidParameter:
+                continue
+            found.append(str(inside))
+            if len(found) >= _MOST_FILES:
+                return found
+    return found
+
+
+def _columns(curator: Curator, person: Person, file: str) -> list[dict[str, Any]]:
+    """The columns with kinds by their types alone: no value is read."""
+    path = allowed(file, curator.folders(person))
+    try:
+        [table] = propose_schema(path).tables.values()
+    except InvalidParameter as error:  # by our own words, without the path that the server knows it by
+        raise InvalidParameter("file", NOTHING, error.rule, error.remedy) from None
+    except Exception:  # readers quote what they could not read
+        raise InvalidParameter("file", NOTHING, "cannot be read as a table", "is it CSV or Parquet?") from None
+    found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True, "buy": False}
+             for name, facts in table["columns"].items()]  # fmt: skip
+    if len(found) > _MOST_COLUMNS:
+        rule = f"has more than {_MOST_COLUMNS} columns"
+        raise InvalidParameter("file", NOTHING, rule, "register it by the API, which takes a schema file")
+    return found
+
+
+async def _register(visit: Visit) -> Response:
+    file = visit.text("file")
+    known = await visit.desk.run(_columns, visit.curator, visit.person, file)
+    columns = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(known)]
+    typed = {part: visit.text(part) for part in _TYPED}
+    bought: list[str] = []
+    try:
+        if any(each["buy"] for each in columns):
+            bought = _bounds_bought(typed, columns)["columns"]
+        schema = _schema(typed, columns)
+        budget = _budget(typed["step"], typed["delta"])
+        record: dict[str, Any] = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
+        if not typed["known"] and typed["people"] != "same":
+            record |= {"budget": budget.model_dump(exclude_none=True)}
+        if typed["people"]:
+            record |= {"people": typed["people"]} | ({"reason": typed["reason"]} if typed["people"] == "others" else {})
+        body = NewDataset.model_validate(record)
+        said = body.name, body.sources, body.schema_, body.budget, None, body.people, body.reason
+        done = await visit.desk.register(visit.curator.register, visit.person, *said)
+    except (Problem, DeniableError, ValidationError) as error:
+        return _filled(visit, file, columns, typed, told(as_problem(error)))
+    place = f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}"
+    for column in bought:
+        wanted = BoundsBody(column=column, table=typed["table"], epsilon=_bounds_epsilon(typed["bounds_epsilon"]))
+        response = await _paid(visit, done["name"], wanted, secrets.token_hex(16))
+        if response.status_code != 200:  # the dataset is there; what is missing can be bought from its page
+            return visit.go(f"{place}&failed={json.loads(bytes(response.body))['code']}")
+    return visit.go(place)
+
+
+async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Response:
+    """Through the desk, as the API does it: charged before data is read, on the time grid."""
+    return await visit.desk.once(
+        visit.request, visit.person, dataset, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
+        lambda key: visit.curator.bounds(visit.person, dataset, body.column, body.table, body.cover, body.cost(), key),
+        whole=True,
+    )  # fmt: skip
+
+
+def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
+    """What the form says about its column of this number."""
+    said: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
+    return {**said, "nullable": f"nullable.{i}" in visit.form, "buy": f"buy.{i}" in visit.form}
+
+
+def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
+    """The schema that a form describes."""
+    table: dict[str, Any] = {"neighbours": "add/remove"}
+    if typed["person"] not in {_ROW, *(each["name"] for each in columns)}:
+        rule = "must be chosen: the column that says whom a row is about, or that each row is another person"
+        raise InvalidParameter("person", NOTHING, rule)
+    if typed["person"] != _ROW:
+        table |= {"person": typed["person"], "rows": _rows(typed["rows"])}
+    kept = [each for each in columns if each["kind"] != _LEFT_OUT and each["name"] != typed["person"]]
+    table["columns"] = {each["name"]: _facts(each) for each in kept}
+    if not typed["table"]:
+        raise InvalidParameter("table", "", "must have a name")
+    return {"version": 1, "tables": {typed["table"]: table}}
+
+
+def _facts(column: dict[str, Any]) -> dict[str, Any]:
+    where = column["name"]
+    try:
+        kind = Kind(column["kind"])
+    except ValueError:
+        raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of those offered") from None
+    facts: dict[str, Any] = {"kind": kind.value, "nullable": column["nullable"]}
+    for end in ("low", "high"):
+        if kind in BOUNDED and column[end].strip():
+            facts[end] = _end(f"{where}.{end}", column[end].strip(), kind)
+    keys = [each.strip() for each in re.split(r"[\n,]", column["keys"]) if each.strip()]
+    if keys and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE}:
+        facts["keys"] = [_key(f"{where}.keys", each, kind) for each in keys]
+    return facts
+
+
+def _end(where: str, text: str, kind: Kind) -> Any:
+    """A bound as the schema takes it: a number, a date, or a moment, of which a date alone is the first."""
+    if kind in NUMBERS:
+        return _number(where, text, kind)
+    if kind is Kind.DATE:
+        return _day(where, text)
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is not None:
+        raise InvalidParameter(where, NOTHING, "must be a moment in UTC such as 2026-01-31 or 2026-01-31 12:00")
+    return moment
+
+
+def _day(where: str, text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError:
+        raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
+
+
+def _number(where: str, text: str, kind: Kind) -> float | int:
+    try:
+        return int(text) if kind is Kind.INTEGER else float(text)
+    except ValueError:
+        raise InvalidParameter(where, NOTHING, f"must be {'a whole' if kind is Kind.INTEGER else 'a'} number") from None
+
+
+def _key(where: str, text: str, kind: Kind) -> Any:
+    if kind is Kind.DATE:
+        return _day(where, text)
+    return _number(where, text, kind) if kind is Kind.INTEGER else text
+
+
+def _rows(text: str, default: int | None = None) -> int:
+    if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= 10**6:
+        return int(text[:9])
+    if default is None:
+        raise InvalidParameter("rows", NOTHING, "must be a whole number, at least 1")
+    return default
+
+
+def _budget(step: str, delta: str) -> BudgetBody:
+    if not (step.isascii() and step.isdigit() and int(step[:3]) < len(EPSILONS)) or delta not in _DELTAS:
+        raise UnreadableRecord("budget: choose it with the slider")
+    return BudgetBody(epsilon=EPSILONS[int(step[:3])], delta=_DELTAS[delta])
+
+
+async def _odds(visit: Visit) -> Response:
+    """A part of the page: what the budget of the slider means."""
+    budget = _budget(visit.text("step"), visit.text("delta"))
+    found = await visit.desk.run(odds, budget, _rows(visit.text("rows"), 1))
+    typed = {part: visit.text(part) for part in _TYPED}
+    columns = (
+        await visit.desk.run(_columns, visit.curator, visit.person, visit.text("file")) if "file" in visit.form else []
+    )
+    said = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(columns)]
+    return visit.page("odds_part.html", odds=found, bounds=await visit.desk.run(_priced, typed, said))
+
+
+# -- analysts and limits -----------------------------------------------------------------------------------------------
+
+
+async def _share(visit: Visit) -> Response:
+    failed = visit.request.query_params.get("failed")
+    said = None if failed not in CODES else {"code": "bounds", "title": CODES[failed][1], "detail": _NOT_BOUGHT}
+    return await _shared(visit, said)
+
+
+async def _shared(
+    visit: Visit, problem: dict[str, Any] | None, *, priced: dict[str, Any] | None = None, amount: str = _BOUNDS_EPSILON
+) -> Response:
+    found = await visit.desk.run(_shares, visit.curator, visit.person, visit.dataset)
+    values = {"problem": problem, "windows": list(_WINDOWS), "new": visit.request.query_params.get("new")}
+    values |= {"priced": priced, "amount": amount, "column": visit.text("column"), "key": secrets.token_hex(16)}
+    return visit.page(
+        "share.html", status=200 if problem is None else 422, dataset=visit.dataset, **found, **values
+    )  # fmt: skip
+
+
+def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
+    ledger = curator.open(person, dataset).session.ledger
+    granted = {(each["analyst"], each["window_seconds"]) for each in curator.grants(person, dataset)}
+    return {
+        "analysts": curator.reception.analysts(),
+        "accounts": accounts(ledger, granted),
+        "account": account(curator, person, dataset),
+        "bought": _bought(curator, person, dataset),
+        "unbounded": [(json.dumps(each), ".".join(each)) for each in _unbounded(curator, person, dataset)],
+    }
+
+
+def accounts(ledger: Any, named: set[tuple[str, int | None]] | None = None) -> list[dict[str, Any]]:
+    """Every limit with a meter; of these names and windows only, if they are given."""
+    found = []
+    for each in ledger.accounts():
+        if named is not None and (each.name, each.window) not in named:
+            continue
+        gone = share(each.spent, each.limit)
+        found.append(
+            {
+                "name": each.name,
+                "title": each.title,
+                "window": each.window,
+                "limit": each.limit.describe(ledger.budget),
+                "spent": each.spent.describe(ledger.budget) if each.spent.units else "nothing",
+                "lifetime": each.lifetime.describe(ledger.budget) if each.lifetime.units else "nothing",
+                "left": each.left.describe_rest(ledger.budget),
+                "gone": gone,
+                "meter": page_drawings.meter(gone, f"{100 * gone:.3g} % is spent"),
+            }
+        )
+    return found
+
+
+async def _grant(visit: Visit) -> Response:
+    try:
+        window = visit.text("window")
+        if window not in _WINDOWS:
+            raise InvalidParameter("window", NOTHING, "must be one of those offered")
+        body = Grant.model_validate(
+            {"analyst": visit.text("analyst"), "limit": _limit(visit.text("limit")), "window_seconds": _WINDOWS[window]}
+        )
+        grant = visit.curator.grant
+        await visit.desk.run(grant, visit.person, visit.dataset, body.analyst, body.limit, body.window_seconds)
+    except (Problem, DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)))
+    return visit.go(visit.request.url.path)
+
+
+def _limit(text: str) -> dict[str, float] | None:
+    if not text.strip():
+        return None
+    try:
+        return {"epsilon": float(text)}
+    except ValueError:
+        raise InvalidParameter("limit", NOTHING, "must be a number, or empty for the whole budget") from None
+
+
+async def _revoke(visit: Visit) -> Response:
+    await visit.desk.run(visit.curator.revoke_grant, visit.person, visit.dataset, visit.text("analyst"))
+    return visit.go(visit.request.url.path.removesuffix("revoke") + "share")
+
+
+async def _adjust(visit: Visit) -> Response:
+    try:
+        limit = _limit(visit.text("limit"))
+        body = Adjustment.model_validate({"budget": limit or {}, "reason": visit.text("reason").strip()})
+        await visit.desk.run(visit.curator.adjust, visit.person, visit.dataset, body.budget, body.reason)
+    except (Problem, DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)))
+    return visit.go(visit.request.url.path.removesuffix("adjust") + "share")
+
+
+# -- bounds that are bought --------------------------------------------------------------------------------------------
+
+
+def _unbounded(curator: Curator, person: Person, dataset: str) -> list[tuple[str, str]]:
+    """The tables and columns whose bounds could be bought."""
+    return [
+        (name, column)
+        for name, table in curator.open(person, dataset).tables.items()
+        for column, domain in table.columns
+        if table.unit is not None
+        and column != table.unit.column  # whose row it is has no bounds to buy
+        and domain.kind in BOUNDED
+        and domain.bounds is None
+        and domain.keys is None
+    ]
+
+
+def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, Any]]:
+    """Columns whose bounds were bought, or tried to: what is public about them now."""
+    tables = curator.described(person, dataset)["tables"]
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in curator.catalogue.releases(dataset, beginning='{"bounds"', most=_MOST_BOUGHT):
+        said = json.loads(each.question)
+        name, column = said["table"], said["bounds"]
+        facts = tables[name]["columns"][column]
+        about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
+        found.setdefault((name, column), {**about, "release": f"{dataset}:{each.entry}"})  # the newest comes first
+    return [*found.values()]
+
+
+def _wanted(visit: Visit) -> BoundsBody:
+    """The bounds that a form asks for; its column is one of those that the page offered."""
+    offered = {json.dumps(each): each for each in _unbounded(visit.curator, visit.person, visit.dataset)}
+    if visit.text("column") not in offered:
+        raise InvalidParameter("column", NOTHING, "must be one of those offered")
+    table, column = offered[visit.text("column")]
+    return BoundsBody(table=table, column=column, epsilon=_bounds_epsilon(visit.text("amount")))
+
+
+async def _bounds_price(visit: Visit) -> Response:
+    """A part of the page: what bounds of a column would cost."""
+    priced, problem = None, None
+    try:
+        body = await visit.desk.run(_wanted, visit)
+        response = await visit.desk.answered(
+            visit.request,
+            lambda: visit.curator.price_bounds(visit.person, visit.dataset, body.column, body.table, body.cost()),
+        )
+        said = json.loads(bytes(response.body))
+        priced, problem = (said, None) if response.status_code == 200 else (None, said)
+    except (DeniableError, ValidationError) as error:
+        problem = told(as_problem(error))
+    if visit.request.headers.get("x-part") == "price":
+        return visit.page("bounds_price.html", priced=priced, problem=problem)
+    return await _shared(visit, problem, priced=priced, amount=visit.text("amount"))
+
+
+async def _buy(visit: Visit) -> Response:
+    try:
+        key = visit.text("key") or secrets.token_hex(16)
+        response = await _paid(visit, visit.dataset, await visit.desk.run(_wanted, visit), key)
+    except (DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)), amount=visit.text("amount"))
+    if response.status_code != 200:
+        return await _shared(visit, json.loads(bytes(response.body)), amount=visit.text("amount"))
+    return visit.go(visit.request.url.path.removesuffix("bounds") + "share")

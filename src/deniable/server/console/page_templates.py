@@ -1,0 +1,128 @@
+"""Templates: everything in them is escaped, and what is missing is an error."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import shlex
+from typing import Any, Final, final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from deniable.queries.answer.answer_display import key_said
+from deniable.server.error_words import question
+
+_GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
+_WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
+_POWER: Final = re.compile(r"\b([0-9.]+)E(-?[0-9]+)\b")
+_SPANS: Final = {3600: "hour", 86_400: "day", 7 * 86_400: "week", 30 * 86_400: "30 days"}
+_IN_WINDOW: Final = re.compile(r"in this window of ([0-9,]+) s$")
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@final
+class Pages:
+    """Every template of the console."""
+
+    def __init__(self) -> None:
+        self._all = Environment(
+            loader=PackageLoader("deniable.server.console"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
+        self._all.filters |= {"minute": minute}
+        self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": question}
+
+    def render(self, template: str, **values: Any) -> str:
+        """One page."""
+        return self._all.get_template(template).render(values)
+
+
+def greek(words: str) -> str:
+    """The words of a cost, in the letters that people write.
+
+    >>> greek("epsilon 0.1 at delta 9E-7 (mu 0.02737)")
+    'ε 0.1 at δ 9·10⁻⁷ (μ 0.02737)'
+    """
+    said = _WORD.sub(lambda found: f"{_GREEK[found[1]]} ", words)
+    return _POWER.sub(lambda found: f"{'' if found[1] == '1' else found[1] + '·'}10{found[2].translate(_RAISED)}", said)
+
+
+def number(value: float | str) -> str:
+    """A number for people: three digits where it is not whole. A date or a moment is said as it is.
+
+    >>> number(0.12345), number(1200), number("2024-01-31"), number("2024-01-31T12:00:00")
+    ('0.123', '1,200', '2024-01-31', '2024-01-31 12:00:00')
+    """
+    if isinstance(value, str):
+        return value.replace("T", " ")
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    """A share from 0 to 1."""
+    return f"{100 * share:.3g} %"
+
+
+def minute(time: float) -> str:
+    """A moment, in UTC.
+
+    >>> minute(1_790_000_000)
+    '2026-09-21 14:13'
+    """
+    return dt.datetime.fromtimestamp(time, dt.UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def span(seconds: int) -> str:
+    """A window in words.
+
+    >>> span(86_400), span(90)
+    ('day', '90 s')
+    """
+    return _SPANS.get(seconds, f"{seconds:,} s")
+
+
+def spanned(account: str) -> str:
+    """An account as the ledger names it, its window in words.
+
+    >>> spanned("the share of 'ben' in this window of 86,400 s")
+    "the share of 'ben' for this day (in UTC)"
+    """
+    return _IN_WINDOW.sub(lambda found: f"for this {span(int(found[1].replace(',', '')))} (in UTC)", account)
+
+
+def facts(column: dict[str, Any]) -> str:
+    """What is public about a column, in words."""
+    said = []
+    if "low" in column:
+        said.append(f"{number(column['low'])} to {number(column['high'])}")
+    if "keys" in column:
+        said.append(", ".join(key_said(key) for key in column["keys"]))
+    if column.get("nullable", True):
+        said.append("may be missing")
+    return "; ".join(said)
+
+
+def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
+    """The same question from Python."""
+    spent = ", ".join(f"{name}={value!r}" for name, value in cost.items())
+    return (
+        "import os\nimport deniable as dn\n\n"
+        f's = dn.connect({url!r}, token=os.environ["DENIABLE_TOKEN"], dataset={dataset!r})\n'
+        f"print(s.sql({sql!r}, {spent}))"
+    )
+
+
+def as_curl(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
+    """The same question from a shell."""
+    body = shlex.quote(json.dumps({"dataset": dataset, "sql": sql, **cost}))
+    return (
+        f"curl {shlex.quote(url + '/v1/questions')} \\\n"
+        '  -H "Authorization: Bearer $DENIABLE_TOKEN" \\\n'
+        '  -H "Content-Type: application/json" \\\n'
+        f"  -d {body}"
+    )

@@ -1,0 +1,238 @@
+"""Who a server is: the key that it signs with, and the secret by which it knows data again.
+
+With another secret all data would be new and get a fresh budget. So the secret is kept with what was spent, in the
+catalogue, beside the public half of the key. The private key is kept in the folder `state`, and nowhere else: its
+signatures are evidence against whoever can write the database, so the database must not be able to sign. The secret is
+encrypted with it, so that a copy of the database alone tells nobody whose ids are in the data. A server that has one of
+the two and not the other does not start, and makes nothing anew. The folder remembers its catalogue too, from the first
+registration on: beside an empty one it would begin anew, and what was spent may lie in the other database alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from deniable.errors import DeniableError, LedgerMismatch, LedgerUnavailable, UnreadableRecord
+from deniable.ledger import Ledger, State, keys
+from deniable.ledger.stores.home_and_secret import derived
+from deniable.ledger.stores.ledger_places import here, moved_from, resolved
+from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord
+from deniable.server.datasets.data_marks import sure_marks
+from deniable.server.datasets.forgotten_spending import strays
+from deniable.server.datasets.open_datasets import ledger_place
+from deniable.server.operations.settings import Settings
+from deniable.server.operations.state_holding import stopped
+
+_KEY, _MARKS, _HOME, _ID = "key", "marks", "home", "id"
+_NONCE: Final = 12
+_COPY: Final = (
+    "copy the folder `state` of the server that began with this database here, or restore it; a key is replaced by "
+    "`deniable rotate`, where the old one is. Nothing is made anew: known data would get a fresh budget"
+)
+_OTHER: Final = (
+    "restore the catalogue, or name in the settings the `database` that this folder was used with; for a server of its "
+    "own, choose another `state`. Known data would get a fresh budget"
+)
+
+
+def identified(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, bytes]:
+    """The key and the secret of this server: made when it first starts, and the same ever after.
+
+    Several that start at the same moment agree: one of them makes both. LedgerUnavailable or LedgerMismatch where
+    folder and database do not belong together.
+    """
+    with catalogue.registering():
+        kept = catalogue.guards.own()
+        _at_home(catalogue, kept.get(_HOME))
+        if _KEY in kept:
+            key = _key_of(settings.state, kept[_KEY])
+            secret = _opened(kept[_MARKS], key)
+        else:
+            key, secret = _first(settings, catalogue)
+            catalogue.guards.keep(_sealed(key, secret))
+        if catalogue.datasets():
+            claim(settings.state, catalogue)
+        return key, secret
+
+
+def claim(state: Path, catalogue: Catalogue) -> None:
+    """The folder belongs to this catalogue from now on. Done before anything can be spent; whoever calls this holds
+    `Catalogue.registering`. LedgerUnavailable if it belongs to another one.
+    """
+    place, known = _belongs(state), catalogue.guards.own().get(_ID)
+    noted = place.read_text(encoding="ascii") if place.exists() else None
+    if known is None:  # a new catalogue, or one from before this was kept
+        known = noted or secrets.token_hex(16)
+        catalogue.guards.keep({_ID: known})
+    if noted is None:
+        half = place.with_suffix(f".{secrets.token_hex(8)}")
+        with half.open("x", encoding="ascii") as file:
+            file.write(known)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(place)
+    elif noted != known:
+        raise LedgerUnavailable("`state` belongs to another database than this one", _OTHER)
+
+
+def replaced(catalogue: Catalogue, old: keys.SigningKey, new: keys.SigningKey) -> None:
+    """The key is another one from now on. Nothing is done where that was done before."""
+    kept = catalogue.guards.own()
+    if kept[_KEY] != new.public.hex:
+        catalogue.guards.keep(_sealed(new, _opened(kept[_MARKS], old)))
+
+
+def is_key(catalogue: Catalogue, key: keys.SigningKey) -> bool:
+    """Whether this is the key that the catalogue knows."""
+    return catalogue.guards.own().get(_KEY) == key.public.hex
+
+
+def moved(settings: Settings, reason: str) -> int:
+    """The state of a server that is stopped is at home where it is from now on; how many ledgers were elsewhere."""
+    catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
+    try:
+        with stopped(settings.state, catalogue, "moved"):
+            families = {record.family: record.name for record in catalogue.datasets()}
+            many = sum(_moved(settings, family, name, reason) for family, name in families.items())
+            if catalogue.file is not None:  # last: until then the server does not start, and this can be done again
+                catalogue.guards.keep({_HOME: here(resolved(catalogue.file))})
+            return many
+    finally:
+        catalogue.close()
+
+
+def _moved(settings: Settings, family: str, name: str, reason: str) -> bool:
+    """Whether the ledger of a family was elsewhere; it is at home here now."""
+    with Ledger.inspect(ledger_place(settings, family), dataset=name) as before:
+        known = before.verify()
+    with Ledger.open(ledger_place(settings, family), dataset=name, moved=reason) as ledger:
+        newest = known.number if known else 0
+        return any(each.state is State.MOVED and each.number > newest for each in ledger.entries())
+
+
+# -- folder and database -----------------------------------------------------------------------------------------------
+
+
+def _belongs(state: Path) -> Path:
+    """Where the folder keeps which catalogue it belongs to."""
+    return state / "catalogue.id"
+
+
+def _key_of(state: Path, known: str) -> keys.SigningKey:
+    """The key of the folder, if it is the one that the catalogue knows."""
+    place, waiting = state / "server.key", state / "server.next.key"
+    if waiting.exists() and keys.read(waiting).public.hex == known:
+        fact = "the signing key was replaced, and that was broken off before its end"
+        raise LedgerUnavailable(fact, "finish it: deniable rotate --config ...")
+    if not place.exists():
+        raise LedgerUnavailable(
+            f"the database knows a server with the key {known}, and `state` has no server.key", _COPY
+        )
+    found = keys.read(place)
+    if found.public.hex != known:
+        raise LedgerMismatch("server.key", found.public.hex, known, _COPY)
+    return found
+
+
+def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, bytes]:
+    """The key and the secret of a catalogue that knows of none: it is new, or from before they were written into it."""
+    place, datasets = settings.state / "server.key", sorted(catalogue.datasets(), key=lambda each: each.made)
+    if not datasets:
+        if _belongs(settings.state).exists():
+            raise LedgerUnavailable("`state` belongs to a catalogue that has datasets, and this one is empty", _OTHER)
+        if lost := {family for family, _ in strays(settings, catalogue)}:
+            fact = (
+                f"there are ledgers or checkpoints in which something was spent (families: {len(lost)}), "
+                "and the catalogue knows nothing of them"
+            )
+            remedy = "restore the catalogue, or the `database` of the settings; if they are another server's, choose"
+            raise LedgerUnavailable(fact, f"{remedy} other folders. Known data would get a fresh budget")
+        key = keys.read(place) if place.exists() else keys.new(place)
+        return key, next(_secrets(settings.state, key))
+    if not place.exists():
+        raise LedgerUnavailable("the catalogue has datasets, and `state` has no server.key", _COPY)
+    key = keys.read(place)
+    signers = _signers(settings, datasets)
+    if key.public not in signers:
+        raise LedgerMismatch("server.key", key.public.hex, signers[-1].hex, _COPY)
+    for secret in _secrets(settings.state, key):
+        if _recognises(catalogue, datasets[0], secret):
+            return key, secret
+    fact = "the secret that data is known by (marks.secret in `state`) is not the one of this catalogue"
+    raise LedgerUnavailable(fact, _COPY)
+
+
+def _signers(settings: Settings, datasets: list[DatasetRecord]) -> list[keys.PublicKey]:
+    """The keys of the oldest ledger that can be read: whoever made it is the server of this catalogue."""
+    for record in datasets:
+        try:
+            with Ledger.inspect(ledger_place(settings, record.family), dataset=record.name) as ledger:
+                if found := ledger.keys:
+                    return found
+        except DeniableError:
+            continue
+    raise LedgerUnavailable("not one of the ledgers that the catalogue knows can be read", "restore them from a copy")
+
+
+def _secrets(state: Path, key: keys.SigningKey) -> Iterator[bytes]:
+    """What the secret may be: it was a file of its own, and before that it was made from the first key."""
+    if (place := state / "marks.secret").exists():
+        yield place.read_bytes()
+    older = (keys.read(path) for path in sorted(state.glob("server.*.key")) if path.name != "server.next.key")
+    for each in (key, *older):
+        yield sha256(b"marks of families" + each.pem()).digest()
+
+
+def _recognises(catalogue: Catalogue, record: DatasetRecord, secret: bytes) -> bool:
+    wanted = {
+        mark
+        for table, path in record.sources.items()
+        for mark in sure_marks(secret, record.contents.get(table, ""), path)
+    }
+    return record.family in catalogue.marked(wanted)
+
+
+def _at_home(catalogue: Catalogue, home: str | None) -> None:
+    """LedgerUnavailable if the file of the catalogue is a copy: two of them would both give budgets away."""
+    if catalogue.file is None:
+        return
+    place = resolved(catalogue.file)
+    if home is None:
+        catalogue.guards.keep({_HOME: here(place)})
+    elif (before := moved_from(home, place)) is not None:
+        fact = f"the catalogue {str(place)!r} is at home elsewhere, or was copied there: it is the one of {before!r}"
+        if before == str(place):
+            fact = f"the catalogue {before!r} is another file than the one that was here: it was restored or copied"
+        remedy = (
+            "use the one at home; if this folder alone is used from now on: deniable moved --config ... --reason '...'"
+        )
+        raise LedgerUnavailable(fact, remedy)
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def _sealed(key: keys.SigningKey, secret: bytes) -> dict[str, str]:
+    nonce = secrets.token_bytes(_NONCE)
+    hidden = _cipher(key).encrypt(nonce, secret, key.public.hex.encode())
+    return {_KEY: key.public.hex, _MARKS: (nonce + hidden).hex()}
+
+
+def _opened(kept: str, key: keys.SigningKey) -> bytes:
+    try:
+        raw = bytes.fromhex(kept)
+        return _cipher(key).decrypt(raw[:_NONCE], raw[_NONCE:], key.public.hex.encode())
+    except (InvalidTag, ValueError):
+        raise UnreadableRecord("the secret in the catalogue was changed; restore the catalogue from a copy") from None
+
+
+def _cipher(key: keys.SigningKey) -> AESGCM:
+    return AESGCM(derived(key.pem(), "the secret of marks"))

@@ -1,0 +1,261 @@
+"""What an operator may choose. None of it changes a guarantee."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, final
+
+from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, masked
+from deniable.queries.plan.refusals import choices
+from deniable.server.access.client_addresses import network_of
+from deniable.server.catalogue.people import checked_name, look
+
+PORT: Final = 8471
+
+_MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
+"""What DuckDB reads as an amount of memory."""
+
+_TEXTS: Final = frozenset({"state", "checkpoints", "host", "database", "engine", "memory"})
+_WHOLE: Final = frozenset(
+    {
+        "processes",
+        "at_once",
+        "each",
+        "waiting",
+        "burst",
+        "body",
+        "space",
+        "connections",
+        "free_space",
+        "cells",
+        "tokens",
+    }
+)
+
+
+_POSITIVE: Final = (
+    "processes", "grid", "at_once", "each", "waiting", "rate", "burst", "token_days", "seconds", "body", "connections",
+    "patience", "key_days", "cells", "tokens",
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Settings:
+    """Where things are kept, and how much of everything there may be.
+
+    `state` is the folder of the catalogue, the ledgers and the signing key; `data` or `owners`
+    say in which folders sources may lie. `grid` is the step of the public time grid, in seconds: see
+    `server.requests.answer_times`.
+
+    >>> Settings(state="state", data=["tables"]).grid
+    0.05
+    """
+
+    state: Path
+    data: tuple[Path, ...] = ()
+    """Folders of sources, on a server with one owner."""
+    owners: dict[str, tuple[Path, ...]] | None = None
+    """Folders of sources by the name of the owner who may register from them; "*" is every owner."""
+    ceiling: dict[str, float] | None = None
+    """The most that an owner may allow: `epsilon` and `delta` of a dataset's budget, also when it is raised."""
+    host: str = "127.0.0.1"
+    port: int = PORT
+    database: str | None = None
+    """A URL of a shared database, postgresql://...; without one everything is kept in SQLite files below `state`."""
+    checkpoints: Path | None = None
+    """Where signed checkpoints of the ledgers are kept, else below `state`; a place of its own sees a restored copy."""
+    processes: int = 1
+    """Processes that serve. Each has engines of its own."""
+    grid: float = 0.05
+    at_once: int = 16
+    """Questions that run at the same time."""
+    each: int = 3
+    """Questions of one person that run in one engine at the same time; their others wait, and nobody else for those."""
+    waiting: int = 2000
+    """Questions that may wait for their turn; more are turned away."""
+    rate: float = 50.0
+    """Requests per second of one person, in the long run, whichever of their tokens they come with."""
+    burst: int = 200
+    """Requests of one person at once."""
+    token_days: float = 90.0
+    """Days for which a token holds, at most."""
+    tokens: int = 20
+    """Tokens of one person that hold at the same time."""
+    engine: str = "duckdb"
+    memory: str = "640MB"
+    """For the engine of each dataset; what does not fit goes to disk."""
+    space: int | None = 8 << 30
+    """Address space of each engine's process, in bytes."""
+    seconds: float = 60.0
+    """The longest a question may run."""
+    cells: int = 100_000
+    """The largest answer: groups times columns, of all questions of a batch together."""
+    body: int = 1 << 20
+    """The longest request, in bytes."""
+    https: bool = False
+    """Whether people reach it by https: cookies are then marked as secure."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks of the proxies in front: only what they say in X-Forwarded-For is believed."""
+    connections: int = 256
+    """Connections of one address at the same time; those of a proxy are not counted."""
+    patience: float = 15.0
+    """Seconds that a request's headers may take to come, again that its body may, and that an answer may wait to be
+    read.
+    """
+    key_days: float = 30.0
+    """Days for which the response to an Idempotency-Key is kept. The ledger knows the charge for ever."""
+    free_space: int = 256 << 20
+    """Bytes that must be free where state is kept; with less the server says at /ready that it is not."""
+    oidc: dict[str, str] | None = None
+    """An issuer of OpenID Connect whose tokens are taken as well: issuer, audience, keys and perhaps claim."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "state", Path(self.state))
+        kept = self.state / "checkpoints" if self.checkpoints is None else Path(self.checkpoints)
+        object.__setattr__(self, "checkpoints", kept)
+        data = (self.data,) if isinstance(self.data, str | Path) else self.data
+        object.__setattr__(self, "data", tuple(Path(each) for each in data))
+        object.__setattr__(self, "owners", _folders(self.owners, self.data))
+        _check_ceiling(self.ceiling)
+        proxies = (self.proxies,) if isinstance(self.proxies, str) else tuple(self.proxies)
+        object.__setattr__(self, "proxies", tuple(str(network_of(each)) for each in proxies))
+        for name in ("state", "checkpoints"):
+            place = getattr(self, name)
+            if place.exists() and not place.is_dir():
+                raise InvalidParameter(name, str(place), "is a file", "name a folder, which is made if there is none")
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+                raise InvalidParameter(name, value, "must be a positive number")
+        if not isinstance(self.memory, str) or _MEMORY.fullmatch(self.memory) is None:
+            raise InvalidParameter("memory", self.memory, "must be a number with its unit", 'write "2GB"')
+        if self.engine not in {"duckdb", "spark"}:
+            raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
+        if not self.host:  # sockets would take that as all addresses of the machine
+            raise InvalidParameter("host", self.host, "must be an address", "127.0.0.1 is this machine alone")
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
+            raise InvalidParameter("port", self.port, "must be from 0 to 65535")
+        if self.oidc is not None and not isinstance(self.oidc, dict):
+            raise InvalidParameter("oidc", "...", "must be a table: [oidc] with issuer, audience and keys")
+        if self.database is not None and not self.database.startswith("postgresql://"):
+            raise InvalidParameter("database", "...", "must begin with postgresql://", "or leave it out for SQLite")
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{each.name}={masked(getattr(self, each.name))!r}" for each in fields(self))
+        return f"Settings({said})"
+
+    @classmethod
+    def read(cls, path: str | Path) -> Settings:
+        """From a TOML file; paths in it are relative to its folder."""
+        file = Path(path)
+        try:
+            record: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise UnreadableRecord(f"{file.name}: must be text in UTF-8") from None
+        except ValueError as wrong:  # tomllib's own, or Python's for a number of thousands of digits
+            place = re.search(r"line \d+", str(wrong))  # nothing else of it: the file may hold a password
+            raise UnreadableRecord(f"{file.name}: is not TOML{f', in {place[0]}' if place else ''}") from None
+        known = {each.name for each in fields(cls)}
+        for name in record:
+            if name not in known:
+                raise UnreadableRecord(f"{file.name}: has no entry {name!r}; {choices(name, sorted(known))}")
+        if "state" not in record:
+            raise UnreadableRecord(f"{file.name}: needs the entry 'state'")
+        if "data" not in record and "owners" not in record:
+            raise UnreadableRecord(f"{file.name}: needs the entry 'data', or [owners] with the folders of each owner")
+        for name, value in record.items():
+            if (rule := _broken_rule(name, value)) is not None:
+                raise UnreadableRecord(f"{file.name}: {name} {rule}")
+        said = record.get("data", [])
+        record["state"] = file.parent / record["state"]
+        record["data"] = [file.parent / each for each in (said if isinstance(said, list) else [said])]
+        if "owners" in record:
+            record["owners"] = {
+                name: [file.parent / each for each in folders] for name, folders in record["owners"].items()
+            }
+        if isinstance(record.get("oidc"), dict) and "://" not in str(record["oidc"].get("keys", "://")):
+            record["oidc"]["keys"] = str((file.parent / record["oidc"]["keys"]).absolute())
+        if "checkpoints" in record:
+            record["checkpoints"] = file.parent / record["checkpoints"]
+        found = cls(**record)
+        found._check_apart(file.name)
+        return found
+
+    def _check_apart(self, file: str) -> None:
+        """UnreadableRecord where keys and ledgers would lie among the files of owners, who may write there."""
+        state = self.state.resolve()
+        for folder in (*self.data, *chain.from_iterable((self.owners or {}).values())):
+            if state.is_relative_to(folder.resolve()):
+                fact = f"state ({self.state}) lies in a folder of data ({folder}), among the files of owners"
+                raise UnreadableRecord(f"{file}: {fact}; keep them apart")
+
+
+def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]] | None:
+    """The folders of each owner, which nobody shares: who registers a file first is its owner for good."""
+    if owners is None:
+        return None
+    if data:
+        raise InvalidParameter("owners", NOTHING, "give data or owners, not both", "name each folder under its owner")
+    found = {str(name): tuple(Path(each) for each in folders) for name, folders in owners.items()}
+    seen: dict[str, str] = {}
+    for name in found:
+        if name != "*":
+            _check_owner(name, seen.setdefault(look(name), name))
+    every = [(name, folder.resolve()) for name, folders in found.items() for folder in folders]
+    for name, folder in every:
+        for other, another in every:
+            if name != other and folder.is_relative_to(another):
+                rule = f"has a folder that overlaps with one of {other!r}"
+                raise InvalidParameter("owners", name, rule, "give each owner folders of their own")
+    return found
+
+
+def _check_owner(name: str, other: str) -> None:
+    """InvalidParameter for a name that nobody can have: its folders would be nobody's."""
+    try:
+        checked_name(name)
+    except InvalidParameter as error:
+        raise InvalidParameter("owners", name, f"nobody can be called that: it {error.rule}", error.remedy) from None
+    if name != other:
+        rule = f"looks like {other!r}, and nobody can be both"
+        raise InvalidParameter("owners", name, rule, "write each owner once, as they are called here")
+
+
+def _check_ceiling(ceiling: Any) -> None:
+    if ceiling is None:
+        return
+    known = {"epsilon", "delta"}
+    if isinstance(ceiling, dict) and (wrong := set(ceiling) - known):
+        raise InvalidParameter("ceiling", min(wrong), f"is not an entry; {choices(min(wrong), sorted(known))}")
+    both = isinstance(ceiling, dict) and set(ceiling) == known
+    if not both or any(isinstance(each, bool) or not isinstance(each, int | float) for each in ceiling.values()):
+        raise InvalidParameter("ceiling", NOTHING, "must have the numbers epsilon and delta, and nothing else")
+    if not (0 < ceiling["epsilon"] < 1e9 and 0 <= ceiling["delta"] < 1):
+        raise InvalidParameter("ceiling", NOTHING, "must have a positive epsilon, and a delta from 0 to below 1")
+
+
+def _broken_rule(name: str, value: object) -> str | None:
+    """What is wrong with the kind of an entry; TOML has more kinds than an entry may be of."""
+    if name in _TEXTS and not isinstance(value, str):
+        return f'must be text: {name} = "..."'
+    if name == "data" and not all(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):
+        return 'must be a list of folders: data = ["tables"]'
+    if name == "owners" and not (
+        isinstance(value, dict)
+        and all(isinstance(each, list) and all(isinstance(one, str) for one in each) for each in value.values())
+    ):
+        return 'must be a table of lists of folders: [owners] with olga = ["tables/olga"]'
+    if name == "proxies" and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        return 'must be a list of addresses: proxies = ["10.0.0.7"]'
+    if name in _WHOLE and type(value) is not int:
+        return "must be a whole number"
+    if name == "https" and not isinstance(value, bool):
+        return "must be true or false, without quotes"
+    if name == "oidc" and isinstance(value, dict) and not all(isinstance(each, str) for each in value.values()):
+        return "must have text in all of its entries"
+    return None

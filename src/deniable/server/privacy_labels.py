@@ -1,0 +1,298 @@
+"""Privacy labels: what a release promises, on one page, signed. As JSON, HTML and SVG; the JSON is what is signed.
+
+A label says unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects. It holds no
+answer, but the digest of one, so that no other numbers can stand beside it; `ledger.verify_label` checks both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from deniable.ledger.keys import SigningKey
+from deniable.ledger.label_verification import BINDING, answer_digest, check_label, label_message
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.answer_display import key_said
+from deniable.queries.plan.pricing import released_as
+from deniable.queries.synthetic.synthetic_records import record_of
+from deniable.server import error_words
+from deniable.tables.schema import write_schema
+
+if TYPE_CHECKING:
+    from deniable.ledger import Budget, Entry
+    from deniable.queries.answer.release import Draw, Released
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.session import Session
+    from deniable.server.datasets.synthetic_downloads import Recalled
+
+__all__ = ["as_html", "as_svg", "check_label", "label_of", "label_of_synthetic", "lines", "signed"]
+
+VERSION: Final = BINDING
+_MERGED: Final = "merged by inverse variance"
+_TOGETHER: Final = "measured together with other tables and fitted to all of them by least squares"
+_SOME: Final = "; a key that only some of the draws showed carries the noise of those"
+_LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
+_HEAD, _LINE = 50, 76
+"""How many letters of the picture's heading and of its lines are in one line."""
+THREAT_MODEL: Final = (
+    "Whoever sees this answer, every other answer under the same budget, and everything about everybody else in the "
+    "data. The operator of the server and the owner of the data see the data itself and are trusted."
+)
+
+
+def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Session) -> dict[str, Any]:
+    """The label of a sealed entry, unsigned."""
+    plan, budget, ledger, released = answer.plan, session.budget, session.ledger, answer.released
+    tables = {table.name: table for table in plan.question.relation.tables}
+    merged = _MERGED + ("" if plan.people is None else _SOME)
+    return {
+        "version": VERSION,
+        "release": f"{dataset}:{entry.charge}",
+        "dataset": dataset,
+        "question": sql,
+        "question_hash": entry.question,
+        "time": entry.time,
+        "unit": ledger.unit.describe(),
+        "neighbours": ledger.unit.relation.value,
+        "loss": answer.released.cost.describe(budget),
+        "curve": answer.guarantee.curve.to_dict(),
+        "lifetime_limit": ledger.largest_limit.describe(budget),
+        "lifetime_spent": entry.spent.describe(budget),
+        "draws": [
+            _drawn(each, plan, budget) if released.law is None else _drawn_together(released, plan, budget)
+            for each in released.all_draws
+        ],
+        "merged": merged if len(released.all_draws) > 1 else None,
+        "deviations": [
+            {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}
+            for i, (name, step) in enumerate(released_as(plan, budget))
+            if not plan.is_picked  # no noise is added to a cell that is drawn
+        ],
+        "public": json.loads(write_schema(tables, form="json"))["tables"],
+        "answer": answer_digest(answer.to_dict()),
+        "assumptions": list(answer.guarantee.assumptions),
+        "threat_model": THREAT_MODEL,
+        "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
+    }
+
+
+def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, session: Session) -> dict[str, Any]:
+    """The label of a synthetic table, unsigned: it binds the noisy counts. Rows drawn from them promise the same."""
+    made, said, then = found
+    budget, ledger, measured = session.budget, session.ledger, made._measured
+    record = record_of(made, said, then.tables)
+    named = [f"count by {', '.join(names)}" for names, _, _ in record["rows"]]
+    table = measured.plans[0].question.relation.tables[0]
+    each_of = list(zip(named, measured.plans, measured.released, strict=True))
+    mechanisms = [
+        {**mechanism, "of": name}
+        for name, plan, released in each_of
+        for draw in released.all_draws
+        for mechanism in _drawn(draw, plan, budget)["mechanisms"]
+    ]
+    return {
+        "version": VERSION,
+        "release": f"{dataset}:{entry.charge}",
+        "dataset": dataset,
+        "question": sql,
+        "question_hash": entry.question,
+        "time": entry.time,
+        "unit": ledger.unit.describe(),
+        "neighbours": ledger.unit.relation.value,
+        "loss": entry.cost.describe(budget),
+        "curve": made.guarantee.curve.to_dict(),
+        "lifetime_limit": ledger.largest_limit.describe(budget),
+        "lifetime_spent": entry.spent.describe(budget),
+        "draws": [{"paid": entry.cost.describe(budget), "summed_cells": 1, "mechanisms": mechanisms}],
+        "merged": None,
+        "deviations": [
+            {"of": name, "deviation": released.deviation(plan, budget, 0)} for name, plan, released in each_of
+        ],
+        "public": json.loads(write_schema({table.name: table}, form="json"))["tables"],
+        "answer": answer_digest(record),
+        "assumptions": list(made.guarantee.assumptions),
+        "threat_model": THREAT_MODEL,
+        "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
+    }
+
+
+def _drawn(draw: Draw, plan: NoisePlan, budget: Budget) -> dict[str, Any]:
+    """One draw of noise: what was paid for it, and the mechanism of each statistic."""
+    from deniable.queries.plan.noise_planner import unthresholded
+
+    noise = unthresholded(plan, budget, draw.cost.units)
+    return {
+        "paid": draw.cost.describe(budget),
+        "summed_cells": draw.cells,
+        "mechanisms": [
+            {"of": name, "noise": repr(mechanism), **_in_units(step, mechanism)}
+            for (name, step), mechanism in zip(released_as(plan, budget), noise.mechanisms, strict=True)
+        ],
+    }
+
+
+def _drawn_together(released: Released, plan: NoisePlan, budget: Budget) -> dict[str, Any]:
+    """The noise of a table that was measured together with others, for one cost."""
+    assert released.law is not None
+    [(name, _)] = released_as(plan, budget)
+    pure, count = budget.currency == "epsilon", len(released.law.sources)
+    what = f"{count} table" if pure else f"{count} residual"
+    noise = f"{'discrete Laplace' if pure else 'Gaussian'} noise on {what}{'s' * (count > 1)}, {_TOGETHER}"
+    return {
+        "paid": released.cost.describe(budget),
+        "summed_cells": 1,
+        "mechanisms": [{"of": name, "noise": noise}],
+    }
+
+
+def _in_units(step: float | None, mechanism: Any) -> dict[str, Any]:
+    """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
+    if step is None:  # all else is counted in ones, or told as running totals
+        return {}
+    units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
+    return {"step": f"2^{math.frexp(step)[1] - 1}", "units": units}
+
+
+def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
+    """The label with the key that signs it, and its signature."""
+    whole = {**label, "key": key.public.hex}
+    return {**whole, "signature": key.sign(label_message(whole))}
+
+
+# -- for people ------------------------------------------------------------------------------------------------------
+
+
+def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a label says, as names and words."""
+    bounded = [
+        f"{table}.{column}: {_public(facts)}"
+        for table, record in label["public"].items()
+        for column, facts in record["columns"].items()
+    ]
+    return [
+        ("Release", label["release"]),
+        ("Time", label["time"]),
+        ("Question", error_words.question(label["question"])),
+        ("Protects", label["unit"]),
+        ("Neighbours", label["neighbours"]),
+        ("This release", label["loss"]),
+        ("All so far", label["lifetime_spent"]),
+        ("Never more than", label["lifetime_limit"]),
+        *_draws(label),
+        *(("Public", each) for each in bounded),
+        *(("Assumes", each) for each in label["assumptions"]),
+        ("Against", label["threat_model"]),
+        *([("Numbers", f"SHA-256 {label['answer']}")] if "answer" in label else ()),
+        ("Ledger", f"{label['ledger']['serial']}, charge {label['ledger']['entry']}, {label['ledger']['hash']}"),
+        ("Signed by", label["key"]),
+        ("Signature", label["signature"]),
+    ]
+
+
+def _public(facts: Mapping[str, Any]) -> str:
+    """What is public about a column, in words."""
+    said = [facts["kind"]]
+    if "low" in facts:
+        said.append(f"{facts['low']} to {facts['high']}")
+    if "keys" in facts:
+        said.append("one of " + ", ".join(key_said(key) for key in facts["keys"]))
+    return ", ".join([*said, "may be missing" if facts.get("nullable", True) else "never missing"])
+
+
+def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Each draw with its mechanisms, how they were merged, and how exact that is."""
+    several, found = len(label["draws"]) > 1, []
+    for number, draw in enumerate(label["draws"], 1):
+        for each in draw["mechanisms"]:
+            said = _mechanism(each)
+            if several:
+                cells = draw["summed_cells"]
+                said += f", paid {draw['paid']}" + (f", summed over at most {cells:,} cells" if cells > 1 else "")
+            found.append((f"Draw {number}" if several else "Mechanism", said))
+    if several:
+        found.append(("Answer", label["merged"]))
+    spread = "; ".join(f"{each['of']} {each['deviation']:,.6g}" for each in label["deviations"])
+    return [*found, ("Deviation", f"standard deviation of the noise: {spread}")]
+
+
+def _mechanism(each: Mapping[str, Any]) -> str:
+    said = f"{_LONG.sub(_shorter, each['noise'])} on the {each['of']}"
+    if "units" not in each:
+        return said
+    units = ", ".join(f"{name} {value:,.6g}" for name, value in each["units"].items())
+    return f"{said}, counted in steps of {each['step']}; in its own units: {units}"
+
+
+def _shorter(number: re.Match[str]) -> str:
+    """Six digits of a number, the rest left out: told as no more noise than there is. The JSON has all of them."""
+    whole, _, rest = number[0].partition(".")
+    return f"{whole}.{rest[: max(1, 6 - len(whole.lstrip('0')))]}"
+
+
+def as_html(label: Mapping[str, Any]) -> str:
+    """A page of its own, without script or style from elsewhere."""
+    rows = "".join(
+        f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(said))}</td></tr>" for name, said in lines(label)
+    )
+    style = (
+        "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:48rem;padding:0 1rem;"
+        "color-scheme:light dark}"
+        "table{border-collapse:collapse;width:100%;border:2px solid}th,td{text-align:left;vertical-align:top;"
+        "padding:.35rem .6rem;border-bottom:1px solid #8886;overflow-wrap:anywhere}th{white-space:nowrap}"
+    )
+    title = f"Privacy label of {escape(label['release'])}"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{style}</style></head>'
+        f"<body><h1>{title}</h1><table>{rows}</table></body></html>"
+    )
+
+
+def as_svg(label: Mapping[str, Any]) -> str:
+    """A picture: what is longer than a line goes on in the next one."""
+    title = f"Privacy label of {label['release']}"
+    heads = _wrapped(title, _HEAD)
+    width, y, parts = 720, 34, []
+    for each in heads:
+        parts.append(f'<text x="20" y="{y}" font-size="18" font-weight="700">{escape(each)}</text>')
+        y += 24
+    y += 6
+    for name, said in lines(label):
+        parts.append(f'<text x="20" y="{y}" font-size="13" font-weight="600">{escape(name)}</text>')
+        for each in _wrapped(str(said), _LINE):
+            # The width of a letter is known, so that no line runs out of the frame in any font.
+            parts.append(f'<text x="150" y="{y}" font-family="monospace" xml:space="preserve">{escape(each)}</text>')
+            y += 17
+        y += 7
+    total, title = y, escape(title)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" role="img" aria-label="{title}" '
+        f'font-family="system-ui,sans-serif" font-size="12"><rect x="1" y="1" width="{width - 2}" height="{total - 2}" '
+        'rx="8" fill="#fff" stroke="#111" stroke-width="2"/>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most so many cells: words stay whole where they fit, and a wide letter takes two cells."""
+    found = []
+    for line in text.splitlines() or [""]:
+        rest = "".join(each if each.isprintable() else " " for each in line)
+        while rest:
+            cells, end = 0, 0
+            while end < len(rest) and (cells := cells + _cells(rest[end])) <= width:
+                end += 1
+            cut = rest.rfind(" ", 1, end + 1) if end < len(rest) else end
+            cut = cut if cut > 0 else end
+            found.append(rest[:cut].rstrip())
+            rest = rest[cut:].lstrip()
+    return found or [""]
+
+
+def _cells(letter: str) -> int:
+    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1

@@ -1,0 +1,155 @@
+"""How far a fitted marginal may be off, from what is public alone: the noisy counts, their variance and the fit.
+
+Two things move a fit away from the truth. **Chance**: a table is drawn from the fit, as many rows as there are, its
+counts get the same noise, a mixture is fitted to them as it was to the real ones, and what the second fit is off from
+the table that was drawn is what the first may be off from the truth (the parametric bootstrap, Efron & Tibshirani 1993,
+chapter 6.5). **What a mixture cannot follow**: a fit f to noisy counts y of variance σ² has the expected square error
+E(f - truth)² = E(y - f)² - σ² + 2·cov(f, y) in a cell, whatever it is (Efron 2004, the covariance penalty). The first
+term is there to be seen, and the covariance is that of the second fits with their noise. What this is more than chance
+alone is added. Without the covariance a fit that follows some of the noise would seem nearer to the truth than it is.
+
+Rows that are drawn from a fit are further off than the fit: whole rows cannot meet every share. How much further is
+seen by drawing some from the fit itself.
+
+Nothing is known about columns that were not counted together: what they have to do with each other beyond what was
+counted is the mixture's guess, and no error can be told for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, final
+
+import numpy as np
+
+from deniable.synth.forbidden import Forbidden
+from deniable.synth.marginals import Marginal, total
+from deniable.synth.mixture import Mixture, refitted
+from deniable.synth.raking import raked
+from deniable.synth.row_drawing import draw, independent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+
+_COPIES: Final = 4
+"""Second fits. Their cells are few enough to be told apart by chance, so each is moved a little towards the mean."""
+_MOST_DRAWN: Final = 300_000
+"""Rows of a table that is drawn. In a larger one the chance of who is in it is next to nothing, and is left out."""
+_HALF_NORMAL: Final = float(np.sqrt(2 / np.pi))
+"""E|x| of a normal x with standard deviation 1."""
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Doubt:
+    """The expected errors of a fit."""
+
+    mixture: Mixture
+    copies: tuple[tuple[Mixture, NDArray[np.int64] | None, tuple[NDArray[np.float32], ...]], ...]
+    """Second fits, each with the rows that it was made from (None of a table too large to be drawn), and the noise of
+    its counts."""
+    measured: tuple[Marginal, ...]
+    forbidden: Forbidden
+    sample: NDArray[np.int64]
+    """Rows of the mixture, as synthetic rows are drawn: as many as the table has, or a part of them if it is large."""
+
+    @classmethod
+    def of(
+        cls,
+        mixture: Mixture,
+        measured: Sequence[Marginal],
+        forbidden: Forbidden,
+        generator: np.random.Generator | None = None,
+    ) -> Doubt:
+        """Fits a mixture again, to counts of tables that are drawn from it, with the noise that the real ones have."""
+        generator = generator or np.random.default_rng()
+        rows, copies = total(measured), []
+        for _ in range(_COPIES):
+            drawn = independent(mixture, round(rows), generator, forbidden) if rows <= _MOST_DRAWN else None
+            counts, noises = [], []
+            for each in measured:
+                noise = generator.normal(0.0, each.variance**0.5, each.counts.shape)
+                noise = noise if each.zeros is None else np.where(each.zeros, 0.0, noise)
+                noises.append(noise.astype(np.float32))
+                counts.append(replace(each, counts=_counted(drawn, each.columns, mixture, forbidden) * rows + noise))
+            fitted = refitted(mixture.sizes, counts, mixture, generator)
+            copies.append((raked(fitted, counts, forbidden), drawn, tuple(noises)))
+        sample = draw(mixture, min(round(rows), _MOST_DRAWN), generator, forbidden)
+        return cls(mixture, tuple(copies), tuple(measured), forbidden, sample)
+
+    def cells(self, *places: int) -> Array | None:
+        """The root mean square error that is expected of each cell, as a probability; None if columns were not counted
+        together.
+        """
+        off = self._off(places)
+        left = self._left(places, off)
+        if left is None:
+            return None
+        squares = np.mean([each**2 for each in off], axis=0)
+        pooled = (_COPIES * squares + squares.mean()) / (_COPIES + 1) + left
+        # What cannot be is known: no error.
+        return np.asarray(np.where(self.forbidden.certain(places, pooled.shape), 0.0, np.sqrt(pooled)))
+
+    def variation(self, *places: int, in_rows: bool = False) -> float | None:
+        """The total variation distance to the truth that is expected, of the fit or of as many synthetic rows as the
+        table has; None if columns were not counted together.
+        """
+        off = self._off(places)
+        left = self._left(places, off)
+        if left is None:
+            return None
+        drawn = self._drawn(places) if in_rows else 0.0
+        chance = float(np.mean([np.abs(each + drawn).sum() / 2 for each in off]))
+        # What is not followed is the larger the more people a cell has: as the root of its probability.
+        roots = float(np.sqrt(self.forbidden.marginal(self.mixture, *places)).sum())
+        return min(1.0, float(np.hypot(chance, _HALF_NORMAL * np.sqrt(left * off[0].size) * roots / 2)))
+
+    def _off(self, places: Sequence[int]) -> list[Array]:
+        """What each second fit is off from the table that it was made from."""
+        return [
+            self.forbidden.marginal(fitted, *places) - _counted(drawn, places, self.mixture, self.forbidden)
+            for fitted, drawn, _ in self.copies
+        ]
+
+    def _drawn(self, places: Sequence[int]) -> Array:
+        """What synthetic rows are off from the fit. It falls at least as fast as the root of their number."""
+        fitted = self.forbidden.marginal(self.mixture, *places)
+        off = _counted(self.sample, places, self.mixture, self.forbidden) - fitted
+        return np.asarray(off * math.sqrt(len(self.sample) / max(len(self.sample), total(self.measured))))
+
+    def _left(self, places: Sequence[int], chance: Sequence[Array]) -> float | None:
+        """The mean square of what a cell is expected to be off beyond chance; None if there are no such counts."""
+        holding = [(at, each) for at, each in enumerate(self.measured) if set(places) <= set(each.columns)]
+        if not holding:
+            return None
+        rows, found = total(self.measured), []
+        for at, each in holding:
+            others = tuple(axis for axis, column in enumerate(each.columns) if column not in places)
+            noise = each.variance / rows**2 * math.prod(each.counts.shape[axis] for axis in others)
+            found.append((noise, at, others))
+        noise, at, others = min(found)
+        each = self.measured[at]
+        if each.zeros is not None:
+            noise *= 1 - float(each.zeros.mean())
+        off = (self.forbidden.marginal(self.mixture, *each.columns) - each.counts / rows).sum(axis=others)
+        order = np.argsort(places)  # the counts have their columns in rising order
+        follows = [
+            float(np.mean(noises[at].sum(axis=others) / rows * one.transpose(order)))
+            for one, (*_, noises) in zip(chance, self.copies, strict=True)
+        ]
+        expected = float(np.mean(off**2)) - noise + 2 * float(np.mean(follows))
+        return max(0.0, float(expected - np.mean([np.mean(one**2) for one in chance])))
+
+
+def _counted(rows: NDArray[np.int64] | None, places: Sequence[int], mixture: Mixture, forbidden: Forbidden) -> Array:
+    """The shares of a table's rows by some columns; those of the mixture, where none was drawn."""
+    if rows is None:
+        return forbidden.marginal(mixture, *places)
+    shape = [mixture.sizes[place] for place in places]
+    at = np.ravel_multi_index(tuple(rows[:, place] for place in places), shape)
+    found = np.bincount(at, minlength=int(np.prod(shape))).reshape(shape)
+    return np.asarray(found / max(1, len(rows)), dtype=np.float64)

@@ -1,0 +1,248 @@
+"""The noise of a set of tables under pure ε: which tables are measured, and which share of ε each one gets.
+
+Residuals are of no use here: noise is measured by L1, and a row moves all cells of a residual. So ordinary tables are
+measured, with Laplace noise of variance s_M in each cell; and all tables are fitted to them by least squares. A table M
+tells the residual A (see `table_noise`) by its sums over the other columns, with variance s_M n_{M∖A} in each cell. The
+residuals of one measured table are uncorrelated, so the fit merges what each table tells about each residual:
+
+    τ_A = Σ_{M⊇A} 1 / (s_M n_{M∖A}),    variance of a cell of S: Σ_{A⊆S} p_A / (n_{S∖A}² τ_A).
+
+The shares are found by descent from several starts (the problem is not convex). Two plain ways are among the
+candidates, so none of them is ever better in the weighted sum of variances: an equal share for each table asked, and
+the finest table alone, added up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from deniable.synth.residual_noise import Workload, moved_by_row
+from deniable.synth.table_noise import Columns, MeasuredSource, TableNoise, size_of, subsets
+
+_ROUNDS: Final = 400
+_STARTS: Final = 8
+"""Tables that a descent begins with; the largest ones."""
+_SMALLEST: Final = 1e-3
+"""A share below this is left out, if that is better."""
+_LEAST: Final = 1e-12
+"""Of a variance: where so much is paid that no noise is left."""
+
+_SEARCHED: Final = 32
+"""Tables up to which fair shares are searched for freely, from fewer starts the more there are: prices are free."""
+_SURE: Final = 1e-7
+"""By how much the search stays below a limit: it is exact to less."""
+
+Variance = Callable[[float], float]
+"""The variance of the noise on a count that gets a share of ε."""
+Shares = Mapping[Columns, float]
+Reach = Mapping[Columns, float]
+"""How far a table moves in L1, in multiples of what the others move; 1 if not said."""
+NOTHING_ELSE: Final[Reach] = MappingProxyType({})
+
+
+def nominal(share: float) -> float:
+    """Laplace noise at ε = 1, for a row that moves a count by 1."""
+    return 2 / share**2
+
+
+def finest(tables: Sequence[Columns]) -> Columns:
+    """All columns of the tables: the table that all of them are sums of."""
+    return tuple(sorted({i for table in tables for i in table}))
+
+
+def precisions(workload: Workload, measured: Mapping[Columns, float]) -> dict[Columns, float]:
+    """τ_A for tables that were measured with these variances; 0 for a residual that no table tells."""
+    found = dict.fromkeys(workload.residuals, 0.0)
+    for table, s in measured.items():
+        for a in subsets([i for i in table if workload.sizes[i] > 1]):
+            if a in found:
+                found[a] += 1 / (max(s, _LEAST) * size_of(workload.sizes, [i for i in table if i not in a]))
+    return found
+
+
+def variance_sum(workload: Workload, measured: Mapping[Columns, float]) -> float:
+    """The weighted sum of variances after the fit to tables that were measured with these variances."""
+    told = precisions(workload, measured)
+    if any(t == 0 for t in told.values()):
+        return math.inf
+    return math.fsum(need / told[a] for a, need in workload.needs().items())
+
+
+def naive(workload: Workload) -> dict[Columns, float]:
+    """An equal share for each table."""
+    tables = dict.fromkeys(workload.tables)
+    return dict.fromkeys(tables, 1 / len(tables))
+
+
+def variances(shares: Shares, variance: Variance, reach: Reach) -> dict[Columns, float]:
+    """The variance of each table that is measured at a share: one that moves twice as far gets half of it."""
+    return {table: variance(f / reach.get(table, 1.0)) for table, f in shares.items()}
+
+
+def best(
+    workload: Workload,
+    candidates: Sequence[Columns] = (),
+    variance: Variance = nominal,
+    reach: Reach = NOTHING_ELSE,
+) -> dict[Columns, float]:
+    """The share of ε of each table that is measured: of those asked, and of some candidates.
+
+    Never worse than an equal share for each, or than one candidate alone, in the weighted sum of variances: that is
+    judged with the `variance` given.
+    """
+    tables = list(dict.fromkeys((*workload.tables, *candidates)))
+    starts = [_even(tables, workload.tables), _even(tables, tables)]
+    largest = sorted(tables, key=lambda each: -size_of(workload.sizes, each))
+    starts += [_even(tables, (each,), rest=0.1) for each in largest[:_STARTS]]
+    found = [naive(workload), *({each: 1.0} for each in tables)]
+    found += [_descended(workload, tables, np.array(start), reach) for start in starts]
+    return min(found, key=lambda shares: variance_sum(workload, variances(shares, variance, reach)))
+
+
+def fair(
+    workload: Workload,
+    candidates: Sequence[Columns] = (),
+    variance: Variance = nominal,
+    reach: Reach = NOTHING_ELSE,
+) -> dict[Columns, float]:
+    """The same with no table less exact than by itself at an equal share.
+
+    Equal shares are among the candidates: the least-squares fit to them is in no table less exact than what was
+    measured. Others give one table more than the rest, or are found by sequential quadratic programming from several
+    starts, and are taken only if they keep every limit.
+    """
+    from scipy.optimize import minimize
+
+    tables = list(dict.fromkeys((*workload.tables, *candidates)))
+    equal = naive(workload)
+    most = [max(each, _LEAST) for each in variances(equal, variance, reach).values()]
+    limits = np.array([most[list(equal).index(table)] for table in workload.tables])
+    told = _told(workload, tables)
+    spreads = [workload.spread(table) for table in workload.tables]
+    by = np.array([[each.get(a, 0.0) for a in workload.residuals] for each in spreads]) / limits[:, None]
+    needs = np.array(list(workload.needs().values()))
+
+    def precise(shares: Any) -> Any:
+        """1/s of each table."""
+        each = (variance(max(f, _SMALLEST**2) / reach.get(t, 1.0)) for f, t in zip(shares, tables, strict=True))
+        return np.array([1 / max(s, _LEAST) for s in each])
+
+    def slopes(shares: Any) -> Any:
+        step = 1e-6
+        return (precise(shares + step) - precise(shares)) / step
+
+    def worth(shares: Any) -> float:
+        return float(np.log(needs @ (1 / (told @ precise(shares)))))
+
+    def worth_slopes(shares: Any) -> Any:
+        known = told @ precise(shares)
+        return -((needs / known**2) @ told) * slopes(shares) / (needs @ (1 / known))
+
+    def room(shares: Any) -> Any:
+        """How far each table is below its limit; never below 0 in what is taken."""
+        return 1 - by @ (1 / (told @ precise(shares)))
+
+    def room_slopes(shares: Any) -> Any:
+        return ((by / (told @ precise(shares)) ** 2) @ told) * slopes(shares)
+
+    limited: Any = [
+        {"type": "eq", "fun": lambda f: f.sum() - 1, "jac": np.ones_like},
+        {"type": "ineq", "fun": lambda f: room(f) - _SURE, "jac": room_slopes},
+    ]
+    start = np.array([equal.get(table, 0.0) for table in tables])
+    found = [start]
+    largest = sorted(range(len(tables)), key=lambda place: -size_of(workload.sizes, tables[place]))
+    for place in largest[:_STARTS]:  # more for one table, the same for all others
+        one = np.eye(len(tables))[place]
+        found += [start + share / 64 * (one - start) for share in range(1, 64)]
+    starts = [0.5 * (start + np.eye(len(tables))[place]) for place in largest[: 2 * _SEARCHED // len(tables)]]
+    for first in (start, *starts) if len(tables) <= _SEARCHED else ():
+        solved: Any = minimize(
+            worth, first, jac=worth_slopes, method="SLSQP", bounds=[(0.0, 1.0)] * len(tables), constraints=limited,
+            options={"maxiter": 60, "ftol": 1e-9},
+        )  # fmt: skip
+        near = np.clip(np.nan_to_num(solved.x), 0.0, 1.0)
+        found += [each / max(each.sum(), _LEAST) for each in (np.where(near < _SMALLEST, 0.0, near), near)]
+    chosen = min((each for each in found if each is start or float(room(each).min()) >= 0), key=worth)
+    return {table: float(f) for table, f in zip(tables, chosen, strict=True) if f > 0}
+
+
+def _told(workload: Workload, tables: Sequence[Columns]) -> Any:
+    """For each residual and table, how much of the table's precision the residual gets."""
+    return np.array(
+        [
+            [1 / size_of(workload.sizes, [i for i in t if i not in a]) if set(a) <= set(t) else 0.0 for t in tables]
+            for a in workload.residuals
+        ]
+    )  # fmt: skip
+
+
+def _even(tables: Sequence[Columns], of: Sequence[Columns], rest: float = 0.01) -> list[float]:
+    """An even share for some tables, and a little for the others."""
+    chosen = set(of)
+    raw = [1.0 if each in chosen else rest / len(tables) for each in tables]
+    return [each / sum(raw) for each in raw]
+
+
+def _descended(workload: Workload, tables: Sequence[Columns], shares: np.ndarray, reach: Reach) -> dict[Columns, float]:
+    """Multiplicative steps: at the best shares, those above 0 have equal slopes -∂/∂f = Σ_A v_A/τ_A² · f / n_{M∖A}."""
+    needs = workload.needs()
+    need = np.array([needs[a] for a in workload.residuals])
+    told = _told(workload, tables) / np.array([reach.get(t, 1.0) ** 2 for t in tables])
+
+    def worth(f: np.ndarray) -> float:
+        with np.errstate(divide="ignore"):
+            return float(np.sum(2 * need / (told @ f**2)))
+
+    value, step = worth(shares), 0.5
+    for _ in range(_ROUNDS):
+        slopes = shares * ((need / (told @ shares**2) ** 2) @ told)
+        tried = shares * (slopes / max(slopes.max(), 1e-300)) ** step
+        tried /= tried.sum()
+        after = worth(tried)
+        if after > value:
+            step /= 2
+            if step < 1e-3:
+                break
+        else:
+            near = value - after < 1e-12 * value
+            shares, value = tried, after
+            if near:
+                break
+    for place in np.argsort(shares):
+        if 0 < shares[place] < _SMALLEST:
+            fewer = np.where(np.arange(len(shares)) == place, 0.0, shares)
+            fewer /= fewer.sum()
+            if worth(fewer) <= value * (1 + 1e-6):
+                shares, value = fewer, worth(fewer)
+    return {table: float(f) for table, f in zip(tables, shares, strict=True) if f > 0}
+
+
+def law(workload: Workload, measured: Mapping[Columns, tuple[float, float]]) -> TableNoise:
+    """The noise of all tables after the fit, for tables measured with noise of these widths and variances."""
+    told = precisions(workload, {table: s for table, (_, s) in measured.items()})
+    sources = []
+    for table, (width, s) in measured.items():
+        loads = []
+        for a in subsets([i for i in table if workload.sizes[i] > 1]):
+            if a in told:
+                by = 1 / (max(s, _LEAST) * size_of(workload.sizes, [i for i in table if i not in a]))
+                loads.append((a, by / told[a]))
+        sources.append(MeasuredSource(table, width, tuple(loads)))
+    return TableNoise(workload.sizes, tuple(sources))
+
+
+def cell_variance(workload: Workload, table: Columns, measured: Mapping[Columns, float]) -> float:
+    """The variance of a cell of a table after the fit."""
+    told = precisions(workload, measured)
+    return math.fsum(
+        float(moved_by_row(workload.sizes, a))
+        / size_of(workload.sizes, [i for i in table if i not in a]) ** 2
+        / told[a]
+        for a in subsets([i for i in table if workload.sizes[i] > 1])
+    )

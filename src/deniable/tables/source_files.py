@@ -1,0 +1,185 @@
+"""Files as sources: which ones a path means, what their table is called, and the first line of a CSV file.
+
+The first line names the columns and is public; every other line is somebody's. So the first is read alone: nothing
+that follows can stop it, change what it says, or appear in an error.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from deniable.csv_structure import fields_of, separator
+from deniable.errors import InvalidParameter
+
+CSV: Final = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+PARQUET: Final = (".parquet", ".pq")
+DATABASES: Final = (".duckdb", ".ddb", ".db")
+
+
+def table_name(path: str | os.PathLike[str]) -> str:
+    """The table of a file is called as the file is up to its first dot, with one _ for each run of other characters
+    than letters, digits and _, and none of these at the ends; with t_ before a digit; and data, where nothing is left.
+
+    >>> table_name("my visits (2024).csv.gz"), table_name("2024.parquet"), table_name("....csv")
+    ('my_visits_2024', 't_2024', 'data')
+    >>> table_name("1st.csv"), table_name("-dash.csv"), table_name("br[1].csv"), table_name("select.csv")
+    ('t_1st', 'dash', 'br_1', 'select')
+    """
+    return plain_name(Path(path).name.split(".")[0])
+
+
+def plain_name(name: str) -> str:
+    """A name that SQL need not quote, unless it is a word of SQL."""
+    plain = re.sub(r"\W+", "_", name).strip("_")
+    return "data" if not plain else plain if plain.isidentifier() else f"t_{plain}"
+
+
+def files_of(path: str) -> list[str]:
+    """The files that a path means: itself, those that its wildcards match, or all Parquet files of a folder.
+
+    Folders and files whose names begin with _ or . are no part of a folder, as in Hive and Spark: who writes keeps
+    there what is not finished. Files of a table format are refused: which of them count stands in a log.
+    """
+    if os.path.isfile(path):
+        files = [path]
+    elif os.path.isdir(path):
+        files = sorted(_parquet_below(path))
+    else:
+        folder, rest = split_pattern(path)
+        files = sorted(glob.glob(os.path.join(glob.escape(folder), rest), recursive=True))
+    for each in files:
+        if not os.path.isfile(each):
+            what = "a folder" if os.path.isdir(each) else "a symbolic link that leads to no file, or no file at all"
+            called = os.path.basename(each.rstrip(os.sep))
+            raise InvalidParameter("source", path, f"{called} is {what}", "name files, or one folder")
+    if not files and os.path.isdir(path):
+        listed = any(each.lower().endswith(CSV) for each in os.listdir(path))
+        remedy = f"name its CSV files by a pattern: {os.path.join(path, '*.csv')}" if listed else "name the files"
+        raise InvalidParameter("source", path, "is a folder without Parquet files", remedy)
+    if not files:
+        raise InvalidParameter(
+            "source", path, "there is no such file", "paths may have wildcards, as in visits/*.parquet"
+        )
+    _refuse_formats(path, files)
+    return files
+
+
+def split_pattern(path: str) -> tuple[str, str]:
+    """A path with wildcards: the deepest folder that it names in full, and the rest. What exists has no wildcards."""
+    folder, rest = os.path.split(path)
+    while folder and not os.path.isdir(folder):
+        folder, last = os.path.split(folder)
+        rest = os.path.join(last, rest)
+    return folder, rest
+
+
+def _parquet_below(folder: str) -> Iterator[str]:
+    for here, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [each for each in folders if not each.startswith(("_", "."))]
+        for each in names:
+            if each.lower().endswith(PARQUET) and not each.startswith(("_", ".")):
+                yield os.path.join(here, each)
+
+
+def _refuse_formats(path: str, files: list[str]) -> None:
+    """Refuse files of a table of Delta Lake, Iceberg and the like: there are those of erased and changed rows too."""
+    looked: set[Path] = set()
+    for folder in {Path(os.path.realpath(each)).parent for each in files}:
+        for above in (folder, *folder.parents):
+            if above in looked:
+                break
+            looked.add(above)
+            kind = _format(above)
+            if kind is not None:
+                rule = f"is a table of {kind}, whose log says which files count; without it erased rows would come back"
+                raise InvalidParameter("source", path, rule, _CURRENT[kind])
+
+
+def _format(folder: Path) -> str | None:
+    if os.path.isdir(folder / "_delta_log"):
+        return "Delta Lake"
+    if os.path.isdir(folder / ".hoodie") or os.path.isfile(folder / ".hoodie_partition_metadata"):
+        return "Hudi"
+    if os.path.isdir(folder / "_spark_metadata"):
+        return "Spark streaming"
+    if any(_ICEBERG.fullmatch(each) for each in _names(folder / "metadata")):
+        return "Iceberg"
+    if any(map(_SNAPSHOT.fullmatch, _names(folder / "snapshot"))) and _names(folder / "manifest"):
+        return "Paimon"
+    return None
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # there is no such folder, or it is nobody's business here
+        return []
+
+
+_ICEBERG: Final = re.compile(r".*\.metadata\.json(\.gz)?|version-hint\.text|snap-.*\.avro")
+_SNAPSHOT: Final = re.compile(r"snapshot-\d+|LATEST")
+_CURRENT: Final = {
+    "Delta Lake": 'give DeltaTable(path).to_pyarrow_table(); on Spark, spark.read.format("delta").load(path)',
+    "Iceberg": "give table.scan().to_arrow() of pyiceberg, or on Spark the table by its name",
+    "Hudi": 'on Spark give spark.read.format("hudi").load(path), or export the newest snapshot to Parquet',
+    "Spark streaming": "on Spark give spark.read.parquet(path), which reads that log, or write the rows anew",
+    "Paimon": "on Spark give the table by its name, or export the newest snapshot to Parquet",
+}
+"""How to get at the rows that count now."""
+
+
+def header(path: str) -> list[str]:
+    """The names in the first line of a CSV file."""
+    try:
+        line = _first_line(path)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        line = None
+    if line is None:
+        raise InvalidParameter("source", path, "is not compressed by gzip, or is damaged", "write the file again")
+    if not line.strip("\r\n"):
+        raise InvalidParameter("source", path, "the file must begin with a line that names its columns")
+    if "\ufffd" in line or "\0" in line:
+        raise InvalidParameter(
+            "source", path, "the first line must be text in UTF-8", "save the file again with the encoding UTF-8"
+        )
+    names = fields_of(line.rstrip("\r\n"), separator(path))
+    if names is None:
+        raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
+    _check_separator(path, line, names)
+    return names
+
+
+def _first_line(path: str) -> str:
+    # What is decoded along with the first line is data: an encoding that does not fit must not raise here.
+    reader = gzip.open if path.lower().endswith(".gz") else open
+    with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
+        return str(lines.readline())
+
+
+def _check_separator(path: str, line: str, names: list[str]) -> None:
+    if len(names) > 1 or line.startswith('"'):
+        return
+    for mark, called in ((";", "semicolons"), ("\t", "tabs"), (",", "commas"), ("|", "bars")):
+        if mark in names[0]:
+            usual = "tabs" if separator(path) == "\t" else "commas"
+            remedy = "call the file .tsv" if mark == "\t" else f"save the file again with {usual}"
+            raise InvalidParameter(
+                "source", path, f"the names in the first line have {called} between them, not {usual}", remedy
+            )
+
+
+def unknown_file(path: str) -> InvalidParameter:
+    """What is said of a path whose ending names no table that can be read by itself."""
+    if path.lower().endswith(DATABASES):
+        remedy = "say which one: deniable.queries.DatabaseTable(path, table)"
+        return InvalidParameter("source", path, "a database has several tables", remedy)
+    databases = f"of a DuckDB file, of which one table is read, {', '.join(DATABASES)}"
+    known = f"known endings: {', '.join(CSV + PARQUET)}, and {databases}"
+    return InvalidParameter("source", path, "must be CSV, Parquet or DuckDB by its ending", known)

@@ -1,0 +1,91 @@
+"""What people read of a synthetic table: its tables, errors, notes, types and methods paragraph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import deniable as dn
+from deniable.queries.synthetic import synthetic_records
+from tests.queries.synthetic.test_synthetic_table import BUDGETS, FEW, opened, people
+
+pd = pytest.importorskip("pandas")
+
+
+def test_a_fitted_table_calls_its_error_a_standard_error_and_says_what_a_bin_is() -> None:
+    """`±` is an interval at 95 % everywhere else; and 33 was the bin from 33 to 35 without a word."""
+    made = opened().synthesize(columns=["sex", "age"], epsilon=2)
+    head, rule, first, *_ = str(made.table("sex")).splitlines()
+    assert head.split() == ["sex", "count", "standard", "error"]
+    assert set(rule) == {"─", " "}
+    assert first.startswith("f ")
+    assert "±" not in str(made.table("sex", "age"))
+    assert str(made.table("age")).endswith("A value of age stands for the bin that begins with it.")
+    assert made.table("sex").notes == ()
+    answered = str(made.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex ORDER BY sex")).splitlines()
+    assert answered[0].split() == ["sex", "n"]
+    assert answered[2].startswith("f ")
+
+
+def test_a_bin_of_one_value_is_that_value() -> None:
+    """Of a column of 0 and 1 it was said that each stands for a bin."""
+    table = pd.DataFrame({"yes": [0, 1] * 100, "age": [3, 40] * 100})
+    schema = {"yes": dn.Domain.integer(0, 1), "age": dn.Domain.integer(0, 99)}
+    made = opened(table, schema=schema).synthesize(epsilon=1)
+    assert made.table("yes").notes == ()
+    assert made.table("yes", "age").notes == ("A value of age stands for the bin that begins with it.",)
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "gaussian", "zcdp"])
+def test_the_standard_error_of_a_count_left_out_that_of_the_number_of_rows(budget: Any) -> None:
+    """A column of one value: its count is the noisy number of rows, and was told with an error of 0."""
+    table, schema = pd.DataFrame({"only": ["a"] * 900}), {"only": dn.Domain.text("a", nullable=False)}
+    with opened(table, budget, schema=schema) as s:
+        noise = s.price_synthesis(share=0.01).deviations[0]
+        assert noise > 1
+        assert s.synthesize(share=0.01).table("only").cells[0].error == pytest.approx(noise, rel=1e-6)
+        assert s.synthesize(share=0.01, rows=900).table("only").cells[0].error == 0
+    with opened(budget=budget) as s:
+        price, made = s.price_synthesis(columns=FEW, share=0.1), s.synthesize(columns=FEW, share=0.1)
+        sums = [1 / (size * deviation**2) for size, deviation in zip((2, 2, 4), price.deviations, strict=True)]
+        for cell in made.table("sex").cells:
+            assert cell.error is not None
+            assert cell.error >= cell.count / made.count * sum(sums) ** -0.5
+
+
+def test_whole_numbers_stay_whole_where_some_are_missing() -> None:
+    """pandas makes floats of them: an age of 34.0."""
+    rows = synthesis_rows({"age": [3, None], "ok": [None, True], "sex": ["f", None]})
+    assert [str(each) for each in rows.to_pandas().dtypes[:2]] == ["Int64", "boolean"]
+    assert rows.to_pandas().age[0] == 3
+
+
+def synthesis_rows(columns: dict[str, list[Any]]) -> Any:
+    from deniable.queries.synthetic.synthetic_table import SyntheticRows
+
+    return SyntheticRows(columns, {})
+
+
+def test_the_size_of_noise_is_told_in_plain_numbers() -> None:
+    """5.56e+04 to 2e+05 rows were said, and 50.4 to 50.4."""
+    session = opened()
+    assert "e+" not in str(session.price_synthesis(columns=["sex", "age"], epsilon=0.0001))
+    assert " to " not in str(session.price_synthesis(columns=["sex"], epsilon=0.1)).splitlines()[2]
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "gaussian", "zcdp"])
+def test_a_synthetic_table_has_a_methods_paragraph(budget: Any) -> None:
+    """The same for whoever has the record of it, and nothing of the data is in it."""
+    session = opened(budget=budget)
+    made = session.synthesize(columns=["sex", "age"], share=0.5)
+    said = str(made.statement()).replace("\n", " ")
+    assert "This synthetic table is" in said
+    assert "Rows were counted by sex, age, sex × age, with noise." in said
+    assert "sex: one of f, m; age: integer from 0 to 99" in said
+    assert "intervals that are told" not in said
+    asked = {"table": None, "columns": ["sex", "age"], "target": None, "bins": None}
+    record = synthetic_records.record_of(made, asked, session.tables)
+    assert synthetic_records.read_record(record).statement() == made.statement()
+    fewer = opened(people(50), budget=budget).synthesize(columns=["sex", "age"], share=0.5)
+    assert fewer.statement() == made.statement()
