@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from deniable.synth import Doubt, Forbidden, Marginal, Mixture, fit, marginals
+from deniable.synth.fit_error import _COPIES, _moderated
 from deniable.synth.row_drawing import draw, independent
 
 SIZES = (6, 8, 10)
@@ -141,3 +142,16 @@ def test_what_cannot_be_has_no_error() -> None:
     assert cells is not None
     assert (cells[1, 2], cells[1, 3]) == (0, 0)
     assert (cells == 0).sum() == 2
+
+
+@pytest.mark.parametrize("differing", [0.0, 0.1, 1.0])
+def test_errors_of_few_second_fits_are_not_too_small_on_average(differing: float) -> None:
+    """Square errors divided by their estimates have the mean 1. Seed 18, 200,000 cells: the standard error of that mean
+    is below 0.002. The single estimates have the mean 2; an average with the fixed weight 1 has 1.23 to 1.35.
+    """
+    generator = np.random.default_rng(18)
+    shape = 2 + 1 / differing if differing else np.inf
+    true = (shape - 1) / generator.gamma(shape, size=200_000) if differing else np.ones(200_000)
+    seen = true * generator.chisquare(_COPIES, true.size) / _COPIES
+    assert abs(np.mean(true / _moderated(seen)) - 1) < 0.02
+    assert np.all(_moderated(np.zeros(5)) == 0)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _COPIES: Final = 4
-"""Second fits. Their cells are few enough to be told apart by chance, so each is moved a little towards the mean."""
+"""Second fits. A mean square of so few errors is itself uncertain: `_moderated` moves it towards the others."""
 _MOST_DRAWN: Final = 300_000
 """Rows of a table that is drawn. In a larger one the chance of who is in it is next to nothing, and is left out."""
 _HALF_NORMAL: Final = float(np.sqrt(2 / np.pi))
@@ -89,8 +89,7 @@ class Doubt:
         left = self._left(places, off)
         if left is None:
             return None
-        squares = np.mean([each**2 for each in off], axis=0)
-        pooled = (_COPIES * squares + squares.mean()) / (_COPIES + 1) + left
+        pooled = _moderated(np.mean([each**2 for each in off], axis=0)) + left
         # What cannot be is known: no error.
         return np.asarray(np.where(self.forbidden.certain(places, pooled.shape), 0.0, np.sqrt(pooled)))
 
@@ -143,6 +142,24 @@ class Doubt:
         ]
         expected = float(np.mean(off**2)) - noise + 2 * float(np.mean(follows))
         return max(0.0, float(expected - np.mean([np.mean(one**2) for one in chance])))
+
+
+def _moderated(squares: Array) -> Array:
+    """The expected square error of each cell, given the mean of `_COPIES` observed squares in each.
+
+    Single means scatter by chance (by half of their square, for normal errors), so an error that was divided by the
+    root of its own mean would look too large. Each is averaged with the mean over all cells. The weight of that mean
+    follows from how much the cells differ beyond chance: it is the posterior mean under an inverse gamma prior with
+    the mean and the variance that are seen, as for the moderated variances of Smyth (2004).
+    """
+    mean = float(squares.mean())
+    if mean == 0:
+        return squares
+    differing = float(np.mean((squares / mean) ** 2)) / (1 + 2 / _COPIES) - 1
+    if differing <= 0:
+        return np.full_like(squares, mean)
+    weight = 2 + 2 / differing
+    return np.asarray((_COPIES * squares + weight * mean) / (_COPIES + weight))
 
 
 def _counted(rows: NDArray[np.int64] | None, places: Sequence[int], mixture: Mixture, forbidden: Forbidden) -> Array:
