@@ -8,6 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from deniable import cli
+from deniable.ledger import Budget, Ledger, keys
+from deniable.units import Unit
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 OPENED = ("--each-row", "--budget", "1")
@@ -37,6 +39,18 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         "synthesize", "{folder}/visits.csv", "--schema", "{folder}/visits.yaml", *OPENED, *PAID,
     ),
     "add": ("add", "{folder}/visits.csv", "--token", "dn_x", "--each-row"),
+    "add of people": ("add", "{folder}/visits.csv", "--token", "dn_x", "--unit", "smokes"),
+    "ask of people": ("ask", "{folder}/visits.csv", COUNT, "--unit", "smokes", "--budget", "1", *PAID),
+    "price of people": ("price", "{folder}/visits.csv", COUNT, "--unit", "smokes", "--budget", "1", *PAID),
+    "bounds of people": (
+        "bounds", "{folder}/visits.csv", "age", "--kind", "integer", "--unit", "smokes", "--budget", "1", *PAID,
+    ),
+    "synthesize of people": (
+        "synthesize", "{folder}/visits.csv", "--schema", "{folder}/visits.yaml", "--unit", "smokes", "--budget", "1", *PAID,
+        "--out", "{folder}/rows.csv",
+    ),
+    "verify": ("verify", "{folder}/asked.ledger"),
+    "rotate": ("rotate", "{folder}/asked.ledger", "--key", "{folder}/owner.key"),
     "serve": ("serve", "--demo"),
 }  # fmt: skip
 ODD = ("-1", "nan", "inf", "-inf")
@@ -63,6 +77,9 @@ NUMBERS: list[tuple[str, str, tuple[str, ...]]] = [
     ("synthesize", "--rows", ("-1", "0", "nan", "inf")),
     ("add", "--budget", ODD),
     ("add", "--delta", ODD),
+    *((f"{command} of people", "--rows", (*ODD, "0", "1.5")) for command in ("ask", "price", "bounds", "add")),
+    ("synthesize of people", "--unit-rows", (*ODD, "0", "1.5")),
+    ("verify", "--delta", (*ODD, "2")),
     ("serve", "--port", ("-1", "nan", "70000")),
 ]  # fmt: skip
 FILES: list[tuple[str, str, str]] = [
@@ -73,6 +90,8 @@ FILES: list[tuple[str, str, str]] = [
     ("synthesize paid", "--out", "x.csv"),
     ("ask paid", "--ledger", "x.ledger"),
     ("bounds paid", "--ledger", "x.ledger"),
+    ("verify", "--export", "x.jsonl"),
+    ("rotate", "--to", "x.pem"),
 ]
 SCHEMA = """tables:
   visits:
@@ -91,6 +110,10 @@ def folder(tmp_path: Path) -> Path:
 
 def refused(folder: Path, command: str, *more: str) -> str:
     """What is said; nothing is printed, and no file is there that was not there before."""
+    if "{folder}/asked.ledger" in COMMANDS[command]:
+        owner = keys.new(folder / "owner.key").public
+        budget, unit = Budget(epsilon=1, delta=1e-6), Unit.row()
+        Ledger.open(folder / "asked.ledger", budget=budget, unit=unit, dataset="visits", owner=owner).close()
     before = sorted(folder.rglob("*"))
     result = CliRunner().invoke(cli.build(), [each.format(folder=folder) for each in COMMANDS[command]] + list(more))
     assert result.exit_code in {1, 2}, (result.exit_code, result.output)
@@ -108,6 +131,16 @@ def test_a_number_that_means_nothing_is_refused(folder: Path, command: str, opti
     """`curve --epsilon -1` told a δ."""
     said = refused(folder, command, option, value)
     assert option.lstrip("-") in said
+
+
+def test_a_survey_is_not_estimated_with_a_confidence_that_means_nothing(folder: Path) -> None:
+    reports, run = folder / "reports.csv", CliRunner().invoke
+    made = ["survey", str(folder / "visits.csv"), "--question", "smokes", "--epsilon", "1", "--out", str(reports)]
+    assert run(cli.build(), made).exit_code == 0
+    for value in (*ODD, "1.5"):
+        result = run(cli.build(), ["survey", "--estimate", str(reports), "--confidence", value])
+        assert (result.exit_code, result.stdout) in {(1, ""), (2, "")}
+        assert "confidence" in result.stderr
 
 
 @pytest.mark.parametrize(("command", "option", "name"), FILES)

@@ -333,7 +333,12 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
             )
         return _same(given, Unit.row(), known)
     if column is not None and rows is not None:
-        return _same(given, Unit.person(column, rows=rows), known)
+        try:
+            return _same(given, Unit.person(column, rows=rows), known)
+        except InvalidParameter as error:
+            if error.parameter != "rows":
+                raise
+            raise InvalidParameter(most, rows, error.rule, error.remedy) from None
     if column is not None or rows is not None:
         given_one = "--unit" if rows is None else most
         rule = f"--unit and {most} go together"
