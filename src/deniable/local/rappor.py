@@ -261,7 +261,7 @@ class BloomRappor(Protocol):
     estimates the shares of candidates by least squares over all cohorts, unbiased if everybody's answer is a candidate.
     Other answers set bits at random, which a constant term takes up.
 
-    >>> protocol = BloomRappor(packed_bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
+    >>> protocol = BloomRappor(bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
     >>> reports = protocol.randomize(["pear", "plum", "pear", "fig"] * 50)
     >>> protocol.estimate(reports, candidates=["pear", "plum", "fig"]).people
     200

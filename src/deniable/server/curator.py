@@ -10,7 +10,6 @@ import json
 import os
 import re
 import secrets
-import threading
 import time
 from itertools import chain
 from pathlib import Path
@@ -28,7 +27,7 @@ from deniable.server.access.bearer_tokens import FRESH, TokenGate
 from deniable.server.access.oidc import configured
 from deniable.server.access.sign_in import Reception
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.charge_fate import Fate
+from deniable.server.charge_fate import ChargeInThread, Fate
 from deniable.server.datasets import kinship
 from deniable.server.datasets.data_marks import marks_of, sketch_of, version_of
 from deniable.server.datasets.dummy_rows import dummy_rows
@@ -67,16 +66,6 @@ _POSIX: Final = os.name == "posix"
 """Workers and locks need what Linux and macOS offer; the modules of the server can be imported anywhere."""
 
 
-class _Asking(threading.local):
-    """What a thread is working on: the ledger that pays, and whether it did, once an answer is sealed."""
-
-    ledger: Ledger | None = None
-    family: str = ""
-    key: str | None = None
-    charged: bool | None = None
-    dataset: DatasetRecord | None = None
-
-
 @final
 class Curator:
     """Everything behind the API. Threads may share it."""
@@ -105,7 +94,7 @@ class Curator:
         )
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
-        self._asking = _Asking()
+        self._asking = ChargeInThread()
         self.synthetics = Synthetics(self)
 
     def close(self) -> None:
@@ -572,7 +561,7 @@ class Curator:
 
     def begin(self) -> None:
         """This thread begins with something new, of which nothing was charged yet."""
-        self._asking.ledger = self._asking.key = self._asking.charged = self._asking.dataset = None
+        self._asking.forget()
 
     def place(self, error: BaseException) -> None:
         """Say in an error which dataset this thread was working on."""
@@ -588,12 +577,7 @@ class Curator:
         if asking.ledger is not None:
             with contextlib.suppress(Problem, DeniableError):  # that it failed is written, and stays known
                 self.datasets.witness.note(asking.family, asking.ledger)
-        if asking.ledger is None or asking.charged is not None:
-            return None if asking.ledger is None else Fate.ANSWERED if asking.charged else Fate.FREE
-        if asking.key is not None:
-            with contextlib.suppress(DeniableError):
-                return Fate.FREE if asking.ledger.keyed(asking.key) is None else Fate.CHARGED
-        return Fate.UNKNOWN
+        return asking.fate()
 
     def note(self, person: Person, dataset: str, answered: list[tuple[str, Any]]) -> None:
         """What was asked, and what answered it: with a receipt and a confidence."""

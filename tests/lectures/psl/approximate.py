@@ -40,7 +40,7 @@ def _ratio_line() -> tuple[bool, bool, bool, bool]:
         follows(left.lines["on 0.0"], lambda y: normal_pdf(y, 0, 2), within=1e-6),
         follows(left.lines["on 1.0"], lambda y: normal_pdf(y, 1, 2), within=1e-6),
         bool(np.max(np.abs(np.asarray(ratio.y) - (0.5 - x) / 4)) < 1e-6),
-        any(type(mark).__name__ == "Band" for mark in right.marks),
+        any(type(mark).__name__ == "ShadedBand" for mark in right.marks),
     )
 
 

@@ -72,7 +72,7 @@ def _laws() -> tuple[bool, bool, bool, float]:
     left, right = figure.panels
     ratio = right.lines["log-ratio"]
     expected = (np.abs(np.asarray(ratio.x) - 1) - np.abs(np.asarray(ratio.x))) / 2
-    band = next(mark for mark in right.marks if type(mark).__name__ == "Band")
+    band = next(mark for mark in right.marks if type(mark).__name__ == "ShadedBand")
     return (
         follows(left.lines["on 0.0"], lambda y: laplace_pdf(y, 0, 2), within=1e-6),
         follows(left.lines["on 1.0"], lambda y: laplace_pdf(y, 1, 2), within=1e-6),
