@@ -21,6 +21,7 @@ from numbers import Rational, Real
 from typing import Final, NamedTuple, SupportsIndex
 
 from deniable.errors import InvalidParameter, OutsideTheorem
+from deniable.numbers import least_float
 
 Number = float | Fraction
 """What a caller may give: an int, a float (read as the binary number it is) or a Fraction."""
@@ -125,11 +126,7 @@ def up(value: Decimal | Fraction) -> float:
     """The smallest float certainly at or above the true value: a Fraction is exact, a Decimal gets its slack."""
     with digits():
         bound = value if isinstance(value, Fraction) else value + abs(value) * SLACK
-    try:
-        nearest = float(bound)
-    except OverflowError:
-        nearest = math.inf if bound > 0 else -math.inf
-    return math.nextafter(nearest, math.inf) if nearest < bound else nearest
+    return least_float(bound)
 
 
 def down(value: Decimal | Fraction) -> float:
