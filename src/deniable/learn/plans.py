@@ -147,7 +147,7 @@ class Plan(ABC):
         `delta`: the part of the budget's δ column that the run may take.
         """
         curve = self.curve if unit.row_changes == 1 else self.curve.group(size=unit.row_changes)
-        if budget.currency != "mu2" or (self.is_gaussian and unit.row_changes == 1):
+        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and unit.row_changes == 1):
             return budget.price(curve)
         if delta is None:
             remedy = "say how much of the budget's delta column the run may take"
