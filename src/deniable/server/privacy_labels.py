@@ -21,7 +21,7 @@ from deniable.queries.answer.answer_display import key_said
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.pricing import released_as
 from deniable.queries.synthetic.synthetic_records import record_of
-from deniable.server import error_words
+from deniable.server.noted_questions import words_of
 from deniable.tables.schema import write_schema
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("Release", label["release"]),
         ("Time", label["time"]),
-        ("Question", error_words.question(label["question"])),
+        ("Question", words_of(label["question"])),
         ("Protects", label["unit"]),
         ("Neighbours", label["neighbours"]),
         ("This release", label["loss"]),
