@@ -43,10 +43,14 @@ SINGLE_TELLS: Final = 2**16
 
 
 def rational(given: Any) -> Fraction:
-    """The rational number that a finite number is, whatever its type."""
+    """The rational number that a finite number is, whatever its type: numpy's longdouble has more digits than a float.
+
+    ValueError or OverflowError for what is not finite.
+    """
     if isinstance(given, Rational):
         return Fraction(int(given.numerator), int(given.denominator))
-    return Fraction(*getattr(given, "as_integer_ratio", float(given).as_integer_ratio)())
+    exact = given if hasattr(given, "as_integer_ratio") else float(given)
+    return Fraction(*exact.as_integer_ratio())
 
 
 @final

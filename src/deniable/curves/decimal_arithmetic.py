@@ -13,15 +13,15 @@ import math
 import operator
 import struct
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, getcontext, localcontext
 from fractions import Fraction
 from functools import cache
-from numbers import Rational, Real
+from numbers import Real
 from typing import Final, NamedTuple, SupportsIndex
 
 from deniable.errors import InvalidParameter, OutsideTheorem
-from deniable.numbers import least_float
+from deniable.numbers import least_float, rational
 
 Number = float | Fraction
 """What a caller may give: an int, a float (read as the binary number it is) or a Fraction."""
@@ -54,15 +54,9 @@ class AtOrder(NamedTuple):
 def real(name: str, value: Number) -> Fraction:
     """The exact value of a finite real number, or InvalidParameter."""
     if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            as_float = float(value)
-        except OverflowError:
-            as_float = math.inf
-        if math.isfinite(as_float):
-            if isinstance(value, Rational):
-                return Fraction(value)
-            # numpy's longdouble stores more digits than a float.
-            return Fraction(*getattr(value, "as_integer_ratio", as_float.as_integer_ratio)())
+        with suppress(OverflowError):
+            if math.isfinite(float(value)):
+                return rational(value)
     raise InvalidParameter(name, value, "must be a finite real number")
 
 
