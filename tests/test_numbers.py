@@ -148,3 +148,71 @@ def test_a_fraction_of_a_float_that_was_single_precision_was_read_without_its_ro
     root = float(np.sqrt(np.float32(7)))
     assert Fraction(root) ** 2 < 7 <= numbers.meant(kind(root)) ** 2
     assert whole(kind(155.75)) == 155
+
+
+def neighbours(x: float) -> tuple[float, float]:
+    return math.nextafter(x, -math.inf), math.nextafter(x, math.inf)
+
+
+def test_directed_roundings_are_the_nearest_floats_on_their_side_by_exact_fractions() -> None:
+    draw = random.Random(SEED)
+    print(f"seed {SEED}")
+    for _ in range(5000):
+        x = draw.choice([-1, 1]) * math.ldexp(draw.random(), draw.randrange(-1080, 1024))
+        exact = Fraction(x) + draw.choice([-1, 0, 1]) * Fraction(1, 2 ** draw.randrange(0, 1200))
+        high, low = numbers.up(exact), numbers.down(exact)
+        assert Fraction(neighbours(high)[0]) < exact <= Fraction(high)
+        assert Fraction(low) <= exact < Fraction(neighbours(low)[1])
+        assert numbers.least_float(exact) == high
+
+
+def test_a_number_beyond_all_floats_was_rounded_in_three_ways() -> None:
+    """10**400 raised in one room, became infinite in another and was refused in a third."""
+    large, largest = Fraction(10**400), math.nextafter(math.inf, 0)
+    for rounded in (numbers.up, numbers.down):
+        with pytest.raises(OverflowError):
+            rounded(large)
+    for one in (large, Decimal(10) ** 400, Decimal("1e999999")):
+        assert numbers.least_float(one) == math.inf
+        assert numbers.least_float(-one) == -largest
+    assert numbers.least_float(Fraction(largest)) == largest
+    assert numbers.least_float(Fraction(largest) + 1) == math.inf
+    assert numbers.least_float(Decimal("1e-400")) == math.ulp(0.0)
+    assert numbers.least_float(Decimal("-1e-400")) == 0
+
+
+def test_roots_are_on_their_side_by_exact_squares() -> None:
+    draw = random.Random(SEED)
+    print(f"seed {SEED}")
+    for _ in range(3000):
+        exact = Fraction(int(10 ** draw.uniform(0, 60)), int(10 ** draw.uniform(0, 60)))
+        places = draw.randrange(1, 90)
+        low = numbers.root_down(exact, places=places)
+        assert low**2 <= exact < (low + Fraction(1, 10**places)) ** 2
+        bits = draw.randrange(20, 220)
+        high = numbers.root_up(exact, bits=bits)
+        assert exact <= high**2 <= exact * (1 + Fraction(1, 2**bits)) ** 2
+        near = numbers.float_root_down(exact)
+        assert Fraction(near) ** 2 <= exact < Fraction(near * (1 + 2**-50)) ** 2
+    for k in range(1000):
+        square = Fraction(k, 7) ** 2
+        assert numbers.root_up(square) == Fraction(k, 7)
+        assert numbers.root_down(Fraction(k * k)) == k == numbers.float_root_down(Fraction(k * k))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [0.1, 3, Fraction(1, 3), Decimal("0.1"), np.float32(0.1), np.float64(0.1), np.longdouble(1) / 3, np.int8(-7)],
+)
+def test_every_room_takes_a_number_as_the_rational_that_it_stores(given) -> None:
+    from deniable.curves import decimal_arithmetic
+    from deniable.noise import noise_arguments
+
+    exact = numbers.rational(given)
+    assert exact == Fraction(*given.as_integer_ratio()) if hasattr(given, "as_integer_ratio") else exact == int(given)
+    assert noise_arguments.rational("x", given) == exact
+    if not isinstance(given, Decimal):
+        assert decimal_arithmetic.real("x", given) == exact
+    for absent in (math.nan, math.inf, np.float32("inf"), Decimal("sNaN")):
+        with pytest.raises((ValueError, OverflowError)):
+            numbers.rational(absent)

@@ -43,10 +43,14 @@ SINGLE_TELLS: Final = 2**16
 
 
 def rational(given: Any) -> Fraction:
-    """The rational number that a finite number is, whatever its type."""
+    """The rational number that a finite number is, whatever its type: numpy's longdouble has more digits than a float.
+
+    ValueError or OverflowError for what is not finite.
+    """
     if isinstance(given, Rational):
         return Fraction(int(given.numerator), int(given.denominator))
-    return Fraction(*getattr(given, "as_integer_ratio", float(given).as_integer_ratio)())
+    exact = given if hasattr(given, "as_integer_ratio") else float(given)
+    return Fraction(*exact.as_integer_ratio())
 
 
 @final
@@ -165,6 +169,17 @@ def down(exact: Fraction) -> float:
     return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
 
 
+def least_float(exact: Fraction | Decimal) -> float:
+    """The smallest float that is at least `exact`, where inf counts as a float: for floats x, x >= exact is the same as
+    x >= this.
+    """
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        nearest = math.inf if exact > 0 else -math.inf
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
 def root_up(exact: Fraction, *, bits: int = 60) -> Fraction:
     """A rational number at least √exact, and at most one part in 2^bits larger; the root itself, where it is rational.
 
@@ -178,6 +193,23 @@ def root_up(exact: Fraction, *, bits: int = 60) -> Fraction:
     scaled = math.ceil(exact * 4**shift)
     root = math.isqrt(scaled)
     return Fraction(root + (root * root < scaled), 2**shift)
+
+
+def root_down(exact: Fraction, *, places: int = 60) -> Fraction:
+    """√exact, cut to this many decimal places.
+
+    >>> root_down(Fraction(2), places=3)
+    Fraction(707, 500)
+    """
+    return Fraction(math.isqrt(math.floor(exact * 100**places)), 10**places)
+
+
+def float_root_down(exact: Fraction) -> float:
+    """A float at most √exact: the largest one, or one of the few below it."""
+    root = math.sqrt(exact)
+    while Fraction(root) ** 2 > exact:
+        root = math.nextafter(root, 0.0)
+    return root
 
 
 def plain(given: Any) -> Any:

@@ -335,3 +335,43 @@ def test_the_rate_of_the_curve_is_the_rate_of_the_coins(batch: int, records: int
     plan = learn.DPSGD(clip=1.0, batch_size=batch, records=records, steps=2, noise=1.0)
     assert abs(Fraction(plan.rate) - Fraction(batch, records)) <= Fraction(batch, records) / 2**53
     assert plan.curve == curves.gaussian(sigma=1).sampled(rate=plan.rate) ** 2
+
+
+# -- who takes part ----------------------------------------------------------------------------------------------------
+
+
+def test_a_fixed_order_takes_every_record_once_in_each_epoch() -> None:
+    plan = learn.DPFTRL(clip=1.0, batch_size=7, records=30, epochs=3, bands=2)
+    mine = np.arange(1, 30, 2, dtype=np.int64)  # those of the second of two processes
+    for epoch in range(plan.epochs):
+        steps = range(epoch * plan.separation, (epoch + 1) * plan.separation)
+        taken = [plan.drawn(mine, step, None).tolist() for step in steps]
+        assert sorted(itertools.chain(*taken)) == mine.tolist()
+        assert all(each // plan.batch_size == i for i, places in enumerate(taken) for each in places)
+    assert plan.expected_batch(30) == 7.0
+    assert plan.coefficients is not None
+    with pytest.raises(InvalidParameter, match="30"):
+        plan.check_records(31)
+    plan.check_records(30)
+
+
+def test_each_record_is_drawn_by_its_own_coin() -> None:
+    plan = learn.DPSGD(clip=1.0, rate=0.25, steps=3)
+    places = np.arange(10_000, dtype=np.int64)
+    first, second = (plan.drawn(places, 0, None) for _ in range(2))
+    for each in (first, second):
+        assert set(each.tolist()) <= set(places.tolist())
+        assert abs(len(each) - 2500) < 6.2 * math.sqrt(10_000 * 0.25 * 0.75), "false alarm 6e-10"
+    assert first.tolist() != second.tolist(), "fresh coins"
+    assert (plan.expected_batch(1000), plan.coefficients) == (250.0, None)
+    plan.check_records(1)
+    assert plan.training_assumptions != ()
+    known = learn.DPSGD(clip=1.0, rate=0.25, steps=3, records=40)
+    assert (known.expected_batch(1000), known.training_assumptions) == (10.0, ())
+
+
+def test_two_plans_whose_rates_differ_in_the_last_digit_are_not_written_alike() -> None:
+    one, other = (learn.DPSGD(clip=1.0, rate=rate, steps=3) for rate in (0.25, math.nextafter(0.25, 1)))
+    assert repr(one) == repr(other)
+    assert one.in_full() != other.in_full()
+    assert one.in_full() == "DPSGD(clip=1.0, rate=0.25, steps=3), rate 0.25"

@@ -130,7 +130,7 @@ def test_correlated_noise_is_the_inverse_of_the_factor_times_independent_noise()
             drawn.append(torch.randn(totals[0].shape, dtype=torch.float64))
             return [totals[0] + drawn[-1]]
 
-    past, outputs = Past(plan), []
+    past, outputs = Past(plan.coefficients), []
     for _ in range(6):
         past.begin()
         outputs.append(past.released({"w": torch.zeros(3)}, Written())[0].double())

@@ -280,7 +280,7 @@ def _record(found: "Verified", delta: float | None) -> dict[str, Any]:
     from deniable.ledger import Cost
 
     budget = found.heading.budget
-    at = delta if delta is not None else float(budget.delta) or (0.0 if budget.currency == "epsilon" else 1e-6)
+    at = delta if delta is not None else float(budget.delta) or (1e-6 if budget.epsilon is None else 0.0)
     return {
         "whole": True,
         "datasets": list(found.names),

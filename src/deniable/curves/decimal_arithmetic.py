@@ -13,14 +13,15 @@ import math
 import operator
 import struct
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, getcontext, localcontext
 from fractions import Fraction
 from functools import cache
-from numbers import Rational, Real
+from numbers import Real
 from typing import Final, NamedTuple, SupportsIndex
 
 from deniable.errors import InvalidParameter, OutsideTheorem
+from deniable.numbers import least_float, rational
 
 Number = float | Fraction
 """What a caller may give: an int, a float (read as the binary number it is) or a Fraction."""
@@ -53,15 +54,9 @@ class AtOrder(NamedTuple):
 def real(name: str, value: Number) -> Fraction:
     """The exact value of a finite real number, or InvalidParameter."""
     if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            as_float = float(value)
-        except OverflowError:
-            as_float = math.inf
-        if math.isfinite(as_float):
-            if isinstance(value, Rational):
-                return Fraction(value)
-            # numpy's longdouble stores more digits than a float.
-            return Fraction(*getattr(value, "as_integer_ratio", as_float.as_integer_ratio)())
+        with suppress(OverflowError):
+            if math.isfinite(float(value)):
+                return rational(value)
     raise InvalidParameter(name, value, "must be a finite real number")
 
 
@@ -125,11 +120,7 @@ def up(value: Decimal | Fraction) -> float:
     """The smallest float certainly at or above the true value: a Fraction is exact, a Decimal gets its slack."""
     with digits():
         bound = value if isinstance(value, Fraction) else value + abs(value) * SLACK
-    try:
-        nearest = float(bound)
-    except OverflowError:
-        nearest = math.inf if bound > 0 else -math.inf
-    return math.nextafter(nearest, math.inf) if nearest < bound else nearest
+    return least_float(bound)
 
 
 def down(value: Decimal | Fraction) -> float:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Self, final
 from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import weaknesses
-from deniable.errors import InvalidParameter
-from deniable.learn.plans import Clipping, Flat, Plan, clipping
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping
 from deniable.numbers import root_up, up
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.noise import Entropy
 
 __all__ = ["DPFTRL", "sensitivity_squared", "square_root_coefficients"]
 
@@ -147,6 +148,23 @@ class DPFTRL(Plan):
     def sensitivity(self) -> float:
         """How far one record moves CG over the whole run, in units of the clipping norm, rounded up."""
         return up(root_up(self._squared()))
+
+    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
+        """The batch whose turn it is, in the fixed order."""
+        start = step % self.separation * self.batch_size
+        return records[(records >= start) & (records < start + self.batch_size)]
+
+    def expected_batch(self, records: int) -> float:
+        return float(self.batch_size)
+
+    def check_records(self, count: int) -> None:
+        if self.records != count:
+            rule = f"has {count} records, and the plan's order is one of {self.records}"
+            raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
+
+    @property
+    def cheaper_by(self) -> str:
+        return "or fewer steps"
 
     @property
     def curve(self) -> Curve:

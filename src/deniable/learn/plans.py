@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
@@ -22,8 +25,12 @@ from deniable.units import Guarantee, Unit
 if TYPE_CHECKING:
     from deniable.curves import Curve
     from deniable.ledger import Budget, Cost
+    from deniable.noise import Entropy
 
 __all__ = ["DPSGD", "Automatic", "Clipping", "Flat", "Plan"]
+
+Places = NDArray[np.int64]
+"""Numbers of records, from 0."""
 
 MOST_STEPS = 10**9
 ORDERS = range(2, 65)
@@ -97,6 +104,44 @@ class Plan(ABC):
     def explain(self) -> str:
         """The plan and its promise in plain words."""
 
+    # -- who takes part ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
+        """Which of these records (numbers from 0) take part in step `step`, counted from 0."""
+
+    @abstractmethod
+    def expected_batch(self, records: int) -> float:
+        """The average number of records in a step, from public numbers: what sums of gradients are divided by.
+
+        `records` is the length of the dataset; a plan that states its own number uses that one.
+        """
+
+    @abstractmethod
+    def check_records(self, count: int) -> None:
+        """Raises InvalidParameter if the plan was made for another number of records than `count`."""
+
+    @property
+    def coefficients(self) -> tuple[Fraction, ...] | None:
+        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise."""
+        return None
+
+    @property
+    def training_assumptions(self) -> tuple[str, ...]:
+        """What a run rests on besides the curve, in words."""
+        return ()
+
+    @property
+    @abstractmethod
+    def cheaper_by(self) -> str:
+        """How to plan a cheaper run besides more noise, for an error: "or fewer steps"."""
+
+    def in_full(self) -> str:
+        """The plan as text, to the last digit: hashes are made of it."""
+        return repr(self)
+
+    # -- noise and price -----------------------------------------------------------------------------------------------
+
     @property
     def sensitivity(self) -> float:
         """How far one record moves what noise is added to, over the whole run, in units of the clipping norm."""
@@ -147,7 +192,7 @@ class Plan(ABC):
         `delta`: the part of the budget's δ column that the run may take.
         """
         curve = self.curve if unit.row_changes == 1 else self.curve.group(size=unit.row_changes)
-        if budget.currency != "mu2" or (self.is_gaussian and unit.row_changes == 1):
+        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and unit.row_changes == 1):
             return budget.price(curve)
         if delta is None:
             remedy = "say how much of the budget's delta column the run may take"
@@ -230,6 +275,31 @@ class DPSGD(Plan):
 
     def _with(self, noise: float) -> Self:
         return type(self)(clip=self.clip, rate=self.rate, records=self.records, steps=self.steps, noise=noise)
+
+    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
+        """Each record by its own exact coin of probability `rate`, fresh in each step."""
+        from deniable import noise
+
+        return records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
+
+    def check_records(self, count: int) -> None:
+        """Any number will do: each record has its own coin."""
+
+    def expected_batch(self, records: int) -> float:
+        return self.rate * (records if self.records is None else self.records)
+
+    @property
+    def training_assumptions(self) -> tuple[str, ...]:
+        known = ("the number of records is public: one is removed by blanking it, and added in place of a blank",)
+        return known if self.records is None else ()
+
+    @property
+    def cheaper_by(self) -> str:
+        return "fewer steps or a smaller rate"
+
+    def in_full(self) -> str:
+        """The repr rounds the rate."""
+        return f"{self!r}, rate {self.rate!r}"
 
     @property
     def curve(self) -> Curve:

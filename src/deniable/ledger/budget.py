@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from deniable.curves.decimal_arithmetic import down as float_down
 from deniable.curves.decimal_arithmetic import up as float_up
@@ -33,10 +33,7 @@ from deniable.curves.filters import (
     UNIT,
     Amount,
     Filter,
-    GaussianFilter,
     Priced,
-    PureFilter,
-    ZCDPFilter,
     amount_of,
     exact_amount,
     units_of_cost,
@@ -45,13 +42,12 @@ from deniable.curves.filters import (
 from deniable.curves.meaning import weakness_advice
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
 from deniable.ledger import epsilon_mu_conversion
+from deniable.ledger.currency import CURRENCIES, GAUSSIAN, PURE, ZCDP, Currency, CurrencyName
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
 
 __all__ = ["Budget", "Cost"]
-
-Currency = Literal["mu2", "epsilon", "rho"]
 
 _VERSION: Final = 1
 _MOST: Final = 10**6
@@ -59,8 +55,6 @@ _MOST: Final = 10**6
 
 MOST_UNITS: Final = 3 * _MOST * 10**30
 """The same in whole units, with room for what rounding and squares do to it."""
-
-_SPOKEN: Final = {"mu2": "mu", "epsilon": "epsilon", "rho": "rho"}
 
 
 @final
@@ -139,8 +133,8 @@ class Budget:
     (Budget.pure(epsilon=1, delta=0), Budget.gaussian(mu2=0.25, delta=1E-9), Budget.zcdp(rho=0.1, delta=0))
     """
 
-    currency: Currency
-    """What adds: "mu2", "epsilon" or "rho"."""
+    currency: CurrencyName
+    """What adds, as records spell it: "mu2", "epsilon" or "rho". `accounting` is the object with its rules."""
 
     limit: Cost
     """The most that may be spent, in the currency and in the δ column."""
@@ -178,12 +172,12 @@ class Budget:
         mu2 = epsilon_mu_conversion.largest_mu2(asked, whole - keys)
         if mu2 == 0:
             raise InvalidParameter("epsilon", epsilon, f"leaves nothing to spend at delta={delta}", "raise one of them")
-        self._fill("mu2", Cost(mu2, keys), asked, whole - keys)
+        self._fill(GAUSSIAN.name, Cost(mu2, keys), asked, whole - keys)
 
     @classmethod
     def pure(cls, *, epsilon: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
         """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε, where δ is for thresholded keys alone."""
-        return cls._of("epsilon", Cost(_limit("epsilon", epsilon), _column(delta)))._advise(people)
+        return cls._of(PURE, Cost(_limit("epsilon", epsilon), _column(delta)))._advise(people)
 
     @classmethod
     def gaussian(cls, *, mu: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
@@ -191,24 +185,29 @@ class Budget:
         square = math.floor(exact_amount("mu", mu, _range("mu")) ** 2 / UNIT)
         if not 0 < square <= _MOST * 10**30:
             raise InvalidParameter("mu", mu, _range("mu"))
-        return cls._of("mu2", Cost(square, _column(delta)))._advise(people)
+        return cls._of(GAUSSIAN, Cost(square, _column(delta)))._advise(people)
 
     @classmethod
     def zcdp(cls, *, rho: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
         """A budget of ρ: everything released is ρ-zCDP, up to δ, while Σρ_i <= ρ."""
-        return cls._of("rho", Cost(_limit("rho", rho), _column(delta)))._advise(people)
+        return cls._of(ZCDP, Cost(_limit("rho", rho), _column(delta)))._advise(people)
 
     @classmethod
     def _of(cls, currency: Currency, limit: Cost) -> Self:
         made = cls.__new__(cls)
-        made._fill(currency, limit, None, 0)
+        made._fill(currency.name, limit, None, 0)
         return made
 
-    def _fill(self, currency: Currency, limit: Cost, epsilon_units: int | None, noise_delta_units: int) -> None:
+    def _fill(self, currency: CurrencyName, limit: Cost, epsilon_units: int | None, noise_delta_units: int) -> None:
         object.__setattr__(self, "currency", currency)
         object.__setattr__(self, "limit", limit)
         object.__setattr__(self, "epsilon_units", epsilon_units)
         object.__setattr__(self, "noise_delta_units", noise_delta_units)
+
+    @property
+    def accounting(self) -> Currency:
+        """The rules of the currency: its filter, its conversions and the shape of its noise."""
+        return CURRENCIES[self.currency]
 
     def weaknesses(self, *, people: int | None = None) -> tuple[str, ...]:
         """What this budget protects little, a sentence each, from its own numbers and the public number of people.
@@ -226,8 +225,8 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         """The promise as parameters that there is advice on; a ρ as the μ of Gaussian noise that it allows."""
         if self.epsilon is not None:
             return {"epsilon": self.epsilon, "delta": self.delta}
-        doubled = self.limit.units * (2 if self.currency == "rho" else 1)
-        return {"mu": epsilon_mu_conversion.root_down(doubled), "delta": self.delta}
+        square = self.accounting.mu2_units(self.limit.units)
+        return {"mu": epsilon_mu_conversion.mu_down(square), "delta": self.delta}
 
     def _advise(self, people: int | None) -> Self:
         weakness_advice.warn_if_weak(people=people, **self._read_as())
@@ -238,7 +237,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
     @property
     def filter(self) -> Filter:
         """The filter that decides, with nothing spent yet."""
-        return _filter(self.currency, self.limit)
+        return _filter(self.accounting, self.limit)
 
     def fits(self, total: Cost, limit: Cost) -> bool:
         """Whether a filter of this currency with this limit lets so much through, all in all.
@@ -246,7 +245,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         >>> Budget.pure(epsilon=1).fits(Cost(3), Cost(3)), Budget.pure(epsilon=1).fits(Cost(3, 1), Cost(3))
         (True, False)
         """
-        return _filter(self.currency, limit).admits_units(total.units, total.delta_units)
+        return _filter(self.accounting, limit).admits_units(total.units, total.delta_units)
 
     def price(self, curve: Priced, *, delta: Amount = 0) -> Cost:
         """What a release of this curve costs: gdp()², epsilon(delta=0) or zcdp(), rounded up.
@@ -296,19 +295,15 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         return Cost(self._units(name, amount), units_of_cost("delta", delta))
 
     def _units(self, name: str, amount: Amount) -> int:
-        if name == _SPOKEN[self.currency] != "mu":
-            return units_of_cost(name, amount)
-        exact = exact_amount(name, amount)
-        if name == "mu" and self.currency != "epsilon":
-            return math.ceil(exact**2 / (UNIT if self.currency == "mu2" else 2 * UNIT))
-        if name == "rho" and self.currency == "mu2":
-            return math.ceil(2 * exact / UNIT)
-        if name == "epsilon" and self.currency == "mu2" and self.noise_delta_units:
+        own = self.accounting.cost_units(name, amount)
+        if own is not None:
+            return own
+        if name == "epsilon" and self.noise_delta_units:
             units = epsilon_mu_conversion.largest_mu2(_limit("epsilon", amount), self.noise_delta_units)
             if units == 0:
                 raise InvalidParameter("epsilon", amount, "is too small to be told from nothing at this delta")
             return units
-        remedy = f"write {_SPOKEN[self.currency]}=..., or price() for a curve"
+        remedy = f"write {self.accounting.parameter}=..., or price() for a curve"
         raise InvalidParameter(name, amount, f"has no meaning under {self!r}", remedy)
 
     def level(self, cost: Cost) -> float:
@@ -321,11 +316,11 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
 
     def level_down(self, cost: Cost) -> Fraction:
         """The same, exactly; a μ that has no exact root is rounded down."""
-        return epsilon_mu_conversion.root_down(cost.units) if self.currency == "mu2" else cost.units * UNIT
+        return self.accounting.level_down(cost.units)
 
     def level_up(self, cost: Cost) -> Fraction:
         """The smallest μ, ε or ρ that a release of this cost surely keeps, exactly; a root is rounded up."""
-        return epsilon_mu_conversion.mu_up(cost.units) if self.currency == "mu2" else cost.units * UNIT
+        return self.accounting.level_up(cost.units)
 
     def curve(self, cost: Cost) -> Curve:
         """What a cost of this size promises, rounded up: for all neighbours, as μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
@@ -343,7 +338,8 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         # Decimals as they are written: 1e-6 is a millionth, whatever the float next to it is.
         most, rest = Fraction(str(epsilon)), Fraction(str(delta))
         if (self.noise_delta_units + cost.delta_units) * UNIT <= rest:
-            if self.currency == "epsilon" and cost.units * UNIT <= most:
+            pure = self.accounting.epsilon_units(cost.units)
+            if pure is not None and pure * UNIT <= most:
                 return True
             if self.noise_delta_units and epsilon_mu_conversion.epsilon_up(cost.units, self.noise_delta_units) <= most:
                 return True
@@ -369,14 +365,14 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         True
         """
         try:
-            version, currency = record["version"], record["currency"]
+            version, currency = record["version"], CURRENCIES.get(str(record["currency"]))
             if isinstance(version, int) and version > _VERSION:
                 raise UnreadableRecord(f"this budget was written by a newer version ({version}); update deniable")
             limit = Cost(int(str(record["limit"])), int(str(record["delta_limit"])))
-            if version != _VERSION or currency not in _SPOKEN or not 0 < limit.units <= MOST_UNITS:
+            if version != _VERSION or currency is None or not 0 < limit.units <= MOST_UNITS:
                 raise ValueError
             if "epsilon" not in record:
-                return cls._of(currency, limit)  # type: ignore[arg-type]  # it is one of three, as just seen
+                return cls._of(currency, limit)
             epsilon, noise = int(str(record["epsilon"])), int(str(record["noise_delta"]))
             made = cls.__new__(cls)  # what was chosen before is read without advice
             made._choose(epsilon * UNIT, (noise + limit.delta_units) * UNIT, limit.delta_units * UNIT)
@@ -391,7 +387,8 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
     @property
     def epsilon(self) -> Decimal | None:
         """ε, where the promise is (ε, δ)-DP; None for a budget of μ or ρ."""
-        units = self.limit.units if self.currency == "epsilon" else self.epsilon_units
+        pure = self.accounting.epsilon_units(self.limit.units)
+        units = self.epsilon_units if pure is None else pure
         return None if units is None else amount_of(units)
 
     @property
@@ -402,8 +399,9 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
     def __repr__(self) -> str:
         if self.epsilon_units is not None:
             return f"Budget(epsilon={self.epsilon}, delta={self.delta}, keys_delta={amount_of(self.limit.delta_units)})"
-        kind = {"mu2": "gaussian", "epsilon": "pure", "rho": "zcdp"}[self.currency]
-        return f"Budget.{kind}({self.currency}={amount_of(self.limit.units)}, delta={self.delta})"
+        return (
+            f"Budget.{self.accounting.constructor}({self.currency}={amount_of(self.limit.units)}, delta={self.delta})"
+        )
 
 
 def _limit(name: str, value: Amount) -> int:
@@ -430,13 +428,7 @@ def _column(delta: Amount) -> int:
 
 @lru_cache(maxsize=256)
 def _filter(currency: Currency, limit: Cost) -> Filter:
-    delta = limit.delta_units * UNIT
-    if currency == "mu2":
-        # The square of a root from above, rounded down to whole units, is the limit.
-        return GaussianFilter(mu=epsilon_mu_conversion.mu_up(limit.units), delta=delta)
-    if currency == "epsilon":
-        return PureFilter(epsilon=limit.units * UNIT, delta=delta)
-    return ZCDPFilter(rho=limit.units * UNIT, delta=delta)
+    return currency.filter(limit.units, limit.delta_units)
 
 
 # --- once for many questions: they cost the same, and leave the same to be told more than once ------------------------
@@ -453,7 +445,7 @@ def _known_cost(budget: Budget, name: str, amount: Amount, delta: Amount) -> Cos
 
 @lru_cache(maxsize=1024)
 def _described(cost: Cost, budget: Budget) -> str:
-    level, name = epsilon_mu_conversion.short_up(budget.level_up(cost)), _SPOKEN[budget.currency]
+    level, name = epsilon_mu_conversion.short_up(budget.level_up(cost)), budget.accounting.parameter
     said = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
         epsilon = epsilon_mu_conversion.epsilon_up(cost.units, budget.noise_delta_units)
@@ -463,7 +455,7 @@ def _described(cost: Cost, budget: Budget) -> str:
 
 @lru_cache(maxsize=1024)
 def _described_rest(cost: Cost, budget: Budget) -> str:
-    level, name = epsilon_mu_conversion.short_down(budget.level_down(cost)), _SPOKEN[budget.currency]
+    level, name = epsilon_mu_conversion.short_down(budget.level_down(cost)), budget.accounting.parameter
     said = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
         epsilon = epsilon_mu_conversion.epsilon_down(cost.units, budget.noise_delta_units)
@@ -487,11 +479,7 @@ def _promised(budget: Budget, cost: Cost) -> Curve:
 
     result = curves.identity()
     if cost.units:
-        value = float_up(budget.level_up(cost))
-        if budget.currency == "mu2":
-            result = curves.gaussian(mu=value)
-        else:
-            result = curves.pure(epsilon=value) if budget.currency == "epsilon" else curves.zcdp(rho=value)
+        result = budget.accounting.curve(float_up(budget.level_up(cost)))
     if cost.delta_units:
         result = result * curves.approximate(epsilon=0.0, delta=float_up(cost.delta_units * UNIT))
     return result

@@ -15,7 +15,7 @@ from typing import Final
 
 from deniable.curves.decimal_arithmetic import dec, density, digits, gaussian_delta
 from deniable.curves.filters import UNIT
-from deniable.numbers import root_up
+from deniable.numbers import root_down, root_up
 
 _DOUBT: Final = Decimal("1e-38")
 """Relative error granted to `gaussian_delta`, of which at least forty digits are true."""
@@ -24,9 +24,9 @@ _ROOT: Final = 10**60
 """Roots are cut to sixty decimal places."""
 
 
-def root_down(units: int) -> Fraction:
-    """√(units of 10^-30), from below."""
-    return Fraction(math.isqrt(units * 10**90), _ROOT)
+def mu_down(units: int) -> Fraction:
+    """√(units of 10^-30), from below: cut to sixty decimal places."""
+    return root_down(units * UNIT)
 
 
 def mu_up(units: int) -> Fraction:

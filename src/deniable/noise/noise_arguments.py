@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.numbers import rational as exact_value
 
 Shape = tuple[int, ...]
 Rational = int | float | Fraction | Decimal
@@ -43,16 +44,12 @@ def rational(name: str, value: Any) -> Fraction:
     if isinstance(value, Fraction):
         return value
     is_none = isinstance(value, bool | np.bool_ | np.timedelta64)
-    if is_none or not isinstance(value, numbers.Real | Decimal | np.number):
+    if is_none or not isinstance(value, numbers.Real | Decimal | np.floating | np.integer):
         raise InvalidParameter(name, blamed(value), "must be a real number")
-    if isinstance(value, numbers.Rational):
-        return Fraction(int(value)) if isinstance(value, numbers.Integral) else Fraction(value)
     try:
-        return Fraction(*value.as_integer_ratio())  # type: ignore[union-attr]
+        return exact_value(value)
     except (OverflowError, ValueError):
         raise InvalidParameter(name, value, "must be finite") from None
-    except AttributeError:
-        raise InvalidParameter(name, value, "must be a real number") from None
 
 
 def positive(name: str, value: Any) -> Fraction:

@@ -45,7 +45,8 @@ from deniable.server.datasets.open_datasets import (
 )
 from deniable.server.datasets.registration_steps import NewRegistration, check_new_name, settle
 from deniable.server.datasets.source_folders import allowed, folders_of
-from deniable.server.datasets.synthetic_downloads import BEGINNING, Synthetics, recall, told_again
+from deniable.server.datasets.synthetic_downloads import Synthetics, recall, told_again
+from deniable.server.noted_questions import NotedBounds, NotedSynthesis, read_note
 from deniable.server.operations.security_events import of_dataset
 from deniable.server.operations.server_identity import claim, identified, is_key
 from deniable.server.operations.settings import Settings
@@ -172,7 +173,7 @@ class Curator:
         """Buy bounds of a column, and declare them: what was paid for is public."""
         session = self.paying(person, dataset, key)
         found = session.bounds(column, table, cover=cover, key=key, payer=person.name, **cost)
-        self.note(person, dataset, [(json.dumps({"bounds": column, "table": found.table}), found.answer)])
+        self.note(person, dataset, [(NotedBounds(column, found.table).note(), found.answer)])
         while found.domain is not None:
             old = self.catalogue.dataset(dataset)
             assert old is not None
@@ -513,7 +514,7 @@ class Curator:
         answer: Any = None
         if entry is None or sealed is None:
             pass
-        elif found.question.startswith(BEGINNING):
+        elif isinstance(read_note(found.question), NotedSynthesis):
             answer = recall(opened, earlier, found, entry, sealed, ledger.left(found.person))
         else:
             answer = self._recalled(opened, earlier, found, sealed)

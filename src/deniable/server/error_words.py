@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
@@ -35,32 +34,6 @@ _ENDS: Final = {
     "less_than": ("lt", "must be less than"),
     "less_than_equal": ("le", "must be at most"),
 }
-
-
-def question(text: str) -> str:
-    """A question as it was noted, for people: bounds and synthetic tables that were bought are noted as JSON.
-
-    >>> question('{"bounds": "age", "table": "visits"}'), question("SELECT 1")
-    ('bounds of visits.age', 'SELECT 1')
-    >>> question('{"synthesis": {"table": null, "columns": ["age", "sex"], "target": "sex"}, "published": true}')
-    'synthetic table of age, sex, to predict sex; published'
-    >>> question('{"sets": "SELECT 1", "place": 0}')
-    'SELECT 1 (table 1)'
-    """
-    if text.startswith('{"synthesis"'):
-        said = json.loads(text)
-        asked = said["synthesis"]
-        columns = "all columns" if asked["columns"] is None else ", ".join(asked["columns"])
-        of = f"{columns} of {asked['table']}" if asked["table"] else columns
-        aim = f", to predict {asked['target']}" if asked["target"] else ""
-        return f"synthetic table of {of}{aim}" + ("; published" if said.get("published") else "")
-    if text.startswith(('{"sets"', '{"shares"')):
-        said = json.loads(text)
-        return f"{said['sets']} (table {said['place'] + 1})" if "sets" in said else str(said["shares"])
-    if not text.startswith('{"bounds"'):
-        return text
-    said = json.loads(text)
-    return f"bounds of {said['table']}.{said['bounds']}"
 
 
 def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[str, str]]:

@@ -18,9 +18,10 @@ from deniable.ledger.keys import SigningKey
 from deniable.ledger.label_verification import BINDING, answer_digest, check_label, label_message
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.answer_display import key_said
+from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.pricing import released_as
 from deniable.queries.synthetic.synthetic_records import record_of
-from deniable.server import error_words
+from deniable.server.noted_questions import words_of
 from deniable.tables.schema import write_schema
 
 if TYPE_CHECKING:
@@ -140,9 +141,8 @@ def _drawn_together(released: Released, plan: NoisePlan, budget: Budget) -> dict
     """The noise of a table that was measured together with others, for one cost."""
     assert released.law is not None
     [(name, _)] = released_as(plan, budget)
-    pure, count = budget.currency == "epsilon", len(released.law.sources)
-    what = f"{count} table" if pure else f"{count} residual"
-    noise = f"{'discrete Laplace' if pure else 'Gaussian'} noise on {what}{'s' * (count > 1)}, {_TOGETHER}"
+    family, count = family_of(budget), len(released.law.sources)
+    noise = f"{family.name} noise on {count} {family.measured_together}{'s' * (count > 1)}, {_TOGETHER}"
     return {
         "paid": released.cost.describe(budget),
         "summed_cells": 1,
@@ -177,7 +177,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("Release", label["release"]),
         ("Time", label["time"]),
-        ("Question", error_words.question(label["question"])),
+        ("Question", words_of(label["question"])),
         ("Protects", label["unit"]),
         ("Neighbours", label["neighbours"]),
         ("This release", label["loss"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,14 +15,24 @@ from deniable.queries.plan.pricing import Price
 from deniable.queries.plan.question import Question
 from deniable.queries.session import Session
 from deniable.queries.sql.share_windows import shares_in
+from deniable.server.noted_questions import (
+    NotedBounds,
+    NotedSet,
+    NotedShares,
+    NotedSQL,
+    NotedSteps,
+    NotedSynthesis,
+    read_note,
+    sent,
+)
 
 MOST_WRITTEN: Final = 20_000
 """Bytes of a dataframe's steps as JSON, which takes about twice as many as the same in SQL."""
 
 
 def question_now(session: Session, text: str) -> str | Question:
-    """A question as a session takes it: SQL, or what the steps of a dataframe build. No SQL begins with a brace."""
-    if not text.startswith("{"):
+    """A question as a session takes it: SQL, or what the steps of a dataframe build."""
+    if isinstance(sent(text), NotedSQL):
         return text
     if len(text.encode()) > MOST_WRITTEN:
         raise QuestionRefused(
@@ -35,18 +44,6 @@ def question_now(session: Session, text: str) -> str | Question:
         return question_of(text, session.tables)
 
 
-def question_then(session: Session, text: str) -> str | Question:
-    """A question as it was noted: what bounds were read off has a name of its own."""
-    said = json.loads(text) if text.startswith("{") else {}
-    if "bounds" in said:
-        return bounds_question(said["bounds"], said["table"], session.tables)[1]
-    if "sets" in said:
-        sets = sets_of(said["sets"], session.tables)
-        assert sets is not None
-        return sets.questions[int(said["place"])]
-    return question_of(text, session.tables) if said else text
-
-
 def asked_now(session: Session, text: str, **cost: Any) -> Answer | Grouped:
     """The answer to a question: of SQL also several tables, and shares of a total."""
     asked = question_now(session, text)
@@ -56,16 +53,32 @@ def asked_now(session: Session, text: str, **cost: Any) -> Answer | Grouped:
 def noted(text: str, found: Answer | Grouped) -> list[tuple[str, Answer]]:
     """How each table of an answer is noted, such that it can be read again."""
     if isinstance(found, Grouped):
-        return [(json.dumps({"sets": text, "place": i}), each) for i, each in enumerate(found.tables)]
-    return [(text if text.startswith("{") or shares_in(text) is None else json.dumps({"shares": text}), found)]
+        return [(NotedSet(text, i).note(), each) for i, each in enumerate(found.tables)]
+    has_shares = isinstance(sent(text), NotedSQL) and shares_in(text) is not None
+    return [(NotedShares(text).note() if has_shares else text, found)]
 
 
 def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> Answer | None:
-    """An answer as it was told, by what was noted."""
-    shares = shares_in(json.loads(text)["shares"]) if text.startswith('{"shares"') else None
-    asked = question_then(session, text) if shares is None else shares.text
-    answer = session.recall(asked, entry=sealed, confidence=confidence)
-    return answer if answer is None or shares is None else answer.with_shares(shares.factors)
+    """The answer of a release, read again from the ledger by what was noted. None if there is none."""
+    asked: str | Question
+    match read_note(text):
+        case NotedSQL():
+            asked = text
+        case NotedBounds(column=column, table=table):
+            asked = bounds_question(column, table, session.tables)[1]
+        case NotedSet(text=sql, place=place):
+            sets = sets_of(sql, session.tables)
+            assert sets is not None
+            asked = sets.questions[place]
+        case NotedShares(text=sql):
+            shares = shares_in(sql)
+            if shares is None:
+                return None
+            answer = session.recall(shares.text, entry=sealed, confidence=confidence)
+            return None if answer is None else answer.with_shares(shares.factors)
+        case NotedSteps() | NotedSynthesis():
+            asked = question_of(text, session.tables)
+    return session.recall(asked, entry=sealed, confidence=confidence)
 
 
 def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer: str) -> str:

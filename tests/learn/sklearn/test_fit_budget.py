@@ -24,10 +24,11 @@ from deniable import Budget, Unit, curves
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.learn.sklearn import AdditiveRegressor, Bought, LogisticRegression, StandardScaler, guarantee
 from deniable.learn.sklearn import integer_rows as rows_module
-from deniable.learn.sklearn.fit_budget import FitAccount, GaussianPurse, root_down
+from deniable.learn.sklearn.fit_budget import FitAccount, GaussianPurse
 from deniable.ledger import Ledger
 from deniable.ledger.entries import State
 from deniable.mechanisms import Bounds
+from deniable.numbers import float_root_down
 from tests.learn.sklearn.cases import MODELS, Recorder, data_of, table
 
 X, Y = table(40, 2, seed=0)
@@ -42,7 +43,7 @@ def ledger(budget: Budget, unit: Unit | None = None) -> Ledger:
 
 @given(st.fractions(Fraction(1, 10**9), Fraction(10**6)))
 def test_a_root_is_rounded_down_and_next_to_the_truth(square: Fraction) -> None:
-    root = root_down(square)
+    root = float_root_down(square)
     assert Fraction(root) ** 2 <= square
     assert (Fraction(root) * (1 + Fraction(1, 2**50))) ** 2 > square
 

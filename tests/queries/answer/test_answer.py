@@ -15,10 +15,11 @@ import pytest
 
 import deniable as dn
 from deniable.errors import InvalidParameter
+from deniable.ledger.currency import Shape
 from deniable.plots.figure_spec import Figure
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.answer_display import spoken
-from deniable.queries.intervals.noise_intervals import Shape, reach
+from deniable.queries.intervals.noise_intervals import reach
 from deniable.queries.session import Session
 from tests.queries.hospital import BUDGETS, opened
 

@@ -14,11 +14,12 @@ import pytest
 import deniable as dn
 from deniable import queries as q
 from deniable.ledger import Cost
+from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.joint_tables import Jointly, published
 from deniable.queries.answer.release import Released, release, release_jointly
 from deniable.queries.answer.shared_measurements import Measurement, cost_of, in_all, total
-from deniable.queries.intervals.noise_intervals import Shape, Share
+from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.noise_planner import noise
 from deniable.queries.publication import consistent_fit
 from deniable.queries.session import Session

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deniable.queries.intervals.noise_intervals import Shape, Share, merged_reach
+from deniable.ledger.currency import Shape
+from deniable.queries.intervals.noise_intervals import Share, merged_reach
 from tests.queries.plan.test_whole_noise import law
 
 

@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 import deniable as dn
+from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import Answer, Receipt, _Interval
 from deniable.queries.answer.release import release
-from deniable.queries.intervals.noise_intervals import Shape, Share, reach
+from deniable.queries.intervals.noise_intervals import Share, reach
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
 from deniable.queries.plan.estimators import DrawnValue
 from deniable.queries.plan.noise_planner import noise, plan

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from deniable.ledger import Budget, Cost
+from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import _Interval
 from deniable.queries.answer.release import Released, release
-from deniable.queries.intervals.noise_intervals import Shape
 from deniable.queries.intervals.threshold_intervals import _log_tail
 from deniable.queries.plan.noise_planner import NoisePlan, noise, plan
 from deniable.queries.sql.sql_reader import parse

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 import deniable as dn
+from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import Answer, Receipt
 from deniable.queries.answer.release import Released, release
-from deniable.queries.intervals.noise_intervals import Shape, Share, _smooth, _summed, smooth_reach
+from deniable.queries.intervals.noise_intervals import Share, _smooth, _summed, smooth_reach
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
 from deniable.queries.plan.noise_planner import noise, plan
 from deniable.queries.session import Session

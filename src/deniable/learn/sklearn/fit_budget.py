@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,14 +22,14 @@ from numpy.typing import NDArray
 
 from deniable import curves
 from deniable.curves.meaning.weakness_advice import warn_if_weak
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
+from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.mechanisms import Gaussian, rational_parameters
 from deniable.mechanisms.additive_noise import gaussian_mu
-from deniable.numbers import root_up
+from deniable.numbers import float_root_down, root_up
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
-    from deniable.ledger import Budget, Cost, Entry, Ledger
+    from deniable.ledger import Cost, Entry, Ledger
 
 Ints = NDArray[np.int64]
 
@@ -113,19 +112,11 @@ class GaussianPurse(Purse):
         return self._charged(share, 1)
 
     def _charged(self, share: Fraction, times: int) -> float:
-        part = root_down(self._mu**2 * share / times)
+        part = float_root_down(self._mu**2 * share / times)
         self._left -= Fraction(part) ** 2 * times
         if self._left < 0:
             raise AssertionError("more was asked than the purse holds")
         return part
-
-
-def root_down(square: Fraction) -> float:
-    """A float at most √square, and next to it."""
-    root = math.sqrt(square)
-    while Fraction(root) ** 2 > square:
-        root = math.nextafter(root, 0.0)
-    return root
 
 
 # -- where it comes from ---------------------------------------------------------------------------------------------
@@ -188,14 +179,14 @@ class FitAccount:
             raise InvalidParameter("epsilon", epsilon, "say how much of the budget a fit may spend", SAY)
         budget = ledger.budget
         cost = budget.cost(epsilon=epsilon) if mu is None else budget.cost(mu=mu)
-        return cls(_level(budget, cost), ledger.unit, ledger, cost)
+        return cls(budget.accounting.gaussian_mu(cost.units), ledger.unit, ledger, cost)
 
     @property
     def row_mu(self) -> float:
         """What is left for tables that differ by one row added or removed: a unit is k rows, and what is μ/k-GDP for
         one row is μ-GDP for k of them (Dong, Roth & Su 2022, theorem 2.14).
         """
-        return root_down((Fraction(self.mu) / self.unit.row_changes) ** 2)
+        return float_root_down((Fraction(self.mu) / self.unit.row_changes) ** 2)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -232,14 +223,3 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     learnt = {name: each for name, each in getattr(value, "__dict__", {}).items() if name.endswith("_")}
     return learnt or repr(value)
-
-
-def _level(budget: Budget, cost: Cost) -> float:
-    """The μ of Gaussian noise that fits into a cost."""
-    if budget.currency == "mu2":
-        return budget.level(cost)
-    if budget.currency == "rho":  # N(0, 1) against N(μ, 1) is μ²/2-zCDP (Bun & Steinke 2016, proposition 1.6)
-        return root_down(2 * budget.level_down(cost))
-    raise InvalidOperation(
-        "estimators add Gaussian noise, which has no pure ε; open the session with a δ in its budget"
-    )

@@ -19,11 +19,12 @@ from deniable import curves, noise
 from deniable.curves import curve_arguments
 from deniable.errors import InvalidOperation, InvalidParameter, type_of
 from deniable.learn.sklearn import input_tables
-from deniable.learn.sklearn.fit_budget import Ints, Purse, root_down
+from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import Floats, part
 from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
 from deniable.learn.sklearn.private_estimator import Private, places_of
 from deniable.mechanisms import MonotoneNoisyMax
+from deniable.numbers import float_root_down
 from deniable.units import Guarantee
 
 GAIN = UNIT**2
@@ -161,7 +162,7 @@ class GridSearch(MetaEstimatorMixin, Private):
         if search + choose >= 1:
             raise InvalidParameter("search_share", self.search_share, "must leave something for the last fit")
         level = Fraction(purse.level(share=search)) ** 2
-        each = root_down(level / (len(candidates) * (folds - 1)))
+        each = float_root_down(level / (len(candidates) * (folds - 1)))
         fold = np.asarray(noise.uniform(below=folds, size=_num_samples(X)))
         scores = [self._score(candidate, X, y, fold, folds, each) for candidate in candidates]
         epsilon = pure_within(purse.level(share=choose))
@@ -184,7 +185,7 @@ class GridSearch(MetaEstimatorMixin, Private):
             if not (step.epsilon is step.delta is step.mu is step.session is None):
                 rule = "says what to spend, and the search does too"
                 raise InvalidParameter("estimator", type_of(step), rule, "leave it out")
-            step.set_params(mu=root_down(Fraction(level) ** 2 / len(steps)))
+            step.set_params(mu=float_root_down(Fraction(level) ** 2 / len(steps)))
         return made
 
     def _score(self, candidate: dict[str, Any], X: Any, y: Any, fold: Ints, folds: int, level: float) -> int:

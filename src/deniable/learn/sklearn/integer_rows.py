@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.sklearn.fit_budget import Ints, Purse, root_down
+from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.mechanisms import Bounds, rational_parameters
+from deniable.numbers import float_root_down
 from deniable.units import Unit
 
 Floats = NDArray[np.float64]
@@ -56,7 +57,7 @@ class Bought:
     def release(self, X: Floats, purse: Purse) -> Box:
         features = X.shape[1]
         level = purse.level(share=part("share", self.share))
-        found = Bounds(unit=Unit.row(), mu=root_down(Fraction(level) ** 2 / features), exponents=self.exponents)
+        found = Bounds(unit=Unit.row(), mu=float_root_down(Fraction(level) ** 2 / features), exponents=self.exponents)
         if found.exponents[0] < -FAR or found.exponents[1] > FAR:
             raise InvalidParameter("exponents", self.exponents, f"must lie between -{FAR} and {FAR}")
         ends = [found.release(X[:, j]) or (-1.0, 1.0) for j in range(features)]

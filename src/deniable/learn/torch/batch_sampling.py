@@ -1,4 +1,7 @@
-"""Who takes part in a step: fair draws of a Poisson sample, or the next batch of a fixed order."""
+"""The records of a dataset: which of them belong to this process, and how some of them become a batch.
+
+Who takes part in a step is decided by the plan: `Plan.drawn`.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,11 @@ from typing import Any, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils._pytree import tree_map
 from torch.utils.data import TensorDataset, default_collate
 
-from deniable import noise
 from deniable.errors import NOTHING, InvalidParameter, type_of
-from deniable.learn.matrix_factorisation import DPFTRL
-from deniable.learn.plans import DPSGD, Plan
-
-Places = NDArray[np.int64]
+from deniable.learn.plans import Places
 
 
 @final
@@ -54,20 +52,6 @@ def _stacked(records: list[Any]) -> Any:
         rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is no number"
         remedy = "pad or convert them in the dataset, or give Trainer(collate=) a function from records to a batch"
         raise InvalidParameter("dataset", NOTHING, rule, remedy) from None
-
-
-def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None) -> Places:
-    """The records of this process that take part in step `step`.
-
-    For `DPSGD` each by its own exact coin of probability `rate`, fresh in each step; for `DPFTRL` the batch whose turn
-    it is.
-    """
-    if isinstance(plan, DPSGD):
-        return records.mine[noise.bernoulli(p=plan.rate, size=(len(records.mine),), entropy=entropy)]
-    assert isinstance(plan, DPFTRL)
-    start = step % plan.separation * plan.batch_size
-    within = (records.mine >= start) & (records.mine < start + plan.batch_size)
-    return records.mine[within]
 
 
 def parts(places: Places, size: int | None, *, first: int | None = None) -> Sequence[Places]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import final
 
 import torch
 from torch import Tensor
 
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.matrix_factorisation import DPFTRL
 from deniable.learn.torch.gradient_noise import GradientNoise
 
 
@@ -16,8 +17,8 @@ from deniable.learn.torch.gradient_noise import GradientNoise
 class Past:
     """What correlated noise needs of the steps before: sums as they were, which stay secret, and what was released."""
 
-    def __init__(self, plan: DPFTRL) -> None:
-        self._coefficients = [float(each) for each in plan.coefficients]
+    def __init__(self, coefficients: Sequence[Fraction]) -> None:
+        self._coefficients = [float(each) for each in coefficients]
         self._sums: list[dict[str, Tensor]] = []
         self._released: list[dict[str, Tensor]] = []
 

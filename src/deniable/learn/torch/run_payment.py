@@ -15,7 +15,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import NOTHING, BudgetExceeded, InvalidOperation, InvalidParameter
-from deniable.learn.plans import DPSGD, Plan
+from deniable.learn.plans import Plan
 
 if TYPE_CHECKING:
     from deniable.ledger import Entry, Ledger
@@ -50,8 +50,8 @@ class Payment:
                 return self._check_open(self.entry)
             self.entry = ledger.reserve(cost, question=question, description=said, key=key)
         except BudgetExceeded as refused:
-            fewer = "fewer steps or a smaller rate" if isinstance(plan, DPSGD) else "or fewer steps"
-            remedy = f"nothing was spent; plan more noise, {fewer}: plan.calibrate(epsilon=, delta=) for what is left"
+            more = f"plan more noise, {plan.cheaper_by}"
+            remedy = f"nothing was spent; {more}: plan.calibrate(epsilon=, delta=) for what is left"
             raise BudgetExceeded(refused.asked, refused.left, remedy, account=refused.account) from None
 
     def seal(self, steps: int) -> None:
@@ -150,9 +150,4 @@ def _key(run: str) -> str:
 
 
 def _question(run: str, plan: Plan) -> str:
-    return hashlib.sha256(f"training {run} {in_full(plan)}".encode()).hexdigest()
-
-
-def in_full(plan: Plan) -> str:
-    """A plan to the last digit of its rate, which its repr rounds."""
-    return f"{plan!r}, rate {plan.rate!r}" if isinstance(plan, DPSGD) else repr(plan)
+    return hashlib.sha256(f"training {run} {plan.in_full()}".encode()).hexdigest()

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 from deniable import noise as chance
 from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.learn.matrix_factorisation import DPFTRL
-from deniable.learn.plans import DPSGD, Flat, Plan
+from deniable.learn.plans import Flat, Places, Plan
 from deniable.learn.torch import checkpoints
-from deniable.learn.torch.batch_sampling import Places, Records, drawn, parts
+from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Unproved
@@ -35,7 +34,7 @@ from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past_noise import Past
 from deniable.learn.torch.run_history import History
-from deniable.learn.torch.run_payment import Payment, in_full
+from deniable.learn.torch.run_payment import Payment
 from deniable.learn.torch.run_processes import Processes
 from deniable.noise.entropy import given_or_current
 
@@ -117,12 +116,12 @@ class Trainer:
         training_checks.check_callable("collate", collate)
         among = whole if self._canaries is None else self._canaries.among(whole)
         self._records = Records(among, collate, (self._processes.rank, self._processes.count))
-        training_checks.check_records(plan, self._records.count)
+        plan.check_records(self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
-        self._past = Past(plan) if isinstance(plan, DPFTRL) else None
+        self._past = None if plan.coefficients is None else Past(plan.coefficients)
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
         self._after_step, self._progress = training_checks.check_callable("after_step", after_step), progress
@@ -170,8 +169,7 @@ class Trainer:
             more.append("who takes part is replayable, for tests only: this protects nobody")
         if training_checks.is_less_than_single(self.model, self._device):
             more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
-        if isinstance(self.plan, DPSGD) and self.plan.records is None:
-            more.append("the number of records is public: one is removed by blanking it, and added in place of a blank")
+        more += self.plan.training_assumptions
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
         if self._payment is None and self._journals:
@@ -199,10 +197,7 @@ class Trainer:
     @property
     def expected_batch(self) -> float:
         """What sums are divided by: the average number of records in a step, from public numbers."""
-        if isinstance(self.plan, DPFTRL):
-            return float(self.plan.batch_size)
-        assert isinstance(self.plan, DPSGD)
-        return self.plan.rate * (self._records.count if self.plan.records is None else self.plan.records)
+        return self.plan.expected_batch(self._records.count)
 
     @property
     def finished(self) -> bool:
@@ -238,7 +233,7 @@ class Trainer:
                 self._sums = {}
                 if self._past is not None:
                     self._past.begin()
-                taken = drawn(self.plan, self._records, step, self._entropy)
+                taken = self.plan.drawn(self._records.mine, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
                     for batch in self._tried(places):
                         yield batch
@@ -481,7 +476,7 @@ class Trainer:
         payment = self._payment
         record: dict[str, Any] = {
             "run": self._run,
-            "plan": in_full(self.plan),
+            "plan": self.plan.in_full(),
             "noise": self.plan.calibrated(),
             "steps": self.steps_taken,
             "public_steps": self.public_steps,
@@ -506,7 +501,7 @@ class Trainer:
         self._processes.check_not_forked()
         place = Path(require_path("path", path, "run.pt"))
         record = checkpoints.read(place)
-        for name, mine in (("plan", in_full(self.plan)), ("noise", self.plan.calibrated())):
+        for name, mine in (("plan", self.plan.in_full()), ("noise", self.plan.calibrated())):
             if record[name] != mine:
                 rule = f"is of another {name}: {record[name]}"
                 raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")

@@ -3,6 +3,7 @@
     store              Store and Transaction: what every store can do, and what a transaction has seen
     sqlite_store       a file, or memory for as long as the process lives
     database_store     Postgres or SQLite by a URL, shared by many processes
+    entry_schema       the columns and indices of the table of entries, once for all stores
     entry_rows         entries as rows and back; a row whose hash is wrong never becomes an entry
     ledger_places      the one name and place of a ledger file
     store_opening      the store that a place names, and what is said if another ledger lies there

@@ -37,6 +37,7 @@ from deniable.errors import (
 from deniable.ledger import migrations
 from deniable.ledger.entries import Entry, Heading, State
 from deniable.ledger.stores.entry_rows import COLUMNS, RESTORE, as_row, genesis_of
+from deniable.ledger.stores.entry_schema import ENTRY_COLUMNS, ColumnType
 from deniable.ledger.stores.file_creation import check_whole, make_file
 from deniable.ledger.stores.ledger_places import check_folder, check_names, identity, resolved
 from deniable.ledger.stores.sqlite_store import APPLICATION, flushed, needs_all, ours
@@ -73,12 +74,16 @@ LEDGERS: Final = sa.Table(
     sa.Column("hash", sa.Text),
 )
 NAMES: Final = sa.Table("deniable_names", _METADATA, sa.Column("name", sa.Text), sa.Column("ledger", sa.Integer))
-_KINDS: Final = {"number": sa.BigInteger, "closes": sa.BigInteger, "answer": sa.LargeBinary}
+_TYPES: Final[Mapping[ColumnType, Any]] = {
+    ColumnType.INTEGER: sa.BigInteger,
+    ColumnType.TEXT: sa.Text,
+    ColumnType.BYTES: sa.LargeBinary,
+}
 ENTRIES: Final = sa.Table(
     "deniable_entries",
     _METADATA,
     sa.Column("ledger", sa.Integer),
-    *(sa.Column(name, _KINDS.get(name, sa.Text)) for name in COLUMNS),
+    *(sa.Column(each.name, _TYPES[each.type]) for each in ENTRY_COLUMNS),
 )
 
 # Statements are made once: SQLAlchemy then finds their text in its cache.

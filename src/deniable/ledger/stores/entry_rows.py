@@ -9,17 +9,14 @@ from typing import Any, Final
 
 from deniable.errors import LedgerDamaged
 from deniable.ledger.entries import Entry, State, compact, cost_of, more_of
+from deniable.ledger.stores.entry_schema import ENTRY_COLUMNS
 
 __all__ = ["COLUMNS", "RESTART", "RESTORE", "as_row", "from_row", "genesis_of", "gone_back"]
 
 RESTORE: Final = "restore the ledger from a copy; it answers nothing until then"
 RESTART: Final = "put back the newest copy of this ledger, and restart the server or program that uses it"
 
-COLUMNS: Final = (
-    *("number", "time", "state", "question", "units", "delta_units", "description", "key", "closes", "answer", "code"),
-    *("spent_units", "spent_delta_units", "previous", "hash", "payer", "account", "more"),
-)
-"""`payer` and `account` are there to be looked up; `more` has them again, as they were hashed."""
+COLUMNS: Final = tuple(each.name for each in ENTRY_COLUMNS)
 
 
 def genesis_of(heading: str) -> str:

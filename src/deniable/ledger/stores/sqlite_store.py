@@ -35,6 +35,7 @@ from deniable.errors import (
 )
 from deniable.ledger.entries import Entry, Heading
 from deniable.ledger.stores.entry_rows import COLUMNS, RESTORE, as_row, genesis_of
+from deniable.ledger.stores.entry_schema import sqlite_additions, sqlite_statements
 from deniable.ledger.stores.file_creation import check_whole, emptied, make_file
 from deniable.ledger.stores.ledger_places import (
     can_be_written,
@@ -63,34 +64,15 @@ it lacks when it is next opened.
 """
 
 _COLUMNS: Final = ", ".join(COLUMNS)
-_ACCOUNTS: Final = (
-    "ALTER TABLE entries ADD COLUMN payer TEXT",
-    "ALTER TABLE entries ADD COLUMN account TEXT",
-    "ALTER TABLE entries ADD COLUMN more TEXT",
-    "CREATE INDEX paid ON entries (payer, time, number) WHERE payer IS NOT NULL AND state = 'RESERVED'",
-    "CREATE INDEX about ON entries (account, number) WHERE account IS NOT NULL",
-    "CREATE INDEX linked ON entries (number) WHERE state = 'LINKED'",
-    "CREATE INDEX by_time ON entries (time, number)",
-)
 _OWN: Final = ("CREATE TABLE own (name TEXT PRIMARY KEY, value TEXT NOT NULL)",)
-_STEPS: Final = {1: (*_ACCOUNTS, *_OWN), 2: _OWN}
-"""What a file of an older version lacks."""
-
 _SCHEMA: Final = (
     "CREATE TABLE heading (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT NOT NULL)",
     "CREATE TABLE head (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, hash TEXT NOT NULL)",
-    """CREATE TABLE entries (
-        number INTEGER PRIMARY KEY, time TEXT NOT NULL, state TEXT NOT NULL, question TEXT NOT NULL,
-        units TEXT NOT NULL, delta_units TEXT NOT NULL, description TEXT NOT NULL, key TEXT, closes INTEGER,
-        answer BLOB, code TEXT, spent_units TEXT NOT NULL, spent_delta_units TEXT NOT NULL,
-        previous TEXT NOT NULL, hash TEXT NOT NULL)""",
-    "CREATE UNIQUE INDEX closed_once ON entries (closes) WHERE closes IS NOT NULL",
-    "CREATE UNIQUE INDEX keyed_once ON entries (key) WHERE key IS NOT NULL AND state = 'RESERVED'",
-    "CREATE INDEX sealed ON entries (question, number) WHERE state = 'SEALED'",
-    # Against slips of the hand in a database shell; against the will to forge there is the chain.
-    "CREATE TRIGGER never_edit BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
-    "CREATE TRIGGER never_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'a ledger is append-only'); END",
+    *sqlite_statements(),
+    *_OWN,
 )
+_STEPS: Final = {version: (*sqlite_additions(version), *_OWN) for version in (1, 2)}
+"""What a file of an older version lacks."""
 
 _LAST: Final = "ORDER BY time DESC, number DESC LIMIT 1"
 _FINDS: Final = {
@@ -393,7 +375,7 @@ def _create(connection: sqlite3.Connection, new: Heading) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    for statement in (*_SCHEMA, *_ACCOUNTS, *_OWN):
+    for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute("INSERT INTO heading VALUES (1, ?)", (new.text(),))
     connection.execute("INSERT INTO head VALUES (1, 0, ?)", (new.genesis(),))

@@ -7,6 +7,7 @@ recognised as such tables, the noise is made for a cost, and what it costs is ch
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,13 +21,14 @@ import numpy as np
 from deniable.curves.filters import UNIT
 from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 from deniable.ledger import Cost
+from deniable.ledger.currency import Shape
 from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
 from deniable.numbers import root_up, up
 from deniable.queries.answer.release import Released
 from deniable.queries.answer.shared_measurements import Measurement, behind, in_all, total
-from deniable.queries.intervals.noise_intervals import Shape, Share, merged_reach
+from deniable.queries.intervals.noise_intervals import Share, merged_reach
 from deniable.queries.plan.canonical_form import Form, expression_form, relation_form, statistic_form
-from deniable.queries.plan.noise_planner import MARGIN
+from deniable.queries.plan.noise_families import MARGIN, family_of
 from deniable.queries.plan.question import public_values
 from deniable.queries.relations.exact_statistics import Collect, Count, ExactSum, Moves
 from deniable.synth import pure_splits, residual_noise
@@ -47,9 +49,6 @@ MOST_TOGETHER: Final = 2**16
 _WIDE: Final = 2**10
 """Steps in the standard deviation of a residual's noise: to round it to whole steps then adds nothing that shows."""
 _FINEST: Final = 2**20
-
-_EXACT: Final = 1 - 1e-9
-"""What roundings may take off an amount that is told as an equal one."""
 
 
 def additive(plan: NoisePlan) -> bool:
@@ -219,16 +218,7 @@ class Jointly:
         If it shall be `fair`, no table is less exact than by itself with an equal share of the cost.
         """
         workload = Workload(self.sizes, self.tables, tuple(weights))
-        if budget.currency == "epsilon":
-            level = budget.level_down(cost) * MARGIN
-            variance = _variance(float(level) / self._most_l1)
-            split = (pure_splits.fair if fair else pure_splits.best)(workload, self._helpers, variance, self._reach)
-            return self._split(split, workload, level, budget, cost)
-        if not fair:
-            return self._residual(residual_noise.best(workload, self.exchange), budget, cost)
-        moved = [plan.parts[0].moves.l2_squared / self.most**2 for plan in self.plans]
-        limits = [len(self.plans) * each for each in moved]
-        return self._residual(residual_noise.fair(workload, limits, self.exchange), budget, cost)
+        return _ROUTES[budget.accounting.shape].made(self, workload, budget, cost, fair=fair)
 
     @cached_property
     def _most_l1(self) -> int:
@@ -241,7 +231,7 @@ class Jointly:
 
     def least(self, budget: Budget, targets: Sequence[float | None], confidence: float) -> Made:
         """The noise of the least cost at which each table's cells are within its target (None: as it comes)."""
-        wanted = _shaped(self, budget, targets, confidence)
+        wanted = _ROUTES[budget.accounting.shape].proportioned(self, budget, targets)
 
         def fits(units: int) -> Made | None:
             try:
@@ -271,7 +261,7 @@ class Jointly:
 
     def _residual(self, shape: dict[Columns, float], budget: Budget, cost: Cost) -> Made:
         """Gaussian noise on residuals, in proportion to these precisions, for all of a cost."""
-        square = _mu2(budget, cost)
+        square = budget.accounting.mu2_units(cost.units) * UNIT
         mu = math.sqrt(square) * float(MARGIN) ** 2
         moved = residual_noise.moves(self.sizes, tuple(shape), self.exchange)
         mechanisms, sources, scales = [], [], []
@@ -323,7 +313,7 @@ class Jointly:
         )
         moved = residual_noise.moves(self.sizes, workload.residuals, self.exchange)
         exact = residual_noise.cost(moved, self._precisions(fewer))
-        smallest = math.ceil(exact / (UNIT if budget.currency == "mu2" else 2 * UNIT))
+        smallest = math.ceil(budget.accounting.units_of_mu2(exact))
         return replace(fewer, cost=Cost(min(smallest, made.cost.units)))
 
     def _split(self, shares: Shares, workload: Workload, level: Fraction, budget: Budget, cost: Cost) -> Made:
@@ -477,49 +467,90 @@ def _told(
 
 def equal_units(budget: Budget, moves: Moves, deviation: float) -> int:
     """The units at which a count or sum that moves so far has noise of this standard deviation, rounded down."""
-    variance = max(deviation**2, 1e-300)
-    if budget.currency == "epsilon":
-        return math.floor(Fraction(moves.l1 * math.acosh(1 + 1 / variance) * _EXACT) / UNIT)
-    square = Fraction(moves.l2_squared) / Fraction(variance) * Fraction(_EXACT)
-    return math.floor(square / (UNIT if budget.currency == "mu2" else 2 * UNIT))
+    return family_of(budget).equal_units(budget.accounting, moves, max(deviation**2, 1e-300))
 
 
-def _shaped(
-    jointly: Jointly, budget: Budget, targets: Sequence[float | None], confidence: float
-) -> Callable[[Cost], Made]:
-    """The noise for every cost whose errors are in the best proportion for these targets."""
-    # ± at a confidence is about a multiple of the standard deviation; what is not exact in that is made up by the cost.
-    variances = [None if each is None else each**2 for each in targets]
-    if budget.currency != "epsilon":
+# -- which noise is best: one route for each family --------------------------------------------------------------------
+
+
+class _NoiseRoute(ABC):
+    """How tables are measured together with one family of noise."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, *, fair: bool) -> Made:
+        """See `Jointly.made`."""
+
+    @abstractmethod
+    def proportioned(self, jointly: Jointly, budget: Budget, targets: Sequence[float | None]) -> Callable[[Cost], Made]:
+        """The noise for every cost whose errors are in the best proportion for these targets.
+
+        ± at a confidence is about a multiple of the standard deviation; the search for the cost makes up for the rest.
+        """
+
+
+@final
+class _GaussianRoute(_NoiseRoute):
+    """Gaussian noise on the residuals of the tables."""
+
+    __slots__ = ()
+
+    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, *, fair: bool) -> Made:
+        if not fair:
+            return jointly._residual(residual_noise.best(workload, jointly.exchange), budget, cost)
+        moved = [plan.parts[0].moves.l2_squared / jointly.most**2 for plan in jointly.plans]
+        limits = [len(jointly.plans) * each for each in moved]
+        return jointly._residual(residual_noise.fair(workload, limits, jointly.exchange), budget, cost)
+
+    def proportioned(self, jointly: Jointly, budget: Budget, targets: Sequence[float | None]) -> Callable[[Cost], Made]:
+        variances = [None if each is None else each**2 for each in targets]
         _, shape = residual_noise.least(jointly.sizes, jointly.tables, variances, jointly.exchange)
         moved = residual_noise.moves(jointly.sizes, tuple(shape), jointly.exchange)
         scale = float(residual_noise.cost(moved, shape))
         shape = {residual: each / scale for residual, each in shape.items()}
         return lambda cost: jointly._residual(shape, budget, cost)
-    sizes = [size_of(jointly.sizes, table) for table in jointly.tables]
-    weights = [
-        1e-9 / cells if v is None else 1 / (cells * v) for v, cells in zip(variances, sizes, strict=True)
-    ]  # fmt: skip
-    found: tuple[float, Shares, Workload] | None = None
-    for _ in range(30):
-        workload = Workload(jointly.sizes, jointly.tables, tuple(weights))
-        shares = pure_splits.best(workload, jointly._helpers, reach=jointly._reach)
-        measured = pure_splits.variances(shares, pure_splits.nominal, jointly._reach)
-        over = [
-            None if v is None else pure_splits.cell_variance(workload, table, measured) / v
-            for v, table in zip(variances, jointly.tables, strict=True)
-        ]
-        worst = max(each for each in over if each is not None)
-        if found is None or worst < found[0]:
-            found = worst, shares, workload
-        weights = [w if o is None else w * (o / worst) ** 0.5 for w, o in zip(weights, over, strict=True)]
-    assert found is not None
-    _, shares, workload = found
 
-    def at(cost: Cost) -> Made:
-        return jointly._split(shares, workload, budget.level_down(cost) * MARGIN, budget, cost)
 
-    return at
+@final
+class _LaplaceRoute(_NoiseRoute):
+    """Laplace noise on the tables themselves, and on the finest one where that helps."""
+
+    __slots__ = ()
+
+    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, *, fair: bool) -> Made:
+        level = budget.level_down(cost) * MARGIN
+        variance = _variance(float(level) / jointly._most_l1)
+        choose = pure_splits.fair if fair else pure_splits.best
+        return jointly._split(
+            choose(workload, jointly._helpers, variance, jointly._reach), workload, level, budget, cost
+        )
+
+    def proportioned(self, jointly: Jointly, budget: Budget, targets: Sequence[float | None]) -> Callable[[Cost], Made]:
+        variances = [None if each is None else each**2 for each in targets]
+        sizes = [size_of(jointly.sizes, table) for table in jointly.tables]
+        weights = [
+            1e-9 / cells if v is None else 1 / (cells * v) for v, cells in zip(variances, sizes, strict=True)
+        ]  # fmt: skip
+        found: tuple[float, Shares, Workload] | None = None
+        for _ in range(30):
+            workload = Workload(jointly.sizes, jointly.tables, tuple(weights))
+            shares = pure_splits.best(workload, jointly._helpers, reach=jointly._reach)
+            measured = pure_splits.variances(shares, pure_splits.nominal, jointly._reach)
+            over = [
+                None if v is None else pure_splits.cell_variance(workload, table, measured) / v
+                for v, table in zip(variances, jointly.tables, strict=True)
+            ]
+            worst = max(each for each in over if each is not None)
+            if found is None or worst < found[0]:
+                found = worst, shares, workload
+            weights = [w if o is None else w * (o / worst) ** 0.5 for w, o in zip(weights, over, strict=True)]
+        assert found is not None
+        _, shares, workload = found
+        return lambda cost: jointly._split(shares, workload, budget.level_down(cost) * MARGIN, budget, cost)
+
+
+_ROUTES: Final[Mapping[Shape, _NoiseRoute]] = {Shape.NORMAL: _GaussianRoute(), Shape.LAPLACE: _LaplaceRoute()}
 
 
 def _variance(loss: float) -> pure_splits.Variance:
@@ -536,11 +567,6 @@ def _variance(loss: float) -> pure_splits.Variance:
 def _finer(width: float) -> int:
     """A power of two by which noise of this width is made wide in its own steps."""
     return min(_FINEST, 1 << max(0, math.ceil(math.log2(_WIDE / width))))
-
-
-def _mu2(budget: Budget, cost: Cost) -> Fraction:
-    """The μ² of Gaussian noise that a cost pays for."""
-    return cost.units * UNIT * (1 if budget.currency == "mu2" else 2)
 
 
 def _drawing(kind: Any, sensitivity: Any, **level: Any) -> Any:

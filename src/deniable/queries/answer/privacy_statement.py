@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.curve_display import percent_up, rounded_down, rounded_up
 from deniable.errors import InvalidParameter
+from deniable.ledger.currency import CURRENCIES
 from deniable.queries.answer.answer_files import latex
 from deniable.queries.answer.shared_measurements import cost_of
 from deniable.queries.plan.answer_notes import wrapped
+from deniable.queries.plan.noise_families import FAMILIES, family_of
 from deniable.tables.kinds import end_of
 
 if TYPE_CHECKING:
@@ -35,17 +37,6 @@ _FALSE_ALARMS: Final = 0.05
 _MOST_VALUES: Final = 12
 _POWERS: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
-_NORMAL: Final = (
-    "Normal noise, rounded to whole numbers, was added to counts, and to sums on a fine grid (the Gaussian mechanism)"
-)
-_NOISE: Final = {
-    "mu2": _NORMAL,
-    "rho": _NORMAL,
-    "epsilon": (
-        "Discrete Laplace noise was added to counts, and to sums on a fine grid (the geometric mechanism); a single "
-        "quantile is drawn by the exponential mechanism"
-    ),
-}
 _DRAWN: Final = "it is drawn exactly, in whole numbers, from the operating system's cryptographic randomness"
 
 
@@ -101,7 +92,7 @@ def of_session(session: Session, delta: float | None) -> Statement:
         unit=ledger.unit.describe(),
         delta=_delta(budget, delta),
         what="Everything that is ever released under the budget",
-        noise=_noise(budget),
+        noise=family_of(budget).statement,
         more=spent,
         tables=session.tables,
         assumptions=ledger.guarantee.assumptions,
@@ -123,7 +114,7 @@ def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: flo
         unit=first.guarantee.unit.describe(),
         delta=_delta(budget, delta),
         what=what,
-        noise=_noise(budget),
+        noise=family_of(budget).statement,
         more=[f"The account knows {'it' if len(seen) == 1 else 'them'} as charge{'s' * (len(seen) > 1)} {charges}."],
         tables=tables,
         assumptions=tuple(assumptions),
@@ -154,7 +145,7 @@ def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
         unit=made_of.guarantee.unit.describe(),
         delta=_delta(budget, delta),
         what="This synthetic table",
-        noise=_noise(budget),
+        noise=family_of(budget).statement,
         more=[f"The account knows it as charge {made_of.receipt.entry}."],
         tables={},
         assumptions=made_of.guarantee.assumptions,
@@ -166,14 +157,14 @@ def of_description(
     about: Mapping[str, Any], promise: Guarantee, tables: Mapping[str, Table], delta: float | None
 ) -> Statement:
     """About a dataset on a server, from what it says of itself."""
-    currency, own = about["budget"]["currency"], float(about["budget"]["delta"])
-    is_pure = currency == "epsilon" or about["budget"]["epsilon"] is not None
+    currency, own = CURRENCIES.get(about["budget"]["currency"]), float(about["budget"]["delta"])
+    is_pure = about["budget"]["epsilon"] is not None
     return made(
         curve=promise.curve,
         unit=promise.unit.describe(),
         delta=_checked(delta) if delta is not None else _read_at(own, is_pure=is_pure),
         what="Everything that is ever released under the budget",
-        noise=_NOISE.get(currency, ""),
+        noise="" if currency is None else FAMILIES[currency.shape].statement,
         more=[f"So far {about['spent']} was charged in all."],
         tables=tables,
         assumptions=promise.assumptions,
@@ -309,16 +300,11 @@ def _adjusted(adjustments: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _noise(budget: Budget) -> str:
-    return _NOISE[budget.currency]
-
-
 def _delta(budget: Budget, delta: float | None) -> float:
     """At which δ an ε is told: the budget's, if it has one; 0 where an ε needs none."""
     if delta is not None:
         return _checked(delta)
-    is_pure = budget.currency == "epsilon" or bool(budget.noise_delta_units)
-    return _read_at(float(budget.delta), is_pure=is_pure)
+    return _read_at(float(budget.delta), is_pure=budget.epsilon is not None)
 
 
 def _read_at(own: float, *, is_pure: bool) -> float:

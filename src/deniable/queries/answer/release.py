@@ -18,9 +18,10 @@ from deniable.ledger import Cost
 from deniable.mechanisms.mechanism import witnessed
 from deniable.mechanisms.prefix_sums import Differences
 from deniable.queries.answer.shared_measurements import Measurement, behind, from_list, to_list, total
-from deniable.queries.intervals.noise_intervals import Shape, Share, fewest
+from deniable.queries.intervals.noise_intervals import Share, fewest
 from deniable.queries.intervals.threshold_intervals import ThresholdGate, ThresholdPassed
 from deniable.queries.plan.estimators import DrawnValue
+from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, pairs, unthresholded
 from deniable.queries.relations.exact_statistics import ExactSum
 from deniable.synth import residual_noise
@@ -119,7 +120,7 @@ class Released:
         each draw's noise and m_i cells summed up in it.
         """
         if self.law is not None:
-            return math.hypot(*(each.deviation(shape_of(budget)) for each in self.shares_by_law()))
+            return math.hypot(*(each.deviation(budget.accounting.shape) for each in self.shares_by_law()))
         made = unthresholded(plan, budget, self.cost.units)
         whole, one = math.hypot(*_lengths(plan, budget, part, self.all_draws)), made.spread(part)
         return (
@@ -130,7 +131,9 @@ class Released:
         """For each group, each part's noisy value with its noise."""
         if self.law is not None and not self.moved:
             deviation, shares = self.deviation(plan, budget, 0), self.shares_by_law()
-            return [[DrawnValue(each, deviation, shape_of(budget), shares=shares)] for each in self.parts[0].tolist()]
+            return [
+                [DrawnValue(each, deviation, budget.accounting.shape, shares=shares)] for each in self.parts[0].tolist()
+            ]
         columns = []
         halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
         for index, (part, values) in enumerate(zip(plan.parts, self.parts, strict=True)):
@@ -330,11 +333,6 @@ class Released:
         return found
 
 
-def shape_of(budget: Budget) -> Shape:
-    """The law of the noise under a budget."""
-    return Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL
-
-
 def shares_of(plan: NoisePlan, budget: Budget, part: int, draws: Sequence[Draw]) -> tuple[Share, ...]:
     """What each of these draws adds to a number that they were merged into."""
     if len(draws) == 1:
@@ -381,14 +379,13 @@ def _unpacked(packed: list[str], shape: tuple[int, ...]) -> Any:
 
 
 def precise(units: int, budget: Budget) -> Fraction:
-    """The precision (1/variance, but for a factor) that these units buy: μ² is one, of ε the square is."""
-    return Fraction(units) ** (2 if budget.currency == "epsilon" else 1)
+    """The precision (1/variance, up to a factor) that these units of a budget buy."""
+    return family_of(budget).precision(units)
 
 
 def at_precision(precision: Fraction, budget: Budget) -> int:
     """The units that buy this precision, rounded down."""
-    whole = math.floor(precision)
-    return math.isqrt(whole) if budget.currency == "epsilon" else whole
+    return family_of(budget).units_at(precision)
 
 
 def release(

@@ -18,7 +18,7 @@ from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.ledger import Cost, State
 from deniable.queries.answer.grouping_sets import sets_of
 from deniable.queries.answer.joint_tables import additive, equal_units, key_forms
-from deniable.queries.answer.release import Draw, Released, at_precision, precise, shape_of
+from deniable.queries.answer.release import Draw, Released, at_precision, precise
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
 from deniable.queries.plan.answer_size import groups
@@ -133,7 +133,7 @@ def parts_of_total(
     law, columns = released.with_law(plan, budget)
     moves = [Move(Quotient(cell, total), Share(1.0, width, cells)) for cell, total, width, cells in law.moves(columns)]
     values = np.asarray(released.parts[0], dtype=np.float64)
-    whole, shape = float(values.sum()), shape_of(budget)
+    whole, shape = float(values.sum()), budget.accounting.shape
     return [
         (value / whole if whole else None, interval(Quotient(value, whole), moves, shape, confidence))
         for value in values.tolist()

@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from deniable.numbers import least_float
 from deniable.queries.engines.expression_sql import Piece
 from deniable.queries.engines.sql_spelling import SQL, Spelling, both, case, cast, function, number
 from deniable.queries.relations.exact_statistics import Cells
@@ -37,20 +38,11 @@ def exactly_divided(edges: tuple[Fraction, ...], kind: Kind) -> bool:
             at: float = float(math.ceil(edge))
             before: float = float(math.ceil(edge) - 1)
         else:
-            at = float_up(edge)
+            at = least_float(edge)
             before = math.nextafter(at, -math.inf)
         if math.floor((at - low) / width) != cell or math.floor((before - low) / width) != cell - 1:
             return False
     return True
-
-
-def float_up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`: for floats x, x >= exact is the same as x >= this."""
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.nextafter(math.inf, 0)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 # -- as SQL ------------------------------------------------------------------------------------------------------------
@@ -65,7 +57,7 @@ def cell_index(spelling: Spelling, statistic: Cells, value: Piece) -> SQL:
         edges = [max(SMALLEST, min(math.ceil(edge), LARGEST)) for edge in inner]
         limits = [spelling.literal(edge, Kind.INTEGER) for edge in edges]
     else:
-        limits = [spelling.real(float_up(edge)) for edge in inner]
+        limits = [spelling.real(least_float(edge)) for edge in inner]
     if len(inner) > _FEW_CELLS and even(statistic.edges):
         return _guessed(spelling, statistic, value, limits)
 

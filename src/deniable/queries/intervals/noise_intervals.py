@@ -12,24 +12,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from deniable.ledger.currency import Shape
 from deniable.mechanisms import noise_quantiles
 
 
 @final
-class Shape(Enum):
-    """The law of the noise."""
-
-    NORMAL = "normal"
-    LAPLACE = "laplace"
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class NoisyEstimate:

@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
-from deniable.queries.intervals.noise_intervals import Shape, Share, merged_reach, smooth_reach
+from deniable.ledger.currency import Shape
+from deniable.queries.intervals.noise_intervals import Share, merged_reach, smooth_reach
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import Call, Expression, columns_used
 from deniable.tables.kinds import Domain

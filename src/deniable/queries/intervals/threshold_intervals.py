@@ -16,8 +16,9 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
+from deniable.ledger.currency import Shape
 from deniable.mechanisms import noise_quantiles
-from deniable.queries.intervals.noise_intervals import Shape, Share, merged_reach
+from deniable.queries.intervals.noise_intervals import Share, merged_reach
 
 _CLEAR: Final = 100
 """Where the threshold cuts off less than this part of what an interval may miss, it does not matter."""

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.queries.intervals.noise_intervals import NoisyEstimate, Shape, Share, merged_reach, reach
+from deniable.ledger.currency import Shape
+from deniable.queries.intervals.noise_intervals import NoisyEstimate, Share, merged_reach, reach
 from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import lit

@@ -20,25 +20,24 @@ from deniable.curves.decimal_arithmetic import down as float_down
 from deniable.curves.filters import UNIT
 from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 from deniable.ledger import Cost
-from deniable.mechanisms import DiscreteLaplace, Gaussian, Mechanism
+from deniable.ledger.currency import Shape
+from deniable.mechanisms import Mechanism
 from deniable.mechanisms.histogram import least_threshold
 from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
 from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSums, deviation_of
-from deniable.queries.intervals.noise_intervals import Shape
 from deniable.queries.plan.canonical_form import Form, Forms, relation_form, statistic_form
 from deniable.queries.plan.estimators import Averaged, Recipe, Summed, Varied, rank_error, recipe
+from deniable.queries.plan.noise_families import FAMILIES, MARGIN, family_of
 from deniable.queries.plan.single_quantile import picked
 from deniable.queries.relations.exact_statistics import Cells, Collect, Count, CountPersons, ExactSum, Moves, Statistic
 from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget
+    from deniable.ledger.currency import Currency
     from deniable.queries.plan.question import Question
 
 Made = TypeVar("Made")
-
-MARGIN: Final = Fraction(2**40 - 1, 2**40)
-"""Noise is made for a level this little below what is paid, so that roundings never cost more than was asked."""
 
 MOST_NUMBERS: Final = 2**24
 """Noisy numbers in one answer: public groups times what is kept for each."""
@@ -178,7 +177,7 @@ def plan_under(question: Question, budget: Budget) -> NoisePlan:
     Keys that are not public keep running totals: their count decides about them, and shares the cost.
     """
     totals = plan(question)
-    if budget.currency != "epsilon" or totals.people is not None or len(totals.recipes) != 1:
+    if not family_of(budget).draws_quantiles or totals.people is not None or len(totals.recipes) != 1:
         return totals
     [measure], known = question.measures, totals.collect.known
     assert known is not None
@@ -226,7 +225,7 @@ def _paired(
 
 def pairs(plan: NoisePlan, budget: Budget) -> tuple[SumAndCount, ...]:
     """The pairs that are released together under this budget."""
-    return plan.pairs if budget.currency == "epsilon" else ()
+    return plan.pairs if family_of(budget).releases_pairs else ()
 
 
 def shares(plan: NoisePlan, budget: Budget) -> tuple[Fraction, ...]:
@@ -345,37 +344,25 @@ def _unthresholded(
     units: int,
 ) -> Noise:
     level = budget.level_down(Cost(units)) * MARGIN
-    made = tuple(_mechanism(cells, q, moves, weight, budget.currency, level) for cells, q, moves, weight in parts)
-    return Noise(made, Shape.LAPLACE if budget.currency == "epsilon" else Shape.NORMAL, None, seconds)
+    made = tuple(_mechanism(cells, q, moves, weight, budget.accounting, level) for cells, q, moves, weight in parts)
+    return Noise(made, budget.accounting.shape, None, seconds)
 
 
 @lru_cache(maxsize=1024)
 def _mechanism(
-    cells: int | None, q: Fraction | None, moves: Moves, weight: Fraction, currency: str, level: Fraction
+    cells: int | None, q: Fraction | None, moves: Moves, weight: Fraction, currency: Currency, level: Fraction
 ) -> Mechanism:
     """Noise for a statistic that moves so far; of running totals over so many cells, or of one that is drawn from them.
 
     Many questions share it.
     """
+    family = FAMILIES[currency.shape]
     try:
         if cells is not None and q is not None:
-            assert currency == "epsilon"  # the exponential mechanism has no other level
+            assert family.draws_quantiles  # the exponential mechanism has no other level than a pure ε
             return QuantileOfCounts(q=q, cells=cells, sensitivity=moves.l1, epsilon=level * weight)
-        return _made(cells, moves, weight, currency, level)
+        return family.mechanism(cells, moves, weight, currency, level)
     except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
         raise InvalidParameter(
             "cost", NOTHING, "pays for so little that noise would drown everything", "spend more, or bound more tightly"
         ) from None
-
-
-def _made(cells: int | None, moves: Moves, weight: Fraction, currency: str, level: Fraction) -> Mechanism:
-    if currency == "epsilon":
-        epsilon = level * weight
-        if cells is not None:
-            return LaplacePrefixSums(cells=cells, sensitivity=moves.l1, epsilon=epsilon)
-        return DiscreteLaplace(sensitivity=moves.l1, epsilon=epsilon)
-    square = (level**2 if currency == "mu2" else 2 * level) * weight
-    mu = math.sqrt(square) * float(MARGIN)
-    if cells is not None:
-        return GaussianPrefixSums(cells=cells, sensitivity=moves.l1, mu=mu)
-    return Gaussian.whole(sensitivity=moves.sensitivity, mu=mu)

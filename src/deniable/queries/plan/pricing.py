@@ -18,6 +18,7 @@ from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.answer_notes import budget_notes, cost_said, empty_note, rest_said, wrapped
 from deniable.queries.plan.answer_size import cells
 from deniable.queries.plan.estimators import DrawnValue, Ranked, rank_error
+from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import NoisePlan, PlannedPart, noise, pairs, shares
 from deniable.queries.plan.single_quantile import Picked
 from deniable.queries.relations.exact_statistics import Cells, Count, CountDistinct, CountPersons, ExactSum, Statistic
@@ -372,7 +373,7 @@ class PartOf:
 
 
 def _own(budget: Budget) -> str:
-    return {"mu2": "mu", "epsilon": "epsilon", "rho": "rho"}[budget.currency]
+    return budget.accounting.parameter
 
 
 def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
@@ -446,11 +447,5 @@ def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> 
     Its noise is whole, so it is as near as k = ⌊within⌋. Discrete Laplace noise is farther off with probability
     2r^(k+1)/(1 + r), r = e^(-ε/rows); rounded Gaussian noise if that of scale σ = rows/μ exceeds k + 1/2.
     """
-    near = math.floor(_near(within))
-    missed = noise_quantiles.miss(confidence)
-    if budget.currency == "epsilon":
-        loss = math.log(2 / missed) / (near + 1)
-        for _ in range(64):  # from above, and every step is nearer to the solution than the one before
-            loss = (math.log(2 / missed) - math.log1p(math.exp(-loss))) / (near + 1)
-        return budget.cost(epsilon=Fraction(unit.rows * loss))
-    return budget.cost(mu=Fraction(unit.rows * noise_quantiles.normal(missed) / (near + 0.5)))
+    near, missed = math.floor(_near(within)), noise_quantiles.miss(confidence)
+    return family_of(budget).count_cost(budget, unit.rows, near, missed)

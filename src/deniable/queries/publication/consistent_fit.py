@@ -25,7 +25,7 @@ from deniable.queries.plan.canonical_form import expression_form, relation_form,
 from deniable.queries.plan.estimators import Counted
 from deniable.queries.plan.noise_planner import unthresholded
 from deniable.queries.plan.question import public_values
-from deniable.queries.publication.fitted_noise import MeasuredTable, law_of, measured_of, noise_shape
+from deniable.queries.publication.fitted_noise import MeasuredTable, law_of, measured_of
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.synth import controlled_rounding, least_squares_fit
 from deniable.synth.least_squares_fit import Axes, Floats, Margin
@@ -192,7 +192,7 @@ class Joint:
         """The linear fit of one table, with what all draws add to each of its numbers."""
         answer, axes = self.answers[i], self.side.axes[i]
         released = answer.released
-        law, shape = law_of(self.fitted, axes, self.measured), noise_shape(answer)
+        law, shape = law_of(self.fitted, axes, self.measured), answer.budget.accounting.shape
         measured = behind(each.released for each in self.answers)
         wide = max(math.hypot(*(each.deviation(shape) for each in one)) for one in law if one)
         own = unthresholded(answer.plan, answer.budget, released.precision.units).spread(0)
@@ -292,7 +292,7 @@ def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Jo
 def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[Margin], answer: Answer) -> list[str]:
     """That declared totals are not those of the rows that were counted, as far as noise lets anyone see."""
     found = []
-    shape = noise_shape(answer)
+    shape = answer.budget.accounting.shape
     told = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
     for each in exact:
         if each.axes in told.parts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from deniable.queries.answer.release import DrawnShares, shares_of
-from deniable.queries.intervals.noise_intervals import Shape, Share
+from deniable.queries.intervals.noise_intervals import Share
 from deniable.synth import least_squares_fit
 from deniable.synth.least_squares_fit import Axes, Margin
 from deniable.synth.table_noise import summed
@@ -106,7 +106,7 @@ def _by_law(
         outside = math.prod(law.sizes[c] for c, axis in zip(source.columns, at, strict=True) if axis is None)
         loads = tuple((tuple(sorted(names[each] for each in part)), load) for part, load in source.loads)
         parts.append(DrawPart(source.mark or (i, k), 1.0, source.width, inside, outside, loads))
-        one = Share(1.0, source.width).deviation(noise_shape(answer)) ** 2
+        one = Share(1.0, source.width).deviation(answer.budget.accounting.shape) ** 2
         for part, load in loads:
             cells = outside * _below(side.sizes, inside, part)
             variances[part] = variances.get(part, 0.0) + load**2 * one * cells
@@ -139,7 +139,7 @@ def _with_noise(
         left = tuple(alone[k]._replace(weight=alone[k].weight / weight) for k in others)
         minus = tuple(each._replace(weight=-(1 / weight - 1) * each.weight) for each in helping.accounts[0])
         accounts = (parts, (*parts, *left, *minus))
-        lengths = [Share(each.weight, each.width).deviation(noise_shape(answers[i])) for each in parts]
+        lengths = [Share(each.weight, each.width).deviation(answers[i].budget.accounting.shape) for each in parts]
         variance = math.hypot(*lengths) ** 2
     elif others and beside:
         told = [_same_draw(side, answers, i, k, beside) if k in others else None for k in range(len(draws))]
@@ -149,10 +149,6 @@ def _with_noise(
         )
         accounts = (alone, shared)
     return MeasuredTable(Margin(axes, counts, max(variance, 1e-12)), accounts)
-
-
-def noise_shape(answer: Answer) -> Shape:
-    return Shape.LAPLACE if answer.budget.currency == "epsilon" else Shape.NORMAL
 
 
 def _below(sizes: Sequence[int], fine: Axes, coarse: Axes) -> int:

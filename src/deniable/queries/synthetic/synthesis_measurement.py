@@ -22,6 +22,7 @@ from deniable.queries.answer import joint_entry
 from deniable.queries.answer.answer import Receipt
 from deniable.queries.answer.joint_entry import MeasuredTogether
 from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
+from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
 from deniable.queries.synthetic.synthesis_request import MOST_ROWS, Synthesis
 from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 _OF_USE: Final = 0.5
 """A table is of use if the counts by single columns, as they are measured, are off by less than this in total variation
 on average. A fit is nearer than the counts, but where half of all rows are in a wrong cell it has nothing to go by."""
-_HALF_NORMAL: Final = math.sqrt(2 / math.pi)
 
 
 @final
@@ -79,7 +79,7 @@ class SynthesisPrice:
     def _off(self, index: int) -> float:
         """Half the sum of all cells' expected distances."""
         cells = np.prod([self.asked.sizes[place] for place in self.asked.measured[index]])
-        return float(_distance(self.budget, self.deviations[index]) * cells / 2)
+        return float(family_of(self.budget).mean_distance(self.deviations[index]) * cells / 2)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
@@ -211,14 +211,6 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
     return _Bill(
         asked, tuple(tasks[: len(finding)]), tuple(tasks[len(finding) :]), bool(finding) and each_delta.delta is None
     )
-
-
-def _distance(budget: Budget, deviation: float) -> float:
-    """How far noise of this standard deviation moves a count in the mean: E|x|."""
-    if budget.currency != "epsilon":
-        return _HALF_NORMAL * deviation
-    variance = deviation**2  # of discrete Laplace noise, 1/(cosh a - 1), where E|x| = 1/sinh a
-    return variance / math.sqrt(2 * variance + 1)
 
 
 def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:

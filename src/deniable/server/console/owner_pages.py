@@ -24,6 +24,7 @@ from deniable.server.console.console_guard import Guard, Visit, as_problem, told
 from deniable.server.curator import Curator
 from deniable.server.datasets.open_datasets import tables_of
 from deniable.server.datasets.source_folders import allowed
+from deniable.server.noted_questions import NotedBounds, read_note
 from deniable.server.problems import CODES, Problem
 from deniable.server.request_bodies import Adjustment, BoundsBody, BudgetBody, Grant, NewDataset
 from deniable.server.requests.request_desk import body_hash
@@ -432,9 +433,10 @@ def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, An
     """Columns whose bounds were bought, or tried to: what is public about them now."""
     tables = curator.described(person, dataset)["tables"]
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in curator.catalogue.releases(dataset, beginning='{"bounds"', most=_MOST_BOUGHT):
-        said = json.loads(each.question)
-        name, column = said["table"], said["bounds"]
+    for each in curator.catalogue.releases(dataset, beginning=NotedBounds.BEGINNING, most=_MOST_BOUGHT):
+        noted = read_note(each.question)
+        assert isinstance(noted, NotedBounds)
+        name, column = noted.table, noted.column
         facts = tables[name]["columns"][column]
         about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
         found.setdefault((name, column), {**about, "release": f"{dataset}:{each.entry}"})  # the newest comes first

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deniable.queries.answer.answer_display import key_said
-from deniable.server.error_words import question
+from deniable.server.noted_questions import words_of
 
 _GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
 _WORD: Final = re.compile(r"\b(epsilon|delta|mu|rho) (?=[0-9])")
@@ -35,7 +35,7 @@ class Pages:
         )
         self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
         self._all.filters |= {"minute": minute}
-        self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": question}
+        self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": words_of}
 
     def render(self, template: str, **values: Any) -> str:
         """One page."""

@@ -19,7 +19,7 @@ from deniable.server.console.analyst_pages import account
 from deniable.server.console.console_guard import Guard, Visit, as_problem, told
 from deniable.server.curator import Curator
 from deniable.server.datasets.synthetic_downloads import MOST_ROWS, checked_rows
-from deniable.server.error_words import question
+from deniable.server.noted_questions import NotedSynthesis
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import SynthesisBody
 from deniable.server.requests.request_desk import body_hash
@@ -94,7 +94,7 @@ def _about(curator: Curator, person: Person, dataset: str, before: int | None = 
 
 def _words(listed: dict[str, Any]) -> str:
     said = {name: listed[name] for name in ("table", "columns", "target")}
-    return question(json.dumps({"synthesis": said})).removeprefix("synthetic table of ")
+    return NotedSynthesis(said).words().removeprefix("synthetic table of ")
 
 
 def _asked(visit: Visit) -> SynthesisBody:

@@ -7,7 +7,6 @@ post-processing, and costs the server nothing. Rows for whoever has no Python ar
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import weakref
@@ -21,6 +20,7 @@ from deniable.errors import NOTHING, EngineFailed, InvalidParameter, QuestionRef
 from deniable.queries.engines.scratch_folders import scratch
 from deniable.queries.synthetic.fitting_process import LIMITS, write_apart
 from deniable.queries.synthetic.synthetic_records import price_record, recalled, record_of, size
+from deniable.server.noted_questions import NotedSynthesis, read_note
 from deniable.server.problems import Problem
 from deniable.server.roles import Role
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 MOST_ROWS: Final = 1_000_000
 """Rows of a download; there may be as many downloads as anybody likes."""
-BEGINNING: Final = '{"synthesis"'
 """How the note of such a release begins."""
 _PUBLISHED: Final = '"published": true}'
 """How the note of one ends that is published, see `noted`."""
@@ -109,7 +108,7 @@ class Synthetics:
         self._check_size(said, curator.open(person, dataset))
         session = curator.paying(person, dataset, key)
         made = session.synthesize(**said, key=key, payer=person.name, **cost)
-        curator.note(person, dataset, [(noted(said), _Noted(made.receipt))])
+        curator.note(person, dataset, [(NotedSynthesis(said).note(), _Noted(made.receipt))])
         return told_again(dataset, (made, said, session))
 
     def _check_size(self, said: dict[str, Any], opened: Open) -> None:
@@ -129,7 +128,12 @@ class Synthetics:
         """
         self._curator.visible(person, dataset)
         found = self._curator.catalogue.releases(
-            dataset, person=person.name, before=before, beginning=BEGINNING, shared=_PUBLISHED, most=_LISTED + 1
+            dataset,
+            person=person.name,
+            before=before,
+            beginning=NotedSynthesis.BEGINNING,
+            shared=_PUBLISHED,
+            most=_LISTED + 1,
         )
         told = [
             {
@@ -188,9 +192,10 @@ class Synthetics:
         self._curator.visible(person, dataset)
         catalogue = self._curator.catalogue
         found = catalogue.release(dataset, entry)
-        if found is None or found.person != person.name or not found.question.startswith(BEGINNING):
+        noted = None if found is None or found.person != person.name else read_note(found.question)
+        if found is None or not isinstance(noted, NotedSynthesis):
             raise Problem("not_found", _NOT_HERE)
-        catalogue.note_again(dataset, entry, noted(asked_of(found), published=published), instead_of=found.question)
+        catalogue.note_again(dataset, entry, replace(noted, published=published).note(), instead_of=found.question)
         return {"release": f"{dataset}:{entry}", "published": published}
 
     def _found(self, person: Person, dataset: str, entry: int, question: str | None) -> Recalled:
@@ -199,7 +204,7 @@ class Synthetics:
         """
         opened = self._curator.open(person, dataset)
         found = self._curator.catalogue.release(dataset, entry)
-        if found is None or not found.question.startswith(BEGINNING):
+        if found is None or not isinstance(read_note(found.question), NotedSynthesis):
             raise Problem("not_found", _NOT_HERE)
         ledger = opened.session.ledger
         charge = ledger.charge(entry)
@@ -230,20 +235,20 @@ def recall(
     return None
 
 
-def noted(said: dict[str, Any], *, published: bool = False) -> str:
-    """The note of a release."""
-    return json.dumps({"synthesis": said, "published": published})
-
-
 def asked_of(release: ReleaseRecord) -> dict[str, Any]:
     """What was asked, as `Session.synthesize` takes it."""
-    found: dict[str, Any] = json.loads(release.question)["synthesis"]
-    return found
+    return dict(_note(release).asked)
 
 
 def is_published(release: ReleaseRecord) -> bool:
     """Whether everybody who may see the dataset may have it."""
-    return bool(json.loads(release.question)["published"])
+    return _note(release).published
+
+
+def _note(release: ReleaseRecord) -> NotedSynthesis:
+    noted = read_note(release.question)
+    assert isinstance(noted, NotedSynthesis)
+    return noted
 
 
 def checked_rows(count: int | None) -> int | None:

@@ -11,7 +11,6 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset, Sampler, TensorDataset
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
-from deniable.learn.matrix_factorisation import DPFTRL
 from deniable.learn.plans import Plan
 from deniable.learn.torch.gradients.forward_calls import shown
 from deniable.learn.torch.guards.object_snapshots import check_numbers
@@ -141,13 +140,6 @@ def check_dataset(dataset: Any) -> Any:
     if not hasattr(dataset, "__getitem__"):
         raise InvalidParameter("dataset", type_of(dataset), "must give records by number: dataset[3]")
     return dataset
-
-
-def check_records(plan: Plan, count: int) -> None:
-    """A fixed order is one of so many records."""
-    if isinstance(plan, DPFTRL) and plan.records != count:
-        rule = f"has {count} records, and the plan's order is one of {plan.records}"
-        raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
 
 def _are_columns(parts: Sequence[Any]) -> bool:
