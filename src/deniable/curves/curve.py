@@ -40,9 +40,12 @@ MOST_USES = 10**15
 class Curve:
     """A certified privacy guarantee: immutable and hashable. `*` composes two mechanisms, `**` repeats one.
 
-    Use the functions of `curves` to create one. Every number is a bound, rounded to the safe side: upper bounds for ε,
-    δ, μ, ρ and divergences, lower bounds for error rates of attackers. Where the two directions (P, Q) and (Q, P)
-    differ, the worse one counts. Methods that end in `_bounds` return certified (low, high) around the exact number.
+    Use the functions of `curves` to create one. Numbers are bounds, rounded to the safe side: upper bounds for ε, δ, μ,
+    ρ and divergences, lower bounds for error rates of attackers. Where the two directions (P, Q) and (Q, P) differ, the
+    worse one counts. Methods that end in `_bounds` return certified (low, high) around the exact number. (`kl`,
+    `kappa2`, `kappa3`, `clt` and `loss` describe the privacy loss; they are accurate to about 1e-10, but are not
+    guarantees.)
+
     Arguments may be numbers or arrays; an array returns an array of the same shape. An argument outside its range
     raises InvalidParameter, and a number that cannot be computed in bounded memory and time raises NotCertifiable.
     """
