@@ -38,7 +38,7 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
 
     >>> from deniable import curves
     >>> curve = curves.infinitely_divisible(variance=0, jumps={0.9162907318741551: 2.0})
-    >>> round(curve.forward.beta_bounds(alpha=0.05)[1], 6)  # PoissonAtom(2) against PoissonAtom(5)
+    >>> round(curve.forward.beta_bounds(alpha=0.05)[1], 6)  # Poisson(2) against Poisson(5)
     0.453392
     """
     variance = curve_arguments.not_negative("variance", variance)
