@@ -3,28 +3,28 @@
 ::
 
     DeniableError
-    ├── InvalidParameter (ValueError)        a number or argument that cannot mean anything: sigma=-1, delta=2, NaN
+    ├── InvalidParameter (ValueError)        an argument outside its range: sigma=-1, delta=2, NaN
     │   ├── InvalidDistribution              masses or densities that are not a pair of distributions; says where
     │   ├── InvalidTradeoff                  a function that is not a trade-off function; says where
-    │   └── InvalidExpression                a curve expression that cannot be read; says where
-    ├── InvalidOperation (TypeError)         two things that do not combine: a curve times a number
-    ├── OutsideTheorem (ValueError)          a textbook formula asked outside the range in which it is proved
+    │   └── InvalidExpression                a curve expression that cannot be parsed; says where
+    ├── InvalidOperation (TypeError)         two objects that do not combine: a curve times a number
+    ├── OutsideTheorem (ValueError)          a textbook formula outside the range in which it is proved
     ├── ImpossibleTarget (ValueError)        a calibration that no parameter can reach; says why
     ├── NotCertifiable                       a number that cannot be certified in bounded memory and time
     ├── UnreadableRecord (ValueError)        a dict that from_dict cannot read: unknown name, newer version
     ├── BudgetExceeded                       a filter or ledger refuses a cost; nothing was spent
-    ├── QuestionRefused (ValueError)         a question outside the dialect, by its text and the public schema alone
-    ├── LedgerMismatch (ValueError)          a ledger of another budget, unit or dataset; says which and what it has
+    ├── QuestionRefused (ValueError)         a question outside the dialect; decided by its text and the public schema
+    ├── LedgerMismatch (ValueError)          a ledger of another budget, unit or dataset; names both
     ├── LedgerDamaged                        a ledger whose history was changed; names the first bad entry
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
-    ├── NotPrivateWarning (UserWarning)      an answer was made with replayable entropy: it protects nobody
-    ├── WeakPrivacyWarning (UserWarning)     parameters were chosen that protect little; says what they allow
-    ├── ServerRefused                        a server said no for reasons of its own: token, role, rate; says its code
-    ├── EngineFailed                         an engine could not finish: a code of a closed list, no more
-    └── MissingExtra (ImportError)           an optional dependency is not installed; says which extra brings it
+    ├── NotPrivateWarning (UserWarning)      an answer was drawn from replayable entropy: it protects nobody
+    ├── WeakPrivacyWarning (UserWarning)     parameters that protect little; says what an attacker could learn
+    ├── ServerRefused                        a server refused a request: token, role, rate limit; carries its code
+    ├── EngineFailed                         an engine could not finish; carries only a code of a closed list
+    └── MissingExtra (ImportError)           an optional dependency is not installed; names the extra
 
-An error says what was asked, what is true, and what to do. Its facts are attributes: programs need not read prose.
-No error carries a value of the data, or anything computed from one.
+An error says what was asked, what is true, and what to do. Its facts are attributes, so that programs need not parse
+its text. No error contains a value of the data, or anything computed from one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class DeniableError(Exception):
     """Root of the tree: catch this to catch everything deniable raises on purpose."""
 
     def __reduce__(self) -> tuple[object, ...]:
-        # By default an exception is unpickled by calling its class with the finished message, which fails where a class
-        # takes facts instead, and then takes a whole pool of worker processes down with it.
+        # By default, unpickling calls the class with the finished message. That fails for classes that take facts
+        # instead, and the failure would end a whole pool of worker processes.
         return _revived, (type(self), self.args), self.__dict__
 
 
@@ -48,14 +48,15 @@ def _revived(kind: type[DeniableError], args: tuple[object, ...]) -> DeniableErr
 
 
 NOTHING = object()
-"""For `asked`: no single value is to blame."""
+"""For `asked`: the error is not about one particular value."""
 
 
 _PASSWORD = re.compile(r"(?<=:/)/?[^/\s]*:[^/\s]*(?=@)|(?<=password=)[^\s&;]+|(?<=password%3D)[^\s&;]+", re.IGNORECASE)
 
 
 def masked(asked: object) -> object:
-    """The same without a password, where it is an address that holds one: errors are shown, logged and sent.
+    """The same object; an address that contains a password is returned as text without it, because errors are
+    displayed, logged and sent.
 
     >>> masked("postgresql://ana:secret@db/visits"), masked("host=db password=secret"), masked(3)
     ('postgresql:/...@db/visits', 'host=db password=...', 3)
@@ -67,7 +68,7 @@ def masked(asked: object) -> object:
 
 @final
 class TypeName(str):
-    """The name of a type, in an error that shows no value: <NoneType>, not the text 'NoneType'."""
+    """The name of a type in an error: its repr is <NoneType>, not the text 'NoneType'."""
 
     __slots__ = ()
 
@@ -76,7 +77,7 @@ class TypeName(str):
 
 
 def type_of(given: object) -> TypeName:
-    """What an error tells of an argument of the wrong type; of the value itself nothing is shown.
+    """The type of an argument, for an error about a wrong type that must not contain the value.
 
     >>> type_of(None), str(type_of(3))
     (<NoneType>, 'int')
@@ -85,7 +86,11 @@ def type_of(given: object) -> TypeName:
 
 
 class InvalidParameter(DeniableError, ValueError):
-    """An argument is outside what it can mean."""
+    """An argument is outside its range.
+
+    `parameter` is its name, `asked` its value (or `NOTHING`), `rule` what is required, `remedy` what to write instead.
+    The value appears in the text, cut to 80 characters and without passwords: pass `type_of(value)` if it may be data.
+    """
 
     def __init__(self, parameter: str, asked: object, rule: str, remedy: str = "") -> None:
         asked, remedy = masked(asked), str(masked(remedy))
@@ -95,7 +100,7 @@ class InvalidParameter(DeniableError, ValueError):
         self.remedy = remedy
         try:
             shown = "" if asked is NOTHING else f"={asked!r}"
-        except Exception:  # whatever was passed, its own repr (10**5000 has none) must not hide what is wrong with it
+        except Exception:  # a repr that fails itself (that of 10**5000, say) must not hide the error
             shown = f"={type_of(asked)!r}"
         if len(shown) > 80:
             shown = shown[:77] + "..."
@@ -111,15 +116,15 @@ class InvalidTradeoff(InvalidParameter):
 
 
 class InvalidExpression(InvalidParameter):
-    """A curve expression cannot be read."""
+    """A curve expression cannot be parsed."""
 
 
 class InvalidOperation(DeniableError, TypeError):
-    """Two things that do not combine."""
+    """Two objects do not combine."""
 
 
 class OutsideTheorem(DeniableError, ValueError):
-    """A formula was asked outside the range in which it is a theorem, so its number would be no guarantee."""
+    """A formula was evaluated outside the range in which it is proved, where its number would not be a guarantee."""
 
     def __init__(self, theorem: str, condition: str, asked: str, remedy: str = "") -> None:
         self.theorem = theorem
@@ -149,7 +154,7 @@ class BudgetExceeded(DeniableError):
         self.left = left
         self.remedy = remedy
         self.account = account
-        """Which of the accounts that must pay is too empty, in words; empty where there is one only."""
+        """The account that lacks the amount, in words; empty if there is only one."""
         super().__init__(f"asked {asked}, left {left}{f' in {account}' if account else ''}; {remedy}")
 
 
@@ -158,33 +163,36 @@ REFUSALS = {
     "too_long": "the text is too long",
     "too_deep": "the question is nested too deeply or has too many parts",
     "statement": "only one SELECT can be asked",
-    "clause": "a clause that questions do not have",
+    "clause": "a clause that questions cannot have",
     "table": "no such table",
     "column": "no such column, or more than one",
-    "name": "two columns of one name, or a name that means nothing",
+    "name": "two columns of one name, or an unknown name",
     "star": "rows cannot be listed",
-    "aggregate": "an aggregate is missing, nested, or in a place where none can be",
+    "aggregate": "an aggregate is missing, nested, or in a place where aggregates are not allowed",
     "group": "a column is neither grouped nor aggregated",
-    "person": "whose row it is may be counted and joined on, and nothing else",
+    "person": "the column that identifies a person may only be counted and joined on",
     "function": "a function or operator outside the closed table",
     "kinds": "an operator got values of a kind it does not take",
     "constant": "a constant is needed, or one is out of range",
-    "bounds": "a number without public bounds, or with useless ones",
+    "bounds": "a number without public bounds, or with bounds that are too wide to be useful",
     "key": "values that cannot be keys of groups",
     "join": "a join that does not follow the person or a public key",
-    "subquery": "a sub-query in a place where none can be",
-    "window": "window functions look across people",
+    "subquery": "a sub-query in a place where sub-queries are not allowed",
+    "window": "window functions combine rows of different people",
     "union": "parts of a union that do not fit together",
     "unit": "every row is its own person here",
-    "public": "nothing private is asked",
+    "public": "the question does not read private data",
     "options": "an option that is unknown or contradicts the schema",
     "work": "one person's rows could cause more work than is allowed",
 }
-"""Every code a refusal can have, and the rule behind it in general. Closed: programs may rely on it."""
+"""Every code that a refusal can have, and its general rule. The list is closed: programs may rely on it."""
 
 
 class QuestionRefused(DeniableError, ValueError):
-    """A question was refused before any data was read: its text and the public schema alone decided that."""
+    """A question was refused before any data were read, by its text and the public schema alone.
+
+    `code` is a key of `REFUSALS`, `rule` the rule that it breaks, `rewrite` a question that would be accepted.
+    """
 
     def __init__(self, code: str, rule: str, rewrite: str) -> None:
         assert code in REFUSALS, code
@@ -195,7 +203,7 @@ class QuestionRefused(DeniableError, ValueError):
 
 
 class LedgerMismatch(DeniableError, ValueError):
-    """A ledger was opened for something else than what it was made for."""
+    """A ledger was opened with another budget, unit or dataset than it was created with."""
 
     def __init__(self, field: str, asked: object, found: object, remedy: str) -> None:
         self.field = field
@@ -218,7 +226,7 @@ class LedgerDamaged(DeniableError):
 
 
 class LedgerUnavailable(DeniableError):
-    """A ledger cannot be read or written now. What was asked for is not granted; it may have been charged."""
+    """A ledger cannot be read or written now. The request was not granted, but it may have been charged."""
 
     def __init__(self, reason: str, remedy: str) -> None:
         self.reason = reason
@@ -227,13 +235,13 @@ class LedgerUnavailable(DeniableError):
 
 
 class NotPrivateWarning(DeniableError, UserWarning):
-    """An answer was made with entropy that can be replayed. It looks like any other answer, and protects nobody."""
+    """An answer was drawn from replayable entropy. It looks like any other answer, but protects nobody."""
 
 
 class WeakPrivacyWarning(DeniableError, UserWarning):
-    """An ε or a δ was chosen that protects little: ε above 10 (of a μ, a ρ or noise given itself: at δ = 10⁻⁶), or δ
-    not well below one in the number of people (above a tenth of that, or above 1/1,000). Said once at the line that
-    chose it; silence it by name with `warnings.simplefilter("ignore", errors.WeakPrivacyWarning)`.
+    """The chosen ε or δ protects little: ε above 10 (at δ = 10⁻⁶, if μ, ρ or the noise was given), δ above a tenth of
+    one in the number of people, or δ above 1/1,000. Issued once per line of the caller's code; silence it by name with
+    `warnings.simplefilter("ignore", errors.WeakPrivacyWarning)`.
     """
 
 
@@ -243,11 +251,11 @@ ENGINE_FAILURES = {
     "space": "the engine needed more memory or disk than it may use",
     "engine": "the engine could not finish",
 }
-"""Every way in which an engine fails, as far as anyone is told. What the engine itself said can hold data."""
+"""Every reason that `EngineFailed` gives. The engine's own message is never repeated: it can contain data."""
 
 
 class EngineFailed(DeniableError):
-    """An engine could not finish. Whatever it said about that is not repeated: it could hold a value of the data."""
+    """An engine could not finish. Its own message is not repeated, because it could contain a value of the data."""
 
     def __init__(self, code: str, remedy: str = "") -> None:
         assert code in ENGINE_FAILURES, code
@@ -257,7 +265,7 @@ class EngineFailed(DeniableError):
 
 
 class ServerRefused(DeniableError):
-    """A server did not do what was asked, for a reason that only servers have."""
+    """A server refused a request for a reason of its own: a missing token, a role, a rate limit."""
 
     def __init__(self, code: str, status: int, detail: str) -> None:
         self.code = code
@@ -267,7 +275,9 @@ class ServerRefused(DeniableError):
 
 
 class MissingExtra(DeniableError, ImportError):
-    """An optional dependency is missing: an extra brings it, or, with `extra` None, only an install of its own."""
+    """An optional dependency is not installed. `extra` names the extra that installs it, or is None if it must be
+    installed by itself.
+    """
 
     def __init__(self, package: str, extra: str | None) -> None:
         self.package = package
@@ -279,7 +289,7 @@ class MissingExtra(DeniableError, ImportError):
 def require(extra: str, *modules: str) -> None:
     """Raise `MissingExtra` unless all these top-level modules are installed. Imports none of them.
 
-    A package whose modules all need an extra calls it first in its `__init__`, so that none of them can fail with a
+    A package whose modules all need an extra calls this first in its `__init__`, so that no import of them fails with a
     bare ModuleNotFoundError.
     """
     from importlib.util import find_spec
@@ -290,17 +300,21 @@ def require(extra: str, *modules: str) -> None:
 
 
 def require_path(name: str, given: object, example: str) -> str:
-    """The text of a path; InvalidParameter for anything else, also for bytes."""
+    """The path as text. Raises InvalidParameter for anything else, including bytes, "" and text with a NUL."""
     path = fspath(given) if isinstance(given, str | PathLike) else given
     if isinstance(path, str) and path and "\0" not in path:
         return path
     shown = given if isinstance(given, str | int | float) else NOTHING
-    rule = "is no path of a file" if isinstance(path, str) else f"must be the path of a file, not {type(path).__name__}"
+    rule = (
+        "is not the path of a file"
+        if isinstance(path, str)
+        else f"must be the path of a file, not {type(path).__name__}"
+    )
     raise InvalidParameter(name, shown, rule, f'write "{example}"')
 
 
 def require_names(amounts: tuple[object, ...]) -> None:
-    """InvalidParameter if what to spend was said without a name: 0.1 may be an ε, a μ or a share."""
+    """Raise InvalidParameter if a cost was given without a name: 0.1 may be an ε, a μ or a share."""
     if amounts and isinstance(amounts[0], list | tuple):
         remedy = "write columns=[...], and epsilon=0.1 for what to spend"
         raise InvalidParameter("columns", type_of(amounts[0]), "must be named", remedy)

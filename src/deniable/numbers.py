@@ -1,14 +1,14 @@
-"""A number that somebody wrote, made exact on the safe side: the one place that rounds bounds.
+"""Exact numbers on the safe side: the only module that rounds bounds up or down.
 
-A float is the rational number that it stores, and every room takes it so. But a sensitivity is often *computed* in
-floats, and then stores a little less than was meant: math.sqrt(3) lies below √3, (0.1 + 0.7) * 10 below 8. Where such a
-number stays what it is, the little is lost in the last digit of a promise. Where it is rounded down to the next whole
-number, because a statistic of whole numbers moves by whole numbers, it becomes a whole unit: noise for 7 where 8 was
-meant. So whatever rounds a bound down raises it first by what roundings may have taken away.
+A float is taken as the rational number that it stores. But a sensitivity is often *computed* in floats, and then it is
+slightly too small: math.sqrt(3) lies below √3, and (0.1 + 0.7) * 10 below 8. Used as a real number, such a bound is
+wrong in its last digit. Rounded down to an integer (a statistic of integers moves by integers), it is wrong by a whole
+unit: noise for 7 where 8 was intended. So every function that rounds a bound down first raises it by the most that
+earlier roundings may have taken away.
 
-Raising a bound is the safe side: a statistic that moves by at most 7.999999999 also moves by at most 8. All it can cost
-is noise: one unit for a sensitivity within one part in 2³² below a whole number, 2²⁰ where single precision can store
-it, 2¹² where that is its type, and nothing for any other.
+Raising a bound is safe: a statistic that moves by at most 7.999999999 also moves by at most 8. The price is extra noise
+of one unit, and only for a sensitivity just below an integer: within one part in 2³² of it, in 2²⁰ if single precision
+can store the number, in 2¹² if its type is single precision.
 """
 
 from __future__ import annotations
@@ -21,31 +21,33 @@ from numbers import Rational
 from typing import Any, Final, final
 
 FEW: Final = 8
-"""Roundings that a number may have behind it which is taken for what it stores: `meant` and `steps`."""
+"""Roundings that `meant` and `steps` allow for: a number that came from a short computation."""
 
 MANY: Final = 2**21
-"""Roundings that a number may have behind it which is rounded down to a whole one: `whole` and `square`. A sum of two
-million rounded terms, or a product of as many factors, ends within them.
+"""Roundings that `whole` and `square` allow for. A sum of two million rounded terms, or a product of as many factors,
+has no more.
 """
 
 SHORT: Final = 2**12
-"""The same of numpy's shorter floats, in which nobody adds up millions."""
+"""As `MANY`, for NumPy's shorter floats, in which sums of millions of terms are rare."""
 
 HIGHEST: Final = Fraction(1, 2**8)
-"""The largest share of itself by which such a number is raised: half precision keeps eleven bits only."""
+"""The largest relative amount by which such a number is raised: half precision has only eleven bits."""
 
 TELLS: Final = 2**32
-"""Beyond this, every float has the root of some whole number within a few roundings; then that says nothing."""
+"""Above this, every float lies within a few roundings of the square root of some integer, so `meant` cannot recognise
+one.
+"""
 
 
 SINGLE_TELLS: Final = 2**16
-"""The same of a number that single precision can store."""
+"""As `TELLS`, for a number that single precision can store."""
 
 
 def rational(given: Any) -> Fraction:
-    """The rational number that a finite number is, whatever its type: numpy's longdouble has more digits than a float.
+    """The exact value of a finite number of any type, as a Fraction. (NumPy's longdouble has more digits than a float.)
 
-    ValueError or OverflowError for what is not finite.
+    Raises ValueError or OverflowError if it is not finite.
     """
     if isinstance(given, Rational):
         return Fraction(int(given.numerator), int(given.denominator))
@@ -55,13 +57,14 @@ def rational(given: Any) -> Fraction:
 
 @final
 class Rounded(float):
-    """A float made of a number of a shorter type, or of several: it still has the roundings of that type behind it."""
+    """A float computed from numbers of a shorter type: `roundoff` keeps the precision of that type."""
 
     roundoff: Fraction
 
     @classmethod
     def as_of(cls, value: float, given: Any) -> float:
-        """`value`, which was made of `given`: a plain float, unless `given` is shorter than one.
+        """`value`, which was computed from `given`: a plain float, or a `Rounded` if `given` is less precise than a
+        float.
 
         >>> import numpy as np
         >>> ten = Rounded.as_of(float(np.float32(0.7)) * 10, np.float32(0.7))
@@ -77,8 +80,8 @@ class Rounded(float):
 
 
 def roundoff(given: Any) -> Fraction:
-    """The largest share of itself that one rounding takes from a number of this type: 2⁻⁵³ for float64 and for what is
-    at least as precise, 2⁻²⁴ and 2⁻¹¹ for numpy's shorter floats and for what was made of them.
+    """The largest relative error of one rounding in the type of `given`: 2⁻⁵³ for float64 and anything more precise,
+    2⁻²⁴ and 2⁻¹¹ for NumPy's shorter floats and for a `Rounded` computed from them.
     """
     if isinstance(given, Rounded):
         return given.roundoff
@@ -88,7 +91,7 @@ def roundoff(given: Any) -> Fraction:
 
 
 def whole(given: Any) -> int:
-    """The largest whole number that a bound on whole numbers allows: ⌊x⌋, or k where x lies a hair below k.
+    """The largest integer within a bound on an integer: ⌊x⌋, or k if x lies below k by rounding errors only.
 
     >>> x = (0.1 + 0.7) * 10
     >>> int(x), whole(x), whole(7.9)
@@ -99,8 +102,8 @@ def whole(given: Any) -> int:
 
 
 def square(given: Any) -> int:
-    """The largest squared length that a bound on the length of whole vectors allows: ⌊x²⌋, or k where x lies a hair
-    below √k.
+    """The largest squared length within a bound on the length of an integer vector: ⌊x²⌋, or k if x lies below √k by
+    rounding errors only.
 
     >>> x = math.sqrt(3)
     >>> math.floor(Fraction(x) ** 2), square(x)
@@ -111,6 +114,7 @@ def square(given: Any) -> int:
 
 
 def _hair(given: Any) -> Fraction:
+    """The relative amount by which a number is raised before it is rounded down."""
     one = roundoff(given)
     if one > Fraction(1, 2**53):
         return min(SHORT * one, HIGHEST)
@@ -118,8 +122,9 @@ def _hair(given: Any) -> Fraction:
 
 
 def _was_single(given: Any) -> bool:
-    """Whether this is a number that single precision can store: `float(x)`, `x.item()` and a Fraction of either forget
-    that type, not its roundings. Sixteen of them are granted then: 2192.75 is such a number as well, and means itself.
+    """Whether single precision can store this number: `float(x)`, `x.item()` and a Fraction of either lose the type
+    float32 but keep its rounding errors. Only sixteen such roundings are allowed for, because an exact 2192.75 passes
+    this test too.
     """
     x = rational(given)
     try:
@@ -129,13 +134,15 @@ def _was_single(given: Any) -> bool:
 
 
 def _is_whole(x: Fraction, given: Any) -> bool:
-    """Whether this is a whole number for certain: of a type that is exact, or small enough for its floats to tell."""
+    """Whether this is an integer for certain: its type is exact, or it is small enough for its float type to resolve
+    units.
+    """
     return x.denominator == 1 and (isinstance(given, Rational) or x * roundoff(given) < 1)
 
 
 def meant(given: Any) -> Fraction:
-    """A bound on real numbers: x as it is, or √k (rounded up; k itself if k is a square) where x falls short of it by a
-    few roundings: of its own type, or of single precision where that can store it, as `float(np.sqrt(np.float32(3)))`.
+    """A bound on real numbers: x itself, or √k rounded up (k's exact root if k is a square) if x falls short of √k by a
+    few roundings, of its own type or of single precision if that can store x, as in `float(np.sqrt(np.float32(3)))`.
 
     >>> x = math.sqrt(3)
     >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
@@ -153,18 +160,18 @@ def meant(given: Any) -> Fraction:
 
 
 def steps(exact: Fraction) -> int:
-    """The whole steps of a fine grid that a bound reaches: ⌊x⌋ of what a few roundings more would be."""
+    """The number of whole grid steps within a bound: ⌊x⌋, after x is raised by a few roundings."""
     return math.floor(exact * (1 + FEW * roundoff(None)))
 
 
 def up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`; OverflowError beyond all of them."""
+    """The smallest float that is at least `exact`. Raises OverflowError if `exact` is beyond all floats."""
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def down(exact: Fraction) -> float:
-    """The largest float that is at most `exact`; OverflowError beyond all of them."""
+    """The largest float that is at most `exact`. Raises OverflowError if `exact` is beyond all floats."""
     nearest = float(exact)
     return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
 
@@ -181,7 +188,7 @@ def least_float(exact: Fraction | Decimal) -> float:
 
 
 def root_up(exact: Fraction, *, bits: int = 60) -> Fraction:
-    """A rational number at least √exact, and at most one part in 2^bits larger; the root itself, where it is rational.
+    """A rational number at least √exact and at most one part in 2^bits larger; exactly √exact if that is rational.
 
     >>> root_up(Fraction(1, 100)), root_up(Fraction(2)) ** 2 > 2
     (Fraction(1, 10), True)
@@ -213,16 +220,16 @@ def float_root_down(exact: Fraction) -> float:
 
 
 def plain(given: Any) -> Any:
-    """A NumPy scalar (or a pandas Timestamp) as the value of Python that it stands for; anything else as it is."""
+    """A NumPy scalar or pandas Timestamp as the Python value that it represents; any other object unchanged."""
     library, dtype = type(given).__module__.partition(".")[0], getattr(given, "dtype", None)
     if library == "numpy" and dtype is not None and getattr(given, "ndim", None) == 0:
-        # Nanoseconds have no type in Python, and a number of them would be taken for a number.
+        # Python has no type for nanoseconds: .item() would return an int, which callers would take for a number.
         return given.astype("datetime64[us]").item() if str(dtype) == "datetime64[ns]" else given.item()
     return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with all the digits that it prints with: 0.95 is 95, and 0.9999999999 is not 100.
+    """A share in per cent, with all its significant digits: 0.95 is "95", and 0.9999999999 is not "100".
 
     >>> percent(0.95), percent(0.9999999999999999)
     ('95', '99.99999999999999')
@@ -237,10 +244,10 @@ def onto_simplex(values: Any, total: float = 1.0) -> Any:
     >>> onto_simplex(np.array([0.75, 0.5, -0.25])).tolist()
     [0.625, 0.375, 0.0]
     """
-    import numpy as np  # a ledger needs numbers, and no arrays
+    import numpy as np  # imported late: ledgers use this module without arrays
 
     falling = np.sort(values)[::-1]
     over = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
     kept = np.flatnonzero(falling > over)
-    # None only for a total of 0 and a rounding: then nothing is left of any entry.
+    # `kept` is empty only if the total is 0 and a rounding intervenes: then every entry becomes 0.
     return np.maximum(values - over[kept[-1] if len(kept) else 0], 0.0)

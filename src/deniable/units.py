@@ -1,8 +1,9 @@
-"""What a promise is about: who is protected (`Unit`), how far an answer can move (`Sensitivity`), and the whole of it
-in one value (`Guarantee`).
+"""The parts of a guarantee: who is protected (`Unit`), how far an answer can move (`Sensitivity`), and the two together
+with a curve (`Guarantee`).
 
-A curve alone says how well two neighbouring tables can be told apart. It does not say which tables are neighbours, and
-the same noise costs up to twice as much ε under one reading as under the other. So the reading travels with the curve.
+A curve says how well two neighbouring tables can be told apart, but not which tables are neighbours. The same noise
+costs up to twice as much ε if neighbours differ by a replaced row instead of an added one. So the unit travels with the
+curve.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ class Relation(Enum):
     """One unit is present in one table and absent from the other. The number of rows is protected too."""
 
     REPLACE = "replace"
-    """One unit has other data. That someone takes part is not protected, only what they said."""
+    """One unit has different data. Only the data are protected, not whether the unit takes part."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What two neighbouring tables differ by: the one thing whose presence or value stays deniable.
+    """What two neighbouring tables differ by: one row, or one person with at most `rows` rows, added or removed, or
+    replaced.
 
-    A row, or a person who owns at most `rows` rows; added or removed, or replaced. Each of the four has a constructor:
+    Each of the four cases has a constructor:
 
     >>> Unit.row()
     Unit.row()
@@ -90,21 +92,24 @@ class Unit:
     def person(cls, column: str, *, rows: int) -> Unit:
         """Neighbours D, D′: D′ is D with all the rows of one person, at most `rows`, added or removed.
 
-        `column` identifies the person. That nobody owns more rows is not assumed: it must be enforced on the table.
+        `column` identifies the person. The library does not assume the bound: it must be enforced on the table, for
+        instance by keeping at most `rows` rows of each person.
         """
         return cls(Relation.ADD_REMOVE, rows=rows, column=column)
 
     @classmethod
     def replaced_person(cls, column: str, *, rows: int) -> Unit:
-        """Neighbours D, D′: D′ is D with all rows of one person replaced by those of another, at most `rows` each."""
+        """Neighbours D, D′: D′ is D with the rows of one person replaced by the rows of another, at
+        most `rows` each.
+        """
         return cls(Relation.REPLACE, rows=rows, column=column)
 
     @property
     def row_changes(self) -> int:
-        """The most single rows that are added or removed on the way from a table to its neighbour.
+        """The largest number of single rows that are added or removed between a table and its neighbour.
 
-        A replacement is a removal and an addition, so it counts twice: in the histogram view of a table,
-        ‖x − y‖₁ ≤ 1 for a row added or removed and = 2 for a row replaced (Dwork & Roth 2014, section 2.3).
+        A replacement is a removal and an addition, so it counts twice: in the histogram view of a table, ‖x − y‖₁ ≤ 1
+        for a row added or removed and = 2 for a row replaced (Dwork & Roth 2014, section 2.3).
 
         >>> Unit.row().row_changes, Unit.replaced_row().row_changes
         (1, 2)
@@ -132,11 +137,13 @@ class Unit:
 class Sensitivity:
     """How far a statistic can move between neighbours: Δ_p = sup over neighbours D, D′ of ‖f(D) − f(D′)‖_p.
 
-    `l1` is what Laplace noise needs, `l2` what Gaussian noise needs, `linf` bounds each coordinate. Each is an upper
-    bound; what is unknown is None. Always ‖v‖∞ ≤ ‖v‖₂ ≤ ‖v‖₁, so bounds in another order are refused: one of them would
-    be loose, and most often two were swapped. Numbers made here from others are rounded up, the safe side, and a float
-    a few roundings below √k, such as math.sqrt(3), is taken for √k. A number of numpy's shorter floats keeps their
-    roundings, here and in `over` and `of_each`: ten times float32(0.7) lies below 7, and whole numbers move by 7.
+    Laplace noise needs `l1`, Gaussian noise needs `l2`, and `linf` bounds each coordinate. Each is an upper bound, or
+    None if unknown; at least one must be given. Since ‖v‖∞ ≤ ‖v‖₂ ≤ ‖v‖₁, bounds in another order raise
+    InvalidParameter: one of them would be loose, and most often two were swapped.
+
+    Computed bounds are rounded up, the safe side. A float a few roundings below √k, such as math.sqrt(3), is taken for
+    √k. A bound given in one of NumPy's shorter floats keeps the precision of its type, also in `over` and `of_each`:
+    ten times float32(0.7) lies below 7, but integers that move by it move by 7.
 
     >>> Sensitivity(l1=2.0, l2=1.5)
     Sensitivity(l1=2.0, l2=1.5)
@@ -199,7 +206,8 @@ class Sensitivity:
 
     @classmethod
     def of_each(cls, bound: float, *, outputs: int) -> Sensitivity:
-        """`outputs` numbers, each of which moves by at most `bound`: l1 ≤ k·bound, l2 ≤ √k·bound, linf = bound.
+        """The sensitivity of `outputs` numbers that each move by at most `bound`: l1 ≤ k·bound, l2 ≤ √k·bound, linf =
+        bound.
 
         >>> Sensitivity.of_each(1, outputs=4)
         Sensitivity(l1=4.0, l2=2.0, linf=1.0)
@@ -212,11 +220,11 @@ class Sensitivity:
         return cls(l1=_product_up(linf, outputs), l2=_product_up(linf, numbers.root_up(Fraction(outputs))), linf=linf)
 
     def over(self, unit: Unit) -> Sensitivity:
-        """Read this as the sensitivity to one row added or removed, and bound it between neighbours by `unit`.
+        """The sensitivity between neighbours by `unit`, if this one is the sensitivity to one row added or removed.
 
         A neighbour is reached through `unit.row_changes` single rows, so by the triangle inequality every norm grows by
-        at most that factor. True for any statistic that is defined on every table along the way. Not always tight: a
-        histogram's l2 under replacement is √2, and this says 2.
+        at most that factor. This holds for any statistic that is defined on every table along the way. It is not always
+        tight: a histogram's l2 under replacement is √2, and this returns 2.
 
         >>> Sensitivity(l1=1).over(Unit.replaced_row())
         Sensitivity(l1=2.0)
@@ -236,8 +244,8 @@ class Sensitivity:
 @final
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """A whole promise: for all tables D, D′ that differ by `unit`, telling them apart is as hard as `curve` says,
-    provided that each of the `assumptions` holds.
+    """The complete promise of a release: between any two tables D, D′ that differ by `unit`, the release leaks at most
+    what `curve` says, provided that each of the `assumptions` holds.
 
     >>> from deniable import curves
     >>> promise = Guarantee(curves.gaussian(sigma=2), Unit.row(), assumptions=("the noise is drawn once",))
@@ -245,7 +253,7 @@ class Guarantee:
     Unit.row()
     >>> promise.describe()
     'Between tables that differ by one row added or removed, whoever sees the output and starts from even odds guesses \
-right at most 59.9 % of the time, provided that the noise is drawn once.'
+    right at most 59.9 % of the time, provided that the noise is drawn once.'
     """
 
     curve: Curve
@@ -254,7 +262,7 @@ right at most 59.9 % of the time, provided that the noise is drawn once.'
     assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        from deniable.curves import Curve  # whoever holds a curve has paid for this import already
+        from deniable.curves import Curve  # late, so that a Unit alone does not import the curves
 
         if not isinstance(self.curve, Curve):
             raise InvalidParameter("curve", self.curve, "must be a Curve", "deniable.curves makes them")
@@ -268,10 +276,10 @@ right at most 59.9 % of the time, provided that the noise is drawn once.'
             raise InvalidParameter("assumptions", self.assumptions, "must be a tuple of phrases, each in words")
 
     def describe(self) -> str:
-        """One sentence for people: the unit, the best attacker's chance (rounded up), and what is assumed.
+        """One sentence for readers: the unit, the best attacker's success rate (rounded up), and the assumptions.
 
-        The chance is (1 + advantage)/2: the largest probability of a right guess by anyone who is given the output and
-        two neighbouring tables, one of which, picked by a fair coin, was used.
+        The rate is (1 + advantage)/2: the largest probability of a right guess by an attacker who knows two
+        neighbouring tables and sees the output on one of them, chosen by a fair coin.
         """
         thousandths = min(1000, math.ceil(500 * (1 + Fraction(self.curve.advantage()))))
         whole, tenth = divmod(thousandths, 10)

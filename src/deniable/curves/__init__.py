@@ -1,7 +1,7 @@
-"""What is promised: privacy guarantees as curves, composed by `*` and `**`, every number certified from both sides.
+"""Privacy guarantees as curves: composed by `*` and `**`, every number certified from both sides.
 
-No data, no randomness, no files in this room. Start with `gaussian`, `laplace` or another atom, multiply, and read a
-face:
+This room has no data, no randomness and no files. Start with `gaussian`, `laplace` or another constructor, multiply,
+and ask for a number:
 
 >>> from deniable import curves
 >>> curve = curves.gaussian(sigma=50) ** 1000

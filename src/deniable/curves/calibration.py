@@ -1,4 +1,4 @@
-"""Calibration: the parameter of a mechanism that just meets a target, returned from the safe side."""
+"""Calibration: the parameter of a mechanism that just meets a target, found from the safe side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deniable.errors import NOTHING, DeniableError, ImpossibleTarget, InvalidPar
 from deniable.numbers import down
 
 PRECISION = 1e-7
-"""Relative distance between the returned parameter and one that was seen to miss the target."""
+"""Relative distance between the returned parameter and one that misses the target."""
 
 
 class _Target(NamedTuple):
@@ -30,6 +30,7 @@ def _target(
     rho: float | None,
     delta: float | None,
 ) -> _Target:
+    """The one target among these arguments, checked. InvalidParameter if there is none or more than one."""
     given = {"epsilon": epsilon, "mu": mu, "advantage": advantage, "equal_error_rate": equal_error_rate, "rho": rho}
     chosen = [name for name, value in given.items() if value is not None]
     if not chosen and delta is None:
@@ -72,9 +73,11 @@ def calibrate(
 ) -> Any:
     """The value at which `make_curve(value)` just meets the target: least noise, most steps, largest rate.
 
-    Works for any parameter on which privacy depends monotonically, in either direction; whole numbers if the curve
-    needs them. The returned value itself was checked to meet the target (upper bound of ε, μ, ...), and a value 1e-7
-    away was seen to miss it.
+    Give one target: epsilon (>= 0, with delta in [0, 1]; without delta, pure DP), mu (optionally with delta),
+    advantage, equal_error_rate (below 1/2) or rho. `make_curve` may depend on its parameter in either direction, as
+    long as privacy is monotone in it; if it accepts only whole numbers, the result is a whole number. The returned
+    value was checked to meet the target with the upper bound of ε, μ, ...; a value 1e-7 away was checked to miss it.
+    Raises ImpossibleTarget if no value meets the target.
 
     >>> import deniable as dn
     >>> from deniable import curves
@@ -87,6 +90,8 @@ def calibrate(
 
 
 class _Search:
+    """A bracket of values (one meets the target, one misses it), found by doubling and halving, then narrowed."""
+
     def __init__(self, make_curve: Callable[[Any], Curve], target: _Target) -> None:
         self.make_curve, self.target = make_curve, target
         self.known: dict[Any, float | None] = {}
@@ -103,7 +108,7 @@ class _Search:
         return False
 
     def cost(self, value: Any) -> float | None:
-        """The privacy cost at a value (smaller is more private), None if the value is not allowed."""
+        """The privacy cost at a value (smaller is more private); None if `make_curve` refuses the value."""
         if self.whole:
             value = round(value)
         if value not in self.known:
@@ -117,7 +122,7 @@ class _Search:
                 try:
                     self.known[value] = self.target.read(curve)
                 except NotCertifiable:
-                    # What cannot be certified cannot be shown to meet anything.
+                    # A curve that cannot be certified does not meet the target.
                     self.known[value] = math.inf
         return self.known[value]
 
@@ -131,14 +136,16 @@ class _Search:
         return self._narrow(good, bad)
 
     def _start(self) -> float:
-        """A value that is allowed at all: 1, or the first power of two that is."""
+        """An allowed value: 1, or the first allowed power of two."""
         for exponent in (0, -1, 1, -3, 3, -7, 7, -14, 14, -30, 30):
             if self.cost(2.0**exponent) is not None:
                 return 2.0**exponent
         raise ImpossibleTarget(f"make_curve refuses every value tried; the last reason: {self.refusal}")
 
     def _bracket(self, start: float) -> tuple[float, float]:
-        """A value that meets the target and one that misses it (or is not allowed), found by doubling and halving."""
+        """A value that meets the target and one that misses it (or is not allowed), found by doubling and halving. If
+        every value meets it, the least private one twice.
+        """
         seen: dict[bool, float] = {bool(self.meets(start)): start}
         for direction in (2.0, 0.5):
             value = start
@@ -163,7 +170,8 @@ class _Search:
             # Every value meets it: the least private one is the answer (rate = 1, say).
             most = max(c for c in self.known.values() if c is not None)
             tied = [v for v, c in self.known.items() if c == most]
-            # Where all of them read ε = 0, say, the rest of the curve tells which end is the less private one.
+            # If the target does not distinguish them (ε = 0 for all, say), the advantage decides which end is less
+            # private.
             worst = max(min(tied), max(tied), key=lambda v: self.make_curve(v).advantage())
             return worst, worst
         least = min((c, v) for v, c in self.known.items() if c is not None)
@@ -179,7 +187,7 @@ class _Search:
         )
 
     def _moves(self, value: float, before: float) -> bool:
-        """Whether going on in this direction can still change anything."""
+        """Whether another step in this direction can change anything."""
         a, b = self.cost(before), self.cost(value)
         wrong_way = (
             a is not None
@@ -203,7 +211,7 @@ class _Search:
         return nearby if self.cost(nearby) is not None else allowed
 
     def _narrow(self, good: float, bad: float) -> Any:
-        """Bisection in the logarithm, sped up by interpolating the logarithm of the cost; every step keeps the
+        """Bisection in the logarithm, accelerated by interpolating the logarithm of the cost; every step keeps a valid
         bracket.
         """
         for step in range(200):
@@ -225,7 +233,7 @@ class _Search:
         if step % 3 != 2 and cost_good and cost_bad and math.isfinite(cost_bad) and self.target.value > 0:
             total = math.log(cost_bad / cost_good)
             if total > 0:
-                # Aim a hair to the good side, so that the bracket shrinks from both ends.
+                # Aim alternately just beyond either side of the estimate, so that the bracket shrinks from both ends.
                 share = math.log(self.target.value / cost_good) / total
                 share = min(max(share + (1e-9 if step % 2 else -1e-9), PRECISION / 4), 1 - PRECISION / 4)
         value = math.exp(low + share * (high - low))

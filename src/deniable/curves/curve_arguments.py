@@ -1,4 +1,8 @@
-"""Validation at the border: one function for each kind of argument. Inside the room, types are trusted."""
+"""Argument checks at the border of this room: one function for each kind. Inside the room, types are trusted.
+
+Each function takes the name of the argument, for the error, and its value; it returns the checked value and raises
+InvalidParameter otherwise.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +22,21 @@ LARGEST = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
 
 LONGEST_RATIO = 700
-"""Characters of a ratio: enough for the quotient of any two numbers within `LARGEST`."""
+"""Most characters of a ratio: enough for the quotient of any two numbers within `LARGEST`."""
 
 Rounding = Callable[[Fraction], float]
 
 
 def number(name: str, value: Any, rounded: Rounding = up) -> float:
-    """A real number (no bool, no string, no NaN).
+    """A real number (not a bool, a string or NaN; infinities are allowed).
 
-    A number that no float stores is rounded up, for most numbers here are what something costs; widths of
-    noise, and levels that must not be exceeded, are asked for with `rounded=down`.
+    A number that a float cannot store is rounded up, because most arguments are costs. Pass `rounded=down` for widths
+    of noise, and for limits that must not be exceeded.
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.floating | np.integer):
         raise InvalidParameter(name, value, "must be a real number")
     try:
-        # numpy's longdouble is no float either: it has more digits.
+        # NumPy's longdouble is not a float and has more digits.
         longer = isinstance(value, numbers.Rational) or (not isinstance(value, float) and math.isfinite(value))
         result = rounded(rational(value)) if longer else float(value)
     except OverflowError:
@@ -43,6 +47,7 @@ def number(name: str, value: Any, rounded: Rounding = up) -> float:
 
 
 def finite(name: str, value: Any, rounded: Rounding = up) -> float:
+    """A finite number of size at most `LARGEST`."""
     result = number(name, value, rounded)
     if not math.isfinite(result) or abs(result) > LARGEST:
         raise InvalidParameter(name, value, f"must be finite and at most {LARGEST:g} in size")
@@ -58,16 +63,16 @@ def positive(name: str, value: Any, rounded: Rounding = up) -> float:
 
 
 def shift(name: str, noise: Any, sensitivity: Any) -> Fraction:
-    """sensitivity/noise, exactly. A sensitivity a few roundings below √k means √k: see `deniable.numbers`."""
+    """The exact sensitivity/noise. A sensitivity a few roundings below √k is taken for √k: see `deniable.numbers`."""
     positive(name, noise)
     positive("sensitivity", sensitivity)
     return meant(sensitivity) / rational(noise)
 
 
 def ratio(name: str, rounded: float, given: Any) -> str:
-    """The exact number behind one that was rounded up, as "p/q" in lowest terms; "" where the float is that number.
+    """The text "p/q", in lowest terms, of the exact number that `rounded` is rounded up from; "" if `rounded` is exact.
 
-    It is what `written` wrote, or a record that nobody else should write: so whatever differs is refused.
+    Only `written` produces this text. A record with any other text raises InvalidParameter.
     """
     if given == "":
         return ""
@@ -81,15 +86,16 @@ def ratio(name: str, rounded: float, given: Any) -> str:
 
 
 def written(exact: Fraction) -> str:
-    """A number as the text that `ratio` reads; "" where a float says as much, or where the text would be too long.
+    """The text of an exact number for `ratio`; "" if a float is exact, or if the text would be too long.
 
-    Without a text the float counts, which is never less: `up` made it.
+    Without a text the float counts. It is at least as large, because `up` rounds it.
     """
     text = "" if Fraction(up(exact)) == exact else str(exact)
     return text if len(text) <= LONGEST_RATIO else ""
 
 
 def not_negative(name: str, value: Any, rounded: Rounding = up) -> float:
+    """A finite number that is at least 0."""
     result = finite(name, value, rounded)
     if result < 0:
         raise InvalidParameter(name, value, "must be at least 0")
@@ -124,7 +130,7 @@ def integer(name: str, value: Any, least: int) -> int:
 
 
 def exactly_one(**given: Any) -> str:
-    """The name of the one argument that was given."""
+    """The name of the only argument that is not None. InvalidParameter if none or several were given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
         if not names:
@@ -135,13 +141,13 @@ def exactly_one(**given: Any) -> str:
 
 
 def normalized(masses: Floats) -> Floats:
-    """Masses whose sum is off by up to 1e-9, which is taken for rounding, made to sum to 1."""
+    """Masses that sum to 1. A sum off by up to 1e-9 is attributed to rounding and divided out."""
     total = math.fsum(masses)
     return masses / total if abs(total - 1) > 1e-15 * len(masses) else masses
 
 
 def numbers_array(name: str, values: Any) -> Floats:
-    """A one-dimensional, non-empty float array without NaN, from numbers (Fractions too)."""
+    """A non-empty, one-dimensional, finite float array from any sequence of numbers (Fractions too)."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidParameter(name, values, "must be a sequence of numbers")
     try:
@@ -159,7 +165,9 @@ def numbers_array(name: str, values: Any) -> Floats:
 
 
 def reading(name: str, value: Any) -> tuple[Floats, bool]:
-    """An argument of a view: (array, was it a scalar). Infinities are allowed, NaN is not."""
+    """The argument of a method of `Curve` as an array, and whether it was a scalar. Infinities are
+    allowed, NaN is not.
+    """
     try:
         kind = np.asarray(value).dtype.kind
     except ValueError:
@@ -177,6 +185,7 @@ def reading(name: str, value: Any) -> tuple[Floats, bool]:
 
 
 def reading_in_unit(name: str, value: Any) -> tuple[Floats, bool]:
+    """As `reading`, with all values in [0, 1]."""
     array, scalar = reading(name, value)
     if np.any((array < 0) | (array > 1)):
         raise InvalidParameter(name, value, "must lie in [0, 1]")

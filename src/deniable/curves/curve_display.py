@@ -1,7 +1,7 @@
-"""How a curve looks at a glance: a small table and a sparkline of δ(ε), for notebooks (HTML) and terminals (rich).
+"""A curve at a glance: a small table and a sparkline of δ(ε), for notebooks (HTML) and terminals (rich).
 
-Every number shown is rounded to its safe side, and the words beside it say what it means. A number that cannot be
-certified in bounded time is shown as "not certifiable": looking at a valid curve never raises.
+Every number is rounded to its safe side, with a few words on what it means. A number that cannot be certified in
+bounded time appears as "not certifiable": displaying a valid curve never raises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 DELTA = 1e-6
-"""The δ at which ε is shown. A look, not a setting: ask `curve.epsilon(delta=)` for any other."""
+"""The δ at which ε is displayed. It is not a setting: `curve.epsilon(delta=)` takes any other."""
 
 FLOOR = 1e-12
 """The smallest δ of a sparkline: its log axis runs from here to 1."""
@@ -44,7 +44,7 @@ class Fact(NamedTuple):
 
 
 def rounded_up(value: float, digits: int = 5) -> str:
-    """At most `digits` significant digits, never below the value (but for float noise, a relative 1e-12).
+    """The value with at most `digits` significant digits, rounded up (ignoring float noise, a relative 1e-12).
 
     >>> rounded_up(0.1234501), rounded_up(math.inf), rounded_up(1.0000000000000002)
     ('0.12346', '∞', '1')
@@ -53,7 +53,7 @@ def rounded_up(value: float, digits: int = 5) -> str:
 
 
 def rounded_down(value: float, digits: int = 5) -> str:
-    """At most `digits` significant digits, never above the value (but for float noise, a relative 1e-12).
+    """The value with at most `digits` significant digits, rounded down (ignoring float noise, a relative 1e-12).
 
     >>> rounded_down(0.1234599)
     '0.12345'
@@ -62,7 +62,7 @@ def rounded_down(value: float, digits: int = 5) -> str:
 
 
 def percent_up(value: float) -> str:
-    """A probability in per cent with two decimals, never below the value (but for float noise).
+    """A probability in per cent with at most two decimals, rounded up (ignoring float noise, a relative 1e-12).
 
     >>> percent_up(0.63261), percent_up(0.5000000000000006)
     ('63.27 %', '50 %')
@@ -95,7 +95,7 @@ def _plain(number: Decimal) -> str:
 
 
 def title(curve: Curve) -> str:
-    """The curve's expression, shortened in the middle where it is long."""
+    """The curve's expression; a long one is shortened in the middle."""
     text = repr(curve).removeprefix("<Curve ").removesuffix(">")
     if len(text) <= LONGEST_TITLE:
         return text
@@ -156,7 +156,7 @@ def profile(curve: Curve, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def heights(delta: np.ndarray) -> np.ndarray:
-    """Where δ stands on the log axis: 0 for FLOOR or less, 1 for δ = 1."""
+    """The position of δ on the log axis: 0 for FLOOR or less, 1 for δ = 1."""
     return np.asarray(1 - np.log10(np.clip(delta, FLOOR, 1.0)) / math.log10(FLOOR))
 
 
@@ -179,7 +179,7 @@ def sparkline(curve: Curve, count: int = 32) -> str:
 
 
 def html(curve: Curve) -> str:
-    """The curve as a small HTML table with an inline SVG sparkline, for notebooks. Everything in it is escaped."""
+    """The curve as a small HTML table with an inline SVG sparkline, for notebooks. All text is escaped."""
     cell = "text-align:left;padding:2px 12px 2px 0"
     rows = "".join(
         f'<tr><th style="{cell};font-weight:normal">{escaping.escape(fact.name)}</th>'

@@ -1,16 +1,16 @@
-"""Reading a curve from text, as typed at a command line: `gaussian(sigma=50)**1000 * laplace(scale=4)`.
+"""Parsing a curve from text, as typed at a command line: `gaussian(sigma=50)**1000 * laplace(scale=4)`.
 
-Nothing is ever evaluated as Python. The text passes three gates:
+The text is never evaluated as Python. It passes three stages:
 
-    scan      only numbers, names, brackets and the operators of the grammar; bounded length, nesting and digits
-    ast       Python's own grammar, so that precedence is what a reader expects; it builds a tree and runs nothing
-    _Reader   walks the tree; a node that is not named here is refused
+    scan      accepts only numbers, names, brackets and the operators of the grammar; bounds length, nesting and digits
+    ast       Python's own grammar, for the usual precedence; it builds a tree and runs nothing
+    _Reader   walks the tree; refuses every node that is not listed here
 
     curve   :=  name(parameter=value, ...)  |  curve * curve  |  curve ** whole number  |  curve.method(parameter=value)
     value   :=  number  |  True  |  False  |  curve  |  [value, ...]  |  (value, ...)
     number  :=  literal, or + - * / ** between numbers
 
-Whatever is wrong, `InvalidExpression` says what was read, at which column, and what could stand there.
+Every failure raises `InvalidExpression` with the text, the column, and what is allowed there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CONSTRUCTORS = (
     "worst_of",
     "zcdp",
 )
-"""Names that may be called; each is looked up in `deniable.curves` when it is met."""
+"""Names that an expression may call; each is looked up in `deniable.curves` when it is used."""
 
 METHODS = ("group", "reversed", "sampled", "sampled_without_replacement", "symmetrized")
 
@@ -58,7 +58,9 @@ LONGEST = 10_000
 DEEPEST = 60
 MOST_DIGITS = 40
 LARGEST = 1e150
-"""As in `curve_arguments.py`: no parameter may be larger, so no literal arithmetic needs to be."""
+"""As in `curve_arguments.py`: the largest parameter, so the largest number that arithmetic between
+literals may give.
+"""
 
 _GRAMMAR = "an expression looks like gaussian(sigma=50)**1000 * laplace(scale=4).sampled(rate=0.01)"
 _TOKEN = re.compile(
@@ -81,7 +83,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def parse(text: str) -> Curve:
-    """The curve that the text describes.
+    """The curve of an expression such as `curve.expression()` or a command line gives. Raises InvalidExpression.
 
     >>> parse("gaussian(sigma=50)**1000 * laplace(scale=4)")
     <Curve gaussian(sigma=50)**1000 * laplace(scale=4)>
@@ -100,7 +102,7 @@ def parse(text: str) -> Curve:
 
 
 class _Reader:
-    """One text on its way to a curve."""
+    """One text and its way to a curve."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -108,7 +110,9 @@ class _Reader:
     def refuse(
         self, place: ast.AST | tuple[int, int], rule: str, remedy: str = _GRAMMAR, cause: Exception | None = None
     ) -> NoReturn:
-        """Raise, with the column and a caret below the text (cut to a readable width around the place)."""
+        """Raise InvalidExpression with the column, and a caret below the text (cut to a readable width around the
+        place).
+        """
         start, end = place if isinstance(place, tuple) else (_start(place), _end(place))
         left = max(0, start - 50)
         window = self.text[left : left + 100]
@@ -122,7 +126,9 @@ class _Reader:
     # -- the first two gates -----------------------------------------------------------------------------------------
 
     def scan(self) -> None:
-        """Known tokens, brackets not too deep, numbers not too long: what is left cannot hurt Python's parser."""
+        """Accept known tokens only, with bounded bracket depth and number length: the rest cannot harm
+        Python's parser.
+        """
         place, depth = 0, 0
         if not self.text.strip():
             self.refuse((0, 1), "there is nothing to read")
@@ -161,7 +167,7 @@ class _Reader:
         return found
 
     def value(self, node: ast.expr, depth: int) -> Any:
-        """A number, a truth value, a curve, or a list of these."""
+        """The value of a node: a number, a truth value, a curve, or a list of these."""
         if depth > DEEPEST:
             self.refuse(node, f"is nested more than {DEEPEST} deep", "write it flatter")
         match node:
@@ -187,7 +193,7 @@ class _Reader:
         self.refuse(node, f"{self.source(node)} is none of: a curve, a number, True, False, a list of these")
 
     def chain(self, node: ast.BinOp, depth: int) -> Any:
-        """a * b * c ... or a + b - c ...: as long as the text allows, so by a loop and not by recursion."""
+        """a * b * c ... or a + b - c ...: a loop, because such a chain may be as long as the text."""
         steps: list[ast.BinOp] = []
         first: ast.expr = node
         while isinstance(first, ast.BinOp) and type(first.op) in _ARITHMETIC:
@@ -221,7 +227,7 @@ class _Reader:
             self.refuse(node, f"{self.source(node)} is not a power of a curve or of a number")
         if base == 0 and exponent < 0:
             self.refuse(node, f"{self.source(node)} has no value", "write the number itself")
-        # Decided from the logarithm: a huge power is refused before it is worked out.
+        # Checked by the logarithm: a huge power is refused before it is computed.
         size = exponent * math.log(abs(base)) if base else 0.0
         if size > math.log(LARGEST) or (base < 0 and exponent != int(exponent)):
             self.refuse(node, f"{self.source(node)} is too large or not a real number", "write the number itself")
@@ -296,7 +302,7 @@ class _Reader:
             self.pass_on(node, error)
 
     def pass_on(self, node: ast.AST, error: DeniableError) -> NoReturn:
-        """What the curve itself refuses, told with the place where it was written."""
+        """Raise the error of a constructor or method again, with its place in the text."""
         if isinstance(error, InvalidParameter):
             given = "" if error.asked is NOTHING else f"={_short(error.asked)}"
             self.refuse(node, f"{error.parameter}{given}: {error.rule}", error.remedy, error)

@@ -1,4 +1,4 @@
-"""Curves as plain records (JSON) and back. Names and fields are stable; the version rises when a meaning changes."""
+"""Curves as JSON-compatible records and back. Names and fields are stable; the version rises when a meaning changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deniable.curves.curve import Curve
 from deniable.errors import DeniableError, UnreadableRecord
 
 VERSION = 2
-"""Version 2: `gaussian` and `laplace` may have a `ratio`, and P is the law without the person, everywhere (in version 1
+"""Version 2: `gaussian` and `laplace` may have a `ratio`, and P is always the law without the person (in version 1
 `from_pmf` and `from_cells` called that law q: see `_turned`).
 """
 DEEPEST = 64
@@ -49,7 +49,7 @@ def atom_classes() -> dict[str, type[Atom]]:
 
 
 def to_dict(curve: Curve) -> dict[str, Any]:
-    """See `Curve.to_dict`."""
+    """The record of a curve (`Curve.to_dict`)."""
     return {"format": "deniable.curve", "version": VERSION, "factors": [_factor(a, n) for a, n in curve.factors]}
 
 
@@ -69,7 +69,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_dict(record: Any, depth: int = 0) -> Curve:
-    """See `Curve.from_dict`."""
+    """The curve of a record (`Curve.from_dict`). `depth` counts curves inside curves."""
     if not isinstance(record, dict) or record.get("format") != "deniable.curve":
         raise UnreadableRecord('not a curve record: expected a dict with "format": "deniable.curve"')
     version = record.get("version")
@@ -118,8 +118,8 @@ def _read_factor(factor: Any, depth: int, version: int) -> Curve:
 
 
 def _turned(atom: Atom) -> Atom:
-    """An atom of a version 1 record as it is written today: beside others, p and q go with the same neighbours as
-    before.
+    """An atom of a version 1 record in today's convention: p and q are swapped where version 1 named them the other
+    way.
     """
     from deniable.curves.atoms.quantization import QuantizedLoss
     from deniable.curves.atoms.user_supplied import FromCells, FromPmf
@@ -137,7 +137,7 @@ def _turned(atom: Atom) -> Atom:
 
 
 def _is_free_pair(atom: Atom) -> bool:
-    """Whether this is a pair given by the caller whose direction may flip: those kept their p and q."""
+    """Whether this is a user-supplied pair whose direction may flip: such pairs kept their p and q."""
     from deniable.curves.atoms.user_supplied import FromCells, FromPmf
 
     return isinstance(atom, FromPmf | FromCells) and not atom.is_tied

@@ -1,9 +1,9 @@
-"""Arithmetic behind the textbook: sixty decimal digits inside, one directed rounding at the door.
+"""Arithmetic of the textbook: sixty decimal digits inside, one directed rounding at the end.
 
-A textbook formula is evaluated exactly (`fractions.Fraction`) where it is rational, and otherwise with `DIGITS` decimal
-digits or more (`decimal`, whose exp, ln and sqrt are correctly rounded). Differences are arranged, or the precision is
-raised, so that at least 40 digits survive; `SLACK` counts on 30. `up` and `down` then return the next float that is
-certainly on their side of the true value. So no formula of the textbook needs an error analysis in binary floating
+A textbook formula is evaluated exactly (`fractions.Fraction`) if it is rational, and otherwise with at least `DIGITS`
+decimal digits (`decimal`, whose exp, ln and sqrt are correctly rounded). Differences are arranged, or the precision is
+raised, so that at least 40 digits survive; `SLACK` assumes 30. `up` and `down` then return the next float that is
+certainly on their side of the exact value. So no formula of the textbook needs an error analysis in binary floating
 point, and its numbers are the same on every machine.
 """
 
@@ -24,12 +24,12 @@ from deniable.errors import InvalidParameter, OutsideTheorem
 from deniable.numbers import least_float, rational
 
 Number = float | Fraction
-"""What a caller may give: an int, a float (read as the binary number it is) or a Fraction."""
+"""What a caller may pass: an int, a float (taken as the binary number that it stores) or a Fraction."""
 
 DIGITS: Final = 60
 SLACK: Final = Decimal("1e-30")
 SMALLEST: Final = math.ulp(0.0)
-"""The smallest positive float: an upper bound on whatever is too small to be one."""
+"""The smallest positive float: an upper bound on any smaller positive number."""
 
 _TINY: Final = Decimal("1e-8")
 
@@ -42,7 +42,9 @@ class EpsilonDelta(NamedTuple):
 
 
 class AtOrder(NamedTuple):
-    """A bound, rounded up, and the order at which it was found. Every order gives a valid bound; this is a good one."""
+    """A bound, rounded up, and the order that gives it. Every order gives a valid bound; this order
+    gives a good one.
+    """
 
     bound: float
     order: float
@@ -52,7 +54,7 @@ class AtOrder(NamedTuple):
 
 
 def real(name: str, value: Number) -> Fraction:
-    """The exact value of a finite real number, or InvalidParameter."""
+    """The exact value of a finite real number. Raises InvalidParameter for anything else."""
     if isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):
             if math.isfinite(float(value)):
@@ -106,7 +108,7 @@ def renyi_order(value: Number) -> Fraction:
 
 
 def some_delta(theorem: str, value: Number, name: str = "delta", remedy: str = "") -> Fraction:
-    """A δ in (0, 1]: zero is a fine number, but this theorem says nothing there."""
+    """A δ in (0, 1]. Raises OutsideTheorem for 0, a valid probability for which this theorem says nothing."""
     exact = probability(name, value)
     if exact == 0:
         raise OutsideTheorem(theorem, f"{name} > 0", f"{name}=0", remedy)
@@ -117,14 +119,16 @@ def some_delta(theorem: str, value: Number, name: str = "delta", remedy: str = "
 
 
 def up(value: Decimal | Fraction) -> float:
-    """The smallest float certainly at or above the true value: a Fraction is exact, a Decimal gets its slack."""
+    """The smallest float certainly at or above the exact value: a Fraction is exact, a Decimal is off by at most
+    `SLACK`.
+    """
     with digits():
         bound = value if isinstance(value, Fraction) else value + abs(value) * SLACK
     return least_float(bound)
 
 
 def down(value: Decimal | Fraction) -> float:
-    """The largest float certainly at or below the true value."""
+    """The largest float certainly at or below the exact value."""
     return -up(-value if isinstance(value, Fraction) else value.copy_negate())
 
 
@@ -134,13 +138,13 @@ def up_probability(value: Decimal | Fraction) -> float:
 
 
 def certainly_at_most(value: Decimal, limit: Fraction) -> bool:
-    """Whether the true value, of which `value` is within its slack, does not exceed the limit."""
+    """Whether the exact value, which `value` approximates within `SLACK`, certainly does not exceed the limit."""
     with digits():
         return value * (1 + SLACK) <= dec(limit) * (1 - SLACK)
 
 
 def _bits(value: float) -> int:
-    """The place of a non-negative float in the order of all floats."""
+    """The rank of a non-negative float among all floats."""
     number: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return number
 
@@ -151,7 +155,9 @@ def _from_bits(place: int) -> float:
 
 
 def smallest_accepted(accepts: Callable[[float], bool], *, low: float, high: float) -> float:
-    """The smallest float in (low, high] that a monotone test accepts; the caller knows that `high` is accepted."""
+    """The smallest float in (low, high] that a monotone test accepts, by bisection. The caller guarantees that it
+    accepts `high`.
+    """
     below, above = _bits(low), _bits(high)
     while above - below > 1:
         middle = (below + above) // 2
@@ -160,7 +166,9 @@ def smallest_accepted(accepts: Callable[[float], bool], *, low: float, high: flo
 
 
 def largest_accepted(accepts: Callable[[float], bool], *, low: float, high: float) -> float:
-    """The largest float in [low, high) that a monotone test accepts; the caller knows that `low` is accepted."""
+    """The largest float in [low, high) that a monotone test accepts, by bisection. The caller guarantees that it
+    accepts `low`.
+    """
     below, above = _bits(low), _bits(high)
     while above - below > 1:
         middle = (below + above) // 2
@@ -177,7 +185,7 @@ def digits(count: int = DIGITS) -> AbstractContextManager[Context]:
 
 
 def dec(value: Fraction) -> Decimal:
-    """The current context's nearest decimal."""
+    """The nearest Decimal in the current context."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
@@ -271,10 +279,10 @@ def normal_tail(x: Decimal, precision: int = DIGITS) -> Decimal:
 
 
 def gaussian_delta(mu: Fraction, epsilon: Fraction) -> Decimal:
-    """δ(ε) of N(0,1) against N(μ,1), ε >= 0: within SLACK of the truth, or an upper bound below 1e-2000.
+    """δ(ε) of N(0,1) against N(μ,1), ε >= 0: within SLACK of the exact value, or an upper bound below 1e-2000.
 
-    With a = ε/μ - μ/2, b = ε/μ + μ/2 and e^ε φ(b) = φ(a):  δ = (1 - Φ(a)) - φ(a) (1 - Φ(b))/φ(b). The digits that the
-    subtraction loses are seen in its result, and the precision is raised by as many.
+    With a = ε/μ - μ/2, b = ε/μ + μ/2 and e^ε φ(b) = φ(a):  δ = (1 - Φ(a)) - φ(a) (1 - Φ(b))/φ(b). The result of the
+    subtraction shows how many digits it cancelled; the computation is repeated with that many more.
     """
     if mu == 0:
         return Decimal(0)

@@ -1,4 +1,4 @@
-"""Amounts in the exact arithmetic of the filters: what was written, what a curve costs, the unit of both."""
+"""Exact amounts for filters: numbers as written by a user, costs of curves, and the unit of both."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from deniable.numbers import rational
 
 DECIMALS: Final = 30
 UNIT: Final = Fraction(1, 10**DECIMALS)
-"""The smallest amount a filter knows. Everything spent or allowed is a whole number of these."""
+"""The smallest amount of a filter. Every cost and every limit is a whole number of units."""
 
 _LONGEST: Final = 10_000
 _SMALLEST: Final = Fraction(1, 10 ** (2 * _LONGEST))
 
 Amount = float | str | Fraction | Decimal
-"""How an amount may be written (an int is a float to the type checker)."""
+"""How an amount may be given (the type checker counts an int as a float)."""
 
 
 class Priced(Protocol):
-    """What a filter asks of a curve. Each answer is an upper bound, `math.inf` where there is none."""
+    """The numbers that a filter asks of a curve. Each is an upper bound, `math.inf` if there is none."""
 
     def epsilon(self, *, delta: float) -> float:
         """Smallest ε at this δ; asked at δ = 0."""
@@ -40,7 +40,10 @@ class Priced(Protocol):
 
 
 def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and below 1e300") -> Fraction:
-    """The exact non-negative amount that was written, or InvalidParameter. The rule is for one that is out of range."""
+    """The exact non-negative amount that was written. Raises InvalidParameter; `rule` is the text for one out of range.
+
+    A float is taken as the decimal number that it prints as: 0.1 is a tenth.
+    """
     exact: Fraction | None = None
     if isinstance(value, str | Decimal):
         exact = _written(value)
@@ -57,9 +60,9 @@ def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and b
 
 
 def _written(value: str | Decimal) -> Fraction | None:
-    """The number that a decimal or "p/q" stands for; None where it stands for none.
+    """The number that a decimal or "p/q" denotes; None if it does not denote one.
 
-    One whose exponent is too long to write out becomes one that is out of range as well, on the same side.
+    A number whose exponent is too long to write out is replaced by another that is out of range on the same side.
     """
     if isinstance(value, str) and len(value) > 1_000:
         return None
@@ -77,7 +80,7 @@ def _written(value: str | Decimal) -> Fraction | None:
 
 
 def units_of_cost(name: str, value: Amount) -> int:
-    """A cost as a whole number of `UNIT`, rounded up. The name is for the error message.
+    """A cost as a whole number of `UNIT`, rounded up. `name` is the parameter's name, for errors.
 
     >>> units_of_cost("epsilon", 0.1) == 10**29, units_of_cost("epsilon", Fraction(0.1)) == 10**29
     (True, False)
@@ -95,14 +98,18 @@ def units_of_limit(name: str, value: Amount) -> int:
 
 
 def amount_of(units: int) -> Decimal:
-    """Units as the exact decimal number, without trailing zeros."""
+    """An amount in units as an exact decimal number, without trailing zeros."""
     with digits(700):
         amount = Decimal(units).scaleb(-DECIMALS).normalize()
         return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
 
 
 def cost_of(curve: Priced | None, method: str, arguments: dict[str, float], amount: Fraction | None, name: str) -> int:
-    """The one cost that was given, in units and rounded up; -1 if the curve says it is infinite."""
+    """The cost in units, rounded up, of the curve or of the amount, whichever is given; -1 if it is infinite.
+
+    `method` and `arguments` say which number of the curve is its cost. Raises InvalidParameter unless exactly one of
+    the two is given.
+    """
     if (curve is None) == (amount is None):
         raise InvalidParameter(name, None, "needs exactly one cost", f"write charge({name}=...) or charge(curve)")
     if amount is not None:
@@ -113,20 +120,20 @@ def cost_of(curve: Priced | None, method: str, arguments: dict[str, float], amou
     read = getattr(curve, method, None)
     if not callable(read):
         remedy = f"a number needs its name: charge({name}=...)"
-        raise InvalidParameter("curve", curve, f"is no curve that knows its {method}", remedy)
+        raise InvalidParameter("curve", curve, f"is not a curve with a method {method}()", remedy)
     bound = float(read(**arguments))
     if bound == math.inf:
         return -1
     if not bound >= 0:
         raise InvalidParameter("curve", bound, f"its {method} must be a number that is at least 0")
-    binary = Fraction(bound)  # an upper bound, so the binary number it is
+    binary = Fraction(bound)  # an upper bound, so its exact binary value
     return math.ceil((binary * binary if method == "gdp" else binary) / UNIT)
 
 
 def _exact_cost(curve: object, method: str, arguments: dict[str, float]) -> Fraction | None:
-    """The sum of what all factors of a curve say without rounding; None where one of them does not.
+    """The exact cost of a curve, the sum over its factors; None if some factor has no exact cost.
 
-    A float that is read from a curve is rounded up. A budget that its curve fills exactly would refuse it.
+    Floats read from a curve are rounded up. A budget that a curve fills exactly would refuse such a cost.
     """
     from deniable.curves.curve import Curve
 

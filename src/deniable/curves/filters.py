@@ -1,9 +1,9 @@
-"""Filters: budgets that stay true when the next cost is chosen after seeing the answers.
+"""Filters: budgets that hold even if the next cost is chosen after seeing the answers.
 
-`*` on curves is right when every curve was fixed in advance. When an analyst looks at an answer and then decides what
+Multiplying curves is right if all curves were fixed in advance. If an analyst looks at an answer and then decides what
 to ask *and how much to spend on it*, the number of factors and the factors themselves are random, and a budget needs a
-theorem of its own. A filter is such a theorem with a running total: it admits a cost or refuses it, and what it
-promises holds for everything released up to any stopping time, whatever rule chose the costs.
+theorem of its own. A filter is such a theorem with a running total: it admits a cost or refuses it, and its promise
+holds for everything released up to any stopping time, whatever rule chose the costs.
 
 ======================  =====================  ======================================================================
 filter                  what adds              theorem
@@ -14,25 +14,25 @@ filter                  what adds              theorem
 `GaussianFilter`        μ²                     Smith & Thakurta (2022)
 ======================  =====================  ======================================================================
 
-**No other curve has a filter here, and that is not an omission.** Multiplying general trade-off curves as they come and
-stopping where the product crosses a border curve is INVALID (arXiv 2602.06756). The border compares products of curves
-that were fixed; an adaptive analyst picks, answer by answer, whichever next curve is worse at the ε that still matters
-after that answer. With losses ℓ(y) of the first release and candidates δ₁, δ₂ for the second he reaches
-Σ_y P(y) max(δ₁(ε - ℓ(y)), δ₂(ε - ℓ(y))), which is more than either product allows as soon as δ₁ and δ₂ cross. The four
-currencies above escape because what is left to spend is one number: at equal cost no candidate is worse than another.
+**General curves have no filter here, on purpose.** Multiplying general trade-off curves as they come and stopping when
+the product crosses a border curve is INVALID (arXiv 2602.06756). The border compares products of curves that were
+fixed. An adaptive analyst picks, after each answer, the next curve that is worse at the ε that still matters. With
+losses ℓ(y) of the first release and candidates δ₁, δ₂ for the second, the analyst reaches Σ_y P(y) max(δ₁(ε - ℓ(y)),
+δ₂(ε - ℓ(y))), which exceeds both products as soon as δ₁ and δ₂ cross. The four currencies above avoid this, because
+what is left to spend is one number: at equal cost no candidate is worse than another.
 
-**The δ column.** Beside its currency every filter has a δ that adds: each release may fail with probability δ_i (show a
-rare key, say) and is otherwise as private as charged, i.e. its laws are (1 - δ_i)P' + δ_i P''. Along any path the good
-parts carry weight Π(1 - δ_i) >= 1 - Σδ_i >= 1 - δ, so the whole is (1 - δ) × (what the filter promises) + δ × anything:
-the promise holds *up to δ*, and as (ε, δ' + δ)-DP wherever the currency alone gives (ε, δ')-DP.
+**The δ column.** Beside its currency every filter has a δ that adds. Each release may fail with probability δ_i (show a
+rare key, say) and is otherwise as private as charged: its laws are (1 - δ_i)P' + δ_i P''. Along any path the good parts
+carry weight Π(1 - δ_i) >= 1 - Σδ_i >= 1 - δ, so the whole is (1 - δ) × (what the filter promises) + δ × anything. The
+promise holds *up to δ*, and as (ε, δ' + δ)-DP wherever the currency alone gives (ε, δ')-DP.
 
-**Exact arithmetic.** Amounts are whole multiples of `UNIT` = 10^-30 (δ goes down to 1e-30 in this library; 38 decimal
-digits then reach 10^8). A cost rounds UP to it, a limit rounds DOWN; sums are sums of integers. A str, int, Fraction or
-Decimal is taken exactly. A float is taken as the decimal it prints as, because that is what was typed: 0.1 is a tenth,
-and ten of them fill a budget of 1. The binary number may be larger by a relative 2^-53; whoever means it writes
-`Fraction(x)`. Costs read from a curve are not typed: the parameters of its factors are taken as the binary numbers they
-are, a quotient of two of them (sensitivity/σ) as the exact quotient, and what they cost is added without rounding where
-it has a formula (ρ = μ²/2 of a Gaussian): `gaussian(sigma=10)` fills a ρ of 0.005. What has none is an upper bound.
+**Exact arithmetic.** Amounts are whole multiples of `UNIT` = 10^-30 (the smallest δ of this library is 1e-30; 38
+decimal digits then reach 10^8). A cost is rounded UP to a unit, a limit DOWN; sums are sums of integers. A str, int,
+Fraction or Decimal is taken exactly. A float is taken as the decimal it prints as, because that is what was typed: 0.1
+is a tenth, and ten of them fill a budget of 1. Its binary value may be larger by a relative 2^-53; write `Fraction(x)`
+to use that. The cost of a curve is not typed, so its parameters are taken as the binary numbers they are, and a
+quotient of two of them (sensitivity/σ) as the exact quotient. Where the cost has a formula (ρ = μ²/2 of a Gaussian), it
+is added without rounding: `gaussian(sigma=10)` fills a ρ of 0.005. Otherwise the cost is an upper bound.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ __all__ = [
 class Claim:
     """What holds, for all neighbours, about everything released up to any stopping time.
 
-    `measure` is "epsilon", "rho", "renyi" (at `order`) or "mu" and is at most `value`; this holds up to `delta` (see
-    the module). Both numbers are exact, but for a μ that has no exact square root, which is rounded up.
+    `measure` ("epsilon", "rho", "renyi" at `order`, or "mu") is at most `value`, up to `delta` (see the module). Both
+    numbers are exact, except a μ without an exact square root, which is rounded up.
     """
 
     measure: str
@@ -98,8 +98,9 @@ class Claim:
     def epsilon(self, *, delta: Amount) -> float:
         """The promise as (ε, δ)-DP: ε at this δ, rounded up.
 
-        The filter's own δ column is taken off δ first; the rest converts the currency. Sources: `gdp_to_epsilon`,
-        `zcdp_to_epsilon_optimised` and `renyi_to_epsilon` of the textbook; the module's proof for the δ column.
+        The filter's own δ column is subtracted from δ first; the rest converts the currency. Raises OutsideTheorem if
+        too little δ is left. Sources: `gdp_to_epsilon`, `zcdp_to_epsilon_optimised` and `renyi_to_epsilon` of the
+        textbook; the proof in the module's docstring for the δ column.
 
         >>> GaussianFilter(mu=1, delta=0).guarantee.epsilon(delta=1e-6)
         4.886554...
@@ -129,7 +130,7 @@ class Claim:
 class Filter(ABC):
     """A running total against a limit, both in whole units. Immutable: `charge` returns the next filter.
 
-    The subclasses say what is added up and why the sum is a guarantee.
+    Each subclass says what adds up, and why the sum is a guarantee.
     """
 
     limit_units: int
@@ -138,7 +139,13 @@ class Filter(ABC):
     delta_spent_units: int
 
     adds: ClassVar[str]
-    """What adds up: "epsilon", "rho", "renyi" or "mu²"."""
+    """The currency: "epsilon", "rho", "renyi" or "mu²"."""
+
+    parameter: ClassVar[str]
+    """The argument of `charge` that gives a cost as a number."""
+
+    reads: ClassVar[str]
+    """The method of a curve that gives its cost."""
 
     theorem: ClassVar[str]
     """Why the sum is a guarantee at any stopping time."""
@@ -151,22 +158,22 @@ class Filter(ABC):
 
     @property
     def spent(self) -> Decimal:
-        """Spent so far, exactly, in what adds."""
+        """The exact amount spent so far, in the currency `adds`."""
         return amount_of(self.spent_units)
 
     @property
     def remaining(self) -> Decimal:
-        """Left, exactly, in what adds."""
+        """The exact amount left, in the currency `adds`."""
         return amount_of(self.limit_units - self.spent_units)
 
     @property
     def spent_delta(self) -> Decimal:
-        """Spent so far of the δ column, exactly."""
+        """The exact amount spent so far of the δ column."""
         return amount_of(self.delta_spent_units)
 
     @property
     def remaining_delta(self) -> Decimal:
-        """Left of the δ column, exactly."""
+        """The exact amount left of the δ column."""
         return amount_of(self.delta_limit_units - self.delta_spent_units)
 
     @property
@@ -174,12 +181,15 @@ class Filter(ABC):
     def guarantee(self) -> Claim:
         """What holds at any stopping time, however the costs were chosen.
 
-        It is the limit, not what was spent: the amount spent depends on the answers, and only the limit was fixed in
-        advance. For a running number see the odometers.
+        It is the limit, not the amount spent: that depends on the answers, and only the limit was fixed in advance. For
+        a running number see the odometers.
         """
 
     def price(self, curve: Priced, /, *, delta: Amount = 0) -> tuple[int, int]:
-        """What a release of this curve costs, in units of what adds and of δ, rounded up; whether it fits or not."""
+        """The cost of one release of this curve, in units of the currency and of δ, rounded up; whether it fits or not.
+
+        Raises InvalidParameter if the cost is infinite.
+        """
         units, delta_units = self._price(curve, None, delta)
         if units < 0:
             remedy = "use another kind of budget; a small chance to fail is not part of the curve: give it as delta="
@@ -187,22 +197,31 @@ class Filter(ABC):
         return units, delta_units
 
     def charge_units(self, units: int, delta_units: int = 0) -> Self:
-        """The filter after a cost that is counted in units already (see `price`); BudgetExceeded if it does not fit."""
+        """The filter after a cost given in units (see `price`). Raises BudgetExceeded if it does not fit."""
         for name, count in (("units", units), ("delta_units", delta_units)):
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
                 raise InvalidParameter(name, count, "must be a whole number, at least 0")
         return self._after(units, delta_units)
 
     def admits_units(self, units: int, delta_units: int = 0) -> bool:
-        """Whether `charge_units` would let so much through."""
+        """Whether `charge_units` would accept this cost."""
         return not self._lacks(units, delta_units)
 
-    @abstractmethod
     def _price(self, curve: Priced | None, amount: Amount | None, delta: Amount, /) -> tuple[int, int]:
-        """The cost of the curve or of the amount, whichever was given, in units; -1 for an infinite one."""
+        """The cost, in units, of the curve or of the amount, whichever is given; -1 if it is infinite."""
+        exact = None if amount is None else self._spends(exact_amount(self.parameter, amount))
+        return cost_of(curve, self.reads, self._asks(), exact, self.parameter), units_of_cost("delta", delta)
+
+    def _spends(self, amount: Fraction) -> Fraction:
+        """What an amount of `parameter` costs, in the currency."""
+        return amount
+
+    def _asks(self) -> dict[str, float]:
+        """The arguments of the curve's method `reads`."""
+        return {}
 
     def _lacks(self, units: int, delta: int) -> list[str]:
-        """What is too dear: empty if the cost fits."""
+        """What is too expensive, in words; empty if the cost fits."""
         lacks = []
         if units < 0 or self.spent_units + units > self.limit_units:
             lacks.append(f"{self.adds} to at most {self.remaining}")
@@ -211,7 +230,7 @@ class Filter(ABC):
         return lacks
 
     def _after(self, units: int, delta: int) -> Self:
-        """The next filter, or BudgetExceeded; this one does not change."""
+        """The next filter, or BudgetExceeded. This one does not change."""
         lacks = self._lacks(units, delta)
         if not lacks:
             charged = copy.copy(self)
@@ -249,6 +268,8 @@ class PureFilter(Filter):
     """
 
     adds: ClassVar[str] = "epsilon"
+    parameter: ClassVar[str] = "epsilon"
+    reads: ClassVar[str] = "epsilon"
     theorem: ClassVar[str] = (
         "Rogers, Roth, Ullman & Vadhan, Privacy Odometers and Filters: Pay-as-you-Go Composition (2016): "
         "basic composition, Σε and Σδ, is a valid filter"
@@ -262,12 +283,13 @@ class PureFilter(Filter):
         return not self._lacks(*self._price(curve, epsilon, delta))
 
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> Self:
-        """The filter after a release of this ε, or of this curve's ε(δ = 0); BudgetExceeded if it does not fit."""
+        """The filter after a release with this ε, or with this curve's ε(δ = 0). Raises BudgetExceeded if it does not
+        fit.
+        """
         return self._after(*self._price(curve, epsilon, delta))
 
-    def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if epsilon is None else exact_amount("epsilon", epsilon)
-        return cost_of(curve, "epsilon", {"delta": 0.0}, amount, "epsilon"), units_of_cost("delta", delta)
+    def _asks(self) -> dict[str, float]:
+        return {"delta": 0.0}
 
     @property
     def guarantee(self) -> Claim:
@@ -290,6 +312,8 @@ class ZCDPFilter(Filter):
     """
 
     adds: ClassVar[str] = "rho"
+    parameter: ClassVar[str] = "rho"
+    reads: ClassVar[str] = "zcdp"
     theorem: ClassVar[str] = (
         "Feldman & Zrnic, Individual Privacy Accounting via a Rényi Filter (2021, arXiv 2008.11193), at every order; "
         "Whitehouse, Ramdas, Rogers & Wu, Fully-Adaptive Composition in Differential Privacy (2023), with Σδ"
@@ -303,12 +327,10 @@ class ZCDPFilter(Filter):
         return not self._lacks(*self._price(curve, rho, delta))
 
     def charge(self, curve: Priced | None = None, /, *, rho: Amount | None = None, delta: Amount = 0) -> Self:
-        """The filter after a release of this ρ, or of this curve's zcdp(); BudgetExceeded if it does not fit."""
+        """The filter after a release with this ρ, or with this curve's zcdp(). Raises BudgetExceeded if it does not
+        fit.
+        """
         return self._after(*self._price(curve, rho, delta))
-
-    def _price(self, curve: Priced | None, rho: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if rho is None else exact_amount("rho", rho)
-        return cost_of(curve, "zcdp", {}, amount, "rho"), units_of_cost("delta", delta)
 
     @property
     def guarantee(self) -> Claim:
@@ -319,10 +341,11 @@ class ZCDPFilter(Filter):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class RenyiFilter(Filter):
-    """A budget of Rényi divergence at ONE order, fixed in advance; each release is charged its divergence there.
+    """A budget of Rényi divergence at ONE order, fixed in advance; each release is charged its divergence at that
+    order.
 
-    Promise: for all neighbours everything released has D_α <= epsilon, up to δ, while the sums stay within. The proof
-    of `ZCDPFilter` at this α; it does not allow picking α afterwards. Source: `theorem`.
+    Promise: for all neighbours everything released has D_α <= epsilon, up to δ, while the sums stay within the limits.
+    The proof is that of `ZCDPFilter` at this α; it does not allow picking α afterwards. Source: `theorem`.
 
     >>> RenyiFilter(order=8, epsilon=2, delta=0).charge(epsilon=0.5).remaining
     Decimal('1.5')
@@ -331,6 +354,8 @@ class RenyiFilter(Filter):
     order: float
 
     adds: ClassVar[str] = "renyi"
+    parameter: ClassVar[str] = "epsilon"
+    reads: ClassVar[str] = "renyi"
     theorem: ClassVar[str] = (
         "Feldman & Zrnic, Individual Privacy Accounting via a Rényi Filter (2021, arXiv 2008.11193): "
         "at a fixed order the sum of adaptively chosen Rényi parameters is a valid filter"
@@ -345,12 +370,13 @@ class RenyiFilter(Filter):
         return not self._lacks(*self._price(curve, epsilon, delta))
 
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> Self:
-        """The filter after a release of this divergence at `order`, or of this curve's; BudgetExceeded if over."""
+        """The filter after a release with this divergence at `order`, or with this curve's. Raises BudgetExceeded if it
+        does not fit.
+        """
         return self._after(*self._price(curve, epsilon, delta))
 
-    def _price(self, curve: Priced | None, epsilon: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if epsilon is None else exact_amount("epsilon", epsilon)
-        return cost_of(curve, "renyi", {"order": self.order}, amount, "epsilon"), units_of_cost("delta", delta)
+    def _asks(self) -> dict[str, float]:
+        return {"order": self.order}
 
     @property
     def guarantee(self) -> Claim:
@@ -365,7 +391,7 @@ class GaussianFilter(Filter):
 
     Promise: for all neighbours everything released is μ-GDP, up to δ, while Σμ_i² <= μ² and Σδ_i <= δ. A μ_i-GDP
     release is post-processing of watching a Brownian motion, with drift 0 or 1, for a time μ_i²; an analyst who picks
-    the times adaptively and stops by μ² has seen no more than the whole path up to μ². Source: `theorem`.
+    the times adaptively and stops by μ² sees at most the whole path up to μ². Source: `theorem`.
 
     >>> budget = GaussianFilter(mu=1, delta=0).charge(mu=0.6)
     >>> budget.spent, budget.remaining_mu, budget.charge(mu=0.8).remaining
@@ -373,6 +399,8 @@ class GaussianFilter(Filter):
     """
 
     adds: ClassVar[str] = "mu²"
+    parameter: ClassVar[str] = "mu"
+    reads: ClassVar[str] = "gdp"
     theorem: ClassVar[str] = (
         "Smith & Thakurta, Fully Adaptive Composition for Gaussian Differential Privacy (2022, arXiv 2210.17520): "
         "the sum of adaptively chosen μ² is a valid filter"
@@ -386,12 +414,13 @@ class GaussianFilter(Filter):
         return not self._lacks(*self._price(curve, mu, delta))
 
     def charge(self, curve: Priced | None = None, /, *, mu: Amount | None = None, delta: Amount = 0) -> Self:
-        """The filter after a release of this μ, or of this curve's gdp(); BudgetExceeded if it does not fit."""
+        """The filter after a release with this μ, or with this curve's gdp(). Raises BudgetExceeded if
+        it does not fit.
+        """
         return self._after(*self._price(curve, mu, delta))
 
-    def _price(self, curve: Priced | None, mu: Amount | None, delta: Amount) -> tuple[int, int]:
-        amount = None if mu is None else exact_amount("mu", mu) ** 2
-        return cost_of(curve, "gdp", {}, amount, "mu"), units_of_cost("delta", delta)
+    def _spends(self, amount: Fraction) -> Fraction:
+        return amount**2
 
     @property
     def remaining_mu(self) -> Decimal:
@@ -418,11 +447,11 @@ def _finite(units: int) -> int:
 @final
 @dataclass(frozen=True, slots=True)
 class PureOdometer:
-    """A running ε without a limit: after every release, everything so far has loss at most `epsilon`, surely.
+    """A running ε without a limit: after every release, everything so far has loss at most `epsilon`, with certainty.
 
     Promise: for all neighbours and at every time t at once, P(L_t > Σ_{i<=t} ε_i) = 0, because each ε_i-DP release adds
-    at most ε_i to the loss on every path. Pure costs only: failures δ_i have to be capped, which is a filter's work.
-    Source: Rogers, Roth, Ullman & Vadhan (2016).
+    at most ε_i to the loss on every path. Pure costs only: failures δ_i need a limit, and so a filter. Source: Rogers,
+    Roth, Ullman & Vadhan (2016).
 
     >>> PureOdometer().charge(epsilon=0.25).charge(epsilon=0.5).epsilon
     0.75
@@ -442,7 +471,7 @@ class PureOdometer:
 
     @property
     def epsilon(self) -> float:
-        """The loss so far is at most this, on every path: rounded up."""
+        """The bound on the loss so far, on every path, rounded up."""
         return up(self.spent_units * UNIT)
 
 
@@ -458,9 +487,9 @@ class RenyiOdometer:
     the t-th loss ℓ has E e^((α-1)ℓ) = e^((α-1)D_α) <= e^((α-1)r_t). Hence E[M_t | past] <= M_{t-1}: M is a non-negative
     supermartingale, and Ville's inequality gives P(sup_t M_t >= 1/δ) <= δ. Now L_t >= ε_t is M_t >= 1/δ. ∎
 
-    A filter fixes the limit first and promises DP of the whole stopped transcript. An odometer has no limit; it bounds
-    the loss so far, to be read and quoted at any time, also one chosen after looking, and ε_t is then an outcome like
-    the answers. Order and δ are fixed before the first release. Source: the supermartingale of Feldman & Zrnic (2021);
+    A filter fixes the limit first and promises DP of the whole stopped transcript. An odometer has no limit: it bounds
+    the loss so far, at any time, also at a time chosen after looking at the answers; ε_t is then random like the
+    answers. Order and δ are fixed before the first release. Source: the supermartingale of Feldman & Zrnic (2021);
     Whitehouse, Ramdas, Rogers & Wu (2023) mix such bounds over orders.
 
     >>> odometer = RenyiOdometer(order=10, delta=1e-6).charge(rho=0.01).charge(epsilon=0.2)
@@ -496,7 +525,7 @@ class RenyiOdometer:
 
     @property
     def delta(self) -> Decimal:
-        """The chance that some ε_t is too small, exactly."""
+        """The probability that some ε_t is too small, exactly."""
         return amount_of(self.delta_units)
 
     @property
@@ -506,7 +535,7 @@ class RenyiOdometer:
 
     @property
     def epsilon(self) -> float:
-        """ε_t: rounded up."""
+        """ε_t, the bound on the loss so far, rounded up."""
         with digits():
             margin = log_inverse(self.delta_units * UNIT) / dec(Fraction(self.order) - 1)
             return up(dec(self.spent_units * UNIT) + margin)

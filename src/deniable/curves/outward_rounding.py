@@ -1,7 +1,7 @@
-"""Outward rounding: the one place that decides how far a floating-point result may lie from the truth.
+"""Outward rounding: how far a floating-point result may lie from the exact one.
 
 Every bound in this room is `computed value ± (relative error) × (magnitude)`, where the relative error is a multiple of
-the unit round-off. The multiples are generous and are tested against mpmath at 50 digits (ADR 0003 lists them).
+the unit round-off. The multiples are generous, and tests compare them with mpmath at 50 digits (ADR 0003 lists them).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one correctly rounded operation in binary64."""
 
 SPECIAL = 64 * UNIT_ROUNDOFF
-"""Relative error granted to one evaluation of scipy.special's erfcx / ndtr / expm1-like functions (ADR 0003)."""
+"""Relative error allowed for one evaluation of scipy.special's erfcx / ndtr / expm1-like functions (ADR 0003)."""
 
 TINY = 1e-300
-"""Absolute slack that covers everything lost to underflow in one reading."""
+"""Absolute slack that covers all underflow in one evaluation."""
 
 
 quietly = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore")
-"""Decorates every reading: overflow to inf and underflow to 0 are expected, handled, and no news to the caller."""
+"""Decorates every evaluation: overflow to inf and underflow to 0 are expected and handled, so NumPy need not warn."""
 
 
 def quotient_up(a: float, b: float) -> float:
@@ -42,7 +42,7 @@ FEW = 16
 
 
 def sum_up(parts: Sequence[tuple[float, int]]) -> float:
-    """Σ count × number, rounded up: exactly where the parts are few."""
+    """Σ count × number, rounded up; computed exactly if there are at most `FEW` parts."""
     if not all(math.isfinite(number) for number, _ in parts):
         return math.inf
     if len(parts) > FEW:
@@ -52,11 +52,11 @@ def sum_up(parts: Sequence[tuple[float, int]]) -> float:
 
 
 def ordered(low: Floats | float, high: Floats | float) -> tuple[Floats, Floats]:
-    """A lower and an upper bound, the lower one at most the upper one.
+    """A lower and an upper bound, with the lower one at most the upper one.
 
-    They may cross by rounding. More would mean that one of them is no bound, so that neither certifies anything.
+    Rounding may make them cross. If they cross by more, one of them is wrong: raises NotCertifiable.
     """
     below, above = np.asarray(low), np.asarray(high)
-    if not np.all(below <= above * (1 + 1e-9) + 1e-290):  # a NaN is no bound either
+    if not np.all(below <= above * (1 + 1e-9) + 1e-290):  # also catches NaN
         raise NotCertifiable("the certified bounds contradict each other: a defect of this library, please report it")
     return np.minimum(below, above), above

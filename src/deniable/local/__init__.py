@@ -1,4 +1,13 @@
-"""No curator: every person randomises their own answer, and the collector estimates from what they say.
+"""The local model: every person randomises their own answer, and the collector estimates from the reports.
+
+There is no trusted curator: the collector never sees an answer.
+
+    binary_responses        yes or no: randomized response in four forms
+    categorical_responses   one of many categories; count_mean_sketch and rappor for texts nobody can list
+    numeric_means           the mean of a number; memoised_means for a number that is asked for repeatedly
+    randomized_table        a whole table, cell by cell
+    surveys                 a complete survey from a CSV file to an estimate
+    local_protocol          the base classes; collector_estimates the results; exact_odds the exact coins
 
 >>> from deniable import local
 >>> protocol = local.RandomizedResponse(epsilon=1.0)

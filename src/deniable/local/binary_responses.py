@@ -2,13 +2,13 @@
 
 ::
 
-    TwoCoinSurvey(truth=, yes=)      first coin: tell the truth; otherwise a second coin answers   (PSL 2024)
+    TwoCoinSurvey(truth=, yes=)      first coin: answer truthfully; otherwise a second coin answers (PSL 2024)
     WarnerSurvey(p=)                 asked the statement with probability p, its opposite otherwise (Warner 1965)
     NuRandomizedResponse(nu=)        two coins, the second one fair                                 (PSL 2024)
     RandomizedResponse(p=)           keep the answer with probability p, otherwise flip it          (Wang)
 
-They are four ways to say the same thing: a yes is reported with one probability by those who mean it and with a lower
-one by those who do not. `estimate` returns the share of yes.
+These are four parametrisations of one idea: people whose answer is yes report yes with one probability, the others with
+a lower one. `estimate` returns the share of yes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Answers = NDArray[np.bool_]
 
 
 class BinaryProtocol(SharesProtocol):
-    """A protocol for one yes-or-no question. Reports are yes (True) or no."""
+    """A protocol for one yes-or-no question. A report is True (yes) or False (no)."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class FlippedAnswer(BinaryProtocol):
         return curves.randomized_response(epsilon=self.odds.epsilon)
 
     def _of_each(self, answer: bool) -> tuple[Number, Number]:
-        # 1 - own would lose the digits of a small chance.
+        # 1 - own would lose the digits of a small probability.
         return (self.support.other, self.support.own) if answer else (self.support.own, self.support.other)
 
     def respond(self, answers: Answers, entropy: Entropy | None) -> Answers:
@@ -104,10 +104,10 @@ class FlippedAnswer(BinaryProtocol):
 class TwoCoinSurvey(BinaryProtocol):
     """With probability `truth` the person answers truthfully; otherwise a second coin says yes with probability `yes`.
 
-    For all answers x, x′ of one person: P(yes | x) = (1 - truth) yes + truth x, so the report's likelihood ratio is at
-    most the larger of (yes + truth(1 - yes)) / (yes(1 - truth)) and its mirror image in 1 - yes. With two fair coins
-    P(yes | x) = 1/4 + x/2 and ε = ln 3 (Warner 1965, as the slides of PSL 2024 tell it). The share of yes is
-    (reports/n - (1 - truth) yes) / truth; with fair coins 2 reports/n - 1/2.
+    Both lie strictly between 0 and 1. For all answers x, x′ of one person: P(yes | x) = (1 - truth) yes + truth x, so
+    the report's likelihood ratio is at most the larger of (yes + truth(1 - yes)) / (yes(1 - truth)) and its mirror
+    image in 1 - yes. With two fair coins P(yes | x) = 1/4 + x/2 and ε = ln 3 (Warner 1965, as presented in the slides
+    of PSL 2024). The share of yes is (reports/n - (1 - truth) yes) / truth; with fair coins 2 reports/n - 1/2.
 
     >>> from fractions import Fraction
     >>> survey = TwoCoinSurvey(truth=Fraction(1, 2), yes=Fraction(1, 2))
@@ -146,7 +146,7 @@ class TwoCoinSurvey(BinaryProtocol):
         return {"truth": exact(self.truth), "yes": exact(self.yes)}
 
     def _chances(self) -> tuple[Fraction, Fraction]:
-        """Of a reported yes: by those who mean it, and by those who do not."""
+        """The probabilities of a reported yes: if the answer is yes, and if it is no."""
         other = (1 - self.truth) * self.yes
         return other + self.truth, other
 
@@ -154,12 +154,12 @@ class TwoCoinSurvey(BinaryProtocol):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class WarnerSurvey(BinaryProtocol):
-    """A spinner shows the statement with probability `p` and its opposite otherwise; the person says whether what they
-    see is true of them. Nobody else sees the spinner.
+    """A spinner shows the statement with probability `p` and its opposite otherwise; the person says whether the
+    statement shown is true of them. Nobody else sees the spinner.
 
-    For all answers x, x′ of one person the report's likelihood ratio is at most max(p, 1-p) / min(p, 1-p):
-    ε = |log(p/(1-p))|. The share of those with the property is (p - 1)/(2p - 1) + yes/((2p - 1) n), with variance
-    π(1-π)/n + p(1-p)/(n (2p-1)²) over a population (Warner 1965, equations 2 and 4). p may lie below 1/2.
+    For all answers x, x′ of one person the report's likelihood ratio is at most max(p, 1-p) / min(p, 1-p): ε =
+    |log(p/(1-p))|. The share of people with the property is (p - 1)/(2p - 1) + yes/((2p - 1) n), with variance π(1-π)/n
+    + p(1-p)/(n (2p-1)²) over a population (Warner 1965, equations 2 and 4). p may lie below 1/2.
 
     >>> from fractions import Fraction
     >>> WarnerSurvey(p=Fraction(3, 4)).population_variance(share=Fraction(3, 10), people=1000)
@@ -186,7 +186,7 @@ class WarnerSurvey(BinaryProtocol):
 
     def count(self, reports: Any) -> tuple[Ints, int]:
         listed, _ = report_checks.yes_or_no("reports", reports)
-        # Where the opposite is shown more often, it is a no that speaks for the property.
+        # If the opposite is shown more often, a no supports the property.
         return np.asarray(np.count_nonzero(listed == (2 * self.p > 1)), dtype=np.int64), len(listed)
 
     def _of_each(self, answer: bool) -> tuple[Number, Number]:
@@ -202,12 +202,12 @@ class WarnerSurvey(BinaryProtocol):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class NuRandomizedResponse(FlippedAnswer):
-    """With probability ν the truth, otherwise a fair coin: P(yes | x) = (1 - ν)/2 + νx.
+    """The truth with probability ν, otherwise a fair coin: P(yes | x) = (1 - ν)/2 + νx.
 
-    For all answers x, x′ of one person: ε = log((1 + ν)/(1 - ν)), so ν = tanh(ε/2). Give ν or ε. The share of yes is
-    yes/(n ν) - (1 - ν)/(2ν), with risk q(1-q)/(n ν²), q = (1-ν)/2 + νθ, over a population and (1 - ν²)/(4 n ν²) for the
-    people who answered (PSL 2024, whose slide prints the estimator with 1/(n ν²), which is biased: at ν = 1/2, θ = 0.3
-    its mean is 1.1).
+    For all answers x, x′ of one person: ε = log((1 + ν)/(1 - ν)), so ν = tanh(ε/2). Give ν in (0, 1) or ε. The share of
+    yes is yes/(n ν) - (1 - ν)/(2ν), with risk q(1-q)/(n ν²), q = (1-ν)/2 + νθ, over a population and (1 - ν²)/(4 n ν²)
+    for the people who answered. (PSL 2024; its slide prints the estimator with 1/(n ν²), which is biased: at ν = 1/2, θ
+    = 0.3 its mean is 1.1.)
 
     >>> NuRandomizedResponse(nu=0.5).estimate([True] * 4 + [False] * 6).value
     0.3
@@ -219,14 +219,14 @@ class NuRandomizedResponse(FlippedAnswer):
         if exactly_one(nu=nu, epsilon=epsilon) == "epsilon":
             odds = Odds.of(epsilon=epsilon)
         else:
-            # The truth or a fair coin is the truth with probability (1 + ν)/2, and otherwise its opposite.
+            # The report is the truth with probability ν + (1 - ν)/2 = (1 + ν)/2, and otherwise its opposite.
             share = _inside("nu", nu)
             odds = Odds((1 + share) / (1 - share), Fraction(0)).chosen("nu", nu)
         object.__setattr__(self, "odds", odds)
 
     @property
     def nu(self) -> Fraction | float:
-        """The chance of a truthful answer: (odds - 1)/(odds + 1)."""
+        """The probability of a truthful answer: (odds - 1)/(odds + 1)."""
         return self.support.gap
 
     def parameters(self) -> dict[str, Parameter]:
@@ -240,9 +240,9 @@ class NuRandomizedResponse(FlippedAnswer):
 class RandomizedResponse(FlippedAnswer):
     """RR(p): keep the answer with probability p > 1/2, otherwise flip it.
 
-    For all answers x, x′ of one person: ε = log(p/(1-p)), so p = e^ε/(1 + e^ε). Give p or ε. Among all ε-private
-    channels with two answers none is better (Kairouz, Oh & Viswanath 2016). Each person's 1/2 + (y - 1/2)/(2p - 1) is
-    unbiased, with variance p(1-p)/(2p-1)² = e^ε/(e^ε-1)² whatever the truth.
+    For all answers x, x′ of one person: ε = log(p/(1-p)), so p = e^ε/(1 + e^ε). Give p or ε. No ε-private channel with
+    two answers is better (Kairouz, Oh & Viswanath 2016). Each person's 1/2 + (y - 1/2)/(2p - 1) is unbiased, with
+    variance p(1-p)/(2p-1)² = e^ε/(e^ε-1)² whatever the truth.
 
     >>> RandomizedResponse(epsilon=1.0).variance(share=0.5, people=1)
     0.92067359420779...
@@ -260,7 +260,7 @@ class RandomizedResponse(FlippedAnswer):
 
     @property
     def p(self) -> Fraction | float:
-        """The chance that an answer is kept: odds/(odds + 1)."""
+        """The probability that an answer is kept: odds/(odds + 1)."""
         return self.support.own
 
     def parameters(self) -> dict[str, Parameter]:

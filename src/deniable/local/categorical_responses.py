@@ -1,8 +1,8 @@
 """One of many categories: k-ary randomized response, unary encodings, optimized local hashing, subset selection.
 
-With E = e^ε and d categories, each of them is told apart as randomized response with a chance t, and not at all
-otherwise; and what is seen says which of the two happened. That is their exact curve, smaller than "any ε-private
-mechanism" as soon as people report twice:
+With E = e^ε and d categories, each report is, with some probability t, a randomized response at ε between any two
+answers, and otherwise independent of which of the two it is; the report shows which case occurred. This is the exact
+curve, smaller than that of "any ε-private mechanism" as soon as people report twice:
 
 =========================  =======================  ==========================  =======================
 protocol                   own answer supported     other answer supported      t
@@ -14,7 +14,8 @@ LocalHashing, g buckets    E / (E + g - 1)          1/g, but for rounding       
 SubsetSelection, w of d    wE / (wE + d - w)        see the class               see the class
 =========================  =======================  ==========================  =======================
 
-The variance of an estimated share is [q(1-q) + f(p-q)(1-p-q)] / (n (p-q)²) for all of them (Wang et al. 2017).
+The variance of an estimated share is [q(1-q) + f(p-q)(1-p-q)] / (n (p-q)²) for all of them (Wang et al. 2017). All take
+`categories` (2 to 2^24) and either `epsilon` or `odds` = e^ε; answers are numbers 0 .. categories - 1.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ if TYPE_CHECKING:
 
 
 MOST_TOLD: Final = 1000
-"""Most categories whose probabilities are told one by one."""
+"""Most categories whose probabilities are listed one by one."""
 
 PEOPLE_AT_A_TIME: Final = 2**15
-"""What is worked out for so many people at a time stays in a processor's cache."""
+"""People processed at a time: their data fit into a processor's cache."""
 
 
 def _prepare(protocol: object, categories: Any, epsilon: Rational | None, odds: Rational | None) -> None:
@@ -68,8 +69,8 @@ class KaryRandomizedResponse(SharesProtocol):
     """The truth with probability E/(E + d - 1), otherwise one of the other categories at random.
 
     For all answers of one person, reports differ in likelihood by at most E = e^ε. A report is a category (an array of
-    them has the smallest type that holds one). Best while there are few categories: below 3E + 2 of them it beats the
-    unary encodings.
+    reports has the smallest integer type that fits). Best for few categories: below 3E + 2 of them it beats the unary
+    encodings.
 
     >>> from fractions import Fraction
     >>> KaryRandomizedResponse(categories=4, odds=3).variance(share=0, people=1)
@@ -104,7 +105,7 @@ class KaryRandomizedResponse(SharesProtocol):
         return {category: own if category == said else other for category in range(self.categories)}
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By category, if there are few; else by which of the two is said."""
+        """By category if there are few, else by which of the two is reported."""
         if self.categories <= MOST_TOLD:
             return SharesProtocol.told_apart(self, x, x2)
         a, b = (report_checks.category("answer", answer, self.categories) for answer in (x, x2))
@@ -129,13 +130,14 @@ class KaryRandomizedResponse(SharesProtocol):
 
 
 def lied(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Any:
-    """k-ary randomized response: the answer, or with weight 1 against the odds each of the others."""
+    """k-ary randomized response: the answer with weight odds, each other category with weight 1."""
     kind = smallest_for(2 * categories)
     reports = odds.away(categories, len(answers), entropy).astype(kind, copy=False)
     for start in range(0, len(answers), PEOPLE_AT_A_TIME):
         said = reports[start : start + PEOPLE_AT_A_TIME]
         said += answers[start : start + PEOPLE_AT_A_TIME].astype(kind)
-        # Modulo the number of categories: what is below it wraps around to a huge unsigned number.
+        # Modulo the number of categories: subtracting it from a smaller unsigned number wraps around to a huge one, and
+        # the minimum keeps the number itself.
         np.minimum(said, said - kind(categories), out=said)
     return reports
 
@@ -148,10 +150,10 @@ def smallest_for(count: int) -> type[np.unsignedinteger[Any]]:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class SymmetricUnary(BitsProtocol):
-    """One bit for each category, set for the person's own; every bit is flipped with probability 1/(e^(ε/2) + 1).
+    """One bit per category, set for the person's own; every bit is flipped with probability 1/(e^(ε/2) + 1).
 
-    For all answers of one person two bits differ, each by randomized response at ε/2; the curve is their product. This
-    is basic one-time RAPPOR. (Flipping each bit at ε itself would cost 2ε.)
+    For all answers of one person two bits differ, each a randomized response at ε/2; the curve is their product. This
+    is basic one-time RAPPOR. (Flipping each bit at ε itself would cost 2ε.) Rational `odds` must be a square.
 
     >>> round(SymmetricUnary(categories=100, epsilon=1.0).variance(share=0.0, people=1), 3)
     3.918
@@ -184,7 +186,7 @@ class SymmetricUnary(BitsProtocol):
 
 
 def bit_rows(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Packed:
-    """One row of bits for each person, each 1 with probability 1/(1 + odds)."""
+    """One row of bits per person, each bit 1 with probability 1/(1 + odds)."""
     rows = odds.rare_bits((len(answers), report_checks.width(categories)), entropy)
     packed_bits.trim(rows, categories)
     return rows
@@ -193,10 +195,10 @@ def bit_rows(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class OptimizedUnary(BitsProtocol):
-    """One bit for each category: the person's own is a fair coin, every other is set with probability 1/(E + 1).
+    """One bit per category: the person's own is a fair coin, every other is set with probability 1/(E + 1).
 
-    For all answers of one person two bits differ. With probability 1/2 the two bits of a report agree and say nothing
-    about which answer it was; otherwise they are randomized response at ε (Wang, Blocki, Li & Jha 2017).
+    For all answers of one person two bits differ. With probability 1/2 the two bits of a report agree and reveal
+    nothing about which answer it was; otherwise they are randomized response at ε (Wang, Blocki, Li & Jha 2017).
 
     >>> OptimizedUnary(categories=100, odds=3).variance(share=0, people=1)
     Fraction(3, 1)
@@ -236,13 +238,13 @@ PRIME: Final = 2**31 - 1
 class LocalHashing(SharesProtocol):
     """Each person draws a hash of the categories into g buckets and reports it with their own bucket, randomized.
 
-    For all answers of one person and for every hash, buckets differ in likelihood by at most E = e^ε, and not at all
-    where the two answers share a bucket. The hash is drawn before the answer is looked at, and is public. The best g is
-    round(E) + 1 or next to it (Wang, Blocki, Li & Jha 2017, "OLH"). A report is three whole numbers, however many
-    categories there are; estimating takes people × categories steps.
+    For all answers of one person and every hash, buckets differ in likelihood by at most E = e^ε, and not at all if the
+    two answers share a bucket. The hash is drawn independently of the answer, and is public. The best g is round(E) + 1
+    or next to it (Wang, Blocki, Li & Jha 2017, "OLH"); it is the default of `buckets`. A report is three integers,
+    however many categories there are; estimating takes people × categories steps.
 
-    The hash is exact: a and b are uniform modulo the prime 2³¹ - 1 and the buckets are its g nearly equal parts, so two
-    categories meet with one known probability, which the estimator uses in place of 1/g.
+    The hash is exact: a and b are uniform modulo the prime 2³¹ - 1 and the buckets are its g nearly equal parts. So two
+    categories collide with one known probability, which the estimator uses in place of 1/g.
 
     >>> round(LocalHashing(categories=100, epsilon=1.0).variance(share=0.0, people=1), 3)
     3.692
@@ -289,7 +291,7 @@ class LocalHashing(SharesProtocol):
         return reports[0] if alone else reports
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By whether the public hash puts both answers into one bucket, and else by whose bucket is said."""
+        """By whether the public hash puts both answers into one bucket, and otherwise by whose bucket is reported."""
         a, b = (report_checks.category("answer", answer, self.categories) for answer in (x, x2))
         what = "whose bucket is said, by a hash that is public and drawn anew for each person"
         if a == b:
@@ -309,8 +311,8 @@ class LocalHashing(SharesProtocol):
             slope, value, said = np.ascontiguousarray(rows[start : start + PEOPLE_AT_A_TIME].T)
             begin, length = first[said], np.diff(first)[said]
             for category in range(self.categories):
-                # value = (slope × category + intercept) mod prime lies in the bucket that was said. Unsigned numbers
-                # wrap around, so one comparison tells both ends.
+                # Count people for whom value = (slope × category + intercept) mod prime lies in the reported bucket.
+                # Unsigned numbers wrap around, so one comparison checks both ends.
                 counts[category] += np.count_nonzero(value - begin < length)
                 value = value + slope
                 value = np.minimum(value, value - prime)
@@ -325,7 +327,7 @@ class LocalHashing(SharesProtocol):
 
     def parsed(self, texts: list[str]) -> Any:
         rows = [[int(part) for part in text.split(" ")] for text in texts]
-        # By the number of texts: a text of six numbers is no two people's.
+        # Reshaped to the number of texts: one text with six numbers must not count as two people.
         return self._rows(np.array(rows, dtype=np.int64).reshape(len(rows), 3))
 
     def parameters(self) -> dict[str, Parameter]:
@@ -352,7 +354,7 @@ SAID: Final = "which category is said"
 
 
 def _meeting(buckets: int) -> Fraction:
-    """The probability that two categories are hashed to one bucket: sizes are PRIME // g, and one more for the rest."""
+    """The probability that two categories share a bucket. Buckets have PRIME // g values, and some have one more."""
     size, larger = divmod(PRIME, buckets)
     return Fraction((buckets - larger) * size**2 + larger * (size + 1) ** 2, PRIME**2)
 
@@ -366,13 +368,13 @@ def _hashed(odds: Odds, buckets: int) -> Support:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class SubsetSelection(BitsProtocol):
-    """A report is a set of w of the d categories: one with the person's own has weight E, every other has weight 1.
+    """A report is a set of w of the d categories: a set with the person's own has weight E, every other has weight 1.
 
-    For all answers x, x′ of one person only the sets with exactly one of x, x′ tell them apart, and those by a factor
-    E = e^ε: with probability t = (E+1) w(d-w) / ((d-1)(wE+d-w)) the report is randomized response at ε, otherwise it
-    says nothing. The own category is in the set with probability p = wE/(wE+d-w), any other with q = p - gap,
-    gap = w(d-w)(E-1) / ((d-1)(wE+d-w)). The best w is next to d/(E+1); no protocol with a better constant is known
-    (Ye & Barg 2018). For w = 1 it is k-ary randomized response.
+    For all answers x, x′ of one person only the sets with exactly one of x, x′ distinguish them, by a factor E = e^ε:
+    with probability t = (E+1) w(d-w) / ((d-1)(wE+d-w)) the report is randomized response at ε, otherwise it reveals
+    nothing. The own category is in the set with probability p = wE/(wE+d-w), any other with q = p - gap, gap =
+    w(d-w)(E-1) / ((d-1)(wE+d-w)). The best w, the default of `size`, is next to d/(E+1); no protocol with a better
+    constant is known (Ye & Barg 2018). For w = 1 it is k-ary randomized response.
 
     >>> round(SubsetSelection(categories=100, epsilon=1.0).variance(share=0.0, people=1), 3)
     3.59
@@ -421,7 +423,7 @@ class SubsetSelection(BitsProtocol):
         return rows[0] if alone else rows
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By set, if there are few; else by which of the two answers are in it."""
+        """By set if there are few, else by which of the two answers are in it."""
         a, b = (report_checks.category("answer", answer, self.categories) for answer in (x, x2))
         if self.categories <= MOST_BITS:
             return SharesProtocol.told_apart(self, x, x2)
@@ -436,7 +438,7 @@ class SubsetSelection(BitsProtocol):
         return Telling(one, two, f"whether {a} and {b} are in the set")
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        """By set, as a text of bits: sets with the person's own category have weight E."""
+        """Keys are sets as texts of bits: sets with the person's own category have weight E."""
         own, odds = self.told(answer), float(self.odds.number)
         weights = {
             "".join("01"[i in chosen] for i in range(self.categories)): odds if own in chosen else 1.0
@@ -446,7 +448,9 @@ class SubsetSelection(BitsProtocol):
         return {told: weight / total for told, weight in weights.items()}
 
     def rows(self, reports: Any) -> Packed:
-        """A report is a set of `size` categories: rows with more or fewer bits set are none."""
+        """Reports as packed rows. A report is a set of `size` categories: rows with more or fewer bits raise
+        InvalidParameter.
+        """
         found = BitsProtocol.rows(self, reports)
         if np.any(packed_bits.ones(found) != self.size):
             rule = f"must be rows of {self.categories} bits, {self.size} of them set, as randomize returns them"
@@ -464,20 +468,20 @@ def _subsets(odds: Odds, d: int, w: int) -> Support:
 
 
 FILLED_AT_A_TIME: Final = 8 * packed_bits.BYTES_AT_A_TIME
-"""Filling up takes a few dozen rounds for each piece, so pieces are larger here."""
+"""`_fill` takes a few dozen rounds for each piece, so pieces are larger here."""
 
 
 def _sets(
     own: Ints, within: np.typing.NDArray[np.bool_], categories: int, size: int, entropy: Entropy | None
 ) -> Packed:
-    """For each person a random set of `size` categories, with the own one or without it."""
-    if 2 * size > categories:  # the fewer are drawn, be they in the set or out of it
+    """For each person a random set of `size` categories that contains their own, or does not, by `within`."""
+    if 2 * size > categories:  # draw whichever is smaller, the set or its complement
         rows = ~_sets(own, ~within, categories, categories - size, entropy)
         packed_bits.trim(rows, categories)
         return rows
-    # Independent bits, each so seldom 1 that most rows have too few of them, by a standard deviation or so. Rows
-    # with too many are thrown again. Given their number, the ones are a uniform set, and it stays so when random others
-    # are taken in. The own bit is 1 meanwhile, so that it is not taken.
+    # Start with independent bits, each 1 with so small a probability that most rows have too few, by about a standard
+    # deviation. Rows with too many are drawn again. Given their number, the ones are a uniform set, and stay so when
+    # random other categories are added. The own bit is 1 meanwhile, so that it is not added.
     often = Fraction(4 * size - 3 * math.isqrt(size), 4 * categories)
     rough = Odds((1 - often) / often, Fraction(0))
     rows, missing = _begun(own, size - within, categories, rough, entropy)
@@ -489,14 +493,14 @@ def _sets(
 
 
 def _begun(own: Ints, wanted: Ints, categories: int, rough: Odds, entropy: Entropy | None) -> tuple[Packed, Ints]:
-    """Rows of independent bits but for the own, which is 1; and how many others they lack."""
+    """Rows of independent bits, except the own bit, which is 1; and how many other bits each row lacks."""
     rows = bit_rows(own, categories, rough, entropy)
     packed_bits.put(rows, own, np.ones(len(own), dtype=np.bool_))
     return rows, wanted + 1 - packed_bits.ones(rows)
 
 
 def _fill(rows: Packed, missing: Ints, categories: int, entropy: Entropy | None) -> None:
-    """Take in random categories that are not in the rows, in place, as many as are missing."""
+    """Add random categories to the rows, in place, until none is missing."""
     flat = rows.reshape(-1)
     starts = np.flatnonzero(missing) * rows.shape[1]
     missing = missing[missing != 0]
@@ -512,8 +516,8 @@ def _fill(rows: Packed, missing: Ints, categories: int, entropy: Entropy | None)
 
 
 def recommended(*, categories: int, epsilon: Rational) -> KaryRandomizedResponse | SubsetSelection | LocalHashing:
-    """The protocol whose estimates vary least: k-ary randomized response or subset selection, or local hashing where a
-    report of one bit for each category would be too long.
+    """The protocol with the smallest variance: k-ary randomized response or subset selection; local hashing if a report
+    of one bit per category would be too long (above 8,192 categories).
 
     >>> recommended(categories=4, epsilon=2.0)
     KaryRandomizedResponse(categories=4, epsilon=2.0)

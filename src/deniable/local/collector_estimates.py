@@ -1,4 +1,4 @@
-"""What the collector learns: an unbiased value, its standard error, and intervals that cover at the stated rate.
+"""The collector's estimates: an unbiased value, its standard error, and confidence intervals.
 
 ::
 
@@ -7,8 +7,8 @@
     ├── Fitted       the share of people with each of several candidate answers, fitted by least squares
     └── Mean         the mean of a number
 
-Every estimate is about one of two things, and says which. *The people who answered*: only the noise of their reports is
-uncertain (`standard_error`, `interval`). *The population* from which they were drawn at random: sampling adds to it
+Every number is about one of two things. *The people who answered*: only the noise of their reports is uncertain
+(`standard_error`, `interval`). *The population* from which they were drawn at random: sampling adds to the uncertainty
 (`population_error`, `population_interval`).
 """
 
@@ -30,8 +30,8 @@ from deniable.numbers import onto_simplex
 @final
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How often a report speaks for an answer: with probability `other` if it is not the person's own, and `other` +
-    `gap` if it is. Everything about an estimate of shares follows from these two (Wang et al. 2017, "pure" protocols).
+    """How often a report supports an answer: with probability `other` if it is not the person's own, and `other` +
+    `gap` if it is. Every estimate of shares follows from these two (Wang et al. 2017, "pure" protocols).
     """
 
     other: Number
@@ -46,15 +46,15 @@ class Support:
         return (count - people * self.other) / (people * self.gap)
 
     def variance(self, share: Any, people: int) -> Any:
-        """Variance of the estimate for the people who answered, if their true share is `share`:
-        [q(1-q) + f(p-q)(1-p-q)] / (n(p-q)²).
+        """Variance of the estimate for the people who answered, if their true share is `share`: [q(1-q) +
+        f(p-q)(1-p-q)] / (n(p-q)²).
         """
         spread = self.other * (1 - self.other) + share * self.gap * (1 - 2 * self.other - self.gap)
         return spread / (people * self.gap**2)
 
     def population_variance(self, share: Any, people: int) -> Any:
         """Variance of the estimate for a population of true share `share`, people drawn at random: r(1-r) / (n(p-q)²),
-        where r is how often reports speak for the answer.
+        where r is how often reports support the answer.
         """
         rate = self.other + share * self.gap
         return rate * (1 - rate) / (people * self.gap**2)
@@ -62,18 +62,18 @@ class Support:
 
 SHOWN_CONFIDENCE: Final = 0.95
 MOST_SHOWN: Final = 8
-"""The intervals of a repr, and how many of them."""
+"""The confidence level of the intervals in a repr, and how many of them it contains."""
 
 
 class Estimate(ABC):
-    """A number, or one for each answer, with its uncertainty. Scalars are floats, several numbers are arrays."""
+    """A number, or one for each answer, with its uncertainty. A single number is a float, several are an array."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def people(self) -> int:
-        """How many reports it is made from."""
+        """The number of reports."""
 
     @property
     @abstractmethod
@@ -83,7 +83,7 @@ class Estimate(ABC):
     @property
     @abstractmethod
     def standard_error(self) -> Any:
-        """Standard deviation of `value` around the truth about the people who answered, as far as it can be told."""
+        """Standard deviation of `value` around the truth about the people who answered, estimated from the reports."""
 
     @property
     @abstractmethod
@@ -92,15 +92,15 @@ class Estimate(ABC):
 
     @abstractmethod
     def interval(self, *, confidence: float) -> tuple[Any, Any]:
-        """(low, high), which covers the truth about the people who answered with probability `confidence`."""
+        """A confidence interval (low, high) for the truth about the people who answered. 0 < confidence < 1."""
 
     @abstractmethod
     def population_interval(self, *, confidence: float) -> tuple[Any, Any]:
-        """(low, high), which covers the truth about the population with probability `confidence`."""
+        """A confidence interval (low, high) for the truth about the population. 0 < confidence < 1."""
 
     @abstractmethod
     def projected(self) -> Any:
-        """The nearest possible value. Post-processing: it costs no privacy, but the result is no longer unbiased."""
+        """The nearest possible value. Post-processing: it costs no privacy, but the result is not unbiased."""
 
     def __repr__(self) -> str:
         shown = np.array2string(np.asarray(self.value), precision=4, threshold=8)
@@ -113,11 +113,11 @@ class Shares(Estimate):
     """The share of people with an answer (a float), or with each answer (an array)."""
 
     counts: Ints
-    """How many reports speak for each answer."""
+    """How many reports support each answer."""
     reports: int
     support: Support
     labels: tuple[str, ...] = ()
-    """What the answers are called, in their order; none if nobody said."""
+    """The names of the answers, in their order; empty if there are none."""
 
     def __repr__(self) -> str:
         few = replace(self, counts=np.atleast_1d(self.counts)[:MOST_SHOWN], labels=self.labels[:MOST_SHOWN])
@@ -130,7 +130,7 @@ class Shares(Estimate):
         return f"Shares({shown}{more}; people={self.people}, intervals at {100 * SHOWN_CONFIDENCE:g} %)"
 
     def named(self, *, confidence: float) -> dict[Any, tuple[float, float, float]]:
-        """(value, low, high) of each share by its label, or by its number where there are no labels.
+        """(value, low, high) of each share by its label, or by its number if there are no labels.
 
         >>> from deniable import local
         >>> done = local.survey({"smokes": ["yes", "no"] * 500}, question="smokes", epsilon=1)
@@ -162,11 +162,12 @@ class Shares(Estimate):
         return given(np.sqrt(support.population_variance(possible, self.reports)))
 
     def interval(self, *, confidence: float) -> tuple[Any, Any]:
-        """The shares that a score test does not reject, half a report wider for continuity, each answer by itself.
+        """The shares that a score test does not reject, widened by half a report for continuity, each answer
+        separately.
 
         A share f makes the count nearly normal with mean n(q + gf) and variance n[q(1-q) + fg(1-2q-g)]: the ends solve
-        a quadratic equation. Cut to [0, 1]. Its coverage is near `confidence` for a thousand people and more;
-        `population_interval` is wider, and holds at any number of people.
+        a quadratic equation. Cut to [0, 1]. The coverage is close to `confidence` from about a thousand people on;
+        `population_interval` is wider, and valid for any number of people.
         """
         n, q, g = self.reports, float(self.support.other), float(self.support.gap)
         z2, tilt = deviation(confidence) ** 2, g * (1 - 2 * q - g)
@@ -182,7 +183,7 @@ class Shares(Estimate):
             beyond = count - n * (q + g * share)
             return beyond * np.abs(beyond) / (n * (q * (1 - q) + tilt * share))
 
-        # Half a count for continuity, and what a skewed count's quantile lies further out (Cornish & Fisher 1938).
+        # Half a count for continuity, and the correction of the quantile of a skewed count (Cornish & Fisher 1938).
         skew = max(z2 - 1, 0) / 6
         less = self.counts - 0.5 - skew * max(1 - 2 * q, 0)
         more = self.counts + 0.5 + skew * max(2 * (q + g) - 1, 0)
@@ -191,7 +192,7 @@ class Shares(Estimate):
         return given(low), given(high)
 
     def population_interval(self, *, confidence: float) -> tuple[Any, Any]:
-        """Clopper & Pearson (1934) for the count, which is binomial; covers with at least `confidence`, at any n."""
+        """Clopper & Pearson (1934) for the binomial count: the coverage is at least `confidence`, for any n."""
         from scipy.special import betaincinv
 
         miss = (1 - within("confidence", confidence)) / 2
@@ -202,7 +203,7 @@ class Shares(Estimate):
         return given(ends[0]), given(ends[1])
 
     def projected(self) -> Any:
-        """The nearest shares that are at least 0 and sum to 1 (one share alone: the nearest in [0, 1])."""
+        """The nearest shares that are at least 0 and sum to 1 (for a single share: the nearest in [0, 1])."""
         value = np.asarray(self.value)
         return float(np.clip(value, 0, 1)) if value.ndim == 0 else onto_simplex(value)
 
@@ -213,7 +214,7 @@ class Shares(Estimate):
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Fitted(Estimate):
-    """The shares of several candidates, fitted by least squares; its errors cover noise, sampling and cohorts."""
+    """The shares of several candidates, fitted by least squares; the errors cover noise, sampling and cohorts."""
 
     shares: Floats
     errors: Floats
@@ -229,7 +230,7 @@ class Fitted(Estimate):
 
     @property
     def standard_error(self) -> Floats:
-        """The population's error, which is never smaller: who is in which cohort is chance as well."""
+        """The population's error, which is never smaller: the assignment to cohorts is random as well."""
         return self.errors
 
     @property
@@ -240,7 +241,7 @@ class Fitted(Estimate):
         return self.population_interval(confidence=confidence)
 
     def population_interval(self, *, confidence: float) -> tuple[Floats, Floats]:
-        """Normal approximation, each candidate by itself, cut to [0, 1]."""
+        """Normal approximation, each candidate separately, cut to [0, 1]."""
         reach = deviation(confidence) * self.errors
         return np.clip(self.shares - reach, 0, 1), np.clip(self.shares + reach, 0, 1)
 
@@ -260,10 +261,10 @@ class Mean(Estimate):
     high: float
     mean: float
     variance: float
-    """Of the estimate, for the people who answered; an upper bound where reports do not tell."""
+    """Of the estimate, for the people who answered; an upper bound if reports do not determine it."""
     population_variance: float
     rounding: float
-    """How far an answer may have been moved when it was put on the grid; intervals are wider by it."""
+    """How far rounding to the grid may have moved an answer; intervals are wider by it."""
 
     @property
     def people(self) -> int:
@@ -299,7 +300,7 @@ class Mean(Estimate):
 
 
 def given(values: Any) -> Any:
-    """Scalars as floats, arrays as arrays."""
+    """A single number as a float, several as an array."""
     array = np.asarray(values, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
@@ -313,7 +314,7 @@ def within(name: str, value: float) -> float:
 
 
 def deviation(confidence: float) -> float:
-    """How many standard deviations to both sides hold so much of a normal distribution."""
+    """The number of standard deviations on both sides of the mean that contain this share of a normal distribution."""
     from scipy.special import ndtri
 
     return float(-ndtri((1 - within("confidence", confidence)) / 2))

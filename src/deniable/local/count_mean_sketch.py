@@ -1,16 +1,17 @@
 """Count-mean sketches: shares of texts that nobody can list in advance, with a short report (Apple 2017).
 
-Every person draws one of `hashes` public hash functions and carries their text to one of `width` places.
+Every person draws one of `hashes` public hash functions, which maps their text to one of `width` places.
 
 =================  ===============================================================  ==========================
-protocol           the report                                                       told apart by
+protocol           the report                                                       two texts are separated by
 =================  ===============================================================  ==========================
 CountMeanSketch    the place among `width` bits, each flipped at ε/2                two coins at ε/2
 HadamardSketch     one entry of the place's Hadamard row, flipped at ε              one coin at ε, half the time
 =================  ===============================================================  ==========================
 
-A report speaks for a text by the bit at the text's place. Other texts meet there one time in `width`, which is taken
-off. (Apple's Differential Privacy Team, "Learning with privacy at scale", 2017, algorithms CMS and HCMS.)
+A report supports a text by the bit at the text's place. Other texts collide there with probability 1/`width`, which the
+estimator subtracts. (Apple's Differential Privacy Team, "Learning with privacy at scale", 2017, algorithms CMS and
+HCMS.)
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MET: Final = "one place"
 
 
 class _Sketch(Protocol):
-    """What the two have in common."""
+    """Base of the two sketches."""
 
     __slots__ = ()
     width: int
@@ -64,20 +65,21 @@ class _Sketch(Protocol):
             raise InvalidParameter("answer", NOTHING, "must be a text")
         if not 0 <= noise_arguments.whole("number", number) < self.hashes:
             raise InvalidParameter("number", number, f"must be below {self.hashes}, and not negative")
-        # Every text has bytes, also one with half of a surrogate pair: an error would quote the answer.
+        # "surrogatepass" gives bytes for every text, even half of a surrogate pair: an encoding error would quote the
+        # answer.
         written = answer.encode("utf-8", "surrogatepass")
         digest = blake2b(written, digest_size=16, key=b"sketch %d" % number).digest()
         return int.from_bytes(digest, "little") % self.width
 
     def _told(self, x: Any, x2: Any, one: dict[Any, float], two: dict[Any, float], what: str) -> Telling:
-        """A report where the drawn hash function tells two texts apart, and no telling where it does not."""
+        """The two report laws if the drawn hash function separates the texts, and MET if it does not."""
         places = ((self.place_of(x, number=j), self.place_of(x2, number=j)) for j in range(self.hashes))
         apart = sum(a != b for a, b in places) / self.hashes
         here, there = ({**{y: apart * p for y, p in law.items()}, MET: 1 - apart} for law in (one, two))
         return Telling(here, there, f"{what}, by a hash function that is public")
 
     def _places(self, answers: Any, entropy: Entropy | None) -> tuple[Ints, Ints]:
-        """Which hash function each person draws, and where it puts their text."""
+        """The hash function that each person draws, and the place of their text under it."""
         texts = report_checks.texts("answers", answers)
         drawn = np.asarray(noise.uniform(below=self.hashes, size=len(texts), entropy=entropy), dtype=np.int64)
         known: dict[tuple[str, int], int] = {}
@@ -90,7 +92,7 @@ class _Sketch(Protocol):
 
     @abstractmethod
     def _checked(self, reports: Any) -> Any:
-        """The reports; those that `randomize` can never return are refused."""
+        """The reports. Those that `randomize` cannot return raise InvalidParameter."""
 
     @abstractmethod
     def _spoken(self, checked: Any, places: Ints) -> Floats:
@@ -101,8 +103,9 @@ class _Sketch(Protocol):
         """The hash function of each report."""
 
     def estimate(self, reports: Any, *, candidates: Sequence[str] = ()) -> Fitted:
-        """The share of people with each candidate text, unbiased over the choice of hash functions; its error covers
-        noise, sampling, and texts that meet at one place.
+        """The share of people with each candidate text, unbiased over the choice of hash functions. The error covers
+        noise, sampling, and collisions of texts. Raises InvalidParameter if there are no candidates or a candidate
+        occurs twice.
         """
         asked = report_checks.texts("candidates", candidates)
         if not asked or len(set(asked)) != len(asked):
@@ -115,8 +118,8 @@ class _Sketch(Protocol):
             places = np.array([self.place_of(text, number=int(j)) for j in used], dtype=np.int64)[where]
             adds = (self.width * self._spoken(checked, places) - 1) / (self.width - 1)
             shares[i] = adds.mean()
-            # Two texts meet at one place under a random hash function with chance 1/width: over so many functions this
-            # adds at most 1/(hashes (width - 1)) to the variance, whatever the shares of other texts are.
+            # Two texts collide under a random hash function with probability 1/width. Over all hash functions this adds
+            # at most 1/(hashes (width - 1)) to the variance, whatever the shares of other texts are.
             spread = float(adds.var(ddof=1)) / len(adds) if len(adds) > 1 else float(adds.var())
             errors[i] = np.sqrt(spread + 1 / (self.hashes * (self.width - 1)))
         return Fitted(shares, errors, len(drawn))
@@ -153,7 +156,7 @@ class CountMeanSketch(_Sketch):
         return curves.randomized_response(epsilon=self.odds.root().epsilon) ** 2
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> CohortReports:
-        """One report each: a row of bits, and which hash function was drawn."""
+        """One report each: a row of bits, and the number of the hash function."""
         source = report_checks.witnessed(entropy)
         drawn, places = self._places([answers] if isinstance(answers, str) else answers, source)
         rows = self.odds.root().rare_bits((len(drawn), report_checks.width(self.width)), source)
@@ -198,8 +201,9 @@ class CountMeanSketch(_Sketch):
 class HadamardSketch(_Sketch):
     """One bit: a random entry of the Hadamard row of the person's place, flipped with probability 1/(e^ε + 1).
 
-    Rows of two places agree in half of their entries, and the entry is public: half the time the report tells nothing,
-    otherwise as much as randomized response at ε. `width` is a power of two. A report is (hash function, entry, bit).
+    The rows of two places agree in half of their entries, and the entry number is public: half the time the report
+    reveals nothing, otherwise as much as randomized response at ε. `width` is a power of two. A report is (hash
+    function, entry, bit).
 
     >>> sketch = HadamardSketch(width=256, hashes=64, epsilon=2.0)
     >>> sketch.randomize("pear").shape
@@ -230,7 +234,7 @@ class HadamardSketch(_Sketch):
         return np.stack((drawn, entries, (hadamard(entries, places) == kept).astype(np.int64)), axis=1)
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By whose row the bit speaks for, where the rows of both places differ at the entry: half the time."""
+        """By whose row the bit supports, if the rows of both places differ at the entry: half the time."""
         other = 1 / (float(self.odds.number) + 1)
         names = ("for the first", "for the second", "for both")
         one, two = (dict(zip(names, (p / 2, (1 - p) / 2, 0.5), strict=True)) for p in (1 - other, other))
@@ -266,7 +270,7 @@ class HadamardSketch(_Sketch):
 
 
 def hadamard(entries: Ints, places: Ints) -> np.typing.NDArray[np.bool_]:
-    """Whether the Hadamard matrix is +1 there: the two numbers have an even number of ones in common."""
+    """Whether the entry of the Hadamard matrix is +1: the two numbers have an even number of ones in common."""
     common = (entries & places).astype(np.uint64)
     parity = np.zeros(len(common), dtype=np.uint64)
     while np.any(common):

@@ -1,8 +1,8 @@
-"""How much likelier the truth is than a lie: e^ε, held exactly, and the coins that are thrown with it.
+"""The odds of a truthful report: e^ε, stored exactly, and the coins that use it.
 
-A float ε is the rational number that it stores, so e^ε is irrational and no float holds it. `Odds` keeps the two exact
-factors ratio × e^log and gives them to the wheels of `noise` as they are; floats appear only where an estimate or a
-reading of a curve is computed, never where a coin is thrown.
+A float ε is the rational number that it stores, so e^ε is irrational and no float can store it. `Odds` keeps the exact
+factors ratio × e^log and passes them to the wheels of `noise`. Floats appear only in estimates and in curves, never
+where a coin is drawn.
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 Number = float | Fraction
-"""A probability for estimates: a Fraction where the odds are rational, otherwise a float."""
+"""A probability in an estimate: a Fraction if the odds are rational, otherwise a float."""
 
 Rational = int | float | Fraction | Decimal
-"""How a parameter may be given. Each of these is a rational number; a float is the one it stores."""
+"""Types of a parameter. Each value is a rational number; a float is the number that it stores."""
 
 LEAST_EPSILON: Final = 1e-6
 LARGEST_EPSILON: Final = 50.0
-"""Below, an estimate needs 10¹² people to say anything; above, a lie is so rare (e⁻⁵⁰) that nobody is protected."""
+"""Below the least ε an estimate needs 10¹² people; above the largest, a false report is so rare (e⁻⁵⁰) that nobody is
+protected.
+"""
 
 FARTHEST: Final = Fraction(2**80)
-"""Beyond e⁵⁰ by far, and small enough for a float."""
+"""Far above e⁵⁰, and within the range of floats."""
 
 ROUNDING: Final = 8 * 2.0**-53
-"""Granted to one logarithm, one quotient and their sum, when a number must not come out too small."""
+"""Relative error allowed for one logarithm, one quotient and their sum, where a number must not come out too small."""
 
 MOST_ON_A_WHEEL: Final = 1024
-"""Up to so many categories there is a wheel of all distances; beyond, a coin and a uniform draw do the same."""
+"""Up to this many categories a wheel contains all distances; beyond, a coin and a uniform draw give the same law."""
 
 Weights = list[tuple[Fraction, Fraction]]
 """Pairs (factor, exponent), each the weight factor × e^exponent."""
@@ -53,7 +55,7 @@ Weights = list[tuple[Fraction, Fraction]]
 @final
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """ratio × e^log, exactly.
+    """The exact number ratio × e^log: how much likelier a true report is than a false one.
 
     >>> Odds.of(epsilon=1.0).epsilon, Odds.of(odds=3).number
     (1.0, Fraction(3, 1))
@@ -64,64 +66,71 @@ class Odds:
 
     @classmethod
     def of(cls, *, epsilon: Rational | None = None, odds: Rational | None = None) -> Odds:
-        """From ε, or from e^ε itself where that is the rational number."""
+        """From ε, or from e^ε if that is the rational number."""
         if exactly_one(epsilon=epsilon, odds=odds) == "epsilon":
             return cls(Fraction(1), noise_arguments.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
         return cls(noise_arguments.rational("odds", odds), Fraction(0)).chosen("odds", odds)
 
     def within(self, name: str, asked: object) -> Odds:
-        """Itself, if it is strong enough to estimate anything and weak enough to protect anybody."""
+        """These odds, if ε lies in [1e-6, 50]. Raises InvalidParameter otherwise; `name` and `asked` describe the
+        argument.
+        """
         possible = 1 / FARTHEST < self.ratio < FARTHEST
         if not possible or not LEAST_EPSILON <= self.log + Fraction(log(self.ratio)) <= LARGEST_EPSILON:
             between = f"between {LEAST_EPSILON:g} and {LARGEST_EPSILON:g}"
             if name == "epsilon":
-                raise InvalidParameter(name, asked, f"must lie {between}", "more protects nobody, less says nothing")
+                raise InvalidParameter(
+                    name,
+                    asked,
+                    f"must lie {between}",
+                    "a larger epsilon protects nobody, a smaller one allows no estimate",
+                )
             raise InvalidParameter(name, asked, f"must make the truth likelier, with ε {between}")
         return self
 
     def chosen(self, name: str, asked: object) -> Odds:
-        """The same for odds that alone are what a person chose to be protected by; warns where they protect little."""
+        """As `within`, for odds that a user chose as the whole protection: also warns if they protect little."""
         warn_if_weak(epsilon=self.within(name, asked).epsilon)
         return self
 
     @property
     def number(self) -> Number:
-        """The odds, for estimates."""
+        """The odds as a number, for estimates."""
         return self.ratio if self.log == 0 else float(self.ratio) * math.exp(float(self.log))
 
     @property
     def excess(self) -> Number:
-        """The odds less 1, without cancellation."""
+        """The odds minus 1, without cancellation."""
         if self.log == 0:
             return self.ratio - 1
         return float(self.ratio) * math.expm1(float(self.log)) + float(self.ratio - 1)
 
     @property
     def epsilon(self) -> float:
-        """|log odds|, rounded up: never below what a report really costs."""
+        """|log odds|, rounded up: never below the true cost of a report."""
         if self.ratio == 1:
             return up(abs(self.log))
         return abs(log(self.ratio) + float(self.log)) * (1 + ROUNDING)
 
     def root(self) -> Odds:
-        """The odds of a half of ε. A rational number has them only if it is a square."""
+        """The odds for ε/2. Raises InvalidParameter for rational odds that are not a square."""
         top, bottom = math.isqrt(self.ratio.numerator), math.isqrt(self.ratio.denominator)
         if Fraction(top * top, bottom * bottom) != self.ratio:
             raise InvalidParameter("odds", self.ratio, "must be the square of a rational number here", "give epsilon")
         return Odds(Fraction(top, bottom), self.log / 2)
 
     def heads(self, size: int, entropy: Entropy | None, *, yes: int = 1, no: int = 1) -> NDArray[np.bool_]:
-        """Coins that show True with probability yes × odds / (yes × odds + no)."""
+        """Coins that are True with probability yes × odds / (yes × odds + no)."""
         return _coin(self, yes, no).spin(size=size, entropy=entropy).view(np.bool_)
 
     def rare_bits(self, shape: tuple[int, ...], entropy: Entropy | None) -> NDArray[np.uint8]:
-        """Bytes in which each bit is 1 with probability 1 / (1 + odds), independently. One spin of a wheel of all 256
-        bytes makes eight bits.
+        """Bytes in which each bit is independently 1 with probability 1 / (1 + odds). One draw from a wheel of all 256
+        bytes gives eight bits.
         """
         return _bytes(self).spin(size=shape, entropy=entropy).astype(np.uint8, copy=False)
 
     def away(self, categories: int, size: int, entropy: Entropy | None) -> NDArray[np.unsignedinteger[Any]]:
-        """How far a report is from the answer, cyclically: 0 with weight odds, each other distance with weight 1."""
+        """The cyclic distance of each report from the answer: 0 with weight odds, each other distance with weight 1."""
         if categories <= MOST_ON_A_WHEEL:
             return _distances(self, categories).spin(size=size, entropy=entropy)
         lies = noise.uniform(below=categories - 1, size=size, entropy=entropy).astype(np.uint32)
@@ -130,7 +139,7 @@ class Odds:
         return lies
 
     def written(self) -> dict[str, float | str]:
-        """As the keyword argument that makes it again."""
+        """The keyword argument that constructs these odds again."""
         return {"odds": exact(self.ratio)} if self.log == 0 else {"epsilon": exact(self.log)}
 
 
@@ -155,7 +164,7 @@ def _wheel(weights: Weights) -> Wheel:
     return Wheel(weights=factors, log_weights=exponents)
 
 
-# The odds are public, so wheels made for them may be kept: about half a megabyte each.
+# The odds are public, so their wheels may be cached: about half a megabyte each.
 
 
 @lru_cache(maxsize=32)
@@ -174,11 +183,11 @@ def _distances(odds: Odds, categories: int) -> Wheel:
 
 
 def log(ratio: Fraction) -> float:
-    """log ratio, within half of ROUNDING of its size also near 1."""
+    """log ratio, with a relative error below half of ROUNDING, also near 1."""
     return math.log1p(float(ratio - 1)) if Fraction(1, 2) < ratio < 2 else math.log(float(ratio))
 
 
 def exact(value: Fraction) -> float | str:
-    """A rational number that survives JSON: a float if it is one, otherwise "numerator/denominator"."""
+    """A rational number for JSON: a float if it is exact, otherwise "numerator/denominator"."""
     near = float(value)
     return near if Fraction(near) == value else f"{value.numerator}/{value.denominator}"

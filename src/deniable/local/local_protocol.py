@@ -1,4 +1,6 @@
-"""A protocol of the local model: what each person does, what the collector does, and the curve between them."""
+"""A protocol of the local model: a randomizer for each person, an estimator for the collector, and the curve of a
+report.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +29,21 @@ Parameter = int | float | str
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Telling:
-    """What reports tell about which of two answers a person has: the probabilities of reports from both."""
+    """The probabilities of all reports from a person with the first answer (`one`) and with the second (`two`)."""
 
     one: dict[Any, float]
     two: dict[Any, float]
     what: str = ""
-    """What is told of a report, where it is not all of it."""
+    """Which part of a report the keys describe, if not all of it."""
 
 
 class Protocol(ABC):
-    """No curator: for all pairs of answers that one person may have, their reports are as hard to tell apart as `curve`
-    says. It holds for each person by themselves, whatever everybody else does with their reports.
+    """A local randomizer and its aggregator. For all pairs of answers that one person may have, the two distributions
+    of the report are at most as distinguishable as `curve` says. This holds for each person separately, whatever the
+    others do.
 
-    `randomize` is what a person does (one answer in, one report out; a list in, an array out) and `estimate` what the
-    collector does with everybody's reports. Nothing but reports ever leaves a person.
+    `randomize` is the person's side (one answer in, one report out; a list in, an array out) and `estimate` the
+    collector's. Only reports ever leave a person.
     """
 
     __slots__ = ()
@@ -48,43 +51,48 @@ class Protocol(ABC):
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """What one report reveals about its person's answer."""
+        """The privacy guarantee of one report about the person's answer."""
 
     @abstractmethod
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
-        """A report for each answer. Exact: no floating-point number decides a probability. `entropy` is for tests."""
+        """One report for each answer. Probabilities are exact: none depends on floating-point arithmetic. `entropy` is
+        for tests.
+        """
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        """How likely each report is from a person with this answer, for planning and teaching: the answer is a public
-        example, never anybody's.
+        """The probability of each report from a person with this answer, for planning and teaching.
+
+        The answer is a public example, never a person's own. Raises InvalidOperation if there are too many reports to
+        list.
         """
         raise too_many(self)
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """How likely reports are from people with two answers; reports that tell the two apart equally well are one
-        where there are too many to be told one by one. For teaching, as `probabilities`.
+        """The probabilities of reports from people with two answers, for teaching. If there are too many reports, those
+        that distinguish the two answers equally well are grouped.
         """
         return Telling(self.probabilities(x), self.probabilities(x2))
 
     @abstractmethod
     def estimate(self, reports: Any) -> Estimate:
-        """What all reports together say."""
+        """The estimate from all reports together."""
 
     @abstractmethod
     def parameters(self) -> dict[str, Parameter]:
-        """The keyword arguments that make it again; strings are exact ratios."""
+        """The keyword arguments that construct this protocol again; strings are exact ratios."""
 
     @abstractmethod
     def encode(self, reports: Any) -> list[str]:
-        """Reports as short texts, one for each person, for a file."""
+        """Reports as short texts, one per person, for a file."""
 
     def decode(self, texts: Sequence[str]) -> Any:
-        """The reports that `encode` wrote. Texts that it cannot have written are refused."""
+        """The reports that `encode` wrote. Raises InvalidParameter for texts that it cannot have written."""
         rule = f"must be {self.form}, as encode writes them"
         listed = report_checks.texts("reports", texts, rule)
         try:
             found = self.parsed(listed)
-            # Many spellings are parsed that encode never writes, and numbers that are no reports.
+            # int() accepts spellings that encode never writes, and numbers that are not reports: encode again and
+            # compare.
             written = self.encode(found)
         except (ValueError, OverflowError):
             raise InvalidParameter("reports", NOTHING, rule) from None
@@ -94,11 +102,11 @@ class Protocol(ABC):
 
     @property
     def form(self) -> str:
-        """What the texts of reports look like, in words."""
+        """The form of the texts of reports, in words."""
         return "whole numbers"
 
     def parsed(self, texts: list[str]) -> Any:
-        """Reports from texts of the form that `encode` writes; ValueError from others, or anything at all."""
+        """Reports from texts in the form that `encode` writes. For other texts: ValueError, or any value."""
         return np.array([int(text) for text in texts], dtype=np.int64)
 
     def __repr__(self) -> str:
@@ -107,8 +115,8 @@ class Protocol(ABC):
 
 
 class SharesProtocol(Protocol):
-    """A protocol whose reports speak for answers: with one chance for the person's own answer, with one lower chance
-    for every other. All estimates of shares follow from these two chances (Wang, Blocki, Li & Jha 2017).
+    """A protocol whose report supports some answers: with one probability the person's own answer, with a lower
+    probability each other answer. All estimates of shares follow from these two numbers (Wang, Blocki, Li & Jha 2017).
     """
 
     __slots__ = ()
@@ -116,31 +124,32 @@ class SharesProtocol(Protocol):
     @property
     @abstractmethod
     def support(self) -> Support:
-        """The two chances, exact where the odds are rational."""
+        """The two probabilities, exact if the odds are rational."""
 
     @abstractmethod
     def count(self, reports: Any) -> tuple[Ints, int]:
-        """How many reports speak for each answer, and how many reports there are."""
+        """How many reports support each answer, and how many reports there are."""
 
     def estimate(self, reports: Any) -> Shares:
         counts, people = self.count(reports)
         return Shares(counts, report_checks.some(people), self.support)
 
     def variance(self, *, share: Any, people: int) -> Any:
-        """The variance that the estimate will have for people of whom `share` have the answer; exact for a rational
-        share where the odds are rational.
+        """The variance of the estimate among `people` people, if `share` of them have the answer. A Fraction if both
+        the share and the odds are rational.
         """
         return self.support.variance(report_checks.share(share), report_checks.people(people))
 
     def population_variance(self, *, share: Any, people: int) -> Any:
-        """The variance that the estimate will have for a population, people drawn from it at random."""
+        """The variance of the estimate of a population's share, if the people are drawn from it at random."""
         return self.support.population_variance(report_checks.share(share), report_checks.people(people))
 
     def error(self, *, people: int, confidence: float, shares: int = 1) -> float:
-        """With probability at least `confidence`, all of so many estimated shares are this near to the truth, about the
-        people who answered or about a population, at any number of people: sqrt(ln(2 shares/β) / (2 n)) / gap.
+        """A bound on the errors of `shares` estimated shares that holds for all of them with probability at least
+        `confidence`, for any number of people, about the people who answered or about a population: sqrt(ln(2 shares/β)
+        / (2 n)) / gap.
 
-        Hoeffding's inequality for n reports in [0, 1] and a union over the shares, β = 1 - confidence.
+        Hoeffding's inequality for n reports in [0, 1] and a union bound over the shares, β = 1 - confidence.
         """
         n, k = report_checks.people(people), noise_arguments.whole("shares", shares)
         if not 1 <= k <= MOST_CATEGORIES:
@@ -149,13 +158,13 @@ class SharesProtocol(Protocol):
 
 
 class BitsProtocol(SharesProtocol):
-    """A protocol whose report is a row of bits, one for each category, packed eight to a byte."""
+    """A protocol whose report is a row of bits, one per category, packed eight to a byte."""
 
     __slots__ = ()
     categories: int
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        """By report, as a text of bits, that of category 0 first."""
+        """Keys are reports as texts of bits, category 0 first."""
         own = self.told(answer)
         chances = [float(self.support.own if i == own else self.support.other) for i in range(self.categories)]
         found: dict[Any, float] = {"": 1.0}
@@ -166,7 +175,7 @@ class BitsProtocol(SharesProtocol):
         return found
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By report, if there are few; else by the two bits of the two answers, in which alone people differ."""
+        """By report if there are few, else by the bits of the two answers, the only bits whose distributions differ."""
         if self.categories <= MOST_BITS:
             return SharesProtocol.told_apart(self, x, x2)
         own, other = float(self.support.own), float(self.support.other)
@@ -176,14 +185,16 @@ class BitsProtocol(SharesProtocol):
         return Telling(first, second, f"bits {a} and {b} of the report" if a != b else f"bit {a} of the report")
 
     def told(self, answer: Any) -> int:
-        """One category whose reports can be told one by one, because there are not many."""
+        """The number of this category. Raises InvalidOperation if there are too many categories to list all reports."""
         category = report_checks.category("answer", answer, self.categories)
         if self.categories > MOST_BITS:
-            raise too_many(self, f" (with up to {MOST_BITS} categories they are not)")
+            raise too_many(self, f" (at most {MOST_BITS} categories can be listed)")
         return category
 
     def rows(self, reports: Any) -> Packed:
-        """Reports as packed rows; what `randomize` can never return is refused. Here, every row of bits is possible."""
+        """Reports as packed rows. Rows that `randomize` cannot return raise InvalidParameter; here every row of bits is
+        possible.
+        """
         return report_checks.packed("reports", reports, self.categories)
 
     def count(self, reports: Any) -> tuple[Ints, int]:
@@ -206,7 +217,7 @@ class BitsProtocol(SharesProtocol):
 
 
 def two_bits(first: float, second: float) -> dict[Any, float]:
-    """The law of two independent bits that are 1 with these probabilities, as a text."""
+    """The distribution of two independent bits that are 1 with these probabilities; keys are texts."""
     return {
         f"{i:d}{j:d}": (first if i else 1 - first) * (second if j else 1 - second)
         for i in (False, True)
@@ -215,22 +226,24 @@ def two_bits(first: float, second: float) -> dict[Any, float]:
 
 
 def too_many(protocol: Protocol, otherwise: str = "") -> InvalidOperation:
-    """What to say of a protocol with too many reports; `otherwise` says when they are few."""
+    """The error for a protocol with too many reports to list; `otherwise` says when there are few."""
     return InvalidOperation(
-        f"the reports of {type(protocol).__name__} are too many to be told one by one{otherwise}; "
+        f"{type(protocol).__name__} has too many possible reports to list them{otherwise}; "
         "look at what an attacker can do with one: plots.tradeoff(protocol.curve)"
     )
 
 
 def diluted(curve: Curve, chance: float) -> Curve:
-    """With probability `chance` (rounded up by the caller) the curve, otherwise nothing, and which of them is seen."""
+    """The curve with probability `chance` (rounded up by the caller), otherwise nothing; which of the
+    two is revealed.
+    """
     if chance >= 1:
         return curve
     return curves.mixture([1 - chance, chance], [curves.identity(), curve])
 
 
 def category_count(value: Any) -> int:
-    """The number of categories a protocol is made for."""
+    """A number of categories, 2 to 2^24."""
     count = noise_arguments.whole("categories", value)
     if not 2 <= count <= MOST_CATEGORIES:
         raise InvalidParameter("categories", count, f"must be at least 2 and at most {MOST_CATEGORIES:,}")
@@ -239,4 +252,4 @@ def category_count(value: Any) -> int:
 
 MOST_CATEGORIES = 2**24
 MOST_BITS = 6
-"""Most bits of a report whose probabilities are told row by row."""
+"""Most bits of a report whose probabilities are listed row by row."""

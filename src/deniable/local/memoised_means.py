@@ -1,21 +1,21 @@
-"""Microsoft's means: a number that is asked for again and again, one bit each time, from bits that are remembered.
+"""Microsoft's means: a number that is collected repeatedly, one bit each time, from memoised bits.
 
 Three parts (Ding, Kulkarni & Yekhanin 2017):
 
 - **1-bit mean.** P(1 | x) = 1/(E + 1) + (x - low)/(high - low)·(E - 1)/(E + 1), E = e^ε: Duchi's bit (`DuchiMean`).
-- **Memory with α-point rounding.** Numbers move a little from day to day, and a fresh bit each day would cost ε each
-  day. So everybody draws, once and for all, a secret start α in a step of a coarse grid, and one bit for each grid
-  point. A number x between the points k and k + 1 is rounded up if its part above k, plus α, reaches a step: up with a
-  probability that makes the mean over α just x. From then on the bit of that point is told, always the same one.
-- **Output perturbation.** The bit is flipped with probability γ = `flip` before it is told, afresh each time.
+- **Memoization with α-point rounding.** Numbers change a little from day to day, and a fresh bit each day would cost ε
+  each day. So each person draws, once and for all, a secret offset α within a step of a coarse grid, and one bit for
+  each grid point. A number x between the points k and k + 1 is rounded up if its part above k, plus α, reaches a step;
+  averaged over α, the rounded number is x. The person then always reports the bit of that point.
+- **Output perturbation.** The bit is flipped with probability γ = `flip` before it is reported, afresh each time.
 
-What is certified. The memory is drawn before any number is known, so it has the same law whatever the numbers are.
+What is certified. The memory is drawn before any number is known, so its law does not depend on the numbers.
 
-- *A number that stays the same*, any number of reports: all of them are made from one bit, whose law is Duchi's. So
-  they tell no more than randomized response at ε: `longitudinal`.
-- *Any numbers*, T reports: given the memory, a report is a bit that is kept with probability 1 - γ. So T of them tell
-  no more than T randomized responses at log((1 - γ)/γ), and whoever does not see the memory sees less: `changing`.
-  Without a flip there is no such bound: a report that differs from the one before proves that the number changed.
+- *A number that stays the same*, any number of reports: all reports come from one bit, whose law is Duchi's. So they
+  reveal no more than randomized response at ε: `longitudinal`.
+- *Any numbers*, T reports: given the memory, a report is a bit that is kept with probability 1 - γ. So T reports reveal
+  no more than T randomized responses at log((1 - γ)/γ), and less to anyone who does not know the memory: `changing`.
+  Without a flip there is no such bound: a report that differs from the previous one proves that the number changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Bits = NDArray[np.bool_]
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MeanMemory:
-    """What some people drew once and for all. Secret: each row belongs to its person and must never be collected."""
+    """What people drew once and for all. Secret: each row belongs to its person and must never be collected."""
 
     starts: Ints
     """α of each person, in fine steps."""
@@ -66,11 +66,11 @@ class MeanMemory:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class MemoisedMean(MeanProtocol):
-    """The mean of a number that is collected again and again: one remembered bit for each of `points` + 1 points
-    between the bounds, flipped with probability `flip` when it is told.
+    """The mean of a number that is collected repeatedly: one memoised bit for each of `points` + 1 points between the
+    bounds, flipped with probability `flip` in [0, 1/2) when it is reported.
 
     For all numbers of one person: `curve` is one report, `longitudinal` any number of reports of a number that stays
-    the same, `changing(reports=)` so many reports of any numbers. ±(E+1)/((E-1)(1-2γ)) is unbiased.
+    the same, `changing(reports=)` that many reports of any numbers. ±(E+1)/((E-1)(1-2γ)) is unbiased.
 
     >>> protocol = MemoisedMean(low=0, high=24, points=12, epsilon=1.0, flip=0.2)
     >>> memory = protocol.memorize(people=3)  # once, before there is any number; each person keeps their own
@@ -95,13 +95,13 @@ class MemoisedMean(MeanProtocol):
         if not 1 <= count <= MOST_POINTS:
             raise InvalidParameter("points", points, f"must lie between 1 and {MOST_POINTS:,}")
         if not 0 <= chance < Fraction(1, 2):
-            raise InvalidParameter("flip", flip, "must be at least 0 and below 1/2: a half would tell nothing")
+            raise InvalidParameter("flip", flip, "must be at least 0 and below 1/2: at 1/2 a report is pure noise")
         if chance:
             Odds((1 - chance) / chance, Fraction(0)).within("flip", flip)
         object.__setattr__(self, "points", count)
         object.__setattr__(self, "flip", chance)
 
-    # -- what is promised ----------------------------------------------------------------------------------------------
+    # -- guarantees ----------------------------------------------------------------------------------------------------
 
     @property
     def curve(self) -> Curve:
@@ -118,29 +118,32 @@ class MemoisedMean(MeanProtocol):
         return curves.randomized_response(epsilon=self.odds.epsilon)
 
     def changing(self, *, reports: int) -> Curve:
-        """So many reports, whatever the numbers are and however they change.
+        """The curve of this many reports, whatever the numbers are and however they change.
 
-        One report costs what `curve` says; of several, each may cost as much as its flip allows.
+        One report costs what `curve` says; each of several may cost as much as its flip allows. Raises InvalidParameter
+        if `flip` is 0.
         """
         times = noise_arguments.whole("reports", reports)
         if times < 1:
             raise InvalidParameter("reports", reports, "must be at least 1")
         if not self.flip:
             rule = "must be above 0: a bit that changes proves that the number changed"
-            raise InvalidParameter("flip", self.flip, rule, "give flip=, or read longitudinal for numbers that stay")
+            raise InvalidParameter(
+                "flip", self.flip, rule, "give flip=, or use longitudinal for numbers that stay the same"
+            )
         if times == 1:
             return self.curve
         told = Odds((1 - self.flip) / self.flip, Fraction(0)).epsilon
         return curves.randomized_response(epsilon=told) ** times
 
-    # -- what people do ------------------------------------------------------------------------------------------------
+    # -- the people's side ---------------------------------------------------------------------------------------------
 
     def memorize(self, *, people: int, entropy: Entropy | None = None) -> MeanMemory:
-        """What each of so many people draws, once, whatever their numbers are."""
+        """What each person draws, once, independently of their numbers."""
         return self._memory(report_checks.people(people), report_checks.witnessed(entropy))
 
     def report(self, memory: MeanMemory, answers: Any, *, entropy: Entropy | None = None) -> Ints:
-        """One report of each person about their number of today."""
+        """One report of each person about their current number."""
         listed, _ = report_checks.numbers("answers", answers)
         if not isinstance(memory, MeanMemory) or memory.bits.shape != (len(listed), self.points + 1):
             raise InvalidParameter(
@@ -149,7 +152,7 @@ class MemoisedMean(MeanProtocol):
         return self._told(memory, on_grid(listed, self.low, self.high, self.steps), report_checks.witnessed(entropy))
 
     def respond(self, steps: Ints, entropy: Entropy | None) -> Ints:
-        """One report each from a memory that is forgotten: for people who are asked once."""
+        """One report each from a memory that is discarded: for people who are asked once."""
         return self._told(self._memory(len(steps), entropy), steps, entropy)
 
     def _memory(self, people: int, entropy: Entropy | None) -> MeanMemory:
@@ -161,7 +164,7 @@ class MemoisedMean(MeanProtocol):
         return MeanMemory(np.asarray(starts, dtype=np.int64), np.asarray(bits).reshape(people, self.points + 1))
 
     def _told(self, memory: MeanMemory, steps: Ints, entropy: Entropy | None) -> Ints:
-        # α < step, so a number on a point stays there, the last point too.
+        # α < step, so a number on a grid point stays there, even on the last one.
         places = (steps + memory.starts) // self._step
         bits = memory.bits[np.arange(len(steps)), places]
         if self.flip:
@@ -169,13 +172,13 @@ class MemoisedMean(MeanProtocol):
         return np.asarray(bits).astype(np.int64)
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        """Of one report from a memory that nobody has seen before."""
+        """Of one report from a fresh memory."""
         kept, share = float(self.odds.number / (self.odds.number + 1)), self.place(answer) / self.steps
         bit = kept * share + (1 - kept) * (1 - share)
         one = bit + float(self.flip) * (1 - 2 * bit)
         return {0: 1 - one, 1: one}
 
-    # -- what the collector does ---------------------------------------------------------------------------------------
+    # -- the collector's side ------------------------------------------------------------------------------------------
 
     @property
     def outcomes(self) -> int:

@@ -1,7 +1,7 @@
 """The mean of a number: Duchi's one bit, the piecewise mechanism, and the hybrid of both.
 
-Answers are cut to the public bounds and moved to the nearest point of a public grid; from there on everything is whole
-numbers and every probability is exact. With x the answer carried to [-1, 1] and E = e^ε, s = e^(ε/2), the variance of
+Answers are clipped to the public bounds and rounded to the nearest point of a public grid; from there on everything is
+integers and every probability is exact. With x the answer mapped to [-1, 1] and E = e^ε, s = e^(ε/2), the variance of
 one report around x is
 
 =================  ==============================================  ==================================================
@@ -40,7 +40,7 @@ FINENESS: Final = 2**30
 """Duchi's answers lie on 2³⁰ + 1 points between the bounds."""
 
 WINDOW: Final = 2**20
-"""The piecewise window has at least so many cells, so that the grid costs less than one part in 10⁵ of accuracy."""
+"""Least number of cells of the piecewise window: the grid then costs less than one part in 10⁵ of accuracy."""
 
 
 @final
@@ -53,7 +53,7 @@ class Spread:
 
 
 class MeanProtocol(Protocol):
-    """A protocol for a number between public bounds. Reports are whole numbers below `outcomes`."""
+    """A protocol for a number between public bounds low < high. Reports are integers below `outcomes`."""
 
     __slots__ = ()
     low: Fraction
@@ -63,22 +63,22 @@ class MeanProtocol(Protocol):
     @property
     @abstractmethod
     def outcomes(self) -> int:
-        """How many different reports there are."""
+        """One more than the largest report."""
 
     @property
     def first(self) -> int:
-        """The first of them that can be."""
+        """The smallest possible report."""
         return 0
 
     @property
     @abstractmethod
     def steps(self) -> int:
-        """How many steps of the answers' grid lie between the bounds."""
+        """The number of steps of the answers' grid between the bounds."""
 
     @property
     @abstractmethod
     def spread(self) -> Spread:
-        """How much one report varies."""
+        """The variance of one report as a function of the answer."""
 
     @abstractmethod
     def respond(self, steps: Ints, entropy: Entropy | None) -> Ints:
@@ -86,7 +86,7 @@ class MeanProtocol(Protocol):
 
     @abstractmethod
     def unbiased(self, reports: Ints) -> Floats:
-        """For each report, the number in units of [-1, 1] whose mean is the answer."""
+        """For each report, a number whose mean is the answer, in units of [-1, 1]."""
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         listed, alone = report_checks.numbers("answers", answers)
@@ -94,7 +94,7 @@ class MeanProtocol(Protocol):
         return int(reports[0]) if alone else reports
 
     def place(self, answer: Any) -> int:
-        """The step of the grid for one answer."""
+        """The grid step of one answer."""
         listed, alone = report_checks.numbers("answer", answer)
         if not alone:
             raise InvalidParameter("answer", NOTHING, "must be one number")
@@ -104,8 +104,8 @@ class MeanProtocol(Protocol):
         listed = self._possible(reports)
         n, values, spread = report_checks.some(len(listed)), self.unbiased(listed), self.spread
         mean, square = float(values.mean()), float(np.mean(values**2))
-        # Reports have second moment (slope + 1) x² + level, which tells the mean of x²; at slope -1 they tell nothing,
-        # and the least that it can be, the square of the mean, gives the largest variance.
+        # Reports have second moment (slope + 1) x² + level, which gives an estimate of the mean of x². At slope -1 it
+        # does not; then the smallest possible value, the square of the mean, gives the largest variance.
         least = min(mean**2, 1.0)
         told = (square - spread.level) / (spread.slope + 1) if spread.slope > -1 + 1e-9 else least
         people = (spread.slope * min(max(told, least), 1.0) + spread.level) / n
@@ -132,7 +132,7 @@ class MeanProtocol(Protocol):
         return [str(report) for report in self._possible(reports).tolist()]
 
     def variance(self, *, answer: Rational, people: int) -> float:
-        """The variance that the estimate will have for people who all have this answer (cut to the bounds)."""
+        """The variance of the estimate if all `people` people have this answer (clipped to the bounds)."""
         inside = min(max(noise_arguments.rational("answer", answer), self.low), self.high)
         half = float(self.high - self.low) / 2
         x = float(inside - self.low) / half - 1
@@ -158,11 +158,11 @@ LARGEST: Final = Fraction(10) ** 100
 
 
 def on_grid(answers: Floats, low: Fraction, high: Fraction, steps: int) -> Ints:
-    """The nearest of steps + 1 points from low to high. (A float's rounding may choose the next one when two are as
-    near; which one is a matter of the answer alone, and no matter for privacy.)
+    """The nearest of steps + 1 points from low to high. (If two points are equally near, float rounding may choose
+    either; the choice depends only on the answer and does not affect privacy.)
     """
     share = (np.clip(answers, float(low), float(high)) - float(low)) / float(high - low)
-    # Clipped again as whole numbers: beyond 2⁵³ the float of `steps` may lie above it, where no answer is.
+    # Clipped again as integers: beyond 2⁵³ the float of `steps` may lie above `steps` itself.
     return np.clip(np.clip(np.rint(share * steps), 0, steps).astype(np.int64), 0, steps)
 
 
@@ -171,8 +171,8 @@ def on_grid(answers: Floats, low: Fraction, high: Fraction, steps: int) -> Ints:
 class DuchiMean(MeanProtocol):
     """One bit: the answer is rounded at random to one of the two bounds, and that bit is kept or flipped.
 
-    For all answers of one person the bit is at most as telling as randomized response at ε, and exactly so for the two
-    bounds. P(1 | x) = 1/2 + x(E-1)/(2(E+1)) for x in [-1, 1], so ±(E+1)/(E-1) is unbiased.
+    For all answers of one person the bit reveals at most as much as randomized response at ε, and exactly as much for
+    the two bounds. P(1 | x) = 1/2 + x(E-1)/(2(E+1)) for x in [-1, 1], so ±(E+1)/(E-1) is unbiased.
 
     >>> protocol = DuchiMean(low=0, high=10, epsilon=1.0)
     >>> report = protocol.randomize(3.5)
@@ -226,9 +226,10 @@ class PiecewiseMean(MeanProtocol):
     otherwise one of the other N - W.
 
     For all answers of one person a cell's likelihood differs by at most s(N - W)/W, which the grid keeps just below
-    e^ε; two answers with windows apart are told apart with the probability that the report lies in one of the windows.
-    The window's place is linear in the answer, and so is the mean of the cell: 2(cell - middle)(s+1)/(s(N-W) - W) is
-    unbiased. As the cells grow finer this is the piecewise mechanism of Wang et al. (2019).
+    e^ε. Two answers with disjoint windows are distinguished with the probability that the report lies in one of the
+    windows. The position of the window is linear in the answer, and so is the mean of the cell: 2(cell -
+    middle)(s+1)/(s(N-W) - W) is unbiased. With finer cells this converges to the piecewise mechanism of Wang et al.
+    (2019).
 
     >>> protocol = PiecewiseMean(low=-1, high=1, epsilon=4.0)
     >>> round(protocol.variance(answer=0, people=1), 4)
@@ -252,7 +253,7 @@ class PiecewiseMean(MeanProtocol):
 
     @property
     def outcomes(self) -> int:
-        # The window holds one part in s + 1 of the cells, and must tell s from 1.
+        # The window has a share 1/(s + 1) of the cells, and must be fine enough to distinguish s from 1.
         root = self.odds.root()
         return 1 << math.ceil(math.log2(WINDOW * (float(root.number) + 1) * (1 + 1 / float(root.excess))))
 
@@ -279,8 +280,8 @@ class PiecewiseMean(MeanProtocol):
         return np.asarray((2 * reports - (self.outcomes - 1)) * (self._line()[1] / 2))
 
     def pieces(self, answer: Any) -> tuple[Floats, Floats]:
-        """Where the window around an answer begins and ends among all cells, as estimates of the answer that they are
-        read as, and the probabilities of the three pieces: for planning and teaching, as `probabilities`.
+        """The edges of the window around an answer among all cells, as estimates of the answer, and the probabilities
+        of the three pieces: for planning and teaching, as `probabilities`.
         """
         place, cells, window = self.place(answer), self.outcomes, self._window()
         share = float(self.odds.root().number / (self.odds.root().number + 1))
@@ -288,11 +289,11 @@ class PiecewiseMean(MeanProtocol):
         ends = self.unbiased(np.array([0, place, place + window, cells])) - self._line()[1] / 2
         masses = np.array([far * place, share, far * (cells - window - place)])
         edges = float(self.low) + float(self.high - self.low) / 2 * (1 + ends)
-        kept = masses > 0  # at a bound the window has nothing on one side
+        kept = masses > 0  # at a bound there are no cells on one side of the window
         return np.concatenate((edges[:1], edges[1:][kept])), masses[kept]
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By which of the windows of both answers a cell lies in; cells of one kind are equally likely."""
+        """By which of the two answers' windows contain the cell; cells of one kind are equally likely."""
         cells, window = self.outcomes, self._window()
         both = max(0, window - abs(self.place(x) - self.place(x2)))
         near = float(self.odds.root().number / (self.odds.root().number + 1)) / window
@@ -306,11 +307,12 @@ class PiecewiseMean(MeanProtocol):
         return Telling(one, two, "which of the windows of both answers a cell lies in")
 
     def _window(self) -> int:
-        # One cell more than N/(s + 1) rounded up: far more than the float's error, so that (N - W)/W < s for certain.
+        # One cell more than N/(s + 1) rounded up: far more than the float's rounding error, so that (N - W)/W < s with
+        # certainty.
         return math.ceil(self.outcomes / (float(self.odds.root().number) + 1)) + 1
 
     def _line(self) -> tuple[float, float]:
-        """How far the mean cell moves with the window, and the width of a cell in the unbiased scale."""
+        """How far the mean cell moves per step of the window, and the width of a cell in the unbiased scale."""
         n, w, s = self.outcomes, self._window(), float(self.odds.root().number)
         moved = (s * (n - w) - w) / ((s + 1) * (n - w))
         return moved, 2 / ((n - w) * moved)
@@ -322,8 +324,8 @@ class HybridMean(MeanProtocol):
     """Duchi's bit with probability e^(-ε/2), otherwise the piecewise mechanism; for small ε always Duchi's bit.
 
     For all answers of one person: the curve is the mixture of both, because a report shows which of them was used. With
-    these weights the variance is the same for every answer; the piecewise part is left out where it would only add
-    variance, which is for ε below 0.61 (Wang et al. 2019).
+    these weights the variance is the same for every answer. Below ε = 0.61 the piecewise part would only add variance,
+    and is left out (Wang et al. 2019).
 
     >>> protocol = HybridMean(low=0, high=100, epsilon=1.0)
     >>> reports = protocol.randomize([20.0, 35.0, 50.0])
@@ -352,7 +354,7 @@ class HybridMean(MeanProtocol):
 
     @property
     def first(self) -> int:
-        """No cell is reported where the piecewise part is left out."""
+        """Without the piecewise part only Duchi's bits are reported."""
         return 0 if self._mixes() else self._piecewise().outcomes
 
     @property
@@ -377,7 +379,7 @@ class HybridMean(MeanProtocol):
         return np.asarray(np.where(duchi, bits, self._piecewise().respond(steps, entropy)), dtype=np.int64)
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By Duchi's bit, or by which of the two windows the cell lies in; cells of one kind are equally likely."""
+        """By Duchi's bit, or by which of the two windows contain the cell; cells of one kind are equally likely."""
         bits = self._duchi().told_apart(x, x2)
         if not self._mixes():
             return bits
@@ -394,6 +396,7 @@ class HybridMean(MeanProtocol):
         return np.where(reports < cells, self._piecewise().unbiased(reports), self._duchi().unbiased(reports - cells))
 
     def _mixes(self) -> bool:
+        """Whether the piecewise part lowers the variance."""
         return self._piecewise().spread.level < self._duchi().spread.level
 
     def _duchi(self) -> DuchiMean:

@@ -1,4 +1,4 @@
-"""Rows of packed bits, one row a person: one bit flipped or set in each row, and how many rows have each bit."""
+"""Rows of packed bits, one row per person: flip or set one bit in each row, and count the rows that have each bit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ import numpy as np
 from deniable.local.report_checks import Ints, Packed
 
 BYTES_AT_A_TIME: Final = 2**17
-"""Bytes of reports made at a time, so that they and the sampler's 64-bit draws for them stay in a processor's cache."""
+"""Bytes of reports that are processed at a time: they and the 64-bit draws for them fit into a processor's cache."""
 
 _ONES: Final = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
 
 LINE: Final = 2**10
 MOST_IN_A_BYTE: Final = 255
-"""Rows are counted side by side in lines of so many bytes, and so many lines one upon the other: no byte overflows."""
+"""Rows are counted side by side in lines of LINE bytes, and at most 255 lines are added up, so that no
+byte overflows.
+"""
 
 
 def pieces(people: int, width: int, at_a_time: int = BYTES_AT_A_TIME) -> Iterator[slice]:
-    """The people in pieces, so that working memory stays small."""
+    """The people in slices, so that working memory stays small."""
     step = max(1, at_a_time // width)
     for start in range(0, people, step):
         yield slice(start, min(start + step, people))
@@ -33,7 +35,7 @@ def trim(rows: Packed, bits: int) -> None:
 
 
 def place(spots: Ints) -> tuple[Ints, Packed]:
-    """Byte number and mask of bits."""
+    """For each bit, its byte number and its mask in that byte."""
     return spots >> 3, np.left_shift(np.uint8(1), (spots & 7).astype(np.uint8))
 
 
@@ -50,14 +52,14 @@ def put(rows: Packed, spots: Ints, values: np.typing.NDArray[np.bool_]) -> None:
 
 
 def _find(rows: Packed, spots: Ints) -> tuple[Packed, Ints, Packed]:
-    """All bytes in a line, which of them hold the bits, and where in them these are."""
+    """All bytes as one line, the indices of the bytes that contain the bits, and the masks."""
     byte, mask = place(spots)
     byte += np.arange(0, rows.size, rows.shape[1])
     return rows.reshape(-1), byte, mask
 
 
 def ones(rows: Packed) -> Ints:
-    """How many bits of each row are 1."""
+    """The number of bits set in each row."""
     found = np.zeros(len(rows), dtype=np.int64)
     for column in rows.T:
         found += _ONES.take(column, mode="clip")
@@ -65,7 +67,7 @@ def ones(rows: Packed) -> Ints:
 
 
 def totals(rows: Packed, bits: int) -> Ints:
-    """How many rows have each bit."""
+    """The number of rows in which each bit is set."""
     people, width = rows.shape
     found = np.zeros(8 * width, dtype=np.int64)
     abreast = max(1, LINE // width)

@@ -1,13 +1,13 @@
 """A whole table at once: every cell of every person is randomized, and the randomized table is published.
 
-Randomized response is the mechanism that releases a whole dataset instead of answers about it. Each column has a
-protocol of its own, all cells are randomized independently, and the curve of a row is the product of the curves of its
-columns. Whoever has the released table can then ask it for any conjunction, without the people and without more cost.
+Randomized response can release a whole dataset instead of answers about it. Each column has its own protocol, all cells
+are randomized independently, and the curve of a row is the product of the curves of its columns. Anyone with the
+released table can then estimate any conjunction, at no further cost.
 
-*Why the estimate is unbiased.* In one column a report y of the answer x has the kernel K(y | x), and
-u_a(y) = (1{y speaks for a} - q)/g has mean 1{x = a} under it: u is a column of K's inverse. Given a row, its cells are
-randomized independently, so the product of the u over the columns of a conjunction has mean 1{all cells are as asked}:
-it is the same column of the inverse of the product kernel, which never has to be written down. ∎
+*Why the estimate is unbiased.* In one column a report y of the answer x has the kernel K(y | x), and u_a(y) = (1{y
+supports a} - q)/g has mean 1{x = a} under it: u is a column of K's inverse. Given a row, its cells are randomized
+independently, so the product of the u over the columns of a conjunction has mean 1{all cells match}: it is the same
+column of the inverse of the product kernel, which is never computed. ∎
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ MOST_COLUMNS: Final = 1000
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class TableResponse:
-    """Randomized response of a whole table: for each column a yes-or-no protocol, or a pair of k-ary randomized
+    """Randomized response of a whole table: for each column a yes-or-no protocol, or a pair of a k-ary randomized
     response and the words of its categories.
 
-    For all pairs of rows that one person may have, their randomized rows are as hard to tell apart as `curve` says: the
-    product of the columns' curves, so the ε add up. A table with a column that has no protocol is refused.
+    For all pairs of rows that one person may have, the two distributions of the randomized row are at most as
+    distinguishable as `curve` says: the product of the columns' curves, so the ε add up. A table with a column that has
+    no protocol raises InvalidParameter.
 
     >>> from deniable import local
     >>> drinks = local.KaryRandomizedResponse(categories=3, epsilon=2), ["tea", "coffee", "water"]
@@ -64,13 +65,13 @@ class TableResponse:
 
     @property
     def curve(self) -> Curve:
-        """What one row of the released table reveals about its person's row."""
+        """The privacy guarantee of one released row about its person's row."""
         return curves.product(design.protocol.curve for design in self.designs)
 
     def randomize(self, table: Any, *, entropy: Entropy | None = None) -> dict[str, list[Any]]:
-        """The table with every cell randomized: words, or True and False, by column. A dict, pandas or polars comes in.
+        """The table with every cell randomized: words, or True and False, by column. Takes a dict, pandas or polars.
 
-        Rows keep their order, and what is not a cell (an index) is left behind.
+        Rows keep their order. An index is dropped.
         """
         answers = self._columns("table", table)
         source = report_checks.witnessed(entropy)
@@ -82,7 +83,7 @@ class TableResponse:
         return shown
 
     def told_apart(self, x: Mapping[str, Any], x2: Mapping[str, Any]) -> dict[str, Telling]:
-        """How likely each report is in each column, from people with two rows: for teaching, as `probabilities` of the
+        """The probability of each report in each column from people with two rows: for teaching, as `told_apart` of the
         columns' protocols.
         """
         rows = [self._columns("x", {name: [value] for name, value in row.items()}) for row in (x, x2)]
@@ -98,7 +99,7 @@ class TableResponse:
         return found
 
     def estimate(self, reports: Any, where: Mapping[str, Any]) -> Conjunction:
-        """The share of people whose row is as asked in all of these columns, from a randomized table: unbiased."""
+        """The share of people whose row matches `where` in all of these columns, from a randomized table: unbiased."""
         columns = self._columns("reports", reports)
         known = {design.question: design for design in self.designs}
         if not isinstance(where, Mapping) or not where or not all(name in known for name in where):
@@ -131,7 +132,7 @@ class TableResponse:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Conjunction(Estimate):
-    """The share of people for whom several things are true at once."""
+    """The share of people whose row matches several conditions at once."""
 
     reports: int
     share: float
@@ -148,12 +149,12 @@ class Conjunction(Estimate):
 
     @property
     def count(self) -> float:
-        """The number of people, unbiased."""
+        """The number of matching people, unbiased."""
         return self.share * self.reports
 
     @property
     def standard_error(self) -> float:
-        """A weight w has variance E[w²] - 1{as asked} given its row, so (mean w² - share)/n is unbiased for the
+        """A weight w has variance E[w²] - 1{row matches} given its row, so (mean w² - share)/n is unbiased for the
         variance of the share.
         """
         return float(np.sqrt(max(self.square - self.share, 0.0) / self.reports))
@@ -200,10 +201,10 @@ def _worded(design: Design, report: int) -> Any:
 
 
 def _unbiased(design: Design, column: list[Any], wanted: Any) -> Floats:
-    """For each report, a number whose mean is 1 for people with the answer that is wanted, and 0 for others."""
+    """For each report, a number whose mean is 1 for people with the wanted answer, and 0 for others."""
     reports, [answer] = np.array(design.numbered(column), dtype=np.int64), design.numbered([wanted])
     protocol: Any = design.protocol
-    # Of a spinner that shows the opposite more often it is a no that speaks for yes; `count` knows.
+    # With a spinner that shows the opposite more often, a no supports yes; `count` knows.
     told = answer if design.categories else int(protocol.count([True])[0])
     speaks = reports == told
     found = (speaks - float(protocol.support.other)) / float(protocol.support.gap)

@@ -1,9 +1,9 @@
-"""RAPPOR: answers that are asked for again and again, with noise that is remembered.
+"""RAPPOR: answers that are collected repeatedly, with memoised noise.
 
-A person's bits are randomized once and for all (the permanent response, kept secret by the person), and every report is
-made from those by fresh noise (the instantaneous response). However often they report, no more than the permanent
-response can leak: `longitudinal`. Without the memory every report would be a new release, and T of them cost T times
-as much. (Erlingsson, Pihur & Korolova 2014.)
+A person's bits are randomized once and for all (the permanent response, which the person keeps secret), and every
+report adds fresh noise to them (the instantaneous response). However many reports a person sends, they cannot reveal
+more than the permanent response: `longitudinal`. Without memoization every report would be a new release, and T reports
+would cost T times as much. (Erlingsson, Pihur & Korolova 2014.)
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 MOST_REPORTS: Final = 2000
-"""Up to so many reports the exact curve is worked out; beyond, ask for `longitudinal`, which bounds them all."""
+"""Most reports whose exact curve is computed; beyond, `longitudinal` bounds any number of them."""
 
 LIGHT: Final = Fraction(1, 10**200)
-"""Outcomes lighter than this are put at the two largest losses, where they weigh more, before they become floats."""
+"""Outcomes lighter than this are moved to the two largest losses, where they count more, before they become floats."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Coins:
-    """The three probabilities: a permanent bit is random with probability f (half of them wrong); a report shows a set
-    bit with probability q and an unset one with probability p < q.
+    """The three probabilities: a permanent bit is random with probability f (and then wrong half the time); a report
+    shows a set bit with probability q and an unset one with probability p < q.
     """
 
     f: Fraction
@@ -53,6 +53,7 @@ class Coins:
 
     @classmethod
     def of(cls, f: Rational, p: Rational, q: Rational) -> Coins:
+        """The three probabilities, checked: 0 < f < 1 and 0 <= p < q <= 1."""
         coins = cls(
             noise_arguments.probability("f", f),
             noise_arguments.probability("p", p),
@@ -92,7 +93,9 @@ class Coins:
         return reports
 
     def curve(self, *, reports: int, hashes: int) -> Curve:
-        """Of so many reports: the numbers of times that each of 2 × hashes bits was set, half of them either way."""
+        """The curve of this many reports: the counts of how often each of 2 × hashes bits was set, half of them in each
+        direction.
+        """
         times = noise_arguments.whole("reports", reports)
         if not 1 <= times <= MOST_REPORTS:
             rule = f"must be at least 1 and at most {MOST_REPORTS}"
@@ -101,7 +104,7 @@ class Coins:
         return (curves.from_pmf(one, other, tied=True) * curves.from_pmf(other, one, tied=True)) ** hashes
 
     def longitudinal(self, *, hashes: int) -> Curve:
-        """Of any number of reports: the permanent bits themselves."""
+        """The curve of any number of reports: the permanent bits themselves."""
         return curves.randomized_response(epsilon=self.wrong.epsilon) ** (2 * hashes)
 
     def written(self) -> dict[str, Parameter]:
@@ -117,9 +120,9 @@ def _bits_at(chance: Fraction, shape: tuple[int, ...], entropy: Entropy | None) 
 
 @lru_cache(maxsize=64)
 def _bit_laws(coins: Coins, times: int) -> tuple[list[float], list[float]]:
-    """How often a bit is set in so many reports: if it is the person's own, and if it is not.
+    """The law of how often a bit is set in this many reports: if it is the person's own, and if it is not.
 
-    In whole numbers over one denominator; only the last division is rounded.
+    Computed in integers over one denominator; only the last division is rounded.
     """
     right, wrong = 2 * coins.f.denominator - coins.f.numerator, coins.f.numerator
     whole = math.lcm(coins.p.denominator, coins.q.denominator)
@@ -131,8 +134,8 @@ def _bit_laws(coins: Coins, times: int) -> tuple[list[float], list[float]]:
     light = [i for i, masses in enumerate(shown) if min(masses) < LIGHT]
     kept = [masses for masses in shown if min(masses) >= LIGHT]
     if light:
-        # A loss lies between its extremes ±log(right/wrong). Splitting mass between them, so that both laws keep their
-        # masses, only makes the laws easier to tell apart (connect the dots).
+        # Every loss lies between the extremes ±log(right/wrong). Splitting mass between them, so that both laws keep
+        # their masses, can only make the laws easier to distinguish (connect the dots).
         ratio = Fraction(right, wrong)
         total, rest = (Fraction(sum(masses[i] for i in light), unit) for masses in (one, other))
         high = max((total * ratio - rest) * ratio / (ratio**2 - 1), LIGHT)
@@ -142,7 +145,7 @@ def _bit_laws(coins: Coins, times: int) -> tuple[list[float], list[float]]:
 
 
 def _binomial(n: int, top: int, bottom: int) -> list[int]:
-    """Binomial masses for the chance top/bottom, in units of bottom^-n."""
+    """Binomial masses for the probability top/bottom, in units of bottom^-n."""
     yes, no = [1], [1]
     for _ in range(n):
         yes.append(yes[-1] * top)
@@ -153,7 +156,7 @@ def _binomial(n: int, top: int, bottom: int) -> list[int]:
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Memory:
-    """The permanent responses of some people. Secret: each row belongs to its person and must never be collected."""
+    """The permanent responses of people. Secret: each row belongs to its person and must never be collected."""
 
     rows: Packed
     cohorts: Ints
@@ -168,7 +171,7 @@ class Memory:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Rappor(BitsProtocol):
-    """Basic RAPPOR: one bit for each category, a permanent response that is remembered, and a report from it each time.
+    """Basic RAPPOR: one bit per category, a memoised permanent response, and a report from it each time.
 
     For all answers of one person two bits differ. `curve` is one report, `after(reports=)` several reports from one
     memory, `longitudinal` any number of them: randomized response with 1 - f/2, twice, so ε = 2 ln((1 - f/2)/(f/2)).
@@ -196,25 +199,25 @@ class Rappor(BitsProtocol):
         return self.after(reports=1)
 
     def after(self, *, reports: int) -> Curve:
-        """What so many reports from one memory reveal, exactly."""
+        """The exact curve of this many reports (1 to 2,000) from one memory."""
         return self.coins.curve(reports=reports, hashes=1)
 
     @property
     def longitudinal(self) -> Curve:
-        """What any number of reports from one memory reveals at most."""
+        """An upper bound for any number of reports from one memory."""
         return self.coins.longitudinal(hashes=1)
 
     def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
-        """The permanent response of each person, made once for each answer and kept."""
+        """The permanent response of each person, drawn once for each answer and kept."""
         return self._memory(answers, report_checks.witnessed(entropy))
 
     def report(self, memory: Memory, *, entropy: Entropy | None = None) -> Packed:
-        """One report of each person, from what they remember."""
+        """One report of each person, from their memory."""
         _remembered(memory, report_checks.width(self.categories))
         return self.coins.instantaneous(memory.rows, self.categories, report_checks.witnessed(entropy))
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
-        """One report each from a memory that is forgotten: for people who are asked once."""
+        """One report each from a memory that is discarded: for people who are asked once."""
         source = report_checks.witnessed(entropy)
         reports = self.coins.instantaneous(self._memory(answers, source).rows, self.categories, source)
         return reports[0] if np.ndim(answers) == 0 else reports
@@ -233,7 +236,7 @@ class Rappor(BitsProtocol):
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CohortReports:
-    """Reports of a Bloom filter, each with the public number of the cohort whose hash functions made it."""
+    """Reports of a Bloom filter, each with the public number of the cohort whose hash functions it uses."""
 
     rows: Packed
     cohorts: Ints
@@ -253,13 +256,13 @@ MOST_HASHES: Final = 32
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class BloomRappor(Protocol):
-    """RAPPOR for texts that nobody can list in advance: each sets `hashes` of `bits` bits, chosen by the hash functions
-    of the person's cohort.
+    """RAPPOR for texts that nobody can list in advance: each text sets `hashes` of `bits` bits, chosen by the hash
+    functions of the person's cohort.
 
     For all answers of one person at most 2 × hashes bits differ, so ε = 2 h ln((1 - f/2)/(f/2)) for any number of
-    reports, and `after(reports=)` for so many; exact for two answers whose bits are all different. The collector
+    reports, and `after(reports=)` for that many; exact for two answers whose bits are all different. The collector
     estimates the shares of candidates by least squares over all cohorts, unbiased if everybody's answer is a candidate.
-    Other answers set bits at random, which a constant term takes up.
+    Other answers set bits at random, which a constant term absorbs.
 
     >>> protocol = BloomRappor(bits=32, hashes=2, cohorts=8, f=0.25, p=0.25, q=0.75)
     >>> reports = protocol.randomize(["pear", "plum", "pear", "fig"] * 50)
@@ -289,26 +292,26 @@ class BloomRappor(Protocol):
         return self.after(reports=1)
 
     def after(self, *, reports: int) -> Curve:
-        """What so many reports from one memory reveal."""
+        """The curve of this many reports (1 to 2,000) from one memory."""
         return self.coins.curve(reports=reports, hashes=self.hashes)
 
     @property
     def longitudinal(self) -> Curve:
-        """What any number of reports from one memory reveals at most."""
+        """An upper bound for any number of reports from one memory."""
         return self.coins.longitudinal(hashes=self.hashes)
 
     def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
-        """The cohort and the permanent response of each person, made once for each answer and kept."""
+        """The cohort and the permanent response of each person, drawn once for each answer and kept."""
         return self._memory(answers, report_checks.witnessed(entropy))
 
     def report(self, memory: Memory, *, entropy: Entropy | None = None) -> CohortReports:
-        """One report of each person, from what they remember."""
+        """One report of each person, from their memory."""
         _remembered(memory, report_checks.width(self.bits))
         rows = self.coins.instantaneous(memory.rows, self.bits, report_checks.witnessed(entropy))
         return CohortReports(rows, memory.cohorts)
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> CohortReports:
-        """One report each from a memory that is forgotten: for people who are asked once."""
+        """One report each from a memory that is discarded: for people who are asked once."""
         source = report_checks.witnessed(entropy)
         memory = self._memory([answers] if isinstance(answers, str) else answers, source)
         return CohortReports(self.coins.instantaneous(memory.rows, self.bits, source), memory.cohorts)
@@ -319,7 +322,8 @@ class BloomRappor(Protocol):
             raise InvalidParameter("answer", NOTHING, "must be a text")
         if not 0 <= noise_arguments.whole("cohort", cohort) < self.cohorts:
             raise InvalidParameter("cohort", cohort, f"must be below {self.cohorts}, and not negative")
-        # Every text has bytes, also one with half of a surrogate pair: an error would quote the answer.
+        # "surrogatepass" gives bytes for every text, even half of a surrogate pair: an encoding error would quote the
+        # answer.
         written, found = answer.encode("utf-8", "surrogatepass"), set()
         for number in range(self.hashes):
             digest = blake2b(written, digest_size=16, key=b"%d %d" % (cohort, number)).digest()
@@ -328,7 +332,7 @@ class BloomRappor(Protocol):
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
         """By how many bits one text sets in the person's cohort and the other does not, and how many of those are 1 in
-        the report; the rest of it has the same law for both.
+        the report; the rest of the report has the same law for both.
         """
         apart: Counter[tuple[int, int]] = Counter()
         for cohort in range(self.cohorts):
@@ -344,7 +348,9 @@ class BloomRappor(Protocol):
         return Telling(*laws, "how many bits are 1 of those that one text sets alone, in the public cohort")
 
     def estimate(self, reports: Any, *, candidates: Sequence[str] = ()) -> Fitted:
-        """The share of people with each candidate answer."""
+        """The share of people with each candidate answer. Raises InvalidParameter if there are no candidates, if a
+        candidate occurs twice, or if the bits cannot separate them.
+        """
         asked = report_checks.texts("candidates", candidates)
         if not asked or len(set(asked)) != len(asked):
             raise InvalidParameter("candidates", NOTHING, "must be at least one text, none of them twice")
@@ -352,7 +358,7 @@ class BloomRappor(Protocol):
         own, gap = self.coins.support, float(self.coins.support.gap)
         size = np.bincount(cohorts, minlength=self.cohorts)
         present = np.flatnonzero(size)
-        # One row for each bit of each cohort in which somebody is, weighted by how many are; a last column of ones.
+        # One row for each bit of each non-empty cohort, weighted by its size; the last column is constant.
         design = np.zeros((len(present), self.bits, len(asked) + 1))
         design[:, :, -1] = 1.0
         for i, cohort in enumerate(present):
@@ -366,7 +372,7 @@ class BloomRappor(Protocol):
         weights = solved.reshape(len(asked), len(present), self.bits)
         shares, variance = np.zeros(len(asked)), np.zeros(len(asked))
         for i, cohort in enumerate(present):
-            # What one person adds to the estimate; its spread within the cohort gives the variance of the sum.
+            # Each person's contribution to the estimate; its spread within the cohort gives the variance of the sum.
             member = np.unpackbits(rows[cohorts == cohort], axis=1, count=self.bits, bitorder="little")
             adds = (member - float(own.other)) / gap @ weights[:, i, :].T
             shares += adds.sum(axis=0)
@@ -412,7 +418,7 @@ def _shown(k: int, n: int, chance: float) -> float:
 
 
 def checked_rows(reports: Any, width: int, cohorts: int) -> tuple[Packed, Ints]:
-    """Rows of so many bits and the public number of the cohort, or of the hash function, that made each."""
+    """Rows of `width` bits, and for each the public number of its cohort or hash function."""
     if not isinstance(reports, CohortReports):
         raise InvalidParameter("reports", NOTHING, "must be CohortReports, as randomize and report return them")
     rows = report_checks.packed("reports", reports.rows, width)

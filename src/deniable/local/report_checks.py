@@ -1,6 +1,6 @@
-"""Validation at the border: answers on the people's side, reports on the collector's.
+"""Argument checks: answers on the people's side, reports on the collector's.
 
-An error names the public rule that was broken and shows nothing of the answers, not even where the rule was broken.
+An error names the public rule that was broken. It contains nothing of the answers, not even the place.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Packed = NDArray[np.uint8]
-"""Eight bits a byte, the first category in the lowest bit; the unused bits of the last byte are 0."""
+"""Eight bits per byte, the first category in the lowest bit; the unused bits of the last byte are 0."""
 
 
 def witnessed(entropy: Entropy | None) -> Entropy | None:
-    """The entropy of one call; says aloud when it can be replayed."""
+    """The entropy of one call. Warns if it can be replayed; raises InvalidParameter if it is not an Entropy."""
     if entropy is not None and not isinstance(entropy, noise.Entropy):
         raise InvalidParameter("entropy", noise_arguments.blamed(entropy), "must be an Entropy")
     if entropy is not None and not entropy.is_private:
-        warnings.warn("these reports were made with replayable entropy: they are not private", NotPrivateWarning, 3)
+        warnings.warn("these reports were drawn with replayable entropy: they are not private", NotPrivateWarning, 3)
     return entropy
 
 
 def array(name: str, values: Any, rule: str) -> NDArray[Any]:
-    """Any array, list or series as an array; what numpy says about it may quote it, so that is not passed on."""
-    if np.ma.is_masked(values):  # numpy would show what is under the mask
+    """An array, list or series as an array. NumPy's own errors may quote the values, so they are replaced."""
+    if np.ma.is_masked(values):  # NumPy would reveal the masked values
         raise InvalidParameter(name, NOTHING, rule)
     try:
         given = np.asarray(values)
@@ -49,7 +49,9 @@ def array(name: str, values: Any, rule: str) -> NDArray[Any]:
 
 
 def _plain(given: NDArray[Any]) -> NDArray[Any]:
-    """Python's numbers as numpy's, if all of them are: whole numbers, or reals such as Fraction and Decimal."""
+    """Python numbers as NumPy numbers if all are integers, or all are reals such as Fraction and Decimal; else
+    unchanged.
+    """
     listed = given.reshape(-1).tolist()
     if all(isinstance(one, bool | int) for one in listed) and all(abs(one) < 2**63 for one in listed):
         return np.array(listed, dtype=np.int64).reshape(given.shape)
@@ -59,7 +61,7 @@ def _plain(given: NDArray[Any]) -> NDArray[Any]:
 
 
 def _nearest(value: float | Fraction | Decimal) -> float:
-    """As a float; beyond all floats, infinity."""
+    """The nearest float; infinity beyond all floats."""
     try:
         return float(value)
     except OverflowError:
@@ -69,14 +71,14 @@ def _nearest(value: float | Fraction | Decimal) -> float:
 
 
 def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
-    """One whole number, or a list of them, from 0 up to below `below`, of whatever type."""
+    """One integer from 0 to `below` - 1, or a list of them, in its own type."""
     given = array(name, values, rule)
     if given.ndim == 1 and given.size == 0:
         return np.zeros(0, dtype=np.int64)
     if given.ndim > 1 or given.dtype.kind not in "biu":
         raise InvalidParameter(name, NOTHING, rule)
-    # One look for both ends: as unsigned numbers, negative ones are huge. In 8 bits -1 is 255: where that is allowed,
-    # it takes 64 bits to tell.
+    # One comparison for both ends: as unsigned numbers, negative ones are huge. In 8 bits -1 is 255: if that value is
+    # allowed, the comparison needs 64 bits.
     tells = given.dtype.isnative and (given.dtype.kind != "i" or below <= 1 << (8 * given.itemsize - 1))
     if (given.view(f"u{given.itemsize}") if tells else given.astype(np.uint64)).max() >= below:
         raise InvalidParameter(name, NOTHING, rule)
@@ -84,18 +86,19 @@ def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
 
 
 def whole(name: str, values: Any, below: int, rule: str) -> tuple[Ints, bool]:
-    """One whole number, or a list of them, from 0 up to below `below`: (as a list, was it one)."""
+    """One integer from 0 to `below` - 1, or a list of them: (as an array, whether it was one)."""
     given = _checked(name, values, below, rule)
     return np.atleast_1d(given).astype(np.int64, copy=False), given.ndim == 0
 
 
 def yes_or_no(name: str, values: Any) -> tuple[NDArray[np.bool_], bool]:
+    """One truth value, or a list of them: (as an array, whether it was one)."""
     listed, alone = whole(name, values, 2, "must be True or False, or 1 or 0, for each person")
     return listed.astype(np.bool_), alone
 
 
 def category(name: str, value: Any, count: int) -> int:
-    """One category, alone."""
+    """A single category."""
     listed, alone = categories(name, value, count)
     if not alone:
         raise InvalidParameter(name, NOTHING, "must be one category")
@@ -103,11 +106,12 @@ def category(name: str, value: Any, count: int) -> int:
 
 
 def categories(name: str, values: Any, count: int) -> tuple[Ints, bool]:
+    """One category, or a list of them: (as an array, whether it was one)."""
     return whole(name, values, count, _category_rule(count))
 
 
 def reported(name: str, values: Any, count: int) -> NDArray[Any]:
-    """Categories, of the type that they have: reports are many, and their type is small."""
+    """Categories in their own type: reports are many, and their type is small."""
     return np.atleast_1d(_checked(name, values, count, _category_rule(count)))
 
 
@@ -116,7 +120,9 @@ def _category_rule(count: int) -> str:
 
 
 def numbers(name: str, values: Any) -> tuple[Floats, bool]:
-    """One real number, or a list of them. Infinities are allowed (they are clipped), NaN is not."""
+    """One real number, or a list of them: (as an array, whether it was one). Infinities are allowed (they are clipped),
+    NaN is not.
+    """
     rule = "must be real numbers, one for each person, and none missing"
     given = array(name, values, rule)
     if given.ndim > 1 or (given.dtype.kind not in "iuf" and given.size):
@@ -128,7 +134,7 @@ def numbers(name: str, values: Any) -> tuple[Floats, bool]:
 
 
 def packed(name: str, values: Any, bits: int) -> Packed:
-    """Rows of bits: packed bytes as `randomize` returns them, or True and False for each bit."""
+    """Rows of bits: packed bytes as `randomize` returns them, or a truth value for each bit."""
     rule = f"must be rows of {bits} bits, as randomize returns them (or an array of True and False)"
     given = array(name, values, rule)
     if given.ndim == 1:
@@ -143,18 +149,19 @@ def packed(name: str, values: Any, bits: int) -> Packed:
 
 
 def hexadecimal(texts: list[str], bits: int) -> Packed:
-    """Rows of bits from texts in hexadecimal; ValueError where one of them has not as many bytes as a row."""
+    """Rows of bits from hexadecimal texts. Raises ValueError if one of them does not have the bytes of a row."""
     rows = [list(bytes.fromhex(text)) for text in texts]
     return np.array(rows, dtype=np.uint8).reshape(len(rows), width(bits))
 
 
 def width(bits: int) -> int:
-    """Bytes that hold so many bits."""
+    """The number of bytes for this many bits."""
     return (bits + 7) // 8
 
 
 def texts(name: str, values: Any, rule: str = "must be a list of texts") -> list[str]:
-    # A table would be read as the names of its columns, a dict as its keys; a set has lost how often.
+    """A list of texts."""
+    # Iterating over a table gives the names of its columns, over a dict its keys; a set has lost its duplicates.
     if isinstance(values, str | bytes | Mapping | Set) or hasattr(type(values), "columns"):
         raise InvalidParameter(name, NOTHING, rule, "one column: df['town']")
     try:
@@ -167,13 +174,13 @@ def texts(name: str, values: Any, rule: str = "must be a list of texts") -> list
 
 
 def written(reports: Any, below: int) -> list[str]:
-    """Reports that are whole numbers, as texts."""
+    """Reports that are integers, as texts."""
     rule = f"must be whole numbers from 0 to {below - 1}, as randomize returns them"
     return [str(report) for report in whole("reports", reports, below, rule)[0].tolist()]
 
 
 def people(value: Any) -> int:
-    """How many people there will be."""
+    """A number of people, 1 to 10^18."""
     count = noise_arguments.whole("people", value)
     if not 1 <= count <= MOST_PEOPLE:
         raise InvalidParameter("people", count, "must be at least 1 and at most 10**18")
@@ -184,7 +191,7 @@ MOST_PEOPLE: Final = 10**18
 
 
 def share(value: Any) -> Any:
-    """A share, or an array of them, as it was given."""
+    """A share in [0, 1], or an array of them. A Fraction, Decimal or int becomes an exact Fraction."""
     rule = "must lie in [0, 1]"
     if isinstance(value, int | float | Fraction | Decimal | np.number):
         exact = noise_arguments.rational("share", value)
@@ -198,6 +205,7 @@ def share(value: Any) -> Any:
 
 
 def some(people: int) -> int:
+    """The number of reports, if there is at least one."""
     if people == 0:
-        raise InvalidParameter("reports", NOTHING, "must hold at least one report")
+        raise InvalidParameter("reports", NOTHING, "must contain at least one report")
     return people

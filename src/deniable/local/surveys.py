@@ -3,9 +3,9 @@
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv      # where the answers are
     deniable survey --estimate reports.csv                                           # anywhere else
 
-The file of reports begins with the public design in one line of JSON (question, protocol, its parameters, what the
-answers may be), so the estimating side needs nothing else. It holds no answer and nothing computed from one but the
-reports. What the answers may be is part of the design and is never looked up in the answers themselves.
+The file of reports begins with the public design in one line of JSON (question, protocol, its parameters, possible
+answers), so the estimating side needs nothing else. It contains no answer, and nothing computed from answers except the
+reports. The possible answers are part of the design and are never collected from the answers themselves.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 FORMAT: Final = "deniable survey"
 VERSION: Final = 1
 LONGEST_RATIO: Final = 4000
-"""Characters of a parameter: enough for any float, and too few to keep a reader busy."""
+"""Most characters of a parameter: enough for any float, and few enough to parse quickly."""
 
 DELIMITERS: Final = ",;\t"
-"""Between the columns of a CSV file: the first of these with which its first line names the question."""
+"""Delimiters of a CSV file: the first one with which its first line names the question is used."""
 
 REPORTS: Final = "give the file of reports that survey(..., out=) or --out wrote"
 
@@ -58,28 +58,30 @@ PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {
         numeric_means.HybridMean,
     )
 }
-"""Those a file of reports may name."""
+"""The protocols that a file of reports may name."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What is public about a survey: the question, the protocol, and the categories if there are any."""
+    """The public part of a survey: the question, the protocol, and the categories if there are any."""
 
     question: str
     protocol: Protocol
     categories: tuple[str, ...]
-    """In the order of the protocol's numbers; none for yes or no, and for numbers."""
+    """In the order of the protocol's numbers; empty for yes or no, and for numbers."""
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """What is estimated, in words."""
+        """The names of the estimated quantities."""
         if self.categories:
             return self.categories
         return ("mean",) if isinstance(self.protocol, numeric_means.MeanProtocol) else ("yes",)
 
     def numbered(self, values: Sequence[Any]) -> Any:
-        """Answers as the protocol takes them. What breaks the public rule is refused without saying what it was."""
+        """Answers as the protocol takes them. Raises InvalidParameter, without the value, if one breaks the public
+        rule.
+        """
         if isinstance(self.protocol, numeric_means.MeanProtocol):
             try:
                 return [_real(value) for value in values]
@@ -97,7 +99,7 @@ class Design:
         return [known[word] for word in words]
 
     def to_dict(self) -> dict[str, Any]:
-        """A record that `from_dict` reads back, exactly."""
+        """A record that `from_dict` reads back exactly."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -109,9 +111,11 @@ class Design:
 
     @classmethod
     def from_dict(cls, record: Any) -> Design:
-        """The design of a record. Only known protocols are made, and only from numbers."""
+        """The design of a record. It constructs only known protocols, and only from numbers. Raises
+        UnreadableRecord.
+        """
         if not isinstance(record, dict) or record.get("format") != FORMAT:
-            raise UnreadableRecord("this is no survey of deniable")
+            raise UnreadableRecord("this is not a survey of deniable")
         if record.get("version") != VERSION:
             raise UnreadableRecord(f"this survey was written by another version; version {VERSION} is known here")
         kind = PROTOCOLS.get(str(record.get("protocol")))
@@ -123,7 +127,7 @@ class Design:
         except (TypeError, ValueError, ZeroDivisionError):
             raise UnreadableRecord(f"the design's parameters do not make a {kind.__name__}") from None
         if len(categories) != getattr(protocol, "categories", 0):
-            raise UnreadableRecord("the design has not as many categories as its protocol")
+            raise UnreadableRecord("the design and its protocol have different numbers of categories")
         if len(set(map(str, categories))) != len(categories):
             raise UnreadableRecord("the design has two categories of one name")
         return cls(str(record.get("question")), protocol, tuple(str(word) for word in categories))
@@ -132,7 +136,7 @@ class Design:
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Survey:
-    """A design and everybody's reports: all that a collector ever sees."""
+    """A design and everybody's reports: all that a collector sees."""
 
     design: Design
     reports: Any
@@ -144,24 +148,24 @@ class Survey:
         return f"Survey({self.design.question!r}, {self.design.protocol!r}, people={len(self)})"
 
     def estimate(self) -> Estimate:
-        """What all reports together say, in the order of `design.answers`, and named so."""
+        """The estimate from all reports, in the order of `design.answers` and labelled with them."""
         found = self.design.protocol.estimate(self.reports)
         return replace(found, labels=self.design.answers) if isinstance(found, Shares) else found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write design and reports to a new file.
 
-        A file that is there is not overwritten: reports about the same people are another release, and together they
-        reveal more. Whoever means that must remove the first file themselves.
+        Raises InvalidParameter if the file exists: new reports about the same people are another release, and together
+        they reveal more. To do that on purpose, remove the first file.
         """
         with _new_file(Path(path)) as file:
             file.write(f"# {json.dumps(self.design.to_dict(), ensure_ascii=False)}\n")
-            # No text of a report has a quote, a comma or a line end in it, so a line is a report, and a report a line.
+            # The text of a report contains no quote, comma or line end, so each line is one report.
             file.writelines(f"{text}\n" for text in ("report", *self.design.protocol.encode(self.reports)))
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Survey:
-        """The survey of a file that `save` wrote."""
+        """The survey of a file that `save` wrote. Raises UnreadableRecord for any other file."""
         try:
             with Path(path).open(encoding="utf-8") as file:
                 first = file.readline()
@@ -173,7 +177,7 @@ class Survey:
                 if "" in texts:
                     raise UnreadableRecord(f"line {texts.index('') + 3:,} is empty, and every line is a report")
         except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            raise UnreadableRecord(f"{path}: this is no survey of deniable; {REPORTS}") from None
+            raise UnreadableRecord(f"{path}: this is not a survey of deniable; {REPORTS}") from None
         except UnreadableRecord as error:
             raise UnreadableRecord(f"{path}: {error}; {REPORTS}") from None
         return cls(design, design.protocol.decode(texts))
@@ -191,11 +195,12 @@ def survey(
     out: str | os.PathLike[str] | None = None,
     entropy: Entropy | None = None,
 ) -> Survey:
-    """Randomize the answers to one question: a CSV file, or a table with columns (a dict, pandas, polars).
+    """Randomize the answers to one question, from a CSV file or a table with columns (a dict, pandas, polars).
 
-    For all answers that one person may have, their report is as hard to tell apart as `survey.design.protocol.curve`
-    says, with ε as given. A question is about yes or no, unless `categories` lists all possible answers or `low` and
-    `high` bound a number. `protocol` is the class to use where the best one is not wanted.
+    For all answers that one person may have, the two distributions of their report are at most as distinguishable as
+    `survey.design.protocol.curve` says, with ε as given. The question is yes or no, unless `categories` lists all
+    possible answers or `low` and `high` bound a number. `protocol` is a class of this room to use instead of the
+    recommended one; `out` is a new file for the reports.
 
     >>> table = {"smokes": ["yes", "no", "no", "no"] * 250}
     >>> done = survey(table, question="smokes", epsilon=1.0)
@@ -208,7 +213,7 @@ def survey(
     design = Design(str(question), *_protocol(epsilon, categories, low, high, protocol))
     numbered = design.numbered(column_of(answers, design.question))
     if not numbered:
-        raise InvalidParameter("answers", NOTHING, "must hold the answer of at least one person")
+        raise InvalidParameter("answers", NOTHING, "must contain the answer of at least one person")
     done = Survey(design, design.protocol.randomize(numbered, entropy=entropy))
     if out is not None:
         done.save(out)
@@ -237,7 +242,7 @@ def _protocol(
         return _make(kind or binary_responses.RandomizedResponse, epsilon=epsilon), ()
     if isinstance(categories, Set):  # the order of a set of texts differs from process to process
         raise InvalidParameter(
-            "categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one"
+            "categories", NOTHING, "must be in an order, but a set has none", "sorted(...) gives one"
         )
     is_list = isinstance(categories, Iterable) and getattr(categories, "ndim", 1) == 1
     if not is_list or isinstance(categories, str | bytes | Mapping) or hasattr(type(categories), "columns"):
@@ -258,7 +263,7 @@ def _make(kind: type[Protocol], **parameters: Any) -> Protocol:
 
 
 def _number_of(value: Any) -> Any:
-    """A parameter of a record: "numerator/denominator" as the Fraction it is, numbers as they are."""
+    """A parameter of a record: "numerator/denominator" as a Fraction, other values unchanged."""
     if not isinstance(value, str):
         return value
     if len(value) > LONGEST_RATIO or not re.fullmatch(r"-?[0-9]+/[0-9]+", value):
@@ -267,14 +272,14 @@ def _number_of(value: Any) -> Any:
 
 
 def _word(value: Any) -> str:
-    """An answer as text: surrounding blanks do not count, nor does it matter whether True or 1.0 was a number."""
+    """An answer as text, without surrounding blanks; 1.0 and 1 are the same, and None is empty."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return "" if value is None else str(value).strip()
 
 
 def column_of(table: Any, question: str) -> list[Any]:
-    """The answers, one for each person."""
+    """The answers in one column, one for each person. Raises InvalidParameter if the table has no such column."""
     if isinstance(table, str | os.PathLike):
         return _csv_column(Path(table), question)
     if hasattr(type(table), "collect"):
@@ -288,7 +293,7 @@ def column_of(table: Any, question: str) -> list[Any]:
     except Exception:  # every kind of table has its own error for "no such column", and its text may quote the table
         column = None
     if column is None or isinstance(column, str | bytes):
-        raise InvalidParameter("question", question, "is no column of the table")
+        raise InvalidParameter("question", question, "is not a column of the table")
     if hasattr(type(column), "columns"):
         raise InvalidParameter("question", question, "is the name of several columns", "rename all but one")
     return list(column.to_list()) if hasattr(column, "to_list") else list(column)
@@ -303,11 +308,13 @@ def _csv_column(path: Path, question: str) -> list[Any]:
         if place is not None:
             return _cells(str(path), delimiter, len(names), place)
     remedy = "its first line must name the columns, with commas, semicolons or tabs between them"
-    raise InvalidParameter("question", question, f"is the name of no column of {path}", remedy)
+    raise InvalidParameter("question", question, f"is not the name of a column of {path}", remedy)
 
 
 def _cells(path: str, delimiter: str, columns: int, place: int) -> list[Any]:
-    """The fields of one column; refused where people could be lost, or be counted for an empty line."""
+    """The fields of one column. Raises InvalidParameter if people could be lost, or an empty line be counted as a
+    person.
+    """
     extent = extent_of(path, columns, delimiter=delimiter, called="answers")
     if columns == 1 and extent.blank is not None:
         rule = f"line {extent.blank:,}: is empty, which may be an empty answer or no answer at all"
@@ -318,8 +325,8 @@ def _cells(path: str, delimiter: str, columns: int, place: int) -> list[Any]:
 
 
 def _place(names: list[str], question: str, path: Path) -> int | None:
-    """Where the column is, if it is there. The first line is not shown: without names it is somebody's answers."""
-    # As it is written, or else without the blanks around it.
+    """The index of the column, or None. Errors do not contain the first line: in a file without names it is data."""
+    # The exact name, or else the name without surrounding blanks.
     found = [i for i, name in enumerate(names) if name == question]
     found = found or [i for i, name in enumerate(names) if name.strip() == question.strip()]
     if len(found) > 1:
@@ -331,7 +338,7 @@ def _new_file(path: Path) -> Any:
     try:
         return path.open("x", encoding="utf-8", newline="")
     except FileExistsError:
-        rule = "is there already; more reports about the same people reveal more"
+        rule = "exists already; more reports about the same people reveal more"
         raise InvalidParameter("out", str(path), rule, "choose another file, or remove that one first") from None
 
 
@@ -351,7 +358,7 @@ def survey_command(
     confidence: float = 0.95,
     as_json: bool = False,
 ) -> None:
-    """The command: randomize answers into a file of reports, or estimate from such a file; and print what is public."""
+    """The command: randomize answers into a file of reports, or estimate from such a file. Prints public facts only."""
     if (answers is None) == (estimate is None):
         said = "neither was given" if answers is None else "both were given"
         rule = f"give a file of answers, or --estimate with a file of reports; {said}"
@@ -420,7 +427,7 @@ def _show_estimate(done: Survey, confidence: float, as_json: bool) -> None:
     heads = ("answer", "share" if shares else "value", "std. error", f"{level} low", f"{level} high", "")
     _print_rows(f"{done.design.question}: {found.people:,} people, {done.design.protocol!r}", heads, shown)
     if shares and not all(0 <= value <= 1 for value in columns[0]):
-        print("A share outside of 0 to 100 % is no mistake: estimates are unbiased, so noise may carry them there.")
+        print("A share outside of 0 to 100 % is not an error: estimates are unbiased, so noise may move them there.")
 
 
 def _need_rich() -> None:
@@ -453,7 +460,7 @@ def _listed(values: Any) -> list[float]:
 def _real(value: Any) -> float:
     try:
         return float(value)
-    except OverflowError:  # a whole number beyond all floats, and beyond the bounds
+    except OverflowError:  # an integer beyond all floats, and so beyond the bounds
         return math.inf if value > 0 else -math.inf
 
 

@@ -1,7 +1,15 @@
-"""Where chance comes from: cryptographic bits, exact samplers on the integers, and a grid that carries floats to them.
+"""Randomness: cryptographic bits, exact samplers on the integers, and a grid that maps floats to integers.
 
-No floating-point number decides a probability here. A scale is the rational number that it stores; the law is exact
-everywhere, tails included.
+No probability here depends on floating-point arithmetic. A scale is taken as the rational number that it stores, and
+the sampled law is exact everywhere, tails included.
+
+    entropy              random bits: AES-256 in counter mode, keyed by the operating system
+    samplers             the public functions: one for each law
+    sampled_laws         cumulative probabilities of each law, enclosed between integers, to any precision
+    integer_enclosures   e^-x and normal integrals, enclosed between integers
+    inversion_table      most draws by one look-up with 16 random bits; wide_noise for large scales
+    weighted_choice      one item by weights computed from data; weighted_wheel by public weights
+    float_grid           real values to integers and back, and an exact sum of floats
 """
 
 from deniable.noise.entropy import Entropy, ReplayEntropy, current

@@ -1,6 +1,6 @@
-"""Where random bits come from: AES-256 in counter mode, keyed by the operating system. One source for the process.
+"""Random bits: AES-256 in counter mode, keyed by the operating system. One source for the whole process.
 
-A `ReplayEntropy` gives the same bits again from a seed. It exists for tests, and says of itself that it is not private.
+A `ReplayEntropy` returns the same bits for the same seed. It is for tests, and its `is_private` is False.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ Bytes = bytes  # the method of this name hides the type inside the classes
 
 KEY, BLOCK, WORD = 32, 16, 64
 REKEY_AFTER = 2**26
-"""Bytes under one key. Blocks of one key never repeat, as truly random ones might: 2²² of them can be told from chance
-with advantage at most 2⁴⁴/2¹²⁹ = 2⁻⁸⁵, if AES-256 is what it is believed to be."""
+"""Bytes under one key. Blocks under one key never repeat, while truly random blocks might: 2²² of them can be
+distinguished from random with advantage at most 2⁴⁴/2¹²⁹ = 2⁻⁸⁵, if AES-256 is a pseudorandom permutation.
+"""
 
 SPARE = 512
-"""Words made ahead for small requests: one call into the cipher costs as much as a few thousand bytes."""
+"""Words generated ahead for small requests: one call of the cipher costs as much as a few thousand bytes."""
 
 SMALL = 64
-"""Requests of at most so many bytes are served from the words made ahead."""
+"""Requests of at most this many bytes are served from the words generated ahead."""
 
 PIECE = 1 << 16
 _ZEROS = bytes(PIECE)
@@ -43,27 +44,29 @@ class Entropy(ABC):
     """A source of independent fair bits."""
 
     is_private: ClassVar[bool]
-    """Whether an answer made with these bits keeps its promise. False for anything that can be replayed."""
+    """Whether an answer drawn from these bits has its guarantee. False for any source that can be replayed."""
 
     @abstractmethod
     def bytes(self, count: int) -> Bytes:
         """`count` random bytes."""
 
     def lineage(self) -> object:
-        """What changes when draws made ahead must be forgotten; None if none may be made ahead."""
+        """An object that changes when draws made ahead must be discarded; None if none may be made ahead."""
         return None
 
     def forget(self) -> None:  # noqa: B027 (most sources have nothing to forget)
-        """Erase what was made ahead and take new keys, as after a virtual machine was resumed from a snapshot."""
+        """Discard everything generated ahead and take new keys. Call it after a virtual machine resumes from a
+        snapshot.
+        """
 
     def words(self, count: int) -> Words:
-        """`count` random 64-bit words, as an array of its own."""
+        """`count` random 64-bit words, as a new array."""
         made = np.empty(noise_arguments.count("count", count), dtype=np.uint64)
         self.fill(made)
         return made
 
     def fill(self, words: Words) -> None:
-        """Random 64-bit words into an array that is there."""
+        """Fill an existing array with random 64-bit words."""
         words[:] = np.frombuffer(self.bytes(8 * words.size), dtype="<u8")
 
     def word(self) -> int:
@@ -71,7 +74,7 @@ class Entropy(ABC):
         return int.from_bytes(self.bytes(8), "little")
 
     def bits(self, count: int) -> int:
-        """A whole number of `count` random bits."""
+        """An integer of `count` random bits, uniform on 0 .. 2^count - 1."""
         asked = noise_arguments.count("count", count)
         if asked <= WORD:
             return self.word() >> (WORD - asked)
@@ -80,10 +83,10 @@ class Entropy(ABC):
 
 @final
 class _Stream:
-    """What one key gives. Belongs to one thread.
+    """The keystream of one key. Belongs to one thread.
 
-    Words made ahead are handed out by list.pop, which nothing can interrupt: a signal handler that draws noise in the
-    middle of another draw gets other bits.
+    Words generated ahead are taken by list.pop, which is atomic: a signal handler that draws noise in the middle of
+    another draw gets different bits.
     """
 
     __slots__ = ("__weakref__", "_cipher", "_made", "_spare")
@@ -117,7 +120,7 @@ class _Stream:
         target = memoryview(words.data).cast("B")
         size = len(target)
         done = 0
-        while done + BLOCK < size:  # the cipher wants room for one block more than it writes
+        while done + BLOCK < size:  # the cipher needs room for one block more than it writes
             piece = min(PIECE, size - done - BLOCK)
             self._cipher.update_into(_ZEROS if piece == PIECE else _ZEROS[:piece], target[done:])
             done += piece
@@ -137,7 +140,7 @@ class _Stream:
 
 @final
 class SystemEntropy(Entropy):
-    """AES-256-CTR under keys from the operating system: one stream for each thread, and new ones after a fork."""
+    """AES-256-CTR under keys from the operating system: one stream per thread, and new streams after a fork."""
 
     is_private = True
 
@@ -148,7 +151,7 @@ class SystemEntropy(Entropy):
         self._lineage = object()
 
     def lineage(self) -> object:
-        if self._process != os.getpid():  # the hook below sees the forks of Python; this sees all others
+        if self._process != os.getpid():  # the hook below sees forks made by Python; this check sees all others
             self.forget()
         return self._lineage
 
@@ -176,7 +179,7 @@ class SystemEntropy(Entropy):
             try:
                 streams = list(old)
                 break
-            except RuntimeError:  # another thread was just about to add one
+            except RuntimeError:  # another thread was adding one
                 continue
         self._streams = threading.local()
         self._process = os.getpid()
@@ -185,12 +188,12 @@ class SystemEntropy(Entropy):
             stream.erase()
 
     def __reduce__(self) -> str:
-        return "_PROCESS"  # a pickle names the source of the process that reads it, never a key
+        return "_PROCESS"  # a pickle refers to the source of the process that loads it, and never contains a key
 
 
 @final
 class ReplayEntropy(Entropy):
-    """The same bits again from the same seed. For tests only: an answer made with it protects nobody.
+    """The same bits for the same seed. For tests only: an answer drawn with it protects nobody.
 
     >>> from deniable import noise
     >>> noise.ReplayEntropy(7).bits(16) == noise.ReplayEntropy(7).bits(16)
@@ -225,12 +228,14 @@ atexit.register(_PROCESS.forget)
 
 
 def current() -> Entropy:
-    """The process-wide cryptographic source: what every sampler uses when it is given none."""
+    """The process-wide cryptographic source, which every sampler uses by default."""
     return _PROCESS
 
 
 def given_or_current(entropy: Entropy | None) -> Entropy:
-    """The source of one call: the one given to it, or that of the process."""
+    """The entropy that was passed, or the source of the process if it is None. Raises InvalidParameter for anything
+    else.
+    """
     if entropy is None:
         return current()
     if not isinstance(entropy, Entropy):

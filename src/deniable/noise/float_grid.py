@@ -1,7 +1,7 @@
 """From floats to integers and back: a power-of-two grid, and a sum of floats that does not depend on their order.
 
-Both are total: every float has a value here, decided in advance, because an error is an output. NaN counts as 0, an
-infinity as the largest number of its sign, -0 as 0.
+Both are total functions: every float has a value that was decided in advance, because an error would be an output. NaN
+counts as 0, an infinity as the largest number of its sign, -0 as 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FARTHEST = 2**62
 """Rounded values lie in [-2⁶², 2⁶²], and noise in an array strictly inside: their sum always fits into 64 bits."""
 
 LEAST_EXPONENT, LARGEST_EXPONENT = -1074, 961
-"""The spacing of the smallest floats, and the largest at which 2⁶² steps are still a finite float."""
+"""The spacing of the smallest floats, and the largest spacing at which 2⁶² steps are a finite float."""
 
 FINENESS = 32
 """One scale of noise is 2³¹ to 2³² steps: rounding moves an answer by less than 2⁻³¹ scales, and 2³⁰ scales fit."""
@@ -35,7 +35,7 @@ FINENESS = 32
 LARGEST_FLOAT = Fraction(sys.float_info.max)
 
 SUMMED = 2**20
-"""Floats summed at a time."""
+"""Floats that are summed at a time."""
 
 
 @final
@@ -43,9 +43,9 @@ SUMMED = 2**20
 class Grid:
     """The multiples of 2^exponent, from -2⁶² to 2⁶² steps.
 
-    A real-valued answer is rounded here first. Each coordinate moves by at most half a step, so two answers move apart
-    by at most one step in each: a sensitivity Δ becomes Δ + d spacing in L1, Δ + √d spacing in L2 for d coordinates.
-    Noise is then added as whole steps, and the sum becomes a float last.
+    A real-valued answer is rounded to the grid first. Each coordinate moves by at most half a step, so the distance of
+    two answers grows by at most one step per coordinate: a sensitivity Δ becomes Δ + d spacing in L1 and Δ + √d spacing
+    in L2 for d coordinates. Noise is then added as whole steps, and the sum is converted to a float last.
 
     >>> from deniable import noise
     >>> grid = noise.Grid(exponent=-2)
@@ -85,7 +85,8 @@ class Grid:
     def round(self, values: Any) -> Any:
         """The nearest step of each value, ties to even: an int for a number, an int64 array for anything else.
 
-        For all inputs: NaN and None become 0; ±inf and whatever lies beyond ±2⁶² steps becomes ±2⁶²; -0 becomes 0.
+        Total: NaN and None become 0; ±inf and everything beyond ±2⁶² steps becomes ±2⁶²; -0 becomes 0. Raises
+        InvalidParameter if some entry is not a number.
         """
         if isinstance(values, float):
             return self._one_float(values)
@@ -100,8 +101,8 @@ class Grid:
         return rounded
 
     def _round_into(self, out: Integers, values: npt.NDArray[Any]) -> None:
-        # A power of two moves the exponent only; what it moves below the normal floats rounds to 0 in any case. One
-        # factor of 2^1074 would not be a float.
+        # A power of two changes only the exponent, and a result below the normal floats rounds to 0 in any case. Two
+        # factors, because 2^1074 alone is not a float.
         halves = [math.ldexp(1.0, part) for part in (-self.exponent // 2, -self.exponent - (-self.exponent // 2))]
         room = np.empty(min(CHUNK, values.size), dtype=np.float64)
         with np.errstate(all="ignore"):
@@ -128,7 +129,7 @@ class Grid:
         return max(-FARTHEST, min(FARTHEST, round(number / self.spacing)))
 
     def values(self, steps: Any) -> Any:
-        """Steps as floats, rounded once at the end: a float for a number, an array for anything else."""
+        """Steps as floats, rounded once: a float for an integer, an array for an array of integers."""
         try:
             array = np.asarray(steps)
         except ValueError:  # rows of different lengths
@@ -140,7 +141,9 @@ class Grid:
 
 
 def _numbers(name: str, values: Any) -> npt.NDArray[Any]:
-    """Floats or integers, or Python's own numbers where an array cannot hold them. No error shows what is in it."""
+    """The values as an array of floats or integers, or of Python numbers if neither can store them. Errors contain no
+    value.
+    """
     if isinstance(values, np.ma.MaskedArray):
         values = np.where(np.ma.getmaskarray(values), np.array(None), values.data)
     try:
@@ -160,12 +163,12 @@ def _is_number(value: Any) -> bool:
 
 
 def _are_floats(array: npt.NDArray[Any]) -> bool:
-    """Whether every number here is also a float."""
+    """Whether a float can store every number here exactly."""
     return array.dtype.kind == "f" or not array.size or max(-int(array.min()), int(array.max())) <= 2**53
 
 
 def _finite(value: Any, largest: Fraction) -> Fraction:
-    """The exact value of a number: 0 for what is missing, ±largest for an infinity."""
+    """The exact value of a number: 0 if it is missing, ±largest for an infinity."""
     if isinstance(value, numbers.Rational):
         return Fraction(int(value)) if isinstance(value, numbers.Integral) else Fraction(value)
     if not isinstance(value, float | Decimal | np.floating) or value != value:
@@ -176,12 +179,12 @@ def _finite(value: Any, largest: Fraction) -> Fraction:
 
 
 def exact_sum(values: Any) -> Fraction:
-    """The sum, as if in real arithmetic: it does not depend on the order, and nothing is rounded.
+    """The exact sum: independent of the order of the values, without rounding.
 
-    A sum of floats in floats depends on the order of the rows, and one row can move it by more than its own size: then
-    noise was made for a sensitivity that is not the real one (Casacuberta et al. 2022). This sum has the sensitivity of
-    the textbook. For all inputs: NaN and None count as 0, ±inf as the largest float. A table is refused: one of its
-    rows would count once for each column.
+    A sum of floats in floating point depends on the order of the rows, and one row can move it by more than its own
+    size, so that noise calibrated to the textbook sensitivity is too small (Casacuberta et al. 2022). The exact sum has
+    the textbook sensitivity. Total: NaN and None count as 0, ±inf as the largest float of its sign. A table raises
+    InvalidParameter, because one of its rows would count once for each column.
 
     >>> from deniable import noise
     >>> noise.exact_sum([1e16, 1.0, -1e16])
@@ -209,7 +212,9 @@ def _whole_sum(array: npt.NDArray[Any]) -> int:
 
 
 def _float_sum(flat: Floats) -> Fraction:
-    """Mantissas are added exponent by exponent, in two halves of at most 27 bits: a float holds 2²⁶ of them exactly."""
+    """The exact sum of floats: mantissas are added separately for each exponent, in two halves of at most 27 bits. A
+    float stores the sum of 2²⁶ such halves exactly.
+    """
     total = 0
     for start in range(0, flat.size, SUMMED):
         part = np.nan_to_num(flat[start : start + SUMMED], nan=0.0)

@@ -1,7 +1,8 @@
-"""Exponentials and normal integrals between two whole numbers: [low, high]/2^bits, with no float anywhere.
+"""Exponentials and normal integrals enclosed between two integers: [low, high]/2^bits, without floats.
 
-Everything is fixed-point: a number x stands as an integer near x 2^bits, and its error is counted in units of 2^-bits
-("steps"). Rounding is downwards, so that each operation's error has a known sign and size; the comments count it.
+Everything is fixed-point: a number x is stored as an integer near x 2^bits, and its error is counted in units of
+2^-bits ("steps"). Rounding is downwards, so that the error of each operation has a known sign and size; the comments
+count it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ Bounds = tuple[int, int]
 """(low, high): a number lies in [low, high]/2^bits."""
 
 GUARD = 32
-"""Extra bits inside a computation, so that its counted errors vanish when they are dropped at the end."""
+"""Extra bits inside a computation, which are dropped at the end together with the accumulated errors."""
 
 
 def exp_minus(x: Fraction, bits: int) -> Bounds:
@@ -31,7 +32,7 @@ def exp_minus(x: Fraction, bits: int) -> Bounds:
     if x >= bits:  # e^-bits < 2^-bits
         return 0, 1
     squarings = max(0, x.numerator.bit_length() - x.denominator.bit_length() + 1) + 8
-    # Each squaring doubles the error; 8 bits for the series' own, and one for the last shift.
+    # Each squaring doubles the error; 8 more bits for the error of the series, and one for the last shift.
     inner = bits + squarings + 16
     y = (x.numerator << inner) // (x.denominator << squarings)
     term = total = 1 << inner
@@ -40,8 +41,8 @@ def exp_minus(x: Fraction, bits: int) -> Bounds:
         count += 1
         term = term * y // (count << inner)
         total += -term if count % 2 else term
-    # Each term is short by less than 2 steps (its own floor, and a 2^-8th of the last one's). The series is cut where
-    # terms fall below one step, and y is short by less than one: 2 count + 2 steps in all.
+    # Each term is too small by less than 2 steps (its own floor, and 2^-8 of the previous term's error). The series
+    # ends where terms fall below one step, and y is too small by less than one step: 2 count + 2 steps in all.
     low, high = total - 2 * count - 2, min(total + 2 * count + 2, 1 << inner)
     for _ in range(squarings):
         low, high = low * low >> inner, (high * high >> inner) + 1
@@ -58,10 +59,9 @@ def ratio(part: Bounds, whole: Bounds, bits: int) -> Bounds:
 class NormalIntegral:
     """∫ e^(-t²/2) dt, by Taylor's series around the anchors 0, 1/4, 1/2, ...
 
-    With G(x) the integral from 0 to x, the coefficients d_n = G^(n)(a)/n! obey
-    d_(n+1) = -a d_n/(n+1) - (n-1) d_(n-1)/(n(n+1)). What is cut off after N terms at |h| <= 1/8 is at most
-    8^-(N+1)/√(N!), by Cramér's inequality |He_n(x)| <= 1.09 √(n!) e^(x²/4). No value of π is needed: the far end of the
-    chain of anchors gives the whole integral.
+    With G(x) the integral from 0 to x, the coefficients d_n = G^(n)(a)/n! satisfy d_(n+1) = -a d_n/(n+1) - (n-1)
+    d_(n-1)/(n(n+1)). The remainder after N terms at |h| <= 1/8 is at most 8^-(N+1)/√(N!), by Cramér's inequality
+    |He_n(x)| <= 1.09 √(n!) e^(x²/4). No value of π is needed: the last anchor gives the whole integral.
     """
 
     __slots__ = ("_anchors", "_bits", "_error", "_inner", "_series", "whole")
@@ -73,7 +73,7 @@ class NormalIntegral:
         self._bits = bits
         inner = self._inner = bits + GUARD
         terms, product = 1, 64 * 64
-        while product < 1 << (2 * inner):  # 64^(N+1) N!, the square of what the rest is divided by
+        while product < 1 << (2 * inner):  # 64^(N+1) N!, the inverse square of the remainder
             terms += 1
             product *= 64 * terms
         self._series: list[list[int]] = []
@@ -104,8 +104,8 @@ class NormalIntegral:
             below = 4 * n * (n + 1)
             series.append(-(i * n * series[n] + 4 * (n - 1) * series[n - 1]) // below)
             errors.append((i * n * errors[n] + 4 * (n - 1) * errors[n - 1]) // below + 2)
-        # Each coefficient's error counts with |h|^n <= 8^-n; Horner's floors add one step each, times 8^-n as well;
-        # h itself may be one step off, and |G'| <= 1; what is cut off is below one step.
+        # Each coefficient's error counts with |h|^n <= 8^-n; Horner's floors add one step each, also times 8^-n; h
+        # itself may be one step off, and |G'| <= 1; the remainder is below one step.
         total = sum((error >> (3 * n)) + 1 for n, error in enumerate(errors)) + 8
         return series, total
 
@@ -121,7 +121,7 @@ class NormalIntegral:
         """∫_x^∞ e^(-t²/2) dt for x >= 0."""
         i = (2 * self.STEP * x.numerator + x.denominator) // (2 * x.denominator)  # the nearest anchor
         if i >= len(self._series):
-            return 0, 1  # beyond the last anchor a the rest is below e^(-a²/2)/a
+            return 0, 1  # beyond the last anchor a the integral is below e^(-a²/2)/a
         h = ((self.STEP * x.numerator - i * x.denominator) << self._inner) // (self.STEP * x.denominator)
         rest = self._anchors[-1] - self._anchors[i] - self._offset(i, h)
         error = 2 * self._error + 1
@@ -130,4 +130,5 @@ class NormalIntegral:
 
 @lru_cache(maxsize=4)
 def normal_integral(bits: int) -> NormalIntegral:
+    """The integral to this many bits, cached."""
     return NormalIntegral(bits)

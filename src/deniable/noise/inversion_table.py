@@ -1,8 +1,8 @@
-"""Inversion by table: most draws cost one look-up with 16 random bits, and the law is exact nevertheless.
+"""Inversion by table: most draws need one look-up with 16 random bits, and the law is exact nevertheless.
 
-A draw is a uniform real number u in [0, 1), of which only as many bits are drawn as are needed, and its value is the k
-with F(k-1) <= u < F(k). The table holds floor(F(k) 2⁶⁴). A u whose first 64 bits equal none of these is settled by
-comparing 64-bit words. Otherwise more bits of u are drawn and the law is asked for more bits of F, in whole numbers,
+A draw is a uniform real number u in [0, 1), of which only as many bits are generated as needed, and its value is the k
+with F(k-1) <= u < F(k). The table contains floor(F(k) 2⁶⁴). If the first 64 bits of u differ from all of these,
+comparing 64-bit words decides. Otherwise more bits of u are drawn and the law computes more bits of F, in integers,
 until u lies on one side.
 """
 
@@ -25,7 +25,7 @@ Cells = npt.NDArray[np.uint16]
 
 WORD = 64
 PRECISION, REACH = 128, 65
-"""Bits of F computed for a table, and how far it reaches: beyond, F differs from 0 or 1 by less than half of 2^-64."""
+"""Bits of F computed for a table, and how far it reaches: beyond, F differs from 0 or 1 by less than 2^-65."""
 
 CELL_BITS = 16
 CELLS = 1 << CELL_BITS
@@ -33,15 +33,15 @@ UNDECIDED = np.iinfo(np.int64).min
 NONE: Places = np.empty(0, dtype=np.intp)
 
 CHUNK = 1 << 15
-"""Draws made at a time: what they need stays in a processor's cache, and memory is bounded."""
+"""Draws at a time: their working memory fits into a processor's cache."""
 
 LIMIT = 2**62 - 1
-"""Noise in an array lies in [-LIMIT, LIMIT]: added to any answer on a grid, it never leaves 64 bits."""
+"""Noise in an array lies in [-LIMIT, LIMIT]: added to any answer on a grid, it fits into 64 bits."""
 
 
 @final
 class Scratch:
-    """Room for one chunk. Memory that is there is much faster than memory that must be fetched again each time."""
+    """Working memory for one chunk, reused for all chunks: allocating it anew each time is much slower."""
 
     __slots__ = ("cells", "flags", "room", "sure", "words")
 
@@ -52,7 +52,7 @@ class Scratch:
         self.flags = np.empty(count, dtype=np.bool_)
 
     def new_cells(self, count: int, entropy: Entropy) -> Cells:
-        """So many times 16 random bits."""
+        """`count` random numbers of 16 bits."""
         entropy.fill(self.cells[: -(-count // 4)])
         return self.cells.view(np.uint16)[:count]
 
@@ -63,7 +63,7 @@ class Sampler(ABC):
     __slots__ = ("_ahead", "_lineage")
 
     AHEAD: ClassVar[int] = 256
-    """Draws made at a time when one is asked for."""
+    """Draws that are made at once when one is asked for."""
 
     def __init__(self) -> None:
         self._ahead: list[int] = []
@@ -72,8 +72,8 @@ class Sampler(ABC):
     def one(self, entropy: Entropy) -> int:
         """One draw.
 
-        With the entropy of the process, draws are made ahead, so that the time of a call says nothing about its draw.
-        After a fork they belong to the parent, and are forgotten.
+        With the entropy of the process, draws are made ahead, so that the time of a call does not depend on its draw.
+        After a fork the draws made ahead belong to the parent and are discarded.
         """
         lineage = entropy.lineage()
         if lineage is None:
@@ -83,7 +83,7 @@ class Sampler(ABC):
             self._lineage = lineage
         while True:
             try:
-                return self._ahead.pop()  # which nothing can interrupt: no two threads get the same
+                return self._ahead.pop()  # atomic: no two threads get the same draw
             except IndexError:
                 self._ahead.extend(self._several(self.AHEAD, entropy))
 
@@ -95,10 +95,10 @@ class Sampler(ABC):
 
     @abstractmethod
     def fill(self, out: Integers, entropy: Entropy) -> None:
-        """As many draws as `out` has places. One beyond ±LIMIT, of probability below 2^-5900, is moved inside."""
+        """Fill `out` with independent draws. A draw beyond ±LIMIT (probability below 2^-5900) is moved inside."""
 
     def redraw(self, out: Integers, places: Places, entropy: Entropy) -> None:
-        """New draws where the first were rejected."""
+        """Replace rejected draws by new ones."""
         if places.size:
             drawn = np.empty(places.size, dtype=np.int64)
             self.fill(drawn, entropy)
@@ -117,15 +117,15 @@ class Chunked(Sampler):
 
     @abstractmethod
     def fill_chunk(self, part: Integers, entropy: Entropy, scratch: Scratch) -> Places:
-        """At most as many draws as the scratch has room for; the places where a rejection asks for another one."""
+        """Fill `part`, which is at most as long as the scratch; returns the places of rejected draws."""
 
 
 def settle(law: SampledLaw, u: int, bits: int, entropy: Entropy) -> int:
-    """The draw whose u begins with these bits, in whole numbers."""
+    """The draw whose u begins with these bits, decided in integers with as many further bits as needed."""
     while True:
         found = law.cumulative(bits + WORD, bits + WORD)
         low, high = u << WORD, (u + 1) << WORD  # u lies in [low, high)
-        i = bisect_right(found.highs, low)  # so many F(k) are at most u
+        i = bisect_right(found.highs, low)  # the number of F(k) that are at most u
         count = len(found.lows)
         if (i < count and high <= found.lows[i] and (i or not found.open_below)) or (
             i == count and not found.open_above
@@ -137,7 +137,7 @@ def settle(law: SampledLaw, u: int, bits: int, entropy: Entropy) -> int:
 
 @final
 class InversionTable(Chunked):
-    """Thresholds of one law, and a guide to them for the first 16 bits of u."""
+    """The thresholds of one law, and for each value of the first 16 bits of u the draw, if they decide it."""
 
     __slots__ = ("_array", "_first", "_guide", "_law", "_limit", "_thresholds", "_width")
 
@@ -149,7 +149,7 @@ class InversionTable(Chunked):
         while True:
             found = law.cumulative(precision, REACH)
             lows, highs = ([bound >> (precision - WORD) for bound in bounds] for bounds in (found.lows, found.highs))
-            # An enclosure may reach over a multiple of 2^-64; then the word above is undecided too.
+            # An enclosure may contain a multiple of 2^-64; then the next word is undecided too.
             self._width = max((min(high, 2**WORD - 1) - low for low, high in zip(lows, highs, strict=True)), default=0)
             if self._width <= 1:
                 break
@@ -168,27 +168,30 @@ class InversionTable(Chunked):
         return NONE
 
     def at(self, cells: Cells, entropy: Entropy) -> Integers:
-        """Draws whose first 16 bits are these."""
+        """Draws whose first 16 bits are given."""
         drawn = self.guide()[cells]
         undecided = np.flatnonzero(drawn == UNDECIDED)
         drawn[undecided] = self._refined(cells[undecided], entropy)
         return drawn
 
     def guide(self) -> Integers:
-        """The value of each cell, or UNDECIDED where there is a threshold in it."""
+        """The draw of each cell (value of the first 16 bits), or UNDECIDED if a threshold lies in it."""
         if self._guide is None:
             array = self._array = np.array(self._thresholds, dtype=np.uint64)
             ends = np.minimum(array, np.uint64(2**WORD - 1 - self._width)) + np.uint64(self._width)
             cells, last_cells = ((edge >> np.uint64(WORD - CELL_BITS)).astype(np.intp) for edge in (array, ends))
-            # A cell without a threshold has one value: the first, and one more for each threshold in the cells below.
+            # A cell without a threshold has one value: the first value plus the number of thresholds in the cells
+            # below.
             guide: Integers = np.cumsum(np.bincount(cells, minlength=CELLS)) + self._first
             guide[cells] = UNDECIDED
             guide[last_cells] = UNDECIDED
-            self._guide = guide  # last: another thread may be waiting for it
+            self._guide = guide  # assigned last: another thread may be testing it
         return self._guide
 
     def _refined(self, cells: Cells, entropy: Entropy) -> Integers:
-        """Draws whose first 16 bits lie in a cell with a threshold: 48 bits more, and after that one by one."""
+        """Draws whose first 16 bits lie in a cell with a threshold: 48 more bits for all, and `settle` for the few
+        still open.
+        """
         assert self._array is not None
         words = entropy.words(cells.size) >> np.uint64(CELL_BITS)
         words |= cells.astype(np.uint64) << np.uint64(WORD - CELL_BITS)

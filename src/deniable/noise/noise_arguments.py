@@ -1,4 +1,7 @@
-"""Validation at the border: one function for each kind of argument. Inside the room, types are trusted."""
+"""Argument checks at the border of this room: one function for each kind. Inside the room, types are trusted.
+
+Each function returns the checked value, exact where it is a number, and raises InvalidParameter otherwise.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from deniable.numbers import rational as exact_value
 
 Shape = tuple[int, ...]
 Rational = int | float | Fraction | Decimal
-"""What a parameter may be. Each of these *is* a rational number; a float is the one it stores."""
+"""Types of a parameter. Each value *is* a rational number; a float is the number that it stores."""
 
 
 def blamed(value: Any) -> Any:
-    """What an error may show: no table or column, which may be data in the wrong place."""
+    """The value, if an error may contain it; NOTHING for a table or column, which may be data passed by mistake."""
     return NOTHING if hasattr(value, "__len__") and not isinstance(value, str | bytes) else value
 
 
@@ -80,7 +83,7 @@ def shape(value: Any) -> Shape:
 
 
 def is_sequence(values: Any) -> bool:
-    """Whether these are several values in some order; an array without dimensions is a number."""
+    """Whether these are several values in an order. An array without dimensions is a single number."""
     return (
         isinstance(values, Iterable)
         and not isinstance(values, str | bytes | dict | set | frozenset)
@@ -89,8 +92,8 @@ def is_sequence(values: Any) -> bool:
 
 
 def array(values: Any) -> npt.NDArray[Any]:
-    """Values as an array. Those of a list stay what they are: numpy would make floats of all of them, rounding whole
-    numbers, as soon as one is a float.
+    """Values as an array. A list of mixed numbers stays an array of objects: NumPy would convert all of them to floats,
+    and round large integers, as soon as one is a float.
     """
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         return np.asarray(values)
@@ -105,7 +108,7 @@ def array(values: Any) -> npt.NDArray[Any]:
 
 
 def rationals(name: str, values: Iterable[Any]) -> list[Fraction]:
-    """Finite numbers, at least one. They may be computed from data, so no error shows them."""
+    """Finite numbers, at least one. They may be computed from data, so errors do not contain them."""
     result = []
     for value in values:
         try:

@@ -1,7 +1,7 @@
-"""The laws that are sampled: for each, its cumulative probabilities between whole numbers, to any precision asked.
+"""The sampled laws: for each, its cumulative probabilities enclosed between integers, to any precision.
 
-Each class computes F(k) = P(X <= k) as [low, high]/2^bits, from enclosures of e^-x and rational steps. Nothing is a
-float, and nothing is cut off: asked for more bits, a law reaches further into its tails.
+Each class computes F(k) = P(X <= k) as [low, high]/2^bits, from enclosures of e^-x and rational steps. There are no
+floats and no truncation: with more bits, a law reaches further into its tails.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from deniable.noise.integer_enclosures import GUARD, Bounds, exp_minus, normal_i
 class Cumulative:
     """F(first), F(first + 1), ... between lows and highs, in units of 2^-bits.
 
-    Where there is nothing below `first`, u < F(first) means `first` itself; otherwise `first` lies so deep in the tail
-    that F(first) <= 2^-reach, and u < F(first) is not decided here. The same holds above the last.
+    If not `open_below`, there is no value below `first`, and u < F(first) means `first` itself. Otherwise `first` lies
+    so deep in the tail that F(first) <= 2^-reach, and u < F(first) is undecided. The same holds above the last value.
     """
 
     first: int
@@ -38,11 +38,11 @@ class SampledLaw(ABC):
 
     @abstractmethod
     def cumulative(self, bits: int, reach: int) -> Cumulative:
-        """F in units of 2^-bits, over all of the law but tails of at most 2^-reach (reach <= bits)."""
+        """F in units of 2^-bits, for all values except tails of probability at most 2^-reach (reach <= bits)."""
 
 
 def _from_tails(below: list[Bounds], above: list[Bounds], bits: int) -> Cumulative:
-    """From P(X <= -1), P(X <= -2), ... and P(X >= 1), P(X >= 2), ..."""
+    """The cumulative probabilities from P(X <= -1), P(X <= -2), ... and P(X >= 1), P(X >= 2), ..."""
     one = 1 << bits
     lows = [low for low, _ in reversed(below)] + [one - high for _, high in above]
     highs = [high for _, high in reversed(below)] + [one - low for low, _ in above]
@@ -50,7 +50,7 @@ def _from_tails(below: list[Bounds], above: list[Bounds], bits: int) -> Cumulati
 
 
 def _powers(start: Bounds, factor: Bounds, bits: int, drop: int, reach: int) -> list[Bounds]:
-    """start, start factor, start factor², ... until at most 2^-reach; `drop` bits are cut from each."""
+    """start, start × factor, start × factor², ... until at most 2^-reach; `drop` bits are cut from each."""
     low, high = start
     least = 1 << (bits - reach)
     result = []
@@ -98,10 +98,10 @@ class LaplaceBlocks(SampledLaw):
 
 
 def _bell_tails(variance: Fraction, bits: int) -> tuple[list[int], int]:
-    """Σ_(j>=k) e^(-j²/(2 variance)) for k = 0, 1, ... in steps of 2^-bits, and how far short each may be.
+    """Σ_(j>=k) e^(-j²/(2 variance)) for k = 0, 1, ... in steps of 2^-bits, and a bound on how much each is too small.
 
     With w_k = e^(-k²/(2 variance)): w_(k+1) = w_k r_k and r_(k+1) = r_k Q, where r_0 = √Q and Q = e^(-1/variance). An
-    enclosure is two steps wide, so r_k is short by at most 2 + 3k steps and w_k by at most 3k(k+1)/2.
+    enclosure is two steps wide, so r_k is too small by at most 2 + 3k steps and w_k by at most 3k(k+1)/2.
     """
     fall = exp_minus(1 / (2 * variance), bits)[0]
     factor = exp_minus(1 / variance, bits)[0]
@@ -111,14 +111,14 @@ def _bell_tails(variance: Fraction, bits: int) -> tuple[list[int], int]:
         fall = fall * factor >> bits
     k = len(weights)
     short = 3 * k * (k + 1) // 2
-    # Ratios only fall, so all that follows a weight of at most `short` is at most short r/(1 - r).
+    # Ratios decrease, so the weights after one of at most `short` sum to at most short r/(1 - r).
     fall += 3 * k + 2
     rest = short * fall // ((1 << bits) - fall) + 1
     return [*accumulate(reversed(weights))][::-1], k * short + rest
 
 
 def _shares(tails: list[int], short: int, whole: Bounds, bits: int, reach: int) -> list[Bounds]:
-    """tails/whole until at most 2^-reach, where each tail may be short by `short`."""
+    """tails/whole until at most 2^-reach, where each tail may be too small by `short`."""
     least = 1 << (bits - reach)
     result = []
     for tail in tails:
@@ -146,7 +146,9 @@ class DiscreteGaussianLaw(SampledLaw):
 @final
 @dataclass(frozen=True, slots=True)
 class GaussianBlocks(SampledLaw):
-    """P(j) = P(-1 - j) ∝ e^(-j²/(2 variance)) for j = 0, 1, ...: a bell over blocks, each as high as its nearer end."""
+    """P(j) = P(-1 - j) ∝ e^(-j²/(2 variance)) for j = 0, 1, ...: a bell over blocks, each as high as its end nearer to
+    0.
+    """
 
     variance: Fraction
 
@@ -160,7 +162,9 @@ class GaussianBlocks(SampledLaw):
 @final
 @dataclass(frozen=True, slots=True)
 class RoundedGaussianLaw(SampledLaw):
-    """The law of round(N(0, sigma²)): P(X >= k) = ∫ e^(-t²/2) dt from (k - 1/2)/sigma, over all of it."""
+    """The law of round(N(0, sigma²)): P(X >= k) is ∫ e^(-t²/2) dt from (k - 1/2)/sigma on, divided by the whole
+    integral.
+    """
 
     sigma: Fraction
 
@@ -177,10 +181,12 @@ class RoundedGaussianLaw(SampledLaw):
 
 
 def _walk(weight: int, above: int, below: int, fall: int, rise: int) -> tuple[list[int], int, bool]:
-    """Weights away from the largest, each the last times above/below, where `above` falls and `below` rises each time.
+    """Weights away from the largest one, each the previous times above/below; each step lowers `above` by `fall` and
+    raises `below` by `rise`.
 
-    Products are rounded down, so the i-th weight is short by less than i. Ends with a weight of 0, or where the support
-    does (above = 0). Gives the weights, a bound on the sum of all that follow, and whether any follow.
+    Products are rounded down, so the i-th weight is too small by less than i. The walk ends at a weight of 0, or at the
+    end of the support (above = 0). Returns the weights, a bound on the sum of all later weights, and whether there are
+    any.
     """
     weights = []
     while weight and above:
@@ -195,7 +201,7 @@ def _walk(weight: int, above: int, below: int, fall: int, rise: int) -> tuple[li
 def _around(
     mode: int, down: tuple[int, int, int, int], up: tuple[int, int, int, int], bits: int, reach: int
 ) -> Cumulative:
-    """The law whose weights fall from `mode` in both directions, as `_walk` says."""
+    """The law whose weights decrease from `mode` in both directions; `down` and `up` are arguments of `_walk`."""
     largest = 1 << (bits + GUARD)
     lower, rest_below, open_below = _walk(largest, *down)
     upper, rest_above, open_above = _walk(largest, *up)
@@ -204,9 +210,9 @@ def _around(
     whole = sums[-1], sums[-1] + short + rest_above
     first = mode - len(lower)
     if not open_above:
-        sums.pop()  # there is nothing above the last, and its F = 1 is no threshold
+        sums.pop()  # the last value ends the support: its F = 1 is not a threshold
     bounds = [ratio((s, s + short), whole, bits) for s in sums]
-    # Of each open tail only one threshold below 2^-reach is kept.
+    # Of each open tail keep only one threshold below 2^-reach.
     start, stop = 0, len(bounds)
     if open_below:
         while start + 1 < stop and bounds[start + 1][1] <= 1 << (bits - reach):

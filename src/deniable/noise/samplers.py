@@ -1,7 +1,8 @@
-"""The samplers: what users call. Each says its law; the law is exact, for any rational parameter and in the far tails.
+"""The samplers: the public functions of this room. Each docstring states the law, which is exact for any rational
+parameter, far tails included.
 
-`size=None` gives a Python number, anything else an array of that shape. `entropy=None` is the cryptographic source of
-the process; another one is for tests.
+`size=None` returns a Python number, any other size an array of that shape. `entropy=None` uses the cryptographic source
+of the process; another one is for tests. A parameter outside its range raises InvalidParameter.
 """
 
 from __future__ import annotations
@@ -42,36 +43,39 @@ PIECE = 2**23
 """Poisson and binomial laws of larger variance are sums of such pieces: their tables stay below 2^16 entries."""
 
 REMEMBERED = 32
-"""Tables kept for each kind of noise, the least recently used forgotten first: about 1 MB each, at worst 3 MB."""
+"""Tables cached for each kind of noise, least recently used first out: about 1 MB each, at most 3 MB."""
 
 FEW = 32
-"""Draws of an array that are taken one by one: to begin with many takes as long as some eighty of them."""
+"""Largest array whose draws are taken one by one: the set-up for many draws costs as much as about eighty of them."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def _remembered(make: Callable[P, T]) -> Callable[P, T]:
-    """Keep what was made for the latest parameters."""
+    """Cache the samplers of the latest parameters."""
     keep = lru_cache(maxsize=REMEMBERED, typed=True)(make)
 
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return keep(*args, **kwargs)  # type: ignore[arg-type]
-        except TypeError:  # what cannot be hashed is no number: let the border say so
+        except TypeError:  # not hashable, so not a number: the argument check raises the error
             return make(*args, **kwargs)
 
     return made
 
 
 def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int | Integers:
-    # One draw is handed on as it comes. A variable would touch the number, and small ones are nearer at hand.
+    # A single draw is returned directly. Storing it in a variable first could make the time depend on its value,
+    # because Python caches small integers.
     source = given_or_current(entropy)
     if size is None:
         return sampler.one(source)
     out = np.empty(noise_arguments.shape(size), dtype=np.int64)
-    if out.size <= FEW < sampler.AHEAD and source.lineage() is not None:  # made ahead: the machinery for many rests
+    if (
+        out.size <= FEW < sampler.AHEAD and source.lineage() is not None
+    ):  # from the draws made ahead, without the set-up for many
         out.reshape(-1)[:] = [sampler.one(source) for _ in range(out.size)]
     else:
         sampler.fill(out.reshape(-1), source)
@@ -162,7 +166,7 @@ def uniform(*, below: int, size: None = None, entropy: Entropy | None = None) ->
 @overload
 def uniform(*, below: int, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def uniform(*, below: int, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """One of 0, 1, ..., below - 1, each with probability 1/below.
+    """One of 0, 1, ..., below - 1, each with probability 1/below. `below` >= 1, and at most 2**63 for an array.
 
     >>> from deniable import noise
     >>> 0 <= noise.uniform(below=6) < 6
@@ -181,7 +185,7 @@ def bernoulli(*, p: Rational, size: None = None, entropy: Entropy | None = None)
 @overload
 def bernoulli(*, p: Rational, size: Size, entropy: Entropy | None = None) -> Flags: ...
 def bernoulli(*, p: Rational, size: Size | None = None, entropy: Entropy | None = None) -> bool | Flags:
-    """True with probability exactly p; 0.1 is the number that the float stores, Fraction(1, 10) is a tenth.
+    """True with probability exactly p. The float 0.1 is the number that it stores; Fraction(1, 10) is a tenth.
 
     >>> from deniable import noise
     >>> noise.bernoulli(p=0), noise.bernoulli(p=1)
@@ -209,7 +213,7 @@ def geometric(*, scale: Rational, size: None = None, entropy: Entropy | None = N
 @overload
 def geometric(*, scale: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def geometric(*, scale: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """P(k) = (1 - q) q^k for k = 0, 1, ..., with q = e^(-1/scale).
+    """P(k) = (1 - q) q^k for k = 0, 1, ..., with q = e^(-1/scale), 0 < scale <= 2**50.
 
     >>> from deniable import noise
     >>> noise.geometric(scale=2, size=1000).min()
@@ -223,7 +227,8 @@ def discrete_laplace(*, scale: Rational, size: None = None, entropy: Entropy | N
 @overload
 def discrete_laplace(*, scale: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def discrete_laplace(*, scale: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """P(k) = (1 - q)/(1 + q) q^|k| on the integers, with q = e^(-1/scale) (Ghosh, Roughgarden, Sundararajan 2009).
+    """P(k) = (1 - q)/(1 + q) q^|k| on the integers, q = e^(-1/scale), 0 < scale <= 2**50 (Ghosh, Roughgarden,
+    Sundararajan 2009).
 
     >>> from deniable import noise
     >>> noise.discrete_laplace(scale=2, size=(3, 4)).shape
@@ -237,7 +242,7 @@ def discrete_gaussian(*, sigma: Rational, size: None = None, entropy: Entropy | 
 @overload
 def discrete_gaussian(*, sigma: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def discrete_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """P(k) ∝ e^(-k²/(2 sigma²)) on the integers (Canonne, Kamath, Steinke 2020).
+    """P(k) ∝ e^(-k²/(2 sigma²)) on the integers, 0 < sigma <= 2**50 (Canonne, Kamath, Steinke 2020).
 
     >>> from deniable import noise
     >>> isinstance(noise.discrete_gaussian(sigma=0.5), int)
@@ -251,9 +256,10 @@ def rounded_gaussian(*, sigma: Rational, size: None = None, entropy: Entropy | N
 @overload
 def rounded_gaussian(*, sigma: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def rounded_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """round(Z) for Z ~ N(0, sigma²): P(k) = Φ((k + 1/2)/sigma) - Φ((k - 1/2)/sigma).
+    """round(Z) for Z ~ N(0, sigma²), 0 < sigma <= 2**50: P(k) = Φ((k + 1/2)/sigma) - Φ((k - 1/2)/sigma).
 
-    Added to an integer x it is round(x + Z), post-processing of continuous Gaussian noise: never a worse promise.
+    Added to an integer x it is round(x + Z), post-processing of continuous Gaussian noise, so its guarantee is never
+    worse.
 
     >>> from deniable import noise
     >>> isinstance(noise.rounded_gaussian(sigma=3), int)
@@ -267,7 +273,7 @@ def poisson(*, rate: Rational, size: None = None, entropy: Entropy | None = None
 @overload
 def poisson(*, rate: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def poisson(*, rate: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """P(k) = e^-rate rate^k/k! for k = 0, 1, ...
+    """P(k) = e^-rate rate^k/k! for k = 0, 1, ..., 0 <= rate <= 2**36.
 
     >>> from deniable import noise
     >>> noise.poisson(rate=0)
@@ -281,7 +287,7 @@ def binomial(*, n: int, p: Rational, size: None = None, entropy: Entropy | None 
 @overload
 def binomial(*, n: int, p: Rational, size: Size, entropy: Entropy | None = None) -> Integers: ...
 def binomial(*, n: int, p: Rational, size: Size | None = None, entropy: Entropy | None = None) -> int | Integers:
-    """P(k) = C(n, k) p^k (1 - p)^(n - k): how many of n coins show heads.
+    """P(k) = C(n, k) p^k (1 - p)^(n - k): the number of heads among n coins. n <= 2**62 and n p (1 - p) <= 2**36.
 
     >>> from deniable import noise
     >>> 0 <= noise.binomial(n=10, p=0.3) <= 10
@@ -313,9 +319,9 @@ def choice(
     size: Size | None = None,
     entropy: Entropy | None = None,
 ) -> int | Integers:
-    """The index i with probability ∝ w_i e^(u_i), where u are the log_weights and w the weights (1 if there are none).
+    """The index i with probability ∝ w_i e^(u_i), where u are the log_weights and w the weights (default 1).
 
-    Nothing is kept: log_weights are often computed from data.
+    Weights are not negative and not all zero. Nothing is cached, because log_weights are often computed from data.
 
     >>> from deniable import noise
     >>> noise.choice(log_weights=[0, 0, 1], weights=[0, 1, 0])
@@ -325,9 +331,9 @@ def choice(
 
 
 def permutation(n: int, *, entropy: Entropy | None = None) -> Integers:
-    """The numbers 0, 1, ..., n - 1 in random order, all n! orders as likely.
+    """The numbers 0, 1, ..., n - 1 in random order, all n! orders equally likely.
 
-    Sorted by random 64-bit words; where two are equal, further words decide.
+    They are sorted by random 64-bit words; equal words are decided by further words.
 
     >>> from deniable import noise
     >>> sorted(noise.permutation(4).tolist())

@@ -1,4 +1,4 @@
-"""Samplers that need no table of their own: coins, uniform integers, sums, and laws that leave no choice."""
+"""Samplers without a table: coins, uniform integers, sums, and constants."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from deniable.noise.sampled_laws import SampledLaw
 
 @final
 class Coin:
-    """Heads where u >= F(0), for a law on {0, 1}: one comparison of 16 bits, and more bits where they are equal."""
+    """True if u >= F(0), for a law on {0, 1}: one comparison of 16 bits, and more bits only if they are equal."""
 
     __slots__ = ("_high", "_law", "_low")
 
@@ -58,7 +58,7 @@ class Coin:
 
 @final
 class Constant(Chunked):
-    """Always the same."""
+    """Always the same value."""
 
     __slots__ = ("_value",)
 
@@ -77,7 +77,7 @@ class SumOfDraws(Chunked):
 
     __slots__ = ("_parts",)
 
-    AHEAD = 1  # many parts: a draw costs what it costs
+    AHEAD = 1  # a sum of many parts: making draws ahead would be slow
 
     def __init__(self, *parts: tuple[Chunked, int]) -> None:
         super().__init__()
@@ -88,22 +88,23 @@ class SumOfDraws(Chunked):
         drawn = np.empty_like(part)
         for sampler, count in self._parts:
             for _ in range(count):
-                sampler.fill_chunk(drawn, entropy, scratch)  # tables: nothing is rejected
+                sampler.fill_chunk(drawn, entropy, scratch)  # the parts are tables, which reject nothing
                 part += drawn
         return NONE
 
 
 @final
 class Uniform(Chunked):
-    """0, 1, ..., below - 1, each as likely.
+    """0, 1, ..., below - 1 with equal probability.
 
-    Up to 2³² by Lemire's multiplication (2019): with 32 random bits x, floor(x below/2³²) is uniform, once those x with
-    x below mod 2³² < 2³² mod below are drawn again. Above, by as many bits as `below` has, again until they are less.
+    Up to 2³² by Lemire's multiplication (2019): with 32 random bits x, floor(x below/2³²) is uniform if every x with x
+    below mod 2³² < 2³² mod below is drawn again. Above 2³², by as many bits as `below` has, drawn again until they are
+    less.
     """
 
     __slots__ = ("_below", "_bits", "_excess")
 
-    AHEAD = 1  # made for one call
+    AHEAD = 1  # used for one call only
 
     def __init__(self, below: int) -> None:
         super().__init__()

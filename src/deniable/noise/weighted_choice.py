@@ -1,9 +1,9 @@
-"""Choice among weights w_i e^(u_i): drawn by upper bounds that are whole numbers, then kept with the exact probability.
+"""Choice among weights w_i e^(u_i): draw by integer upper bounds, then accept with the exact probability.
 
-For n items the bounds W_i are 64-bit integers, computed for all items at once. Item i is drawn with probability exactly
-W_i/ΣW, and kept with probability 2^S w_i e^(u_i - top)/W_i, which is at least 1 - 2^-17 for every item of some weight.
-Only the item drawn is ever looked at in whole numbers of more bits, so a choice among a million costs little more than
-adding them up.
+The upper bounds W_i are 64-bit integers, computed for all items at once. Item i is drawn with probability exactly
+W_i/ΣW, and accepted with probability 2^S w_i e^(u_i - top)/W_i, which is at least 1 - 2^-17 for every item of some
+weight. Only the drawn item is evaluated in larger integers, so a choice among a million items costs little more than
+adding up their bounds.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from deniable.noise.inversion_table import WORD, Integers, Sampler
 from deniable.noise.simple_samplers import Uniform
 
 FRACTION = 20
-"""Exponents are looked at in steps of 2^-20, rounded up: a bound is at most a few millionths too large."""
+"""Exponents are rounded up to steps of 2^-20: a bound is at most a few millionths too large."""
 
 HEIGHT = 40
 """Bounds are counted in steps of 2^-40 of the largest."""
 
 VECTOR_REACH = 2**40
-"""Exponents up to this size are handled as arrays; larger ones as Python's integers."""
+"""Exponents up to this size are processed as arrays; larger ones as Python integers."""
 
 SURE = (1 << WORD) - (1 << (WORD - 16))
 HEAVY = 1 << 24
-"""An item whose bound is at least this is kept with probability above 1 - 2^-17, so surely if u < 1 - 2^-16."""
+"""An item whose bound is at least this is accepted with probability above 1 - 2^-17, so certainly if u < 1 - 2^-16."""
 
 DEEPEST = 30
 """e^-30 is below one step."""
 
 LOWEST = 2**60
-"""Steps below the top at which items of any size are taken to be."""
+"""Most steps below the top that are stored: items further below are treated as if they were there."""
 
 Numbers = npt.NDArray[Any] | list[Fraction]
 
@@ -51,7 +51,7 @@ def _tables() -> tuple[Integers, Integers, Integers, Bounds]:
     whole = [exp_minus(Fraction(a), HEIGHT)[1] for a in range(DEEPEST)]
     coarse = [exp_minus(Fraction(b, 2**10), 31)[1] for b in range(2**10)]
     fine = [exp_minus(Fraction(c, 2**20), 31)[1] for c in range(2**10)]
-    # ln 2 = Σ 1/(n 2^n), of which 64 terms leave less than 2^-64.
+    # ln 2 = Σ 1/(n 2^n); the remainder after 64 terms is less than 2^-64.
     ln2 = sum((Fraction(1, n << n) for n in range(1, 65)), start=Fraction(0))
     low = int(ln2 * 2 ** (2 * FRACTION))
     wholes, coarses, fines = (np.array(each, dtype=np.int64) for each in (whole, coarse, fine))
@@ -79,7 +79,7 @@ def is_below(u: int, bits: int, factor: Fraction, z: Fraction, entropy: Entropy)
         if z >= 0:
             low, high = exp_minus(z, precision)
         else:
-            # e^|z| < 2^(3|z|/2): with so many bits more, what is divided by stays large.
+            # e^|z| < 2^(3|z|/2): with this many more bits, the divisor stays large.
             precision += 3 * int(-z) + 3
             below, above = exp_minus(-z, precision)
             low, high = (1 << (2 * precision)) // above, (1 << (2 * precision)) // below + 1
@@ -94,7 +94,9 @@ def is_below(u: int, bits: int, factor: Fraction, z: Fraction, entropy: Entropy)
 
 
 def _numbers(name: str, values: Any) -> Numbers:
-    """Finite numbers, as an array where one holds them. They may be computed from data, so no error shows them."""
+    """Finite numbers, as an array if one can store them. They may be computed from data, so errors do
+    not contain them.
+    """
     if not noise_arguments.is_sequence(values):
         raise InvalidParameter(name, NOTHING, "must be a sequence of numbers")
     listed = values if hasattr(values, "__len__") else list(values)
@@ -118,9 +120,9 @@ def _are_within(values: Numbers, reach: int) -> TypeGuard[npt.NDArray[Any]]:
 
 
 def _as_arrays(log_weights: npt.NDArray[Any], weights: npt.NDArray[Any]) -> tuple[Integers, Integers]:
-    """Whole s_i and m_i <= 2^20 with w_i e^(u_i) <= (m_i/2^20) e^(s_i/2^20), less than three steps of s_i apart.
+    """Integers s_i and m_i <= 2^20 with w_i e^(u_i) <= (m_i/2^20) e^(s_i/2^20), less than three steps of s_i apart.
 
-    No float is rounded here: a power of two only moves its exponent, and floor and ceiling are exact.
+    No float is rounded here: a power of two changes only the exponent, and floor and ceiling are exact.
     """
     if log_weights.dtype.kind == "f":
         sizes = np.floor(np.ldexp(log_weights, FRACTION)).astype(np.int64) + 1
@@ -134,7 +136,7 @@ def _as_arrays(log_weights: npt.NDArray[Any], weights: npt.NDArray[Any]) -> tupl
 
 
 def _one_by_one(log_weights: Numbers, weights: Numbers) -> tuple[Integers, Integers, int]:
-    """The same for numbers of any size; s_i are relative to the last number given."""
+    """As `_as_arrays`, for numbers of any size; the s_i are relative to the third value returned."""
     _, _, _, (low, high) = _tables()
     sizes, mantissas = [], []
     for i in range(len(log_weights)):
@@ -174,7 +176,7 @@ class Chooser(Sampler):
         else:
             sizes, mantissas, base = _one_by_one(self._log_weights, self._weights)
         top = int(sizes[mantissas > 0].max())
-        bounds = _at_most(np.maximum(top - sizes, 0))  # above the top there are only weights of 0
+        bounds = _at_most(np.maximum(top - sizes, 0))  # items above the top have weight 0
         bounds *= mantissas
         drop = FRACTION + max(0, count.bit_length() + HEIGHT + 2 - WORD)  # so that the sum fits into 63 bits
         bounds >>= drop

@@ -1,9 +1,9 @@
-"""A wheel of fortune: one of a few items by public weights, made once and spun millions of times.
+"""A wheel of fortune: one of a few items by public weights, built once and used millions of times.
 
-Of the 2^16 equal cells of the wheel, item i owns as many whole ones as its probability p_i fills: c_i <= 2^16 p_i. They
-lie in order, and the R cells that are left over lie at the end. A spin is 16 random bits and one look-up. Only where
-it stops in the last R cells (with n items at most n of them) a second law is asked: i with probability
-(2^16 p_i - c_i)/R. Together that is p_i, exactly.
+The wheel has 2^16 equal cells. Item i owns as many whole cells as its probability p_i fills: c_i <= 2^16 p_i. They lie
+in order, and the R remaining cells lie at the end. A draw is 16 random bits and one look-up. Only if it hits one of the
+last R cells (at most n for n items) is a second law needed: item i with probability (2^16 p_i - c_i)/R. Together this
+gives exactly p_i.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from deniable.noise.noise_arguments import Rational
 from deniable.noise.sampled_laws import Cumulative, SampledLaw
 
 MOST_ITEMS: Final = 2**12
-"""With so many items, at most one spin in 16 is asked twice."""
+"""With this many items, at most one draw in 16 needs the second law."""
 
 Drawn = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
-"""Items are numbered by the smallest type that holds them."""
+"""Items are numbered in the smallest integer type that fits."""
 
 
 @final
@@ -49,7 +49,7 @@ class Weighted(SampledLaw):
         return cls(tuple(f / base for f in factors), tuple(top - e for e in exponents))
 
     def cumulative(self, bits: int, reach: int) -> Cumulative:
-        # A factor of 2^e magnifies the error of what it multiplies as much.
+        # A factor of 2^e multiplies the error by 2^e.
         inner = bits + GUARD + math.ceil(max(self.factors)).bit_length() + len(self.factors).bit_length()
         known = {gap: exp_minus(gap, inner) for gap in set(self.gaps)}
         pairs = [(known[gap], factor) for gap, factor in zip(self.gaps, self.factors, strict=True)]
@@ -62,7 +62,7 @@ class Weighted(SampledLaw):
 @final
 @dataclass(frozen=True, slots=True)
 class Leftover(SampledLaw):
-    """What is left of a law once each item has been given its whole cells: P(i) = (2^16 p_i - cells_i)/R."""
+    """The rest of a law after each item got its whole cells: P(i) = (2^16 p_i - cells_i)/R."""
 
     law: SampledLaw
     sums: tuple[int, ...]
@@ -71,18 +71,18 @@ class Leftover(SampledLaw):
     """R > 0."""
 
     def cumulative(self, bits: int, reach: int) -> Cumulative:
-        """(2^16 F(k) - sums_k)/R. F_k rises with k: so may its lower bounds, and so may its upper ones."""
+        """(2^16 F(k) - sums_k)/R. F(k) increases with k, so its lower and upper bounds may be made increasing too."""
         found, one = self.law.cumulative(bits + CELL_BITS, bits + CELL_BITS), 1 << bits
         lows = [(low - (cells << bits)) // self.left for low, cells in zip(found.lows, self.sums, strict=True)]
         highs = [-(((cells << bits) - high) // self.left) for high, cells in zip(found.highs, self.sums, strict=True)]
-        # A threshold of 1 needs a word to stand in: the last one, which more bits then decide.
+        # A threshold of 1 does not fit into a word: the last word represents it, and more bits decide there.
         rising = accumulate((min(max(low, 0), one - 1) for low in lows), max)
         falling = [*accumulate((min(max(high, 0), one) for high in reversed(highs)), min)]
         return Cumulative(0, [*rising], falling[::-1], False, False)
 
 
 def whole_cells(law: SampledLaw) -> list[int]:
-    """How many whole cells each item may own: never more than 2^16 p_i, and as many as can be told."""
+    """How many whole cells each item owns: never more than 2^16 p_i, and as many as the enclosures prove."""
     found = law.cumulative(PRECISION, REACH)
     starts, ends = [0, *found.highs], [*found.lows, 1 << PRECISION]
     return [max(0, (end - start) >> (PRECISION - CELL_BITS)) for start, end in zip(starts, ends, strict=True)]
@@ -90,11 +90,13 @@ def whole_cells(law: SampledLaw) -> list[int]:
 
 @final
 class Wheel:
-    """The index i with probability ∝ w_i e^(u_i), exactly, where u are the log_weights and w the weights (1 if there
-    are none). For weights that are public: the time to make it depends on them, and it may be kept.
+    """The index i with probability exactly ∝ w_i e^(u_i), where u are the log_weights and w the positive weights
+    (default 1).
+
+    For public weights only: the time to build it depends on them, and they stay in memory. At most 4,096 items.
 
     >>> from deniable import noise
-    >>> coin = noise.Wheel(log_weights=[0, 1])  # heads e times as often as tails
+    >>> coin = noise.Wheel(log_weights=[0, 1])  # 1 is e times as likely as 0
     >>> coin.spin() in (0, 1)
     True
     >>> coin.spin(size=1000).dtype
@@ -126,7 +128,7 @@ class Wheel:
     @overload
     def spin(self, *, size: int | tuple[int, ...], entropy: Entropy | None = None) -> Drawn: ...
     def spin(self, *, size: int | tuple[int, ...] | None = None, entropy: Entropy | None = None) -> int | Drawn:
-        """Independent draws: a Python number, or an array of the smallest type that holds the items."""
+        """Independent draws: an int, or for a `size` an array of the smallest integer type that fits."""
         source = given_or_current(entropy)
         out = np.empty(() if size is None else noise_arguments.shape(size), dtype=self._guide.dtype)
         self._fill(out.reshape(-1), source)

@@ -1,9 +1,9 @@
-"""Wide noise: a table for the block, a uniform place inside it, and an exact rejection.
+"""Noise of large scale: a table for the block, a uniform place inside it, and an exact rejection.
 
-With blocks of 2^m integers, X = 2^m j + r. The table draws j; r is uniform; and the pair is kept with probability e^-y,
-where y = y(j, r) is rational and small, because 32 to 64 blocks make up one scale. Whether u < e^-y is decided by
-1 - y + y²/2 - y³/6 <= e^-y <= 1 - y + y²/2 in 64-bit integers; where that leaves it open (about once in a million
-draws), by more bits of u and an enclosure of e^-y in whole numbers.
+With blocks of 2^m integers, X = 2^m j + r. The table draws j; r is uniform; and the pair is accepted with probability
+e^-y, where y = y(j, r) is rational and small, because one scale spans 32 to 64 blocks. Whether u < e^-y is decided by 1
+- y + y²/2 - y³/6 <= e^-y <= 1 - y + y²/2 in 64-bit integers. Where that does not decide (about once in a million
+draws), more bits of u and an integer enclosure of e^-y do.
 
 For Gaussian noise this is Karney's method (*Sampling exactly from the normal distribution*, 2016) with finer blocks.
 """
@@ -41,20 +41,20 @@ PER_SCALE = 5
 """A scale spans 2^5 to 2^6 blocks: few rejections, and small tables."""
 
 FINE = 24
-"""Bits of the place inside a block that the integer test looks at."""
+"""Bits of the place inside a block that the 64-bit test uses."""
 
 UNIT = 32
-"""The integer test counts probabilities in steps of 2^-32."""
+"""The 64-bit test counts probabilities in steps of 2^-32."""
 
 LOWEST = 0 if sys.byteorder == "little" else 3
-"""Where the lowest 16 bits of a word lie in memory."""
+"""Index of the lowest 16 bits of a word in memory."""
 
 Whole = TypeVar("Whole", int, Integers)
-"""A whole number, or an array of them."""
+"""An integer, or an array of integers."""
 
 
 def block_bits(scale: Fraction) -> int:
-    """m, where blocks of 2^m integers fit 32 to 64 times into the scale; 0 where blocks are not worth while."""
+    """m such that 32 to 64 blocks of 2^m integers fit into the scale; 0 if the scale is too small for blocks."""
     return max(0, (scale.numerator // scale.denominator).bit_length() - 1 - PER_SCALE)
 
 
@@ -71,9 +71,9 @@ def is_below_exp(u: int, bits: int, y: Fraction, entropy: Entropy) -> bool:
 
 
 def _at_least(y: Whole) -> Whole:
-    """A lower bound of e^-y in steps of 2^-32, for 0 <= y <= 1/2 in such steps. Whole numbers, or arrays of them.
+    """A lower bound of e^-y in steps of 2^-32, for 0 <= y <= 1/2 in such steps.
 
-    Floors make y²/2 smaller, and one step more is taken away than the floor of y³/6 leaves.
+    Floors make y²/2 smaller, and one more step is subtracted than the floor of y³/6 loses.
     """
     square = y * y
     sixth: Whole = ((square >> UNIT) + 1) * y // (6 << UNIT)
@@ -86,7 +86,7 @@ def _at_most(y: Whole) -> Whole:
 
 
 def _fine(r: Whole, m: int) -> tuple[Whole, Whole]:
-    """r/2^m in steps of 2^-24, from below and above."""
+    """Bounds on r/2^m in steps of 2^-24, from below and above."""
     if m <= FINE:
         return r << (FINE - m), r << (FINE - m)
     low = r >> (m - FINE)
@@ -94,7 +94,7 @@ def _fine(r: Whole, m: int) -> tuple[Whole, Whole]:
 
 
 def _below_zero(j: Whole) -> Whole:
-    """All bits set below zero, none from zero on."""
+    """-1 (all bits set) for a negative number, 0 otherwise."""
     return j >> (WORD - 1)
 
 
@@ -104,16 +104,17 @@ def _from_middle(j: Whole) -> Whole:
 
 
 class _Blocked(Sampler):
-    """What wide samplers share. Of a second random word the low bits are u, and those above are the place.
+    """Base of the samplers of large scale. In a second random word the low bits are u, and the bits above are the
+    place.
 
-    Nearly all draws are made by looking at 16 bits of the block's u (the cell) and 16 bits of the rejection's u. The
-    others are looked at again, all together: cells with a threshold, and pairs that might be rejected.
+    16 bits of the block's u (the cell) and 16 bits of the rejection's u decide nearly all draws. The others are
+    examined again, all together: cells with a threshold, and pairs that might be rejected.
     """
 
     __slots__ = ("_bases", "_blocks", "_m", "_place_bits", "_steepness", "_sure", "_u_bits")
 
     FARTHEST: ClassVar[int]
-    """From this block on y may be larger than the integer test can bear: whole numbers decide."""
+    """From this block on y may be too large for the 64-bit test: exact integers decide."""
 
     def __init__(self, blocks: InversionTable, m: int, steepness: Fraction, u_bits: int) -> None:
         super().__init__()
@@ -131,11 +132,11 @@ class _Blocked(Sampler):
 
     @abstractmethod
     def _based(self, j: Integers) -> Integers:
-        """What `_assemble` wants to know of a block."""
+        """What `_assemble` needs to know about a block."""
 
     @abstractmethod
     def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
-        """The draws that blocks and words stand for, in the memory of the blocks."""
+        """Compute the draws from blocks and words, in the memory of the blocks."""
 
     @abstractmethod
     def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
@@ -143,12 +144,12 @@ class _Blocked(Sampler):
 
     @abstractmethod
     def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
-        """The rejection in whole numbers."""
+        """The rejection in exact integers."""
 
     def _prepare(self) -> None:
-        """For each cell its block, and the 16 bits of u below which every place of the block is kept.
+        """For each cell its block, and a bound on 16 bits of u below which every place of the block is accepted.
 
-        u < 1 - y <= e^-y for the largest y of the block. A cell with a threshold keeps nothing unseen.
+        u < 1 - y <= e^-y for the largest y of the block. In a cell with a threshold nothing is accepted at this stage.
         """
         guide = self._blocks.guide()
         decided = guide != UNDECIDED
@@ -174,7 +175,7 @@ class _Blocked(Sampler):
             self.redraw(out, places[~self._are_kept(j, words, entropy)], entropy)
 
     def _fill_chunk(self, out: Integers, at: int, entropy: Entropy, scratch: Scratch) -> tuple[Places, Cells, Words]:
-        """Draws, and those that must be looked at again: where they are, their cells and words."""
+        """Draws for one chunk, and those that must be examined again: their places, cells and words."""
         assert self._sure is not None
         assert self._bases is not None
         part = out[at : at + CHUNK]
@@ -206,7 +207,7 @@ class _Blocked(Sampler):
 
 
 class _Exponential(_Blocked):
-    """P(k) ∝ e^(-|k|/scale): y = r/scale, where r is how much farther than the block's nearest integer the draw is."""
+    """P(k) ∝ e^(-|k|/scale): y = r/scale, where r is the distance of the draw from the block's integer nearest to 0."""
 
     __slots__ = ("_slope",)
 
@@ -219,7 +220,7 @@ class _Exponential(_Blocked):
 
     @abstractmethod
     def _r(self, j: Whole, place: Whole) -> Whole:
-        """How much farther out."""
+        """The distance from the block's integer nearest to 0."""
 
     def _largest(self, j: int) -> int:
         return 1
@@ -255,7 +256,7 @@ class WideGeometric(_Exponential):
 
 @final
 class WideLaplace(_Exponential):
-    """P(k) ∝ e^(-|k|/scale) on the integers. Below zero a block's nearest integer is its last."""
+    """P(k) ∝ e^(-|k|/scale) on the integers. In a negative block the integer nearest to 0 is the last one."""
 
     __slots__ = ()
 
@@ -270,8 +271,8 @@ class WideLaplace(_Exponential):
 class _Bell(_Blocked):
     """P(x) ∝ e^(-x²/(2 sigma²)): y = c t (2i + t) with c = 4^m/(2 sigma²).
 
-    Here i counts blocks from the middle (j, or -1 - j below zero), and t in [0, 1] says how far into the block the draw
-    is, seen from the middle.
+    i counts blocks from the middle (j, or -1 - j below zero), and t in [0, 1] is the relative position of the draw in
+    its block, measured from the end nearer to 0.
     """
 
     __slots__ = ("_slope",)
@@ -326,7 +327,7 @@ class WideDiscreteGaussian(_Bell):
 
 @final
 class WideRoundedGaussian(_Bell):
-    """round(X) for X = 2^m (j + s), where s is a real number in [0, 1) whose bits are drawn as they are needed."""
+    """round(X) for X = 2^m (j + s), where s is a real number in [0, 1) whose bits are drawn as needed."""
 
     __slots__ = ()
 
@@ -335,7 +336,9 @@ class WideRoundedGaussian(_Bell):
         super().__init__(sigma, m, WORD - 1 - m)
 
     def _t(self, j: Whole, place: Whole) -> Whole:
-        """t in steps of 2^-(place bits), rounded down: s, or 1 - s below zero. The first m + 1 bits fix the draw."""
+        """t in steps of 2^-(place bits), rounded down: s, or 1 - s below zero. The first m + 1 bits
+        determine the draw.
+        """
         return place ^ (_below_zero(j) & ((1 << self._place_bits) - 1))
 
     def _exponents(self, j: Whole, place: Whole) -> tuple[Whole, Whole]:
@@ -343,7 +346,7 @@ class WideRoundedGaussian(_Bell):
         return self._bounds(j, low, low + 1)
 
     def _based(self, j: Integers) -> Integers:
-        return (j << (self._m + 1)) + 1  # in halves, and one half more: rounding is then a shift
+        return (j << (self._m + 1)) + 1  # in units of 1/2, plus 1/2: rounding is then a shift
 
     def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
         bases += np.right_shift(words, np.uint64(WORD - 1 - self._m), out=room).view(np.int64)
@@ -352,7 +355,7 @@ class WideRoundedGaussian(_Bell):
     def _is_kept(self, j: int, place: int, u: int, entropy: Entropy) -> bool:
         t, t_bits, u_bits = self._t(j, place), self._place_bits, self._u_bits
         while True:
-            # y grows with t, so e^-y lies between its values at the two ends of what is known of t.
+            # y increases with t, so e^-y lies between its values at the two ends of the interval that contains t.
             low = exp_minus(self._y(j, Fraction(t + 1, 1 << t_bits)), u_bits + WORD)[0]
             high = exp_minus(self._y(j, Fraction(t, 1 << t_bits)), u_bits + WORD)[1]
             if (u + 1) << WORD <= low:

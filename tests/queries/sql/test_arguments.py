@@ -28,8 +28,8 @@ COUNT = "SELECT COUNT(*) AS n FROM t"
         (":memory:", "would be a file of this name; leave it out"),
         (5, "must be the path of a file, not int"),
         (b"a.ledger", "must be the path of a file, not bytes"),
-        ("", "is no path of a file"),
-        ("a\0b", "is no path of a file"),
+        ("", "is not the path of a file"),
+        ("a\0b", "is not the path of a file"),
     ],
 )
 def test_a_ledger_that_is_no_place(ledger: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

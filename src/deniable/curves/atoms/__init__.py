@@ -1,12 +1,12 @@
-"""Atoms: the indivisible promises that curves are products of.
+"""Atoms: the indivisible guarantees of which curves are products.
 
-    atom               the base class: its fields are the parameters, its `name` is what stored records say
-    standard           Gaussian, Laplace, discrete ones, randomized response, (ε, δ), bounded range, Poisson
+    atom               the base class: its fields are the parameters, its `name` appears in stored records
+    standard           Gaussian, Laplace, discrete noise, randomized response, (ε, δ), bounded range, Poisson
     renyi_bounds       zCDP and Rényi DP at one order: bounds on divergences only
     user_supplied      from_pmf, from_density, from_cdf, tradeoff: the caller's own mechanism
     derived            sampling, groups, the worst of several, mixtures, symmetrisation (and `inherited_renyi`)
     divisible, hidden_mixtures, markov_kernel, quantization     further families
 
-A number on its way: `curves.gaussian(sigma=2)` checks its argument and makes a `GaussianAtom`; `Curve.of` wraps it; a
-reading asks the atom for its `pair()` of laws. Users call the functions at the door of `deniable.curves`.
+The path of a number: `curves.gaussian(sigma=2)` checks its argument and creates a `GaussianAtom`; `Curve.of` wraps it;
+a method of the curve asks the atom for its `pair()` of laws. Users call the functions exported by `deniable.curves`.
 """

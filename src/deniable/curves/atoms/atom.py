@@ -1,16 +1,20 @@
-"""An atom: one indivisible promise, the building block of a curve.
+"""An atom: one indivisible guarantee, the building block of a curve.
 
-An atom is a frozen dataclass: its fields are its parameters, its `name` is stable and appears in stored records. What
-it promises is its `pair()`: the laws of both directions. `tied` says that P always belongs to the same
-neighbour (the dataset without the person), so that directions of different factors go together; if it is
-False the direction may flip from one use to the next, and a product must symmetrise this atom first (see `product_of`
-in curve_readings.py).
+An atom is a frozen dataclass: its fields are its parameters, and its `name` is stable and appears in stored records.
+Its guarantee is its `pair()`: the laws of both directions. `tied` says that P always belongs to the same neighbour (the
+dataset without the person), so that the directions of different factors go together. If it is False, the direction may
+flip from one use to the next, and a product must symmetrise this atom first (see `product_of` in curve_readings.py).
+
+To add a mechanism, write a dataclass with `name`, its fields, `__post_init__` for the checks, and `pair()`. The methods
+that return None by default are optional closed forms; each one that is given makes some number exact or faster.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -23,28 +27,36 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 
+def show(value: float) -> str:
+    """A parameter as a user would type it; parsing it gives the same number."""
+    short = str(value) if isinstance(value, int) else f"{value:.12g}"
+    return short if float(short) == value else repr(value)
+
+
 class Atom(ABC):
-    """One indivisible promise. Subclasses are final frozen dataclasses."""
+    """One indivisible guarantee. Subclasses are final frozen dataclasses."""
 
     __slots__ = ()
     name: ClassVar[str]
 
     @property
     def tied(self) -> bool:
-        """Whether P always belongs to the neighbour without the person. True is harmless when both directions are
-        alike.
-        """
+        """Whether P always belongs to the neighbour without the person. True is safe if both directions are alike."""
         return True
 
     @property
     def renyi_only(self) -> bool:
-        """Whether the promise is a bound on Rényi divergences, so that products are also read through those."""
+        """Whether the guarantee is a bound on Rényi divergences. Products with such a factor are also bounded by their
+        divergences.
+        """
         return False
 
     @property
     def is_exact(self) -> bool:
-        """Whether `pair()` is the pair of laws of the mechanism itself. False where it only dominates: a promise such
-        as ε-DP, which many mechanisms keep. Then the distribution of the loss is not known.
+        """Whether `pair()` is the pair of laws of the mechanism itself.
+
+        False if it only dominates: a guarantee such as ε-DP, which many mechanisms have. Then the distribution of the
+        privacy loss is unknown.
         """
         return not self.renyi_only
 
@@ -53,37 +65,46 @@ class Atom(ABC):
         """The laws of both directions. Called once for each atom (see `pair_of`)."""
 
     def possible_pairs(self) -> tuple[LawPair, ...]:
-        """The pairs of laws of which one, nobody knows which, is that of the mechanism: their moments are not those of
-        `pair()`, which has the worst profile of all. Empty if they cannot be listed: `pair()` then only dominates them.
+        """All pairs of laws that the mechanism may have, if it has one of several and it is unknown which.
+
+        Moments of the loss are computed for each of them, because `pair()`, the worst profile of all, may have smaller
+        moments. Empty if they cannot be listed: then `pair()` only dominates them.
         """
         return (pair_of(self),)
 
-    @abstractmethod
+    usual: ClassVar[Mapping[str, object]] = {}
+    """Values of fields that a user leaves out of an expression."""
+
     def expression(self) -> str:
-        """How a user would write it."""
+        """The atom as a user would write it: its name and its fields, except those with their usual value."""
+        fields = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        given = {name: getattr(self, name) for name in fields}
+        shown = [f"{name}={show(value)}" for name, value in given.items() if self.usual.get(name) != value]
+        return f"{self.name}({', '.join(shown)})"
 
     def exact_epsilon(self) -> Fraction | None:
-        """The ε of pure DP that the parameters say, without rounding."""
+        """The exact ε of pure DP, from the parameters; None if there is no formula."""
         return None
 
     def exact_square(self) -> Fraction | None:
-        """The μ² of Gaussian DP that the parameters say, without rounding."""
+        """The exact μ² of Gaussian DP, from the parameters; None if there is no formula."""
         return None
 
     def exact_rho(self) -> Fraction | None:
-        """The ρ of zCDP that the parameters say, without rounding."""
+        """The exact ρ of zCDP, from the parameters; None if there is no formula."""
         return None
 
     def exact_renyi(self, order: float) -> Fraction | None:
-        """The Rényi divergence of a finite order that the parameters say, without rounding: ρ × order."""
+        """The exact Rényi divergence of a finite order, from the parameters: ρ × order; None if there is no formula."""
         rho = self.exact_rho()
         return None if rho is None else rho * Fraction(order)
 
     def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
-        """The curves of which one, nobody knows which, holds for a pair of neighbours, each with whether it is read as
-        it is (True) or reversed; empty for a single pair of laws.
+        """The curves of which one holds for a pair of neighbours, if it is unknown which; each with True, or with False
+        if it holds in reverse. Empty for a single pair of laws.
 
-        The profile is the worst of theirs at every ε, which is that of no pair: a divergence is the largest of theirs.
+        The profile of the atom is the largest of theirs at every ε. No single pair of laws has it, so a divergence is
+        the largest of theirs.
         """
         return ()
 
@@ -95,24 +116,28 @@ class Atom(ABC):
         return None if exact is None else up(exact)
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
-        """Upper bounds on the Rényi divergence of a finite order above 1, forward and backward, from those of the
-        curves this atom is made from; None if it is made from none.
+        """Upper bounds on the Rényi divergence of a finite order above 1, forward and backward, from the divergences of
+        the curves inside this atom; None if it contains none.
 
-        For laws that were cut far out in their tails, so that their own moments say nothing.
+        For laws whose far tails were cut off, so that their own moments are infinite.
         """
         return None
 
     def gdp_bound(self) -> float | None:
-        """A μ for which this atom is proved μ-GDP, if there is a closed form; inf if there is none at all."""
+        """A μ for which this atom is proved to be μ-GDP, in closed form; inf if no μ holds, None if no closed form is
+        known.
+        """
         return None
 
     def zcdp_bound(self) -> float | None:
-        """A ρ for which this atom is proved ρ-zCDP, if there is a closed form; inf if there is none at all."""
+        """A ρ for which this atom is proved to be ρ-zCDP, in closed form; inf if no ρ holds, None if no closed form is
+        known.
+        """
         rho = self.exact_rho()
         return None if rho is None else up(rho)
 
     def repeated(self, count: int) -> Atom | None:
-        """One atom that promises the same as `count` uses of this one, if its family has one."""
+        """One atom with the same guarantee as `count` uses of this one, if its family has one."""
         return None
 
     def grouped(self, size: int) -> Curve | None:
@@ -122,7 +147,7 @@ class Atom(ABC):
 
 @lru_cache(maxsize=65536)
 def pair_of(atom: Atom) -> LawPair:
-    """The laws of an atom, computed once."""
+    """The laws of an atom, cached."""
     return atom.pair()
 
 

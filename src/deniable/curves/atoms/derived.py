@@ -1,6 +1,6 @@
-"""Promises made from promises: sampling, groups, the worst of several, mixtures, symmetrisation, quantisation.
+"""Guarantees built from other guarantees: sampling, groups, the worst of several, mixtures, symmetrisation, reversal.
 
-Each class holds curves and is itself an atom, so that it multiplies like any other.
+Each class contains curves and is itself an atom, so it multiplies like any other.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms import inherited_renyi as inherited
-from deniable.curves.atoms.atom import Atom, pair_of
-from deniable.curves.atoms.standard import ApproximateAtom, show
+from deniable.curves.atoms.atom import Atom, pair_of, show
+from deniable.curves.atoms.standard import ApproximateAtom
 from deniable.curves.composition import lattice
 from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.law_product import Product
@@ -41,15 +41,19 @@ SMALLEST_RATE = 1e-290
 LARGEST_GROUP = 10**9
 DEEPEST_NESTING = 30
 MOST_MIXED = 64
-"""Ways in which the parts of a mixture can lie; beyond, its moments are those that cover all of them."""
+"""Combinations of directions of a mixture's parts that are listed; beyond, its moments are bounds over all of them."""
 CHAIN_POINTS = 200_000
 CHAIN_TAIL = 1e-250
-"""What an upper bound cuts from one step counts as infinite loss, and grows along the chain as fast as e^loss."""
+"""Mass that an upper bound may cut from one step of a chain. It counts as infinite loss, and grows along the chain like
+e^loss.
+"""
 
 
 @lru_cache(maxsize=256)
 def curve_pair(curve: Curve) -> LawPair:
-    """One law a direction and side for a whole curve: its own if it has one, else a table of its certified profile."""
+    """One law per direction and side for a whole curve: its own if it has one, else a table of its
+    certified profile.
+    """
     forward, backward = product_of(curve)
     one = _sided(forward, backward)
     return LawPair(one, one) if backward is forward else LawPair(one, _sided(backward, forward))
@@ -67,22 +71,22 @@ def _sided(ahead: Product, back: Product) -> Sided:
 
 
 def is_tied(curve: Curve) -> bool:
-    """Whether the curve's forward direction always means the same neighbour (or both directions are alike)."""
-    # With two uses and more, product_of has symmetrised every factor that may flip.
+    """Whether the curve's forward direction always means the same neighbour, or both directions are alike."""
+    # With two or more uses, product_of has symmetrised every factor that may flip.
     alone = sum(count for _, count in curve.factors) == 1
     return not alone or all(atom.tied or pair_of(atom).is_symmetric for atom, _ in curve.factors)
 
 
 def is_exact(curve: Curve) -> bool:
-    """Whether the curve's laws are those of the mechanism, so that the distribution of its privacy loss is known: no
-    factor is a bound, and none was symmetrised because it may flip.
+    """Whether the curve's laws are the laws of the mechanism, so that the distribution of its privacy loss is known: no
+    factor is only a bound, and none was symmetrised because it may flip.
     """
     alone = sum(count for _, count in curve.factors) <= 1
     return all(a.is_exact and (alone or a.tied or pair_of(a).is_symmetric) for a, _ in curve.factors)
 
 
 def _possible_pairs(curve: Curve) -> tuple[LawPair, ...]:
-    """The pairs of laws of which one is that of the curve, as written: what `Atom.possible_pairs` is for an atom.
+    """All pairs of laws that the curve may have, as `Atom.possible_pairs` for an atom.
 
     Empty for a product in which some factor was symmetrised.
     """
@@ -97,13 +101,13 @@ def _swapped(pair: LawPair) -> LawPair:
 
 
 def _orders(curve: Curve) -> tuple[LawPair, ...]:
-    """`_possible_pairs` in every order that the neighbours may have."""
+    """`_possible_pairs` in every order of the neighbours that is possible."""
     pairs = _possible_pairs(curve)
     return pairs if is_tied(curve) else (*pairs, *(_swapped(pair) for pair in pairs))
 
 
 def settled_pair(curve: Curve) -> LawPair:
-    """The laws of a curve whose direction may flip, made safe: the worse direction at every ε."""
+    """The laws of a curve; if its direction may flip, the worse direction at every ε."""
     pair = curve_pair(curve)
     if pair.is_symmetric or is_tied(curve):
         return pair
@@ -111,7 +115,7 @@ def settled_pair(curve: Curve) -> LawPair:
 
 
 def _bracketed(curve: Curve) -> str:
-    """The expression of a curve, ready for a method call."""
+    """The expression of a curve, in brackets if a method call after it needs them."""
     return curve.expression() if [count for _, count in curve.factors] == [1] else f"({curve.expression()})"
 
 
@@ -125,7 +129,7 @@ def check_curve(name: str, value: object) -> Curve:
 
 @lru_cache(maxsize=4096)
 def nesting(curve: Curve) -> int:
-    """How deep curves lie inside curves (a mixture of mixtures is 2)."""
+    """How deep curves are nested (a mixture of mixtures has depth 2)."""
     inner = [v for atom, _ in curve.factors for v in (getattr(atom, "curve", None), *getattr(atom, "curves", ()))]
     return max((1 + nesting(c) for c in inner if isinstance(c, Curve)), default=0)
 
@@ -142,6 +146,8 @@ def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
 @final
 @dataclass(frozen=True, slots=True)
 class SampledAtom(Atom):
+    """The curve on a Poisson sample of rate `rate`."""
+
     name: ClassVar[str] = "sampled"
     curve: Curve
     rate: float
@@ -182,7 +188,7 @@ class SampledAtom(Atom):
         return ahead, inherited.sampled(_cumulants(self.curve), self.rate, order)
 
     def gdp_bound(self) -> float | None:
-        # Not taking part hides more: never worse than the curve itself, and as bad in the far tail.
+        # Sampling never makes the curve worse, and in the far tail the two are equally bad.
         return self.curve.gdp() if not math.isfinite(curve_pair(self.curve).forward.upper.highest) else None
 
     def zcdp_bound(self) -> float | None:
@@ -195,7 +201,7 @@ def _cumulants(curve: Curve) -> Floats:
 
 
 def sampled(curve: Curve, *, rate: float) -> Curve:
-    """See `Curve.sampled`."""
+    """The curve on a Poisson sample (`Curve.sampled`)."""
     rate = curve_arguments.probability("rate", rate)
     if 0 < rate < SMALLEST_RATE:
         raise InvalidParameter("rate", rate, f"must be 0 or at least {SMALLEST_RATE:g}")
@@ -207,6 +213,8 @@ def sampled(curve: Curve, *, rate: float) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class FixedSizeAtom(Atom):
+    """The curve on a uniform sample of `size` out of `population`, for neighbours that replace one person."""
+
     name: ClassVar[str] = "sampled_without_replacement"
     curve: Curve
     size: int
@@ -236,7 +244,8 @@ class FixedSizeAtom(Atom):
         return f"{inner}.sampled_without_replacement(size={self.size}, population={self.population})"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
-        # A mixture of pairs of neighbours, each told apart no better than by the curve (divergences are quasi-convex).
+        # A mixture of pairs of neighbours, each at most as distinguishable as the curve says (divergences are
+        # quasi-convex).
         worst = self.curve.renyi_function(order)
         return worst, worst
 
@@ -246,7 +255,7 @@ class FixedSizeAtom(Atom):
 
 
 def sampled_without_replacement(curve: Curve, *, size: int, population: int) -> Curve:
-    """See `Curve.sampled_without_replacement`."""
+    """The curve on a sample of fixed size (`Curve.sampled_without_replacement`)."""
     atom = FixedSizeAtom(
         curve, curve_arguments.integer("size", size, 1), curve_arguments.integer("population", population, 1)
     )
@@ -259,6 +268,8 @@ def sampled_without_replacement(curve: Curve, *, size: int, population: int) -> 
 @final
 @dataclass(frozen=True, slots=True)
 class GroupedAtom(Atom):
+    """The curve for neighbours that differ in `size` people."""
+
     name: ClassVar[str] = "group"
     curve: Curve
     size: int
@@ -272,7 +283,7 @@ class GroupedAtom(Atom):
         return False
 
     def pair(self) -> LawPair:
-        # On the way from one dataset to the other some people may join and others leave: every step may go either way.
+        # From one dataset to the other some people may join and others leave: every step may go in either direction.
         one = self._sided(laws_from_bounds.worse_direction(curve_pair(self.curve)).forward)
         return LawPair(one, one)
 
@@ -291,7 +302,7 @@ class GroupedAtom(Atom):
 
 
 def _finite(law: Law, side: Side, size: int) -> FiniteLaw:
-    """The law itself if it is finite, else a finite law on its safe side."""
+    """The law itself if it is finite, else a finite law above or below it, by `side`."""
     if not isinstance(law, FiniteLaw):
         points = lattice.spread_points(law, CHAIN_TAIL, max(400, min(6000, CHAIN_POINTS // size)))
         grid = lattice.above(law, points) if side == "upper" else lattice.below(law, points)
@@ -304,11 +315,11 @@ def _finite(law: Law, side: Side, size: int) -> FiniteLaw:
 
 
 def group(curve: Curve, *, size: int) -> Curve:
-    """See `Curve.group`. A group of a product is the product of the groups: every factor meets the same chain of
-    neighbours.
+    """The curve for a group (`Curve.group`). A group of a product is the product of the groups: every factor sees the
+    same chain of neighbours.
 
-    But for a δ beside other factors: "as private as the rest, up to δ" is most often said of one mechanism, such as
-    counts of which rare ones are hidden. Along a chain its δ grows as e^ε does, so the product is taken as a whole.
+    The exception is a δ beside other factors. "As private as the rest, up to δ" usually describes one mechanism, such
+    as counts that hide rare keys. Along a chain its δ grows like e^ε, so the product is grouped as a whole.
     """
     size = curve_arguments.integer("size", size, 1)
     if size > LARGEST_GROUP:
@@ -332,6 +343,8 @@ def group(curve: Curve, *, size: int) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class WorstOfAtom(Atom):
+    """The largest profile of several curves at every ε."""
+
     name: ClassVar[str] = "worst_of"
     curves: tuple[Curve, ...]
 
@@ -378,9 +391,9 @@ class WorstOfAtom(Atom):
 
 
 def worst_of(*curves: Curve) -> Curve:
-    """Parallel composition: each person's data meets one of these mechanisms, so the worst profile at every ε holds.
+    """Parallel composition: each person's data reach one of these mechanisms, so the largest profile at every ε holds.
 
-    For add/remove neighbours, or blocks fixed by record index. When replacing a record moves it from one block to
+    For add/remove neighbours, or blocks fixed by record index. If replacing a record moves it from one block to
     another, two mechanisms see the change: use `a * b`.
     """
     unique = tuple(dict.fromkeys(check_curves("curves", curves)))
@@ -390,6 +403,8 @@ def worst_of(*curves: Curve) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class MixtureAtom(Atom):
+    """One of several curves, drawn with public weights; the draw is revealed."""
+
     name: ClassVar[str] = "mixture"
     weights: tuple[float, ...]
     curves: tuple[Curve, ...]
@@ -442,6 +457,9 @@ class MixtureAtom(Atom):
 
 
 def check_weights(weights: Sequence[float], curves: Sequence[Curve]) -> tuple[tuple[float, ...], tuple[Curve, ...]]:
+    """The weights, normalised, and the curves, without parts of weight 0. Raises InvalidParameter unless the weights
+    sum to 1.
+    """
     array, parts = curve_arguments.numbers_array("weights", weights), check_curves("curves", curves)
     if len(array) != len(parts):
         raise InvalidParameter(
@@ -467,6 +485,8 @@ def mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class SymmetrizedAtom(Atom):
+    """The worse direction of a curve at every ε."""
+
     name: ClassVar[str] = "symmetrized"
     curve: Curve
 
@@ -500,7 +520,7 @@ class SymmetrizedAtom(Atom):
 
 
 def symmetrized(curve: Curve) -> Curve:
-    """See `Curve.symmetrized`."""
+    """The worse direction at every ε (`Curve.symmetrized`)."""
     forward, backward = product_of(curve)
     return curve if forward is backward else Curve.of(SymmetrizedAtom(curve))
 
@@ -508,6 +528,8 @@ def symmetrized(curve: Curve) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class ReversedAtom(Atom):
+    """A curve with P and Q swapped."""
+
     name: ClassVar[str] = "reversed"
     curve: Curve
 
@@ -545,6 +567,6 @@ class ReversedAtom(Atom):
 
 
 def swapped(curve: Curve) -> Curve:
-    """See `Curve.reversed`."""
+    """P and Q swapped (`Curve.reversed`)."""
     forward, backward = product_of(curve)
     return curve if forward is backward else Curve.of(ReversedAtom(curve))

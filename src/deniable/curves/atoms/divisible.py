@@ -1,8 +1,8 @@
-"""Infinitely divisible privacy: every limit of many nearly perfect mechanisms (Pandey, Maleki & Kulkarni 2025).
+"""Infinitely divisible privacy: the limits of many nearly perfect mechanisms (Pandey, Maleki & Kulkarni 2025).
 
-A promise is infinitely divisible if the privacy loss X = log dQ/dP is, under P, Gaussian plus jumps: variance s²,
-jumps of size x at rate ν(dx), and the drift that makes e^X a density. Composition adds variances and jump rates.
-Finitely many jump sizes are a product of one Gaussian and Poisson pairs; `merton` has normal jumps,
+A guarantee is infinitely divisible if the privacy loss X = log dQ/dP is, under P, Gaussian plus jumps: variance s²,
+jumps of size x at rate ν(dx), and the drift that makes e^X a density. Composition adds variances and jump rates. With
+finitely many jump sizes it is a product of one Gaussian and Poisson pairs; `merton` has normal jumps,
 `normal_inverse_gaussian` infinitely many small ones.
 """
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
-from deniable.curves.atoms.standard import GaussianAtom, PoissonAtom, show
+from deniable.curves.atoms.standard import GaussianAtom, PoissonAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws.closed_form import upper_normal
 from deniable.curves.laws.law import Law, LawPair, Sided, Tails
@@ -31,13 +31,14 @@ Complexes = NDArray[np.complex128]
 
 
 def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Curve:
-    """Gaussian part of variance s² and jumps {size: rate under P}; under Q a jump of size x has rate × e^x (Esscher).
+    """A Gaussian part of variance s² >= 0 and jumps {size: rate under P}; under Q a jump of size x has rate × e^x
+    (Esscher).
 
-    Directions are tied.
+    Sizes are not 0 and lie in [-300, 300]; rates are positive. Directions are tied.
 
     >>> from deniable import curves
     >>> curve = curves.infinitely_divisible(variance=0, jumps={0.9162907318741551: 2.0})
-    >>> round(curve.forward.beta_bounds(alpha=0.05)[1], 6)  # PoissonAtom(2) against PoissonAtom(5)
+    >>> round(curve.forward.beta_bounds(alpha=0.05)[1], 6)  # Poisson(2) against Poisson(5)
     0.453392
     """
     variance = curve_arguments.not_negative("variance", variance)
@@ -55,7 +56,7 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
 
 
 MOST_JUMPS = 500
-"""Most jumps on average: each is one term of a sum of normal tails."""
+"""Largest mean number of jumps: each is one term of a sum of normal tails."""
 
 # -- normal jumps ----------------------------------------------------------------------------------------------------
 
@@ -63,7 +64,9 @@ MOST_JUMPS = 500
 @final
 @dataclass(frozen=True, slots=True)
 class MertonLaw(Law):
-    """The loss ±X of the Merton pair: given n jumps it is normal, so both tails are Poisson sums of normal tails."""
+    """The loss ±X of the Merton pair: normal given the number of jumps, so both tails are Poisson sums
+    of normal tails.
+    """
 
     variance: float
     rate: float
@@ -109,7 +112,8 @@ class MertonLaw(Law):
         ahead, other = (under_q, under_p) if self.sign > 0 else (under_p, under_q)
         first = np.exp(self._log_tail(loss, ahead))
         second = np.exp(np.minimum(loss + self._log_tail(loss, other), 0.0))
-        # One rounding of (loss - mean)/deviation is magnified by its size, at most 40 where the tail counts.
+        # A rounding error of (loss - mean)/deviation is magnified by its size, at most 40 where the tail is not
+        # negligible.
         largest = float(max(np.max(np.abs(under_p[1])), np.max(np.abs(under_q[1]))))
         moved = 160 * UNIT_ROUNDOFF * (np.abs(loss) + largest) / math.sqrt(self.variance)
         error = 4 * SPECIAL + UNIT_ROUNDOFF * (64 * len(under_p[0]) + 2000) + moved
@@ -140,6 +144,8 @@ class MertonLaw(Law):
 @final
 @dataclass(frozen=True, slots=True)
 class Merton(Atom):
+    """A Gaussian part of `variance` plus jumps at `rate` whose sizes are N(mean, spread²)."""
+
     name: ClassVar[str] = "merton"
     variance: float
     rate: float
@@ -165,16 +171,15 @@ class Merton(Atom):
     def pair(self) -> LawPair:
         return LawPair(Sided.exact(self.law(-1)), Sided.exact(self.law(1)))
 
-    def expression(self) -> str:
-        fields = (f"{name}={show(getattr(self, name))}" for name in ("variance", "rate", "mean", "spread"))
-        return f"merton({', '.join(fields)})"
-
     def gdp_bound(self) -> float | None:
         return math.inf
 
 
 def merton(*, variance: float, rate: float, mean: float, spread: float) -> Curve:
-    """Gaussian part plus jumps at `rate` (under P) whose sizes are N(mean, spread²). Directions are tied."""
+    """A Gaussian part plus jumps at `rate` (under P) whose sizes are N(mean, spread²). Directions are tied.
+
+    variance in (0, 10,000], mean and spread at most 10 in size, at most 500 jumps on average under either law.
+    """
     return Curve.of(Merton(variance, rate, mean, spread))
 
 
@@ -254,6 +259,8 @@ class NigLaw(Law):
 @final
 @dataclass(frozen=True, slots=True)
 class NormalInverseGaussian(Atom):
+    """A loss that is NIG(alpha, beta, size) under P."""
+
     name: ClassVar[str] = "normal_inverse_gaussian"
     alpha: float
     beta: float
@@ -278,16 +285,15 @@ class NormalInverseGaussian(Atom):
             return LawPair.symmetric(self.law(1))
         return LawPair(Sided.exact(self.law(-1)), Sided.exact(self.law(1)))
 
-    def expression(self) -> str:
-        return f"normal_inverse_gaussian(alpha={show(self.alpha)}, beta={show(self.beta)}, size={show(self.size)})"
-
     def gdp_bound(self) -> float | None:
         return math.inf
 
 
 def normal_inverse_gaussian(*, alpha: float, beta: float, size: float) -> Curve:
-    """NIG(alpha, beta, size) loss under P, with the drift that makes e^X a density; beta = -1/2 is the symmetric
-    point.
+    """A NIG(alpha, beta, size) loss under P, with the drift that makes e^X a density; beta = -1/2 is the symmetric
+    case.
+
+    -alpha < beta < alpha - 1; size in [0.001, 10,000], alpha at most 10,000.
     """
     return Curve.of(NormalInverseGaussian(alpha, beta, size))
 
@@ -300,8 +306,8 @@ def fourier_delta(
 ) -> float:
     """δ of Q against P from the cumulant log E_P e^{zX}, by Lewis' formula: an independent check, not a certificate.
 
-    δ(ε) = 1 - (e^{ε/2}/π) ∫_0^∞ Re[e^{-iuε} φ(u - i/2)]/(u² + 1/4) du with φ(z) = E_P e^{izX}, by the trapezoid rule,
-    whose error is about e^{-π/step}(1 + e^|ε|) when φ has fallen off at `end`.
+    δ(ε) = 1 - (e^{ε/2}/π) ∫_0^∞ Re[e^{-iuε} φ(u - i/2)]/(u² + 1/4) du with φ(z) = E_P e^{izX}, by the trapezoid rule.
+    The error is about e^{-π/step}(1 + e^|ε|), if φ is negligible beyond `end`.
     """
     if not callable(cumulant):
         raise InvalidParameter("cumulant", cumulant, "must be a function of complex numbers")

@@ -1,4 +1,4 @@
-"""Mixtures whose drawn index stays hidden: mechanisms that share one outcome space."""
+"""Mixtures whose drawn index stays hidden, for mechanisms with a common outcome space."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from deniable.curves import curve_arguments
-from deniable.curves.atoms.atom import Atom
+from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.atoms.derived import check_weights
-from deniable.curves.atoms.standard import GaussianAtom, show
+from deniable.curves.atoms.standard import GaussianAtom
 from deniable.curves.atoms.user_supplied import FromPmf
 from deniable.curves.curve import Curve
 from deniable.curves.laws.derived_laws import CentreAgainstShifted, ShiftedAgainstCentre
@@ -24,7 +24,7 @@ from deniable.errors import InvalidOperation, InvalidParameter
 @final
 @dataclass(frozen=True, slots=True)
 class HiddenShifts(Atom):
-    """N(0, 1) and Σ w_i N(μ_i, 1): how often a person took part is drawn and not revealed."""
+    """N(0, 1) and Σ w_i N(μ_i, 1): how often a person took part is random and not revealed."""
 
     name: ClassVar[str] = "hidden_shifts"
     weights: tuple[float, ...]
@@ -54,7 +54,7 @@ class HiddenShifts(Atom):
 
 
 def _shift(curve: Curve) -> float:
-    """μ of a product of Gaussians, rounded up; one alone has its own."""
+    """μ of a product of Gaussians, rounded up; that of a single Gaussian unchanged."""
     squares = [(atom.mu, count) for atom, count in curve.factors if isinstance(atom, GaussianAtom)]
     if len(squares) == 1 and squares[0][1] == 1:
         return squares[0][0]
@@ -62,15 +62,16 @@ def _shift(curve: Curve) -> float:
 
 
 def hidden_mixture(weights: Sequence[float], curves: Sequence[Curve]) -> Curve:
-    """One of the mechanisms is drawn with public weights and the attacker does not see which.
+    """One of the mechanisms is drawn with public weights, and the attacker does not see which.
 
-    Hiding the index helps only if the answers share one outcome space, which a curve alone does not know. It is known
-    for Gaussians and their powers (and `identity()`, shift 0) when the attacker sees one standardised answer,
-    N(shift, 1) with the person and N(0, 1) without, whatever was drawn: a noisy sum to which a person contributed a
-    random number of times, or a random number of compositions summed up in one standardised mean. It is also known
-    for `from_pmf(..., tied=True)` curves on the same outcomes. Anything else is refused: `mixture` (index revealed)
-    is always a valid, larger bound, and the right one when the number of separate answers, or the noise level, can be
-    seen.
+    Hiding the index helps only if the answers have a common outcome space, which a curve does not know in general. Two
+    cases are supported. (1) Gaussians and their powers (`identity()` has shift 0), if the attacker sees one
+    standardised answer, N(shift, 1) with the person and N(0, 1) without, whatever was drawn: a noisy sum to which a
+    person contributed a random number of times, or a random number of compositions combined into one standardised mean.
+    (2) `from_pmf(..., tied=True)` curves on the same outcomes.
+
+    Everything else raises InvalidOperation. `mixture` (index revealed) is always a valid, larger bound, and the right
+    one if the attacker can see the number of separate answers or the noise level.
     """
     shares, parts = check_weights(weights, curves)
     atoms = [[a for a, _ in c.factors] for c in parts]

@@ -1,15 +1,14 @@
-"""Rényi divergences of a mechanism made from others, bounded by theirs.
+"""Bounds on the Rényi divergences of a mechanism from those of the mechanisms inside it.
 
-The laws of discrete and of combined mechanisms are cut where less than about 1e-90 of their mass is left, and what was
-cut counts as infinite loss: no moment of such a law is finite, and no δ below the cut can be read from it. The
-mechanisms themselves may have finite divergences all the same, known in closed form. Whatever is made from them
-inherits a bound:
+The laws of discrete and of combined mechanisms are cut where less than about 1e-90 of their mass is left, and the cut
+mass counts as infinite loss. So no moment of such a law is finite, and it gives no δ below the cut. The mechanisms
+themselves may still have finite divergences in closed form. Mechanisms built from them inherit a bound:
 
     sampling    E_P (1 - q + q Q/P)^a = Σ_k C(a, k) (1-q)^(a-k) q^k E_P (Q/P)^k             (Zhu & Wang 2019, Theorem 6)
-    mixtures    E_P (P/Q)^(a-1) is the mean of the parts' when it is seen which part was drawn
+    mixtures    E_P (P/Q)^(a-1) is the mean over the parts, if the drawn part is revealed
     groups      the weak triangle inequality of Rényi divergences                      (Mironov 2017, Proposition 11)
 
-All bounds are rounded up; inf where nothing is known.
+All bounds are rounded up; inf if there is none.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ Divergence = Callable[[float], float]
 """An upper bound on the Rényi divergence of an order above 1, in both directions."""
 
 LARGEST_ORDER = 2**18
-"""Largest order of a binomial sum: beyond what the search for the best order asks for."""
+"""Largest order of a binomial sum: above every order that the search for the best order tries."""
 
 ORDERS = np.unique(np.concatenate((np.arange(1.0, 33.0), np.round(2.0 ** np.arange(5.0, 18.01, 0.25)))))
-"""Where the divergence of a sampled mechanism is asked for; between them its moments are bounded by chords."""
+"""Orders at which the divergence of the inner mechanism is evaluated; between them chords bound its moments."""
 
 
 def cumulants(divergence: Divergence) -> Floats:
@@ -44,8 +43,10 @@ def cumulants(divergence: Divergence) -> Floats:
 
 
 def sampled(known: Floats, rate: float, order: float) -> float:
-    """D_order of (1-q)P + qQ against P, from the `cumulants` of Q against P. Whole orders by the binomial sum, others
-    by a chord between two whole ones: the logarithm of a moment is convex in the order.
+    """An upper bound on D_order of (1-q)P + qQ against P, from the `cumulants` of Q against P.
+
+    Integer orders by the binomial sum, others by a chord between two integers: the log of a moment is convex in the
+    order.
     """
     low, high = math.floor(order), math.ceil(order)
     if high > LARGEST_ORDER:
@@ -69,12 +70,14 @@ def _binomial(known: Floats, rate: float, a: int) -> float:
     terms = choose + (a - k) * math.log1p(-rate) + k * math.log(rate) + inner
     top = float(np.max(terms))
     total = top + math.log(float(np.sum(np.exp(terms - top))))
-    # The logarithms of three factorials, and sums of as many terms, each known to a few roundings.
+    # Three log-factorials and a sum of that many terms, each correct to a few roundings.
     return total + 1e-12 * (1 + abs(top)) + 16 * UNIT_ROUNDOFF * (float(special.gammaln(a + 1)) + a)
 
 
 def against_sampled(divergence: Divergence, rate: float, order: float) -> float:
-    """D_order of P against (1-q)P + qQ: P is at most 1/(1-q) times as likely, and x^(1-a) is convex."""
+    """An upper bound on D_order of P against (1-q)P + qQ: P is at most 1/(1-q) times as likely, and
+    x^(1-a) is convex.
+    """
     most = -math.log1p(-rate) if rate < 1 else math.inf
     exponent = (order - 1) * divergence(order)
     if exponent > 700:

@@ -1,8 +1,8 @@
 """Finite mechanisms as Markov kernels: row-stochastic matrices with a neighbour relation on their rows.
 
-Row i holds the probabilities of the answers on dataset i. Kernels compose (`then`: post-processing by another
-kernel), multiply (`*`: both answers are released) and mix (`Kernel.mixture`); `.curve` is the exact
-curve of the worst pair of neighbours.
+Row i contains the probabilities of the answers on dataset i. Kernels compose (`then`: post-processing by another
+kernel), multiply (`*`: both answers are released) and mix (`Kernel.mixture`); `.curve` is the exact curve of the worst
+pair of neighbours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deniable.errors import NOTHING, InvalidDistribution, InvalidOperation, Inva
 Rows = tuple[tuple[float, ...], ...]
 Pairs = tuple[tuple[int, int], ...]
 LARGEST_PROGRAMME = 10**7
-"""Most entries of the linear programme that looks for a post-processing."""
+"""Most entries of the linear programme that searches for a post-processing."""
 
 
 def _rows(matrix: Any) -> Rows:
@@ -78,6 +78,11 @@ class Kernel:
 
     @staticmethod
     def of(matrix: Sequence[Sequence[float]] | Floats, neighbours: Iterable[tuple[int, int]] | None = None) -> Kernel:
+        """A kernel from a matrix of probabilities and pairs of row numbers; by default all rows are neighbours of each
+        other.
+
+        Raises InvalidDistribution unless every row is at least 0 and sums to 1 (up to 1e-9).
+        """
         rows = _rows(matrix)
         return Kernel(rows, _pairs(neighbours, len(rows)))
 
@@ -115,14 +120,14 @@ class Kernel:
         return Kernel.of(mixed, kernels[0].pairs)
 
     def __call__(self, measure: Sequence[float] | Floats) -> Floats:
-        """What the kernel makes of a measure on datasets: the measure μM on answers, Σ_i μ_i rows[i]."""
+        """The distribution of the answer if the dataset is drawn from a measure μ: μM = Σ_i μ_i rows[i]."""
         weights = curve_arguments.numbers_array("measure", measure)
         if len(weights) != len(self.rows):
             raise InvalidParameter("measure", NOTHING, f"has {len(weights)} weights for {len(self.rows)} datasets")
         return np.asarray(weights @ self.matrix)
 
     def mean(self, function: Sequence[float] | Floats) -> Floats:
-        """What the kernel makes of a function of the answer: its mean (Mf)(i) = Σ_y rows[i][y] f(y) on each dataset."""
+        """The mean of a function of the answer on each dataset: (Mf)(i) = Σ_y rows[i][y] f(y)."""
         values = curve_arguments.numbers_array("function", function)
         if len(values) != len(self.rows[0]):
             raise InvalidParameter("function", NOTHING, f"has {len(values)} values for {len(self.rows[0])} answers")
@@ -130,8 +135,8 @@ class Kernel:
 
     @staticmethod
     def convolution(noise: Sequence[float] | Floats, shifts: Sequence[int]) -> Kernel:
-        """An additive mechanism, δ_θ * μ: on dataset i the answer is shifts[i] plus noise, whose masses on 0, 1, 2, ...
-        are given.
+        """An additive mechanism, δ_θ * μ: on dataset i the answer is shifts[i] plus noise. `noise` lists the masses on
+        0, 1, 2, ...; shifts are integers >= 0.
         """
         masses, moves = (
             curve_arguments.numbers_array("noise", noise),
@@ -145,9 +150,9 @@ class Kernel:
     def garbling(self, other: Kernel, *, tolerance: float = 1e-9) -> Kernel:
         """The post-processing R that turns this kernel into the other: self.then(R) is `other` (Blackwell's theorem).
 
-        Found by linear programming, and checked: no entry differs by more than `tolerance`. If there is none, the error
-        says how near one can get. For two datasets R exists exactly if this kernel's trade-off function lies below the
-        other's.
+        Computed by linear programming and then checked: no entry differs by more than `tolerance`. If there is none,
+        raises InvalidOperation with the smallest possible difference. For two datasets R exists exactly if this
+        kernel's trade-off function lies below the other's.
         """
         if not isinstance(other, Kernel) or len(other.rows) != len(self.rows):
             raise InvalidParameter("other", other, f"must be a kernel on the same {len(self.rows)} datasets")
@@ -165,7 +170,7 @@ class Kernel:
 
 
 def _nearest_garbling(first: Floats, second: Floats) -> tuple[float, Floats]:
-    """The stochastic R for which the largest entry of |first R - second| is smallest, and that entry."""
+    """The stochastic R that minimises the largest entry of |first R - second|, and that entry."""
     from scipy.optimize import linprog
 
     inner, outer = first.shape[1], second.shape[1]
@@ -189,6 +194,8 @@ def _nearest_garbling(first: Floats, second: Floats) -> tuple[float, Floats]:
 @final
 @dataclass(frozen=True, slots=True)
 class FromKernel(Atom):
+    """A finite mechanism: the rows of a kernel and its pairs of neighbours."""
+
     name: ClassVar[str] = "from_kernel"
     rows: Rows
     pairs: Pairs
@@ -207,7 +214,9 @@ class FromKernel(Atom):
         return len(self.pairs) == 1
 
     def pair(self) -> LawPair:
-        """One pair of neighbours as it is; of several, in either direction the worst profile at every ε."""
+        """The laws of a single pair of neighbours; for several pairs, the largest profile at every ε over pairs and
+        directions.
+        """
         matrix = np.array(self.rows)
         pairs = [finite_law.from_masses(matrix[i], matrix[j], 4 * UNIT_ROUNDOFF) for i, j in self.pairs]
         if len(pairs) == 1:
@@ -242,9 +251,9 @@ class FromKernel(Atom):
 def from_kernel(
     matrix: Sequence[Sequence[float]] | Floats, *, neighbours: Iterable[tuple[int, int]] | None = None
 ) -> Curve:
-    """The exact curve of a finite mechanism: row i of the matrix holds the answer probabilities on dataset i.
+    """The exact curve of a finite mechanism: row i of the matrix contains the answer probabilities on dataset i.
 
-    `neighbours` lists pairs of rows (both orders are meant); without it all rows are neighbours of each other.
+    `neighbours` lists pairs of rows, in either order; by default all rows are neighbours of each other.
 
     >>> from deniable import curves
     >>> round(curves.from_kernel([[0.75, 0.25], [0.25, 0.75]]).epsilon(delta=0.0), 9)

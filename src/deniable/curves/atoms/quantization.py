@@ -1,4 +1,4 @@
-"""Seeing an answer only through bins: quantised curves (Pandey, Maleki & Kulkarni 2025)."""
+"""Answers that are seen only through bins: quantised curves (Pandey, Maleki & Kulkarni 2025)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import ClassVar, final
 import numpy as np
 
 from deniable.curves import curve_arguments
-from deniable.curves.atoms.atom import Atom
+from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.atoms.derived import check_curve, curve_pair, is_exact, is_tied
-from deniable.curves.atoms.standard import GaussianAtom, show
+from deniable.curves.atoms.standard import GaussianAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite_law
 from deniable.curves.laws.closed_form import upper_normal
@@ -27,6 +27,8 @@ from deniable.numbers import root_up, up
 @final
 @dataclass(frozen=True, slots=True)
 class QuantizedGaussian(Atom):
+    """The bin of a Gaussian answer: bins of `width` standard deviations, one edge at `offset`."""
+
     name: ClassVar[str] = "quantized_gaussian"
     mu: float
     width: float
@@ -50,7 +52,7 @@ class QuantizedGaussian(Atom):
         first = math.floor((-21.0 - self.offset) / self.width)
         edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3, dtype=float)
         under_p, under_q = _bin_masses(edges), _bin_masses(edges - self.mu)
-        # Everything beyond the outermost edges has less than NEGLIGIBLE mass and is cut.
+        # Less than NEGLIGIBLE mass lies beyond the outermost edges; it is cut off.
         keep = (under_p > 1e-150) & (under_q > 1e-150)
         lost = [finite_law.NEGLIGIBLE + float(np.sum(m[~keep])) for m in (under_p, under_q)]
         loss = np.log(under_p[keep]) - np.log(under_q[keep])
@@ -81,6 +83,8 @@ def _bin_masses(edges: Floats) -> Floats:
 @final
 @dataclass(frozen=True, slots=True)
 class QuantizedLoss(Atom):
+    """The bin of the privacy loss of one atom, between the given edges."""
+
     name: ClassVar[str] = "quantized_loss"
     curve: Curve
     edges: tuple[float, ...]
@@ -109,8 +113,8 @@ class QuantizedLoss(Atom):
     def pair(self) -> LawPair:
         pair, edges = curve_pair(self.curve), np.array(self.edges)
 
-        # Each side from the laws of its own side: what the upper laws cut and count as infinite loss is not certain, so
-        # the lower ones must not have it.
+        # Each side from the laws of its own side: the upper laws count cut mass as infinite loss, which is not certain,
+        # so the lower laws must not contain it.
         def bins(one: Sided, other: Sided, at: Floats) -> Sided:
             return Sided(_merge_bins(one.upper, other.upper, at, "up"), _merge_bins(one.lower, other.lower, at, "down"))
 
@@ -120,7 +124,7 @@ class QuantizedLoss(Atom):
         return f"quantized({self.curve.expression()}, edges=[{', '.join(show(e) for e in self.edges)}])"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
-        one = self.curve.renyi_function(order)  # the bin is worked out from the answer
+        one = self.curve.renyi_function(order)  # post-processing: the bin is a function of the answer
         return one, one
 
     def gdp_bound(self) -> float | None:
@@ -128,7 +132,7 @@ class QuantizedLoss(Atom):
 
 
 def _is_exact(side: Sided) -> bool:
-    """Whether the two sides are the same law, up to values merged because they agree to rounding."""
+    """Whether the two sides are the same law, up to values that were merged because they agree to rounding."""
     if side.upper is side.lower or side.upper == side.lower:
         return True
     one, two = side.upper, side.lower
@@ -138,14 +142,14 @@ def _is_exact(side: Sided) -> bool:
 
 
 def _merge_bins(ahead: Law, back: Law, edges: Floats, towards: str) -> FiniteLaw:
-    """Both masses of the bins between edges: right of the middle bin from the upper tails, left of it from the lower
-    ones.
+    """The law of the bins between edges: masses right of the middle bin from the upper tails, left of it from the lower
+    tails.
     """
     first, second, error = ahead.tails(edges)
     p_above, q_above = first - ahead.infinity, second * np.exp(-edges)
     q_below, p_below, back_error = back.tails(-edges)
     q_below, p_below = q_below - back.infinity, p_below * np.exp(edges)
-    # The middle bin is the one that holds the median of P; its masses are what the others leave.
+    # The middle bin contains the median of P; its masses are what the other bins leave.
     middle = int(np.searchsorted(-p_above, -0.5))
     masses, tails = [], []
     for below, above, whole in ((p_below, p_above, 1 - ahead.infinity), (q_below, q_above, 1 - back.infinity)):
@@ -154,7 +158,7 @@ def _merge_bins(ahead: Law, back: Law, edges: Floats, towards: str) -> FiniteLaw
         rest = whole - (below[middle - 1] if middle > 0 else 0.0) - (above[middle] if middle < len(edges) else 0.0)
         masses.append(np.maximum(np.concatenate((left, [rest], right)), 0.0))
         tails.append(np.concatenate((below[:middle], [1.0], above[middle:])))
-    # A difference of tails is known to the rounding of the larger tail: bins thinner than that cannot be resolved.
+    # A difference of tails has the rounding error of the larger tail: lighter bins cannot be resolved.
     worst = float(np.max(np.asarray(error))) + float(np.max(np.asarray(back_error))) + 4 * UNIT_ROUNDOFF
     known = (masses[0] > 1e6 * worst * tails[0]) & (masses[1] > 1e6 * worst * tails[1])
     lost = float(np.sum(masses[0][~known] + worst * tails[0][~known] * (tails[0][~known] < 1)))
@@ -170,11 +174,11 @@ def quantized(
 ) -> Curve:
     """The same mechanism seen through bins: post-processing, so never worse (Pandey, Maleki & Kulkarni 2025).
 
-    `width=` (a Gaussian curve): the answer is only known up to bins [offset + n width, offset + (n+1) width), in
-    units of the noise's standard deviation. This is one position of the true answers relative to the bins (the
-    person's change is from 0 to μ): a guarantee over all datasets needs the worst offset. `edges=` (one atom): only
-    the bin of the privacy loss between the given edges is seen; outcomes that only one of the datasets can have stay
-    apart.
+    Give `width` or `edges`. `width` (a Gaussian curve): the answer is known only up to bins [offset + n width, offset +
+    (n+1) width), in units of the noise's standard deviation. This is one position of the true answers relative to the
+    bins (the person changes the answer from 0 to μ): a guarantee over all datasets needs the worst offset. `edges` (one
+    atom): only the bin of the privacy loss between these increasing edges is seen; outcomes that only one of the
+    datasets can have stay separate.
     """
     check_curve("curve", curve)
     if curve_arguments.exactly_one(width=width, edges=edges) == "edges":

@@ -1,9 +1,9 @@
-"""Promises that are bounds on Rényi divergences: zCDP and Rényi DP at one order.
+"""Guarantees that are bounds on Rényi divergences: zCDP and Rényi DP at one order.
 
-No single pair of distributions attains such a promise, so its two sides differ: above stands the best known
-conversion to (ε, δ) (Canonne, Kamath, Steinke 2020, Proposition 12), below a mechanism that keeps the promise (a
-Gaussian). In products the Rényi divergences themselves are added and converted once, and the smaller of both routes
-is taken.
+No single pair of distributions attains such a guarantee, so its upper and lower law differ. The upper law is the best
+known conversion to (ε, δ) (Canonne, Kamath, Steinke 2020, Proposition 12); the lower law is a mechanism with this
+guarantee (a Gaussian). A product adds the Rényi divergences themselves and converts once, and takes the smaller of both
+bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
-from deniable.curves.atoms.standard import show
 from deniable.curves.composition.compose import log_best_gap
 from deniable.curves.curve import Curve
 from deniable.curves.decimal_arithmetic import up
@@ -30,13 +29,13 @@ from deniable.errors import InvalidParameter
 
 
 def _converted(divergence: Callable[[Floats], Floats], orders: Floats, reach: float) -> Law:
-    """A law above every pair whose Rényi divergences stay below the given ones in both directions."""
+    """A law that dominates every pair whose Rényi divergences in both directions are at most the given ones."""
     s = orders - 1
     gap = np.array([log_best_gap(float(v)) for v in s])
     points = reach * np.linspace(0.0, 1.0, 1500) ** 2
     exponent = s[None, :] * (divergence(orders)[None, :] - points[:, None]) + gap[None, :]
     ahead = np.minimum(np.exp(np.minimum(np.min(exponent, axis=1), 0.0)) * (1 + 1e-12), 1.0)
-    # Both directions keep the promise, so negative ε are the reflection; δ(0) is also at most sqrt(1 - e^-KL)
+    # The bound holds in both directions, so negative ε follow by reflection; δ(0) is also at most sqrt(1 - e^-KL)
     # (Bretagnolle, Huber).
     kl = float(divergence(orders[:1])[0])
     ahead = np.minimum(ahead, math.sqrt(-math.expm1(-min(kl, 700.0))) * (1 + 1e-12))
@@ -50,6 +49,8 @@ def _converted(divergence: Callable[[Floats], Floats], orders: Floats, reach: fl
 @final
 @dataclass(frozen=True, slots=True)
 class ZeroConcentrated(Atom):
+    """ρ-zCDP: Rényi divergence at most ρ × order for every order."""
+
     name: ClassVar[str] = "zcdp"
     rho: float
 
@@ -67,9 +68,6 @@ class ZeroConcentrated(Atom):
         side = Sided(upper, GaussianLaw(math.sqrt(2 * self.rho) * (1 - 1e-15)))
         return LawPair(side, side)
 
-    def expression(self) -> str:
-        return f"zcdp(rho={show(self.rho)})"
-
     def exact_rho(self) -> Fraction | None:
         return Fraction(self.rho)
 
@@ -85,13 +83,15 @@ class ZeroConcentrated(Atom):
 
 
 def zcdp(*, rho: float) -> Curve:
-    """ρ-zero-concentrated DP: Rényi divergence at most ρ × order for every order (Bun & Steinke 2016)."""
+    """ρ-zero-concentrated DP, ρ > 0: Rényi divergence at most ρ × order for every order (Bun & Steinke 2016)."""
     return Curve.of(ZeroConcentrated(rho))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RenyiAtOrder(Atom):
+    """Rényi divergence at most ε at one order, and so at every smaller one."""
+
     name: ClassVar[str] = "renyi"
     order: float
     epsilon: float
@@ -114,14 +114,11 @@ class RenyiAtOrder(Atom):
         side = Sided(upper, GaussianLaw(math.sqrt(2 * self.epsilon / self.order) * (1 - 1e-15)))
         return LawPair(side, side)
 
-    def expression(self) -> str:
-        return f"renyi(order={show(self.order)}, epsilon={show(self.epsilon)})"
-
     def exact_renyi(self, order: float) -> Fraction | None:
         return Fraction(self.epsilon) if order <= self.order else None
 
     def renyi_bound(self, order: float) -> float | None:
-        # Divergences increase with the order; beyond the promised one nothing is known.
+        # Divergences increase with the order; above the given one there is no bound.
         return self.epsilon if order <= self.order else math.inf
 
     def zcdp_bound(self) -> float | None:
@@ -135,5 +132,5 @@ class RenyiAtOrder(Atom):
 
 
 def renyi(*, order: float, epsilon: float) -> Curve:
-    """Rényi DP at one order: the Rényi divergence of this order is at most ε in both directions (Mironov 2017)."""
+    """Rényi DP at one order > 1: the Rényi divergence of this order is at most ε in both directions (Mironov 2017)."""
     return Curve.of(RenyiAtOrder(order, epsilon))

@@ -1,14 +1,14 @@
 """The named mechanisms: Gaussian, Laplace, their discrete forms, randomized response, the exponential mechanism,
 Poisson.
 
-Each class is the promise of one mechanism; the function of the same name (in small letters) is how users make it.
-Sensitivity is 1 unless said otherwise: a release whose sensitivity is Δ with noise σ is `gaussian(sigma=σ,
-sensitivity=Δ)`.
+Each class is the guarantee of one mechanism; users call the function of the same name in lower case. The sensitivity is
+1 unless given: noise σ on a statistic of sensitivity Δ is `gaussian(sigma=σ, sensitivity=Δ)`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, final
@@ -16,7 +16,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from deniable.curves import curve_arguments
-from deniable.curves.atoms.atom import Atom
+from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.curve import Curve
 from deniable.curves.decimal_arithmetic import up
 from deniable.curves.laws import finite_law
@@ -29,14 +29,8 @@ from deniable.errors import InvalidParameter, NotCertifiable
 from deniable.numbers import down
 
 
-def show(value: float) -> str:
-    """A parameter as a user would type it; reading it back gives the same number."""
-    short = f"{value:.12g}"
-    return short if float(short) == value else repr(value)
-
-
 def _inverse(exact: Fraction) -> str:
-    """1/x as a user would type it, if a float is exactly that; "" otherwise."""
+    """1/x as a user would type it, if a float stores it exactly; "" otherwise."""
     inverse = float(1 / exact)
     return show(inverse) if Fraction(inverse) * exact == 1 else ""
 
@@ -44,11 +38,11 @@ def _inverse(exact: Fraction) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class GaussianAtom(Atom):
-    """N(0, 1) against N(μ, 1). `mu` is rounded up; `ratio` is the exact μ, where that is no float (see
+    """N(0, 1) against N(μ, 1). `mu` is rounded up; `ratio` is the exact μ if a float cannot store it (see
     `curve_arguments.ratio`).
 
-    Readings take `mu`. What is added up without rounding takes the exact one: gaussian(sigma=10) costs ρ = 1/200,
-    while the float 0.1 lies above 1/10 and would cost more than a budget of 0.005 has.
+    Curves use `mu`. Exact costs use the exact value: gaussian(sigma=10) costs ρ = 1/200, while the float 0.1 lies above
+    1/10 and would cost more than a budget of 0.005.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -70,7 +64,7 @@ class GaussianAtom(Atom):
         return LawPair.symmetric(GaussianLaw(self.mu))
 
     def expression(self) -> str:
-        # As sigma if that is as short: most likely it was given so.
+        # As sigma if that is as short: most likely the user wrote it so.
         sigma = _inverse(self.exact())
         return f"gaussian(sigma={sigma})" if 0 < len(sigma) <= len(show(self.mu)) else f"gaussian(mu={show(self.mu)})"
 
@@ -90,8 +84,8 @@ class GaussianAtom(Atom):
 def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity: float = 1.0) -> Curve:
     """The Gaussian mechanism: N(0, σ²) noise on a statistic of L2 sensitivity `sensitivity`; μ = sensitivity/σ.
 
-    For all neighbours the two output laws are at most as distinguishable as N(0,1) and N(μ,1), so
-    δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)  (Balle & Wang 2018, Theorem 8).
+    Give `sigma` or `mu`, both positive. For all neighbours the two output laws are at most as distinguishable as N(0,1)
+    and N(μ,1), so δ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)  (Balle & Wang 2018, Theorem 8).
 
     >>> from deniable import curves
     >>> round(curves.gaussian(sigma=1).delta(epsilon=1.0), 12)
@@ -105,7 +99,7 @@ def gaussian(*, sigma: float | None = None, mu: float | None = None, sensitivity
 @final
 @dataclass(frozen=True, slots=True)
 class LaplaceAtom(Atom):
-    """Two Laplace laws of scale 1 at this distance: rounded up, and exact where that is no float, as in
+    """Two Laplace laws of scale 1 at the distance `shift`, rounded up; `ratio` is the exact distance, as in
     `GaussianAtom`.
     """
 
@@ -161,7 +155,10 @@ def laplace(*, scale: float, sensitivity: float = 1.0) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class DiscreteLaplaceAtom(Atom):
+    """Integer noise with P(z) ∝ e^(-|z|/scale), against the same noise shifted by `sensitivity`."""
+
     name: ClassVar[str] = "discrete_laplace"
+    usual: ClassVar[Mapping[str, object]] = {"sensitivity": 1}
     scale: float
     sensitivity: int
 
@@ -188,10 +185,6 @@ class DiscreteLaplaceAtom(Atom):
         law = FiniteLaw(losses[::-1].copy(), masses[::-1].copy(), relative_error=16 * UNIT_ROUNDOFF * (1 + t * shift))
         return LawPair.symmetric(law)
 
-    def expression(self) -> str:
-        extra = f", sensitivity={self.sensitivity}" if self.sensitivity != 1 else ""
-        return f"discrete_laplace(scale={show(self.scale)}{extra})"
-
     def exact_epsilon(self) -> Fraction | None:
         return self.sensitivity / Fraction(self.scale)
 
@@ -202,7 +195,7 @@ class DiscreteLaplaceAtom(Atom):
 def discrete_laplace(*, scale: float, sensitivity: int = 1) -> Curve:
     """Integer noise with P(z) ∝ e^(-|z|/scale) on an integer statistic: pure ε = sensitivity/scale.
 
-    For sensitivity 1 the loss is ±1/scale: exactly randomized response, for every scale.
+    For sensitivity 1 the loss is ±1/scale, exactly as for randomized response.
     """
     return Curve.of(DiscreteLaplaceAtom(scale, sensitivity))
 
@@ -210,7 +203,10 @@ def discrete_laplace(*, scale: float, sensitivity: int = 1) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class DiscreteGaussianAtom(Atom):
+    """Integer noise with P(z) ∝ e^(-z²/2σ²), against the same noise shifted by `sensitivity`."""
+
     name: ClassVar[str] = "discrete_gaussian"
+    usual: ClassVar[Mapping[str, object]] = {"sensitivity": 1}
     sigma: float
     sensitivity: int
 
@@ -223,16 +219,12 @@ class DiscreteGaussianAtom(Atom):
         outputs = _integers(s, shift, "discrete_gaussian")
         log_mass = -0.5 * (outputs / s) ** 2
         masses = np.exp(log_mass)
-        # The normaliser is the full theta sum: its missing tail is below NEGLIGIBLE of it.
+        # The exact normaliser is an infinite sum; the missing tail is less than NEGLIGIBLE of it.
         masses /= math.fsum(masses)
         losses = ((outputs - shift) ** 2 - outputs**2) / (2 * s * s)
         error = UNIT_ROUNDOFF * (64 + 8 * float(-log_mass.min()) + 4 * float(np.abs(losses).max()))
         side = finite_law.truncated(losses, masses, cut=finite_law.NEGLIGIBLE, relative_error=error)
         return LawPair(side, side)
-
-    def expression(self) -> str:
-        extra = f", sensitivity={self.sensitivity}" if self.sensitivity != 1 else ""
-        return f"discrete_gaussian(sigma={show(self.sigma)}{extra})"
 
     def exact_rho(self) -> Fraction | None:
         # Canonne, Kamath, Steinke 2020, Proposition 5: Rényi divergences are never above the continuous Gaussian's.
@@ -251,7 +243,7 @@ def discrete_gaussian(*, sigma: float, sensitivity: int = 1) -> Curve:
 
 
 def _integers(sigma: float, shift: int, name: str) -> Floats:
-    """Integers around 0 and the shift, so far out that less than NEGLIGIBLE of the mass of either law is missing."""
+    """Integers around 0 and the shift, out to where both laws together miss less than NEGLIGIBLE of their mass."""
     reach = math.ceil(21.0 * sigma) + 2
     if 2 * reach + shift > finite_law.LARGEST_SUPPORT:
         instead = (
@@ -269,7 +261,10 @@ def _integers(sigma: float, shift: int, name: str) -> Floats:
 @final
 @dataclass(frozen=True, slots=True)
 class RoundedGaussianAtom(Atom):
+    """Integer noise round(N(0, σ²)), against the same noise shifted by `sensitivity`."""
+
     name: ClassVar[str] = "rounded_gaussian"
+    usual: ClassVar[Mapping[str, object]] = {"sensitivity": 1}
     sigma: float
     sensitivity: int
 
@@ -290,10 +285,6 @@ class RoundedGaussianAtom(Atom):
         cut = finite_law.NEGLIGIBLE + float(np.sum(near[~keep])) * (1 + 1e-12)
         side = finite_law.truncated(np.log(p) - np.log(q), p, cut=cut, relative_error=error)
         return LawPair(side, side)
-
-    def expression(self) -> str:
-        extra = f", sensitivity={self.sensitivity}" if self.sensitivity != 1 else ""
-        return f"rounded_gaussian(sigma={show(self.sigma)}{extra})"
 
     def exact_square(self) -> Fraction | None:
         return (self.sensitivity / Fraction(self.sigma)) ** 2
@@ -333,7 +324,10 @@ def _rounded_mass(z: Floats, sigma: float) -> Floats:
 @final
 @dataclass(frozen=True, slots=True)
 class RandomizedResponseAtom(Atom):
+    """The true one of `categories` answers with weight e^ε, each other with weight 1; against another true answer."""
+
     name: ClassVar[str] = "randomized_response"
+    usual: ClassVar[Mapping[str, object]] = {"categories": 2}
     epsilon: float
     categories: int
 
@@ -353,10 +347,6 @@ class RandomizedResponseAtom(Atom):
         law = FiniteLaw(np.array(losses), np.array(masses), relative_error=8 * UNIT_ROUNDOFF * (1 + e))
         return LawPair.symmetric(law)
 
-    def expression(self) -> str:
-        extra = f", categories={self.categories}" if self.categories != 2 else ""
-        return f"randomized_response(epsilon={show(self.epsilon)}{extra})"
-
     def exact_epsilon(self) -> Fraction | None:
         return Fraction(self.epsilon)
 
@@ -367,7 +357,7 @@ class RandomizedResponseAtom(Atom):
 def randomized_response(*, p: float | None = None, epsilon: float | None = None, categories: int = 2) -> Curve:
     """k-ary randomized response: the truth with probability p, otherwise one of the other answers at random.
 
-    For `categories` answers, e^ε = p (categories - 1) / (1 - p). Give p (at least 1/categories) or ε.
+    Give p (at least 1/categories, below 1) or ε >= 0; e^ε = p (categories - 1) / (1 - p) for `categories` >= 2 answers.
 
     >>> from deniable import curves
     >>> round(curves.randomized_response(p=0.75).epsilon(delta=0.0), 12)
@@ -425,7 +415,7 @@ class ApproximateAtom(Atom):
 
 
 def pure(*, epsilon: float) -> Curve:
-    """Any ε-DP mechanism, as a black box: composes like randomized response, the worst there is."""
+    """Any ε-DP mechanism, as a black box. It composes like randomized response, the worst ε-DP mechanism."""
     return Curve.of(ApproximateAtom(epsilon, 0.0))
 
 
@@ -437,6 +427,8 @@ def approximate(*, epsilon: float, delta: float) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class BoundedRangeAtom(Atom):
+    """Any mechanism whose loss stays within an interval of length ε, such as the exponential mechanism."""
+
     name: ClassVar[str] = "exponential"
     epsilon: float
 
@@ -450,9 +442,6 @@ class BoundedRangeAtom(Atom):
     def pair(self) -> LawPair:
         return LawPair.symmetric(BoundedRangeLaw(self.epsilon))
 
-    def expression(self) -> str:
-        return f"exponential(epsilon={show(self.epsilon)})"
-
     def exact_epsilon(self) -> Fraction | None:
         return Fraction(self.epsilon)
 
@@ -461,14 +450,14 @@ class BoundedRangeAtom(Atom):
         return Fraction(self.epsilon) ** 2 / 8
 
     def exact_renyi(self, order: float) -> Fraction | None:
-        return None  # its own divergences are smaller than ρ × order
+        return None  # the divergences themselves are smaller than ρ × order
 
 
 def exponential(*, epsilon: float) -> Curve:
     """The exponential mechanism with e^(ε u/2Δ): ε-bounded range, strictly better than ε-DP when composed.
 
     δ(l) = (1 - e^((l-ε)/2))² / (1 - e^-ε) for |l| <= ε (Dong, Durfee, Rogers 2020). Holds for any bounded-range
-    mechanism: report noisy max with Gumbel noise, permute-and-flip is NOT one.
+    mechanism, such as report noisy max with Gumbel noise. Permute-and-flip is NOT one.
     """
     return Curve.of(BoundedRangeAtom(epsilon))
 
@@ -476,6 +465,8 @@ def exponential(*, epsilon: float) -> Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class PoissonAtom(Atom):
+    """Poisson counts of rate `low`, against Poisson counts of rate `high`."""
+
     name: ClassVar[str] = "poisson"
     low: float
     high: float
@@ -497,7 +488,7 @@ class PoissonAtom(Atom):
         a, b = self.low, self.high
         first = max(0.0, math.floor(a - 21 * math.sqrt(a) - 25))
         last = math.ceil(b + 21 * math.sqrt(b) + 250)
-        # (Beyond 1e15 the ends are no longer distinct numbers.)
+        # (Beyond 1e15, neighbouring counts are not distinct floats.)
         if last - first > finite_law.LARGEST_SUPPORT or b > 1e15:
             raise NotCertifiable(
                 f"poisson(low={a:g}, high={b:g}) has more than {finite_law.LARGEST_SUPPORT:,} relevant counts"
@@ -523,7 +514,7 @@ class PoissonAtom(Atom):
             return math.inf
         ahead = (a * (b / a) ** order - order * b - (1 - order) * a) / (order - 1)
         back = (b * (a / b) ** order - order * a - (1 - order) * b) / (order - 1)
-        # Three large terms cancel: grant the roundings of each.
+        # Three large terms cancel: allow for the rounding of each.
         size = (a * (b / a) ** order + order * b + abs(1 - order) * a + b) / (order - 1)
         return float(max(ahead, back) + 16 * UNIT_ROUNDOFF * (1 + order) * size)
 
@@ -539,11 +530,11 @@ def _poisson_mass(counts: Floats, rate: float) -> Floats:
 
 
 def poisson(*, low: float, high: float, tied: bool = False) -> Curve:
-    """Poisson privacy: neighbours are told apart no better than counts of rates `low` and `high`.
+    """Poisson privacy: neighbours are at most as distinguishable as Poisson counts of rates `low` and `high`.
 
-    (Pandey, Maleki & Kulkarni 2025.) P is the lower rate. `tied=True` says that it always belongs to the neighbour
-    without the person (counts under add/remove); otherwise the direction may flip from use to use, and products
-    symmetrise this factor first.
+    (Pandey, Maleki & Kulkarni 2025.) 0 < low <= high; P has the lower rate. `tied=True` says that P always belongs to
+    the neighbour without the person (counts under add/remove). Otherwise the direction may flip from use to use, and
+    products symmetrise this factor first.
     """
     if not isinstance(tied, bool):
         raise InvalidParameter("tied", tied, "must be True or False")

@@ -1,8 +1,13 @@
-"""Bring your own mechanism: masses, densities, distribution functions, or a trade-off function.
+"""Curves of the caller's own mechanism: masses, densities, distribution functions, or a trade-off function.
 
-What is given is checked: masses must be distributions, a trade-off function must be one. What fails is refused with
-the reason and the place. By default the direction is taken to be free (either neighbour may come first in every use),
-which is always safe; `tied=True` says that P always belongs to the neighbour without the person.
+The input is checked: masses must be distributions, and a trade-off function must be valid. Otherwise the error names
+the reason and the place. By default either neighbour may come first in every use, which is always safe; `tied=True`
+says that P always belongs to the neighbour without the person.
+
+Densities and distribution functions are known only where they are evaluated, so `FromCells` keeps a range for
+everything: the masses of each cell with their possible error (`doubt_*`), the range of the loss within a cell (`lowest`
+to `highest`), and the mass that was not found (`missing_*`, infinite loss; `rest`, loss at most `largest`). The upper
+law takes the worst case of all of these, the lower law the best.
 """
 
 from __future__ import annotations
@@ -16,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
-from deniable.curves.atoms.atom import Atom
-from deniable.curves.atoms.standard import show
+from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite_law, laws_from_bounds
 from deniable.curves.laws.law import Law, LawPair, Sided
@@ -28,7 +32,9 @@ SUM_TOLERANCE = 1e-9
 
 
 _INSIDE = 1 - 1e-9
-"""The ends of a cell, as seen from within: what a density is at a break itself says nothing."""
+"""Relative position of the ends of a cell, slightly inside it: the value of a density exactly at a break is
+meaningless.
+"""
 
 
 def _tied(value: object) -> bool:
@@ -54,6 +60,8 @@ def _masses(name: str, values: Any) -> Floats:
 @final
 @dataclass(frozen=True, slots=True)
 class FromPmf(Atom):
+    """Two lists of masses on the same outcomes."""
+
     name: ClassVar[str] = "from_pmf"
     p: tuple[float, ...]
     q: tuple[float, ...]
@@ -86,6 +94,8 @@ class FromPmf(Atom):
 def from_pmf(p: Sequence[float], q: Sequence[float], *, tied: bool = False) -> Curve:
     """A mechanism with finitely many answers: its masses on two neighbouring datasets, on the same list of answers.
 
+    Each list must sum to 1 (up to 1e-9). Raises InvalidDistribution otherwise.
+
     >>> from deniable import curves
     >>> round(curves.from_pmf([0.75, 0.25], [0.25, 0.75]).epsilon(delta=0.0), 9)
     1.098612289
@@ -113,11 +123,11 @@ class FromCells(Atom):
     error: float
     is_tied: bool
     rest: float = 0.0
-    """Mass of either law that was not found, whose loss is at most `largest` in size."""
+    """Mass of either law that was not found, if its loss is known to be at most `largest` in size."""
     largest: float = 0.0
     doubt_p: tuple[float, ...] = ()
     doubt_q: tuple[float, ...] = ()
-    """How far the masses of each cell may be off; empty: not at all."""
+    """How far the masses of each cell may be off; empty if they are exact."""
 
     def __post_init__(self) -> None:
         curve_arguments.not_negative("largest", self.largest)
@@ -173,8 +183,10 @@ def _lowered(masses: Floats, doubts: Floats) -> Floats:
 def _cells_above(
     p: Floats, q: Floats, low: Floats, high: Floats, missing: float, error: float, rest: tuple[float, float]
 ) -> Law:
-    """Each cell's mass split to the ends of its loss range so that both masses are kept; what was not found has the
-    largest loss there is. `q` is the least that a cell may have of it; what `p` may have more is part of `missing`.
+    """An upper law: the mass of each cell is split between the ends of its loss range so that both masses are kept.
+
+    `q` is the smallest Q-mass that a cell may have; the P-mass that `p` may lack is part of `missing`. Mass that was
+    not found has the largest possible loss.
     """
     both = (p > 0) & (q > 0)
     infinity = float(np.sum(p[~both]))
@@ -193,8 +205,10 @@ def _cells_above(
 
 
 def _cells_below(p: Floats, q: Floats, error: float) -> Law:
-    """One loss a cell, and nothing for what was not found: with the least that a cell may have of p and the most of q,
-    every term of a sum of (p - e^ε q)+ is at most the true one, and so is each product of such terms.
+    """A lower law: one loss per cell, and nothing for mass that was not found.
+
+    With the smallest P-mass and the largest Q-mass of each cell, every term (p - e^ε q)+ is at most the true one, and
+    so is each product of such terms.
     """
     both = (p > 0) & (q > 0)
     infinity = float(np.sum(p[~both]))
@@ -228,14 +242,16 @@ def from_density(
 ) -> Curve:
     """A mechanism with real answers: its densities on two neighbouring datasets, as functions of an array.
 
-    `support` is the interval that holds the answers (infinite ends allowed); `breaks` are points where a density has
-    a jump or a kink. The densities are integrated cell by cell with two Gauss rules. Where these disagree, a density is
-    taken to have a jump or kink that was not named, and both bounds allow for what a jump as large as its variation in
-    the cell does to the masses; mass that is not found counts as infinite loss. Assumes that within a cell the privacy
-    loss stays within its values at 10 points and the ends, widened by their spacing.
+    `support` is the interval of the answers (infinite ends allowed); `breaks` are the points where a density jumps or
+    has a kink; `cells` is the number of cells (at least 10). The densities are integrated cell by cell with two Gauss
+    rules. Where the two disagree, the density is assumed to have an unnamed jump or kink, and both bounds allow for the
+    effect of a jump as large as its variation in the cell. Mass that is not found counts as infinite loss. Assumption:
+    within a cell the privacy loss stays within its values at 10 points and the ends, widened by their spacing.
 
-    `largest_loss` says that |log p/q| is at most this everywhere, which a computation on points cannot prove: it is
-    checked at every point, and what was not found then counts as that loss, so that the curve is pure DP.
+    `largest_loss` states that |log p/q| is at most this everywhere, which evaluation at points cannot prove. It is
+    checked at every point. Mass that is not found then counts as that loss, so that the curve is pure DP.
+
+    Raises InvalidDistribution if a density is negative, not finite, or does not integrate to 1 (up to 1e-6).
 
     >>> from deniable import curves
     >>> import numpy as np
@@ -299,7 +315,7 @@ def from_density(
     rest, most = 0.0, 0.0
     if largest_loss is not None:
         most = curve_arguments.not_negative("largest_loss", largest_loss)
-        # Densities that nearly underflow have lost digits: their ratio says nothing.
+        # Densities that nearly underflow have lost digits: their ratio is meaningless.
         exact = np.all((values[0] > 1e-290) & (values[1] > 1e-290), axis=1)
         rest = _check_bounded(most, loss, masses, misses, exact)
         seen = exact & (masses[0] > 0) & (masses[1] > 0)
@@ -324,12 +340,12 @@ def from_density(
 
 
 def _quadrature_doubt(values: Floats, half: Floats, mass: Floats, check_mass: Floats) -> Floats:
-    """How far the mass of each cell may be off, from a density's values at all points of a cell, in order.
+    """How far the mass of each cell may be off, from the density's values at all points of the cell, in order.
 
-    Where both rules agree to rounding the density is smooth, and the mass is right. Where they do not, it has a kink or
-    a jump there, and they may also be off in the same direction. A function of total variation V is a mixture of jumps,
-    on each of which Gauss' rule of 10 points is off by at most 0.149 half; points see V but for what happens between
-    them, for which it is doubled.
+    Where both rules agree to rounding, the density is smooth and the mass is right. Where they do not, it has a kink or
+    a jump, and both rules may be off in the same direction. A function of total variation V is a mixture of jumps, on
+    each of which the 10-point Gauss rule is off by at most 0.149 half. The points miss variation between them, so V is
+    doubled.
     """
     apart = np.abs(mass - check_mass)
     varies = np.sum(np.abs(np.diff(values, axis=1)), axis=1)
@@ -337,11 +353,11 @@ def _quadrature_doubt(values: Floats, half: Floats, mass: Floats, check_mass: Fl
 
 
 def _doubt_at_the_ends(at: Floats, ends: Floats, points: Floats, half: Floats, mass: Floats) -> Floats:
-    """What a jump between an end of a cell and the point next to it does to the cell's mass: no rule sees it.
+    """The effect on a cell's mass of a jump between an end of the cell and the point next to it, which no rule sees.
 
-    A smooth density goes on to the end as the polynomial through the points does. How far it is from that, times the
-    width of the piece, is what a jump there may have moved; at a pole that is more than there is, so no more is charged
-    than the cells around it hold.
+    A smooth density continues to the end like the polynomial through the points. The distance from that, times the
+    width of the piece, bounds what a jump there may have moved. At a pole this exceeds the mass itself, so the charge
+    is capped by the mass of the surrounding cells.
     """
     gaps = points[:, None] - points[None, :]
     np.fill_diagonal(gaps, 1.0)
@@ -355,7 +371,10 @@ def _doubt_at_the_ends(at: Floats, ends: Floats, points: Floats, half: Floats, m
 def _check_bounded(
     most: float, loss: Floats, masses: list[Floats], misses: list[float], exact: NDArray[np.bool_]
 ) -> float:
-    """The mass that was not found where the loss is known to stay within ±most, of the law that misses more."""
+    """The mass that was not found, of the law that misses more, where the loss is known to stay within ±most.
+
+    Raises InvalidDistribution if the loss exceeds `most` at some point.
+    """
     found = float(np.max(np.abs(loss[exact]), initial=0.0))
     if found > most * (1 + 1e-9) + 1e-12:
         raise InvalidDistribution("largest_loss", most, f"the loss reaches {found:.9g}", "give the largest one")
@@ -382,11 +401,11 @@ def _cell_edges(low: float, high: float, breaks: list[float], count: int) -> Flo
 def from_cdf(
     p: Callable[[Floats], Any], q: Callable[[Floats], Any], *, points: Sequence[float], tied: bool = False
 ) -> Curve:
-    """A mechanism with real answers by its two distribution functions, read at increasing `points`.
+    """A mechanism with real answers, from its two distribution functions at increasing `points` (at least four).
 
-    What lies outside the points counts as infinite loss, so they must reach far. Within a cell the privacy loss is
-    taken to stay between the mean losses of the neighbouring cells: true where the likelihood ratio is monotone
-    across three cells.
+    Mass outside the points counts as infinite loss, so they must reach far. Assumption: within a cell the privacy loss
+    stays between the mean losses of the neighbouring cells, as it does if the likelihood ratio is monotone across three
+    cells.
     """
     at = curve_arguments.numbers_array("points", points)
     if len(at) < 4 or np.any(np.diff(at) <= 0):
@@ -402,7 +421,7 @@ def from_cdf(
             raise InvalidDistribution(name, f"[{values[0]:.6g}, {values[-1]:.6g}]", "must stay within [0, 1]")
         masses.append(np.diff(values))
         missing.append(float(np.clip(values[0] + 1 - values[-1], 0.0, 1.0)))
-    # Cells that one law cannot reach at this precision are given up: their mass counts as missing.
+    # Cells in which one law has no mass at this precision are dropped: their mass counts as missing.
     kept = (masses[0] > 1e-290) & (masses[1] > 1e-290)
     if np.count_nonzero(kept) < 3:
         raise InvalidDistribution(
@@ -411,10 +430,11 @@ def from_cdf(
     missing = [min(m + float(np.sum(cell[~kept])), 1.0) for m, cell in zip(missing, masses, strict=True)]
     masses = [cell[kept] for cell in masses]
     loss = np.log(masses[0]) - np.log(masses[1])
-    # The outermost cells have one neighbour only: grant them the same step once more.
+    # The outermost cells have only one neighbour: extend them by the same step again.
     padded = np.concatenate(([2 * loss[0] - loss[1]], loss, [2 * loss[-1] - loss[-2]]))
     around = np.stack((padded[:-2], padded[1:-1], padded[2:]))
-    # A mass is a difference of two numbers known to one rounding of 1; that doubt is mass that may be anywhere.
+    # A mass is a difference of two numbers with a rounding error of up to one unit of 1; that much mass may be
+    # anywhere.
     doubt = 4 * UNIT_ROUNDOFF * len(loss)
     return Curve.of(
         FromCells(
@@ -436,7 +456,7 @@ def from_cdf(
 @final
 @dataclass(frozen=True, slots=True)
 class FromTradeoff(Atom):
-    """A trade-off function known at levels: convex, so its chords lie above it and extended chords below."""
+    """A trade-off function known at levels: it is convex, so chords lie above it and extended chords below."""
 
     name: ClassVar[str] = "tradeoff"
     levels: tuple[float, ...]
@@ -451,7 +471,7 @@ class FromTradeoff(Atom):
 
     def pair(self) -> LawPair:
         level, value = np.array(self.levels), np.array(self.values)
-        # In terms of the power 1 - f: chords are below (a real test), extended chords above.
+        # For the power 1 - f, chords lie below (each is a real test) and extended chords above.
         chords = laws_from_bounds.law_of_polygon(
             level, np.maximum(1 - value - 64 * UNIT_ROUNDOFF, 0.0), 1e-13, side="lower"
         )
@@ -467,24 +487,28 @@ class FromTradeoff(Atom):
 
 
 def _outer_polygon(level: Floats, power: Floats) -> tuple[Floats, Floats]:
-    """A concave polygon above a concave function known at points: where extended neighbouring chords meet."""
+    """A concave polygon above a concave function known at points: its vertices are where extended neighbouring chords
+    meet.
+    """
     gap = np.diff(level)
     slope = np.diff(power) / gap
     # The first cell has no chord before it: the power may jump at level 0, so its vertex is there.
     before, after = np.concatenate(([0.0], slope[:-1])), np.append(slope[1:], 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         meet = (power[1:] - after * gap - power[:-1]) / (before - after)
-    # Any place in the cell is valid with the larger of the two lines; where they meet is best.
+    # Any vertex in the cell is valid with the larger of the two lines; their intersection is best.
     meet = np.clip(np.where(np.isnan(meet), 0.5 * gap, meet), 0.0, gap)
     meet[0] = 0.0
     height = np.maximum(power[:-1] + before * meet, power[1:] - after * (gap - meet))
-    # A value in floating point is known to one rounding of 1: a trade-off function cannot promise δ below 1e-15.
+    # A float has a rounding error of up to one unit of 1: a trade-off function cannot resolve δ below 1e-15.
     height = np.minimum(height + 4 * UNIT_ROUNDOFF, 1.0)
     new_level = np.concatenate((level[:-1] + meet, [1.0]))
     return new_level, np.maximum.accumulate(np.append(height, 1.0))
 
 
 def _check_tradeoff(level: Floats, value: Floats) -> None:
+    """Raise InvalidTradeoff, with the place, unless these are values of a trade-off function."""
+
     def refuse(place: float, reason: str) -> None:
         raise InvalidTradeoff(
             "f", f"at alpha={place:.6g}", reason, "a trade-off function is convex, non-increasing and at most 1 - alpha"
@@ -518,10 +542,10 @@ def _check_tradeoff(level: Floats, value: Floats) -> None:
 
 
 def tradeoff(f: Callable[[Floats], Any]) -> Curve:
-    """Any valid trade-off function f: [0,1] -> [0,1] (an array in, an array out): the promise β(α) >= f(α).
+    """A mechanism with the trade-off function f: [0,1] -> [0,1] (an array in, an array out): β(α) >= f(α).
 
-    Validity is checked on a grid that is dense near both ends. Because f is given in floating point, δ below 1e-15 is
-    not resolved.
+    f must be convex, non-increasing and at most 1 - α; this is checked on a grid that is dense near both ends
+    (InvalidTradeoff otherwise). Because f is evaluated in floating point, δ below 1e-15 is not resolved.
 
     >>> from deniable import curves
     >>> curve = curves.tradeoff(lambda a: (1 - a) ** 2)

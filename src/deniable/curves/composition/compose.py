@@ -1,18 +1,33 @@
-"""Composition: the one place where laws are multiplied.
+"""Composition of privacy-loss distributions by FFT, with a proof that the result is a bound.
 
-`plan` chooses a tilt θ, a lattice step h and a window for a wanted ε or δ; `compose` multiplies the lattice laws of
-all factors by FFT and returns a `DeltaPanel`: certified bounds on the finite part of δ(ε) for every ε, sharp near the
-wanted one.
+The problem. One direction of a mechanism is a pair (P, Q) of output distributions. Its privacy loss is L = log dP/dQ, a
+random variable under P. If several mechanisms run on the same data, their losses are independent and add up, and
 
-With a_i the masses of one factor on {o + ih}, K(θ) = log Σ a_i e^(θ l_i) and w_i = a_i e^(θ l_i - K), the product of
-factors has masses P(J) = y_J e^(K_total - θ l_J), where y is the convolution of all w. For l_J > ε the weights e^(-θ
-l_J) shrink, so an absolute error in y becomes an error relative to δ(ε) e^(...): this is what makes δ = 1e-30
-readable in double precision.
+    δ(ε) = E max(0, 1 - e^(ε - L)),    L = L_1 + ... + L_k,    plus the probability that L is infinite.
 
-The ledger of everything that can go wrong (docs/theory/certified-curves.md derives each line):
+So we need the distribution of a sum of independent variables. That is a convolution, and the FFT turns convolutions
+into products: transform the masses of every L_i, multiply, transform back. Three things stand in the way.
 
-    aliasing     tilted mass outside the window, bounded by Chernoff on the lattice laws themselves
-    round-off    FFT, pointwise powers and inverse FFT, bounded in the 2-norm
+1. The FFT needs masses on a grid, but losses are real numbers. `lattice.above` and `lattice.below` replace each law
+   by a grid law that leaks more and by one that leaks less. Products of the first kind bound δ from above (`side`
+   "upper"), products of the second kind from below ("lower").
+2. The FFT has an absolute error of about 1e-16, but a δ of interest may be 1e-30. So the masses are first tilted: the
+   mass a_i at the loss l_i becomes w_i = a_i e^(θ l_i - K), with K = log Σ a_i e^(θ l_i). If y is the convolution of
+   all tilted laws, the product has the mass y_J e^(K_total - θ l_J) at l_J. For l_J >= ε the factor is at most
+   e^(K_total - θε). This is the Chernoff bound on P(L >= ε), which for a good θ is close to δ(ε) itself. An absolute
+   error in y therefore becomes an error relative to δ(ε).
+3. The sum of many losses has a long range, and an FFT of N points wraps what lies outside its window back into it
+   (aliasing). The window is centred at the mean of the tilted sum and is so long that at most `outside` of the tilted
+   mass falls beyond each end, by a Chernoff bound on the grid laws.
+
+The steps. `LatticePlan` evaluates K(θ) on coarse grid laws ("sketches") and chooses the tilt for a wanted ε or δ.
+`law_product.Product` chooses the grid step h. `compose` builds the grid laws, the window and the spectra, multiplies,
+and returns a `DeltaPanel`: a bound on δ(ε) for every ε, sharp near the wanted one.
+
+The panel carries a bound on each numerical error (docs/theory/certified-curves.md derives them):
+
+    aliasing     tilted mass outside the window, by a Chernoff bound on the grid laws themselves
+    round-off    FFT, pointwise powers and inverse FFT, in the 2-norm
     sums         suffix sums of n positive numbers, n roundings
 """
 
@@ -41,29 +56,34 @@ FFT_CONSTANT = 8.0
 """
 
 MOST_REMEMBERED = 2**18
-"""Longest lattice law or spectrum that is remembered for the next reading: 2 to 4 MB each."""
+"""Longest lattice law or spectrum that is cached for the next call: 2 to 4 MB each."""
 
 LARGEST_WINDOW = 2**21
-"""Longest FFT: keeps a reading under 300 MB."""
+"""Longest FFT: keeps the memory of one call under 300 MB."""
 
 OUTSIDE = 1e-7
-"""Tilted mass that may fall outside the window on either side of a first panel (in the ledger; less when refined)."""
+"""Tilted mass that may fall outside the window on either side of a first panel. It enters the error bound; refined
+panels allow less.
+"""
 
 LEAST_OUTSIDE = 1e-13
-"""The least that may fall outside: less than the rounding of the transforms is of no use."""
+"""Smallest mass outside the window that is worth asking for: below it the rounding errors of the FFT dominate."""
 
 MOST_ROUNDING = 0.25
-"""Largest relative error of a mass that a panel may have: reached by about 10^14 uses."""
+"""Largest relative error of a mass that a panel may have: about 10^14 uses reach it."""
 
 MANY = 32
 SHORTER = 8
 """From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
 
 GENTLE = (0.2, 0.05, 0.0125, 0.003)
-"""Exponents, in deviations of the tilted law, that are tried in this order for as long as they narrow the window."""
+"""Chernoff exponents, in units of 1 / (standard deviation of the tilted law). They are tried in this order while they
+narrow the window.
+"""
 
 SKETCH_POINTS = 800
 SKETCH_TAIL = 1e-70
+"""Size of a sketch, and the P-mass that it cuts off an unbounded law."""
 
 
 class Factor(NamedTuple):
@@ -74,7 +94,9 @@ class Factor(NamedTuple):
 
 
 class Cumulant(NamedTuple):
-    """K(θ) = log E e^(θL), its slope and its curvature, summed over all factors."""
+    """K(θ) = log E e^(θL), K'(θ) and K''(θ), summed over all factors. K' is the mean and K'' the variance of the tilted
+    law.
+    """
 
     value: float
     slope: float
@@ -88,11 +110,11 @@ def sketch(law: Law) -> GridLaw:
 
 
 FLOOR = 1e-305
-"""Added to every mass before tilting: a mass that underflowed must not make a cumulant too small."""
+"""Added to every mass before tilting: a mass that underflows to 0 would make the cumulant too small."""
 
 
 def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
-    """Masses times e^(θ loss), normalised, and the logarithm of what they summed to."""
+    """Masses times e^(θ loss), normalised to sum to 1, and the logarithm of their sum before that."""
     exponent = theta * grid.losses
     top = float(max(exponent[0], exponent[-1]))
     weights = (grid.masses + FLOOR) * np.exp(exponent - top)
@@ -129,7 +151,7 @@ def _added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
 
 
 def sketched(factors: Sequence[Factor], theta: float) -> Cumulant:
-    """About the cumulant of a product: that of its dominating sketches."""
+    """The approximate cumulant of a product: the sum of the cumulants of its dominating sketches."""
     return _added([(_sketch_cumulant(f.law, theta), f.uses) for f in factors])
 
 
@@ -139,7 +161,9 @@ def log_best_gap(theta: float) -> float:
 
 
 class Target(NamedTuple):
-    """Where a panel is to be sharp: the tilt, about which ε, log δ there, and a proved upper bound on ε (or inf)."""
+    """Where a panel is to be sharp: the tilt θ, the approximate ε, log δ there, and a proved upper
+    bound on ε (or inf).
+    """
 
     theta: float
     epsilon: float
@@ -153,8 +177,8 @@ BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 @lru_cache(maxsize=65536)
 def plan_table(law: Law) -> tuple[Floats, Floats, float]:
-    """For one use of a law: a bound on its cumulant at all TILTS, the slope there, and the mean loss. Sums over
-    factors.
+    """For one use of a law: an upper bound on its cumulant at all TILTS, the slope there, and the mean loss. A product
+    adds these up over its factors.
     """
     grid = sketch(law)
     values, slopes = [], []
@@ -171,7 +195,7 @@ def plan_table(law: Law) -> tuple[Floats, Floats, float]:
 
 
 class LatticePlan:
-    """Cumulants of a product at all TILTS: where to aim, and Chernoff (Rényi) bounds for free."""
+    """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT."""
 
     __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
 
@@ -181,7 +205,7 @@ class LatticePlan:
         self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
         self.mean = math.fsum(c * t[2] for t, c in tables)
         self.highest = math.fsum(f.uses * f.law.highest for f in factors)
-        # The sketches of unbounded laws cut their last 1e-70.
+        # P-mass that the sketches of unbounded laws cut off (SKETCH_TAIL each).
         self.lost = math.fsum(f.uses * max(sketch(f.law).infinity - f.law.infinity, 0.0) for f in factors)
 
     def at_delta(self, delta: float) -> Target:
@@ -189,7 +213,7 @@ class LatticePlan:
         log_delta = math.log(delta)
         bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
         epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
-        # What the sketches cut comes off δ before the bound is a bound.
+        # The bound is proved only for δ less the mass that the sketches cut off.
         left = delta - self.lost
         proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
         return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
@@ -203,30 +227,32 @@ class LatticePlan:
     def at_epsilon(self, epsilon: float) -> Target:
         """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
         if self.mean >= epsilon:
-            # δ(ε) is of the order of 1 and moves over a standard deviation of the loss: no need to be finer than that.
+            # Here δ(ε) is of order 1 and changes over a standard deviation of the loss: that resolution is enough.
             spread = math.sqrt(max(float(self.slopes[0]) - self.mean, 0.0) / float(TILTS[0]))
             return Target(0.0, max(epsilon, spread), 0.0)
         log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
         return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
 
     def _gentle(self, epsilon: float) -> float:
-        """The smallest tilt whose scale e^(K - θε) is within e³ of the least: sharp enough, and never extreme.
+        """The smallest tilt whose scale e^(K - θε) is within a factor e³ of the least: sharp enough, and never extreme.
 
-        Beyond the largest loss the scale would fall for ever, and the tilt with it.
+        ε is capped at the largest loss: beyond it the scale falls without limit, and the tilt would grow without limit.
         """
         scales = self.cumulants - TILTS * min(epsilon, self.highest)
         return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
 
 
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
-    """A law on the lattice {offset + i step}, above or below it; short ones are remembered."""
+    """The law on the lattice {offset + i step}: dominating it for side "upper", dominated by it for "lower". Short ones
+    are cached.
+    """
     low, high = lattice.reach(law, tail)
     build = _remembered_lattice_law if (high - low) / step < MOST_REMEMBERED else _lattice_law
     return build(law, side, step, tail)
 
 
 def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
-    """The offset puts the heavy atoms of the law on the lattice."""
+    """`lattice_law` without the cache. The offset puts the heaviest atom of the law on the lattice."""
     if side == "lower" and isinstance(law, FiniteLaw) and law.is_sparse(step):
         return _floored(law, step)
     low, high = lattice.reach(law, tail)
@@ -236,11 +262,12 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         anchor = law.highest  # rounded up, unlike the atom
     if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
-        # A grid point above the highest loss would be worthless below the law: stay below it by its own rounding error.
+        # In a lower bound, a grid point above the highest loss carries no mass: place the last point below it, by the
+        # rounding error of that loss.
         error = float(np.max(law.tails(np.array([anchor - step / 2])).error))
         anchor -= 8 * error + 1e-15 * (1 + abs(anchor))
     below = math.ceil((anchor - low) / step - 1e-9)
-    # Above the law the last point must not fall short of the largest loss by a rounding.
+    # In an upper bound, rounding must not put the last point below the largest loss.
     beyond = max(math.ceil((high - anchor) / step + (1e-9 if side == "upper" and high > anchor else -1e-9)), 0)
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
     if len(points) < 2:
@@ -249,7 +276,9 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
 
 
 def _merged(law: Law, low: float, step: float) -> GridLaw:
-    """All outcomes as one, at the loss of the two total masses: below the law, for laws narrower than one step."""
+    """All outcomes merged into one, at the log-ratio of the two total masses: a lower bound for laws narrower than one
+    step.
+    """
     at = low - step
     first, second, error = (float(np.asarray(one).ravel()[0]) for one in law.tails(np.array([at])))
     total, other = min(first * (1 - error), 1.0), second * (1 + error)
@@ -263,8 +292,8 @@ _remembered_lattice_law = lru_cache(maxsize=64)(_lattice_law)
 
 
 def _floored(law: FiniteLaw, step: float) -> GridLaw:
-    """Every atom moved down to the lattice, with the offset that moves the mass least: below the law, for lonely
-    atoms.
+    """Every atom moved down to the lattice: a lower bound for laws with few, separate atoms. The offset is the one that
+    moves the least mass.
     """
     if not len(law.losses):
         return GridLaw(np.array([-step, 0.0]), np.zeros(2), law.infinity)
@@ -288,13 +317,16 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
 def compose(
     factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float, outside: float = OUTSIDE
 ) -> DeltaPanel | None:
-    """Multiply the lattice laws of all factors, tilted by θ. None if the window would be too long, or if there are so
-    many uses that rounding would be all that is left.
+    """The product of the lattice laws of all factors, tilted by θ, as a certified bound on δ(ε).
+
+    `tail` is the P-mass that each law may lose above its grid, `outside` the tilted mass that may fall beyond either
+    end of the window. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the
+    rounding error would exceed `MOST_ROUNDING`.
     """
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
 
     def on_lattice(at: float) -> Cumulant:
-        # A lattice law too long to be remembered is built once, here, and not again for every exponent.
+        # A lattice law too long for the cache is built once, here, and not again for every exponent.
         return _added(
             [
                 (cumulant(g, at) if _is_long(g) else _lattice_cumulant(f.law, side, step, tail, at), n)
@@ -352,11 +384,11 @@ def _suffix_sums(
 ) -> tuple[Floats, Floats, float, float]:
     """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
 
-    Only frequencies below len(spectrum) are alive, so y is smooth and sums over blocks of lattice points suffice: a
+    Frequencies from len(spectrum) on are negligible, so y is smooth and sums over blocks of lattice points suffice: a
     block sum is the inverse FFT of the spectrum times the geometric sum of one block.
 
-    Far from the centre e^(-(θ+1) l) is no number any more. There an upper bound counts too little of Q, and a lower
-    bound counts nothing at all.
+    Far from the centre e^(-(θ+1) l) overflows or underflows. There an upper bound counts less of Q than there is, and a
+    lower bound drops the points altogether.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -364,12 +396,13 @@ def _suffix_sums(
     size = length // blocks
     index = np.arange(alive, dtype=np.int64)
     frequency = index * (2 * math.pi / length)
-    # Start of the window at index 0: multiply by e^(iω first). Whole turns are taken off in whole numbers.
+    # Multiplying by e^(iω first) moves the start of the window to index 0. The phase is reduced modulo a full turn in
+    # integers, without rounding.
     turned = spectrum * np.exp(1j * (2 * math.pi / length) * ((index * (first % length)) % length))
     points = offset + step * size * np.arange(blocks)
     norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
     sums = []
-    # Far to the right both may vanish.
+    # Far to the right both factors may underflow to 0.
     exponents = [np.maximum(-theta * points, -745.0), np.maximum(-(theta + 1) * points, -745.0)]
     if side == "upper":
         exponents[1] = np.minimum(exponents[1], 700.0)
@@ -407,7 +440,7 @@ def _tail_reach(
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
     _, best = _likely_reach(factors, theta, total.curvature, sign, outside)
-    # The exponent carries rounding errors of its own: grant them.
+    # Allow for the rounding errors of the exponent.
     value = on_lattice(theta + best).value
     doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
     return _Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
@@ -421,9 +454,11 @@ def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float)
 def _likely_reach(
     factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float
 ) -> tuple[float, float]:
-    """What the sketches say of the window on one side: its reach, and the exponent that gives it."""
+    """An estimate, from the sketches, of how far the window must reach on one side, and the exponent
+    that attains it.
+    """
     at = sketched(factors, theta)
-    # On a grid, so that the next question of this kind asks for the same exponents.
+    # Rounded to a grid, so that similar questions use the same exponents and hit the cache.
     spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-12)) / 4)
 
     def reach(z: float) -> tuple[float, float]:
@@ -431,7 +466,8 @@ def _likely_reach(
         return _chernoff_reach(sketched(factors, theta + s).value, at, s, outside), s
 
     best = min(map(reach, (0.8, 2.4, 4.8)))
-    # A rare loss of many deviations, as of a rare sample, needs a smaller exponent: with it the moments explode.
+    # A rare loss of many standard deviations (a rare sample, say) makes large exponential moments explode: try smaller
+    # exponents.
     for z in GENTLE:
         if abs(best[1]) * spread > 5 * z:
             break
@@ -440,7 +476,7 @@ def _likely_reach(
 
 
 def likely_window(factors: Sequence[Factor], theta: float, outside: float) -> float:
-    """About the width of the window that `compose` will need."""
+    """An estimate of the width, in units of loss, of the window that `compose` needs."""
     curvature = sketched(factors, theta).curvature
     return sum(_likely_reach(factors, theta, curvature, sign, outside)[0] for sign in (+1.0, -1.0))
 
@@ -450,7 +486,7 @@ def _is_long(grid: GridLaw) -> bool:
 
 
 def _wrapped_spectrum(grid: GridLaw, theta: float, length: int) -> Complexes:
-    """rfft of the tilted masses of a lattice law wrapped to `length`."""
+    """The rfft of the tilted masses of a lattice law, wrapped around a window of `length` points."""
     weights, _ = tilted(grid, theta)
     if len(weights) > length:
         padded = np.zeros(-(-len(weights) // length) * length)
@@ -465,7 +501,9 @@ def _remembered_spectrum(law: Law, side: Side, step: float, tail: float, theta: 
 
 
 class Spectrum(NamedTuple):
-    """The spectrum of one law or of a batch of laws, to be raised to a power, and how wrong each value may be."""
+    """The spectrum of one law or of a batch of laws, the power to raise it to, and a bound on the error
+    of each value.
+    """
 
     values: Complexes
     uses: int
@@ -481,7 +519,7 @@ def _spectra(
     theta: float,
     length: int,
 ) -> list[Spectrum]:
-    """The spectra of all factors. Many short laws are first multiplied in batches, by short transforms."""
+    """The spectra of all factors. Many short laws are first multiplied in batches, by short FFTs."""
     error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
     found: list[Spectrum] = []
     batch: list[GridLaw] = []
@@ -505,20 +543,20 @@ def _spectra(
 
 
 def _batched(batch: Sequence[GridLaw], theta: float, length: int) -> Spectrum:
-    """The spectrum of several laws run together, whose supports add up to at most `length` / SHORTER points."""
+    """The spectrum of the product of several laws whose supports add up to at most `length` / SHORTER points."""
     short = length // SHORTER
     error = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
     product, doubt = _multiplied([Spectrum(np.fft.rfft(tilted(g, theta)[0], short), 1, error) for g in batch])
     weights = np.maximum(np.fft.irfft(product, short), 0.0)
     norm = math.sqrt(float(np.sum(weights * weights)))
-    # A frequency of the long transform sees at most the 1-norm of the error, which is at most √short times its 2-norm.
+    # The error of one frequency of the long FFT is at most the 1-norm of the error, so at most √short times its 2-norm.
     rounding = doubt / math.sqrt(short) + (error + 8 * UNIT_ROUNDOFF * len(batch)) * norm
     return Spectrum(np.fft.rfft(weights, length), 1, error + 1.001 * math.sqrt(short) * rounding)
 
 
 def _multiplied(spectra: Sequence[Spectrum]) -> tuple[Complexes, float]:
-    """The product of powers of spectra, up to the last frequency that is not negligible, and a bound on the 2-norm
-    of its error when every value of every spectrum is as wrong as it may be.
+    """The product of powers of spectra, up to the last frequency that is not negligible, and a bound on the 2-norm of
+    its error if every value of every spectrum is off by its `error`.
 
     |Π(a+e)^k - Πa^k| <= Σ kη/(|a|+2η) Π(|a|+2η)^k with |e| <= η, in each frequency (theory page, eq. 5).
     """
@@ -536,13 +574,13 @@ def _multiplied(spectra: Sequence[Spectrum]) -> tuple[Complexes, float]:
         logs = logs[:size] + count * np.log(magnitude)
     assert product is not None
     errors = share * np.exp(logs)
-    # Every frequency but the first and the last stands for two.
+    # An rfft keeps one of each pair of conjugate frequencies, except the first and the last: hence the factor 2.
     return product, math.sqrt(2 * float(np.sum(errors * errors))) * (1 + 1e-9)
 
 
 def power(spectrum: Complexes, count: int) -> Complexes:
-    """Pointwise power by squaring, up to the last frequency that is not negligible (below 1e-40 counts as 0, in the
-    ledger).
+    """Pointwise power by repeated squaring, up to the last frequency above 1e-40. Smaller values count as 0; `compose`
+    adds 1e-36 to the error for them.
     """
     if count == 1:
         return spectrum

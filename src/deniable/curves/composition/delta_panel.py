@@ -1,4 +1,6 @@
-"""A panel: what one FFT says about δ(ε), for every ε, with its ledger of errors. `compose.py` makes it."""
+"""A panel: the bound on δ(ε) at every ε that one FFT gives, with all its numerical errors.
+`compose.compose` builds it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,13 @@ class DeltaPanel:
     """A certified bound on δ(ε) for every ε, from one FFT, sharp near the centre of its window.
 
     At the points start + m × stride the suffix sums over the lattice give real tests: with x = e^(ε - centre),
-    line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. So the lower
-    bound is the better of the two lines around ε, the upper bound the chord between the two points (δ is convex in
-    x); both ± the slack.
+    line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. The lower bound is
+    the larger of the two lines around ε, less the slack. The upper bound is the chord between the two points, plus the
+    slack (δ is convex in x).
+
+    The slack comes from `noise` (error of the FFT), `alias` (mass wrapped around), `left_out` and `right_out` (mass
+    beyond the ends of the window) and `relative` (relative error of every mass). `spread` is the standard deviation of
+    the tilted law; `infinity` is the probability of infinite loss.
     """
 
     side: Side
@@ -48,13 +54,13 @@ class DeltaPanel:
         return self.start + self.length * self.step
 
     def delta(self, epsilon: Floats) -> Floats:
-        """The bound on δ(ε), infinite loss included."""
+        """The bound on δ(ε), infinite losses included."""
         return self.finite_delta(epsilon) + self.infinity
 
     def finite_delta(self, epsilon: Floats) -> Floats:
-        """The bound on δ(ε) without the mass at infinity: an upper bound or a lower bound, as `side` says."""
+        """The bound on δ(ε) without the mass at infinity; `side` says whether it is an upper or a lower bound."""
         n = len(self.heads) - 1
-        # Positions are known to a few roundings: read a hair to the safe side.
+        # Positions are exact up to a few roundings: evaluate a little to the safe side.
         blur = 16 * UNIT_ROUNDOFF * (np.abs(epsilon) + abs(self.start) + n * self.stride)
         at = epsilon - blur if self.side == "upper" else epsilon + blur
         cell = np.clip(np.floor((at - self.start) / self.stride), -1, n).astype(np.int64)
@@ -71,20 +77,20 @@ class DeltaPanel:
             np.exp(self.log_scale + np.log(inner + 1e-300)) if self.log_scale < -500 else np.exp(self.log_scale) * inner
         )
         result = result * (1 + self.relative if self.side == "upper" else 1 - self.relative)
-        # What overflowed says nothing: fall back to the trivial bounds.
+        # After an overflow only the trivial bounds are left.
         trivial = 1.0 if self.side == "upper" else 0.0
         return np.asarray(np.nan_to_num(result, nan=trivial, posinf=trivial))
 
     def _weight(self, at: Floats) -> Floats:
-        """What an absolute error of the convolution weighs at ε."""
+        """The factor by which an absolute error of the convolution enters the bound at ε."""
         # Weights e^(-θ l) are largest at the left point of the cell, at most one stride below ε.
         left_end = np.maximum(at - self.stride, self.start)
-        # No cap on any term of the slack: what overflows is inf, and the bound becomes trivial.
+        # Terms of the slack are not capped: an overflow gives inf, and the bound becomes trivial.
         growth = max(1.0, math.expm1(self.stride)) if self.stride < 700 else math.inf
         return np.exp(np.maximum(-self.theta * (left_end - self.centre), -745.0)) * growth
 
     def rounding(self, epsilon: Floats) -> Floats:
-        """How much of the distance between the bound and δ(ε) is the rounding of the transforms."""
+        """The part of the distance between the bound and δ(ε) that comes from rounding in the FFTs."""
         return np.asarray(np.exp(np.minimum(self.log_scale, 700.0)) * self.noise * self._weight(epsilon))
 
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
@@ -97,8 +103,8 @@ class DeltaPanel:
         )
 
     def _chord(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
-        """The chord of δ, as a function of x, between the two points around ε; left of the window the first line
-        itself.
+        """The chord of δ, as a function of x, between the two points around ε; to the left of the window, the first
+        line.
         """
         n = len(self.heads) - 1
         left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)

@@ -1,4 +1,4 @@
-"""Exponential moments of a law, bounded from above: what Rényi divergences are made of."""
+"""Upper bounds on the exponential moments of a law: log E exp(tL), the basis of Rényi divergences."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def _on_grid(law: Law, order: float) -> float:
 
 
 def _points(law: Law, order: float) -> tuple[Floats | None, float]:
-    """Grid points that reach so far that what lies beyond adds nothing to the moment, and the log of what it adds."""
+    """Grid points that reach so far that the rest adds less than e^-45 to the moment, and the log of what the rest
+    adds.
+    """
     low, high = lattice.reach(law, 1e-30)
     tail = law.tail_moment(order, high)
     while tail is not None and tail > -45.0:

@@ -4,19 +4,17 @@ Write x = e^ε. A profile δ(x) = sup_S P(S) - x Q(S) is convex and non-increasi
 grid points l_0 < l_1 < ... has a profile that is linear between the points x_i = e^(l_i). So
 
 * `above`: join the values δ(x_i) by straight lines (connect-the-dots, Doroshenko et al. 2022). A chord lies above a
-convex
-  function, hence the grid law dominates.
+  convex function, hence the grid law dominates.
 * `below`: in each cell take one line of a real test, P(L > t) - x Q(L > t) with t in the middle of the cell; give
-every grid
-  point the smaller of its two neighbouring lines. Every chord then lies below a line that lies below δ.
+  every grid point the smaller of its two neighbouring lines. Every chord then lies below a line that lies below δ.
 
-Both are read off as survival masses T_i = A(L > l_i). With d_i the value at x_i and h_i = l_(i+1) - l_i,
+Both are then expressed by survival masses T_i = A(L > l_i). With d_i the value at x_i and h_i = l_(i+1) - l_i,
 
     T_i = d_i + (d_i - d_(i+1)) / (e^(h_i) - 1),            mass at l_i = T_(i-1) - T_i,
 
 and conversely d_i = Σ_(j>=i) T_j (1 - e^(-h_j)) e^(l_i - l_j), with positive weights. Raising every T_i therefore
-raises the profile everywhere, also after composition (docs/theory/certified-curves.md, lemma 2): rounding errors are
-absorbed by moving T outwards and then making it monotone.
+raises the profile everywhere, also after composition (docs/theory/certified-curves.md, lemma 2): to allow for rounding
+errors, T is moved outwards and then made monotone.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ from deniable.curves.laws.law import Law, Tails
 from deniable.curves.outward_rounding import Floats
 
 LEFT_OUT = 1e-14
-"""P-mass of the smallest losses of one law that a lower bound does without."""
+"""P-mass of the smallest losses of one law that a lower bound drops."""
 
 
 class GridLaw(NamedTuple):
-    """P-masses on grid points, and P(L = +inf). Mass that is missing counts as loss -inf."""
+    """P-masses on grid points, and P(L = +inf). Mass missing to a total of 1 counts as loss -inf."""
 
     losses: Floats
     masses: Floats
@@ -45,7 +43,7 @@ class GridLaw(NamedTuple):
 
 
 def above(law: Law, points: Floats) -> GridLaw:
-    """A grid law that dominates `law` at every ε. What lies beyond the last point counts as infinite loss."""
+    """A grid law that dominates `law` at every ε. Mass beyond the last point counts as infinite loss."""
     first, second, error = law.tails(points)
     step = np.expm1(np.minimum(np.diff(points), 700.0))
     delta = first - second
@@ -53,7 +51,7 @@ def above(law: Law, points: Floats) -> GridLaw:
     slack = np.broadcast_to(np.asarray(error), first.shape)
     magnitude = slack * (first + second)
     survival = survival + magnitude[:-1] + (magnitude[:-1] + magnitude[1:]) / step
-    # The exact chord survival lies between the two tail masses: a cap that keeps the slack from piling up.
+    # The exact survival of the chord lies between the two tail masses: this cap keeps the slack from accumulating.
     survival = np.clip(survival, 0.0, np.minimum(first[:-1] * (1 + slack[:-1]) + 1e-300, 1.0))
     infinity = float(min(first[-1] * (1 + slack[-1]), 1.0))
     survival = np.append(survival, infinity)
@@ -79,13 +77,16 @@ def below(law: Law, points: Floats) -> GridLaw:
 
 
 def _below(law: Law, points: Floats, inside: NDArray[np.bool_]) -> GridLaw:
+    """`below` for one choice of tests: cells marked `inside` are tested near their left end, the others
+    in the middle.
+    """
     widths = np.diff(points)
     infinity = law.infinity
     tests = points[:-1] + np.where(inside, 1e-9, 0.5) * widths
     at_left, at_right, in_middle = _lines(law, points, tests)
-    # The middle is wrong in three cases. An atom of known place may belong to the test, wherever it lies `inside` its
-    # cell. A line that is negative at its right end would need negative mass, and a cell whose mass sits in its right
-    # half bends the chords the wrong way: there the right end is the test.
+    # The middle of a cell is a bad test in three cases. (1) An atom at a known place inside the cell: the test near the
+    # left end includes it. (2) A line that is negative at its right end: it would need negative mass. (3) A cell whose
+    # mass sits in its right half: it bends the chords the wrong way. In cases 2 and 3 the test is at the right end.
     at_points = law.tails(points).first
     left_half, right_half = at_points[:-1] - in_middle, in_middle - at_points[1:]
     other = np.flatnonzero((at_right < 0) | (~inside & (right_half > 20 * left_half + 1e-9 * in_middle)))
@@ -108,7 +109,7 @@ def _below(law: Law, points: Floats, inside: NDArray[np.bool_]) -> GridLaw:
     survival = np.append(np.minimum.accumulate(np.clip(survival, 0.0, 1.0)), 0.0)
     survival = np.minimum(survival, total)
     masses = np.concatenate(([total - survival[0]], survival[:-1] - survival[1:]))
-    # On the far left only rounding is left, and a window would have to hold it. Dropped mass lies below everything.
+    # The far left holds rounding errors only, and would lengthen the window. Dropping mass keeps the law a lower bound.
     masses[np.cumsum(masses) <= LEFT_OUT] = 0.0
     return GridLaw(points, masses, infinity * (1 - 1e-15))
 
@@ -143,7 +144,9 @@ def _convex_below(value: Floats, points: Floats, step: Floats) -> Floats:
 def _lines(
     law: Law, points: Floats, tests: Floats, cells: NDArray[np.intp] | slice = slice(None)
 ) -> tuple[Floats, Floats, Floats]:
-    """Values at both ends of each cell of the line P(L > t) - x Q(L > t), finite losses, rounded down; and P(L > t)."""
+    """For each cell, the line P(L > t) - x Q(L > t) of finite losses at both ends of the cell, rounded down; and P(L >
+    t).
+    """
     t, left, right = tests[cells], points[:-1][cells], points[1:][cells]
     first, second, error = law.tails(t)
     finite = np.maximum(first * (1 - error) - law.infinity * (1 + 1e-15), 0.0)
@@ -165,7 +168,7 @@ def reach(law: Law, tail: float) -> tuple[float, float]:
         high = _distance(law, 1.0, lambda t: t.first - law.infinity <= tail)
     if not math.isfinite(low):
         low = -_distance(law, -1.0, lambda t: t.first >= 1 - LEFT_OUT)
-    # `below` needs a first point at which 1 - x is still at least the mass at infinity.
+    # `below` needs a first point at which 1 - x is at least the mass at infinity.
     room = math.log1p(-law.infinity) if law.infinity < 1 else low
     return min(low, room, 0.0), max(high, 0.0)
 

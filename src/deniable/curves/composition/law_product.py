@@ -1,12 +1,22 @@
-"""Reading a product of laws in one direction: ε to δ and δ to ε, certified from both sides, by the tightest route
-there is.
+"""A product of laws in one direction: δ(ε) and ε(δ), certified from both sides, by the tightest route available.
 
 Routes, in the order tried:
 
-1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small, a failure with
-   probability δ joins one other law.
+1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small, and a law that
+   only fails with probability δ merges with one other law.
 2. One law left, run once: its own closed form.
-3. Otherwise `compose.py`: tilted FFT panels on a lattice, refined until the bracket is narrow.
+3. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
+
+`Product` holds two lists of factors, because each law may itself be known only between two bounds: the `upper` factors
+give upper bounds on δ and ε, the `lower` factors lower bounds. Both sides are always computed; if they contradict each
+other by more than rounding, `outward_rounding.ordered` raises NotCertifiable instead of returning a wrong number.
+
+How a panel is chosen. `LatticePlan` turns the wanted ε or δ into a tilt θ. The error law of the lattice (the bracket of
+ε is about Σ uses (θ+1) h²/8 wide) turns the wanted width into a grid step h. If the bracket comes out too wide, the
+step shrinks and the window grows, at most four times, or until rounding errors or memory are the limit.
+
+ε(δ) is then a search on a bound that is already proved at every ε: `_smallest` and `_largest` return a point at which
+the bound was evaluated, so the search needs no error analysis of its own.
 """
 
 from __future__ import annotations
@@ -29,26 +39,29 @@ from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, ordered
 
 WIDTH = 1e-4
-"""Wanted (high - low) / high of an ε; planned with a reserve of five."""
+"""Wanted (high - low) / high of an ε; the plan aims at a fifth of it."""
 
 DELTA_WIDTH = 1e-3
-"""Wanted (high - low) / high of a δ: log δ moves about ten times as fast as ε."""
+"""Wanted (high - low) / high of a δ: log δ changes about ten times as fast as ε."""
 
 EXACT_SUPPORT = 4000
 """A finite power this small is worth computing exactly even when other factors need the lattice."""
 
 FAR_TOO_WIDE = 0.01
-"""A bracket of ε this wide, relatively, shows that the plan was wrong."""
+"""A bracket of ε whose relative width exceeds this shows that the plan was wrong."""
 
 PRECISION = 1e-12
-"""Where the search for an ε stops, relative to it."""
+"""Relative precision at which the search for an ε stops."""
 
 MAX_PANELS = 64
 MOST_KINKS = 4000
 
 
 def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
-    """Merge what merges exactly: Gaussians, and finite laws while they stay small. The product is unchanged."""
+    """Merge factors that merge exactly: Gaussians, and finite laws while they stay small.
+
+    The product is unchanged up to rounding, which goes up for the upper `side` and down for the lower one.
+    """
     towards = "up" if side == "upper" else "down"
     square, rest, finites, normals = 0.0, [], [], []
     uses: dict[Law, int] = {}
@@ -92,7 +105,7 @@ def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
 
 
 def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    """One law beside one that only fails or tells nothing: such a pair has a closed form."""
+    """A law next to one that only fails (infinite loss) or reveals nothing (loss 0): the pair has a closed form."""
     if len(factors) != 2 or any(f.uses != 1 for f in factors):
         return factors
     other, last = factors[0].law, factors[1].law  # finite laws come last
@@ -103,7 +116,7 @@ def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
 
 
 def _ever(chances: Iterable[tuple[float, int]]) -> float:
-    """The chance that any of independent events happens, each tried so many times."""
+    """The probability that at least one of these independent events happens, each tried `count` times."""
     never = 0.0
     for chance, count in chances:
         if not chance < 1:
@@ -114,7 +127,10 @@ def _ever(chances: Iterable[tuple[float, int]]) -> float:
 
 @dataclass(slots=True)
 class Product:
-    """A product of laws in one direction: `upper` and `lower` factors, simplified, with the panels computed so far."""
+    """A product of laws in one direction: simplified `upper` and `lower` factors, with the panels computed so far.
+
+    `renyi`, if given, is an upper bound on the Rényi divergence at each order: some factor is known only by it.
+    """
 
     upper: tuple[Factor, ...]
     lower: tuple[Factor, ...]
@@ -128,14 +144,14 @@ class Product:
     _made: dict[tuple[Side, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
 
     def fresh(self) -> Product:
-        """The same product, with nothing read from it yet."""
+        """The same product without its cached panels."""
         return Product(self.upper, self.lower, self.renyi, _planned_by=self)
 
     # -- closed forms ------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _single(factors: tuple[Factor, ...]) -> Law | None:
-        """The one law that is left after merging, if it runs once."""
+        """The one law that is left after merging, if it runs once; None otherwise."""
         if not factors:
             return IdentityLaw()
         if len(factors) == 1 and factors[0].uses == 1:
@@ -168,7 +184,7 @@ class Product:
         return np.array(law.atoms if law is not None else ())
 
     def infinity(self, side: Side) -> float:
-        """Mass of infinite loss."""
+        """The probability of infinite loss: an upper or a lower bound, by `side`."""
         factors = self.upper if side == "upper" else self.lower
         lossy = [f for f in factors if f.law.infinity > 0]
         if not lossy:
@@ -180,8 +196,9 @@ class Product:
         return min(_ever((f.law.infinity, f.uses) for f in lossy) * (1 + outwards), 1.0)
 
     def _apart(self) -> float:
-        """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: all parts together differ only if one of them does,
-        P(none) >= Π (1 - δ_i(0)). Of parts that nearly never happen, such as rare samples, a lattice says less.
+        """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: the outputs of the whole product differ only if
+        those of some factor do, P(no difference) >= Π (1 - δ_i(0)). For factors that rarely act, such as rare samples,
+        it is sharper than a lattice.
         """
         if self._differs is None:
             once = ((float(law.profile(np.zeros(1))[1][0]), count) for law, count in self.upper)
@@ -191,9 +208,9 @@ class Product:
     # -- δ(ε) for ε >= 0 ---------------------------------------------------------------------------------------------
 
     def delta(self, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
-        """A certified bound on δ(ε), ε >= 0. Brackets narrower than `blur` need not be narrowed further.
+        """A certified bound on δ(ε), ε >= 0. A bracket narrower than `blur` is not narrowed further.
 
-        Whichever side is asked for, both are worked out and compared: bounds that cross certify nothing.
+        Both sides are computed and compared whichever is asked for: raises NotCertifiable if they cross.
         """
         above, below = self._single(self.upper), self._single(self.lower)
         low, high = np.zeros_like(epsilon), np.ones_like(epsilon)
@@ -210,7 +227,7 @@ class Product:
         return high if side == "upper" else low
 
     def _by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
-        """Both bounds are worked out together: whoever asks for one side often asks for the other next."""
+        """Both bounds at once, cached: a caller that asks for one side often asks for the other next."""
         latest = self._latest  # another thread may replace it meanwhile
         if latest is None or latest[3] > blur or not np.array_equal(latest[0], epsilon):
             latest = (epsilon.copy(), *self._both_by_panels(epsilon, blur), blur)
@@ -218,6 +235,9 @@ class Product:
         return latest[1].copy(), latest[2].copy()
 
     def _both_by_panels(self, epsilon: Floats, blur: float) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on δ at each ε. The widest brackets are narrowed by panels of their own, at most
+        MAX_PANELS.
+        """
         chernoff = self.plan.delta_bound(epsilon) + self.infinity("upper")
         low, high = np.zeros_like(epsilon), np.minimum(chernoff, self._apart())
         beyond = epsilon >= self.highest
@@ -243,15 +263,15 @@ class Product:
                 self._panels.append(panel)
                 self._read(panel, epsilon, low, high)
                 zone = max(zone, panel.spread / 2)
-                # A window that fills the memory allowed cannot be refined.
+                # A window at the memory limit cannot be refined.
                 weight = 2 if panel.length >= compose.LARGEST_WINDOW // 2 else 1
             self._forget()
-            # Within half a deviation another panel would be no sharper than this one.
+            # Within half a standard deviation another panel would not be sharper than this one.
             tries[np.abs(epsilon - epsilon[index]) <= zone] += weight
         return low, high
 
     def _forget(self) -> None:
-        """Keep the newest panels, as many as fit into a few megabytes."""
+        """Drop the oldest panels: keep as many as fit into a few megabytes."""
         room = 2 * compose.MOST_REMEMBERED
         kept = 0
         for panel in reversed(self._panels):
@@ -263,6 +283,7 @@ class Product:
         self._made.clear()
 
     def _read(self, panel: DeltaPanel, epsilon: Floats, low: Floats, high: Floats) -> None:
+        """Narrow the bracket (low, high), in place, by the bound of a panel."""
         values = panel.delta(epsilon)
         if panel.side == "upper":
             np.minimum(high, np.minimum(values, 1.0), out=high)
@@ -274,11 +295,13 @@ class Product:
     def panels_for(
         self, target: Target, sides: tuple[Side, ...], refine: float = 1.0, outside: float | None = None
     ) -> list[DeltaPanel]:
-        """One panel a side, sharp at the target; the step grows until the window fits into memory."""
+        """One panel per side, sharp at the target; the step doubles until the window fits into memory. An empty list if
+        no panel can be computed.
+        """
         beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
         found: list[DeltaPanel] = []
-        # Nowhere to aim, or more uses than masses in floating point can tell apart.
+        # There is no finite ε to aim at, or so many uses that rounding errors exceed the masses.
         uses = math.fsum(f.uses for f in self.upper)
         if not math.isfinite(target.epsilon) or 8 * UNIT_ROUNDOFF * uses > compose.MOST_ROUNDING:
             return found
@@ -286,13 +309,13 @@ class Product:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
             tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -290.0))
-            # The bracket is about twice as sensitive to the lower side as the error law says: half the budget for it.
+            # The lower side is about twice as far off as the error law says: plan half the width for it.
             share = refine if side == "upper" else refine / 2
             least = self._smallest_step(factors, theta, tail, beyond)
             step = aligned_step(factors, max(self._step(factors, target, share), least), 0.7 * least)
             for _ in range(40):
                 asked = (side, theta, step, tail, beyond)
-                # A step that memory keeps from shrinking asks for the same panel again.
+                # At the memory limit the step stops shrinking, and the same panel is asked for again.
                 panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
                 self._made[asked] = panel
                 if panel is not None:
@@ -303,7 +326,7 @@ class Product:
 
     @staticmethod
     def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float, outside: float) -> float:
-        """The step at which the window, or the reach of one law, fills the memory allowed."""
+        """The step at which the window, or the reach of one law, fills the allowed memory."""
         longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
         return max(compose.likely_window(factors, theta, outside), longest) / compose.LARGEST_WINDOW
 
@@ -330,7 +353,7 @@ class Product:
         return float(below), float(above)
 
     def epsilon_above(self, delta: float) -> float:
-        """A certified upper bound on ε(δ) that is quick and need not be sharp: one panel, not refined."""
+        """A certified upper bound on ε(δ) that is quick but not always sharp: one panel, not refined."""
         if self.needs_panels and delta > 0:
             found = self._epsilon_bracket(delta, ("upper",))[1]
         else:
@@ -338,7 +361,7 @@ class Product:
         return found if self.renyi is None else min(found, self._renyi_epsilon(delta))
 
     def _epsilon_above(self, delta: float) -> float:
-        """The upper bound, from one law or at δ = 0."""
+        """The upper bound on ε(δ), if one law is left or δ = 0."""
         if delta < self.infinity("upper") or (delta == 0 and not math.isfinite(self.highest)):
             return math.inf
         law = self._single(self.upper)
@@ -347,7 +370,7 @@ class Product:
         return _smallest(lambda e: law.profile(e)[1], delta, law.highest)
 
     def _epsilon_below(self, delta: float, high: float) -> float:
-        """The lower bound, from one law or at δ = 0. `high` is the upper one."""
+        """The lower bound on ε(δ), if one law is left or δ = 0. `high` is the upper bound."""
         if delta < self.infinity("lower") or (delta == 0 and not math.isfinite(self.highest)):
             return math.inf
         law = self._single(self.lower)
@@ -357,14 +380,14 @@ class Product:
         return _largest(lambda e: law.profile(e)[0], delta, 0.0, end)
 
     def _epsilon_bracket(self, delta: float, sides: tuple[Side, ...] = ("upper", "lower")) -> tuple[float, float]:
-        """From panels, refined until the bracket is narrow or rounding is what keeps it wide; with the upper side alone
-        from one panel.
+        """The bracket of ε from panels, refined until it is narrow or until rounding keeps it wide. With the upper side
+        alone: one panel, not refined.
         """
         if delta < self.infinity("upper"):
             return (math.inf if delta < self.infinity("lower") else 0.0), math.inf
         left = delta - self.infinity("upper")
         target = self.aim(max(left, delta * 1e-9))
-        # The Chernoff bound was found for the δ aimed at: it counts only if that is really left.
+        # The Chernoff bound holds for the δ aimed at: it applies only if that much δ is left.
         low, high = 0.0, min(target.bound if left >= delta * 1e-9 else math.inf, self.highest)
         refine, outside, before = 1.0, compose.OUTSIDE, math.inf
         for _ in range(4):
@@ -373,7 +396,7 @@ class Product:
                 if panel.side == "upper":
                     high = min(high, _smallest(panel.delta, delta, high))
                 else:
-                    # A hair beyond the upper bound as well: bounds that cross must be found out.
+                    # Search slightly beyond the upper bound too, so that bounds that cross are detected.
                     low = max(
                         low, _largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
                     )
@@ -383,22 +406,23 @@ class Product:
             if _is_noise(panels, high):
                 break
             before = width
-            # Far too wide: a law with detail finer than the step, which sharpens faster than planned, or lonely atoms,
-            # which cost the first order of the step, so that the square is needed.
+            # Far too wide. Either a law has detail finer than the step, and a finer step helps more than planned; or it
+            # has separate atoms, whose error is of first order in the step, so that the step must shrink by the square.
             missing = WIDTH / (3 * width)
             lonely = any(isinstance(f.law, FiniteLaw) for f in self.lower)
             refine = max(refine * (missing**2 if lonely and width > 4 * WIDTH else max(missing, 0.1)), 1e-6)
-            # Or an ε far below the one aimed at, where what falls outside the window weighs e^(θ distance) as much.
+            # Or ε lies far below the one aimed at, where mass outside the window is multiplied by e^(θ distance).
             outside = compose.LEAST_OUTSIDE if width > FAR_TOO_WIDE else min(outside, compose.OUTSIDE * refine**2)
             target = target._replace(epsilon=min(high, 1e300))
         return low, high
 
     def aim(self, delta: float) -> Target:
-        """The tilt for a δ, and the ε of the sharp Chernoff bound: a valid upper bound by itself."""
+        """The tilt for a δ, with the ε of the sharp Chernoff bound, which is itself a valid upper bound."""
         return self.plan.at_delta(delta)
 
     @property
     def plan(self) -> LatticePlan:
+        """The Chernoff bounds of the upper factors at all tilts, computed once."""
         if self._plan is None:
             self._plan = LatticePlan(self.upper) if self._planned_by is None else self._planned_by.plan
         return self._plan
@@ -406,6 +430,7 @@ class Product:
     # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------
 
     def _renyi_delta(self, epsilon: Floats) -> Floats:
+        """An upper bound on δ(ε) from Rényi divergences at all TILTS."""
         if self._divergences is None:
             assert self.renyi is not None
             self._divergences = np.array([self.renyi(float(s) + 1) for s in compose.TILTS])
@@ -422,7 +447,9 @@ class Product:
 
 
 def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
-    """An upper bound on ε(δ) from Rényi divergences; inf if there is none."""
+    """An upper bound on ε(δ) from Rényi divergences, for δ in (0, 1); inf at δ = 0, or if every
+    divergence is infinite.
+    """
     if delta <= 0:
         return math.inf
 
@@ -434,7 +461,9 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
 
 
 def _is_noise(panels: Sequence[DeltaPanel], epsilon: float) -> bool:
-    """Whether the bounds on δ(ε) are apart mostly by the rounding of the transforms, which no finer step makes less."""
+    """Whether rounding in the FFTs causes most of the distance between the bounds on δ(ε): a finer step cannot reduce
+    it.
+    """
     if len(panels) < 2 or not math.isfinite(epsilon):
         return False
     at = np.array([epsilon])
@@ -443,7 +472,7 @@ def _is_noise(panels: Sequence[DeltaPanel], epsilon: float) -> bool:
 
 
 def _minimum(function: Callable[[float], float]) -> float:
-    """Smallest value found on a grid of log-orders and by golden section around it (any order gives a valid bound)."""
+    """The smallest value on a grid of log-orders and by golden section around it (every order gives a valid bound)."""
     grid = np.linspace(-9.0, 12.0, 43)
     values = [function(float(t)) for t in grid]
     best = int(np.argmin(values))
@@ -461,13 +490,16 @@ def _minimum(function: Callable[[float], float]) -> float:
 
 
 def _rounded(theta: float) -> float:
-    """Tilts on a grid of about 3 %: any tilt is valid, and close questions then share their lattice laws."""
+    """The tilt rounded to a grid of about 3 %: any tilt is valid, and close questions then share cached
+    lattice laws.
+    """
     return 0.0 if theta < 1e-6 else 2.0 ** (round(24 * math.log2(theta)) / 24)
 
 
 def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> float:
-    """The step <= `step` on whose lattice the heavy atoms of the factors lie best: down to 0.7 of it where there are
-    many cells between two atoms, further where there are few, and never below `least`.
+    """The step <= `step` whose lattice fits the heavy atoms of the factors best.
+
+    It is at least 0.7 `step` if many cells lie between two atoms, may be smaller if few do, and is never below `least`.
     """
     found: dict[float, int] = {}
     for law, count in factors:
@@ -494,7 +526,9 @@ def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> 
 
 
 def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) -> float:
-    """The smallest ε >= 0 found with profile(ε) <= delta, for a non-increasing upper bound. It was itself evaluated."""
+    """The smallest ε >= 0 on the search path with profile(ε) <= delta, for a non-increasing upper bound `profile`; inf
+    if the search passes 1e300. The profile was evaluated at the returned ε.
+    """
     if float(profile(np.array([0.0]))[0]) <= delta:
         return 0.0
     low, high = 0.0, highest if math.isfinite(highest) else 1.0
@@ -511,7 +545,9 @@ def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float)
 
 
 def _largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:
-    """The largest ε in [low, high] found with profile(ε) > delta, for a lower bound (any such ε is a proof); else 0."""
+    """The largest ε in [low, high] on the search path with profile(ε) > delta, for a lower bound `profile`; 0 if there
+    is none. Any such ε is a proof.
+    """
     best = 0.0
     for _ in range(9):
         grid = np.linspace(low, high, 130)

@@ -44,11 +44,11 @@ class GaussianLaw(Law):
         a = loss / self.mu - self.mu / 2
         b = loss / self.mu + self.mu / 2
         first = upper_normal(a)
-        # e^l Φ(-b) = φ(a) Mills(b): written so that e^l is never formed when it is large.
+        # e^l Φ(-b) = φ(a) Mills(b): this form never computes e^l when it is large.
         positive = 0.5 * np.exp(-0.5 * a * a) * special.erfcx(np.maximum(b, 0.0) / math.sqrt(2))
         negative = np.exp(np.minimum(loss, 0.0)) * special.ndtr(-np.minimum(b, 0.0))
         second = np.where(b > 0, positive, negative)
-        # One rounding of a moves φ(a) by |a| times the rounding of its two terms.
+        # A rounding error of a changes φ(a) by |a| times the rounding errors of its two terms.
         error = SPECIAL + 4 * UNIT_ROUNDOFF * (np.abs(a) + 1) * (np.abs(loss) / self.mu + self.mu + 1)
         return Tails(first, second, error)
 

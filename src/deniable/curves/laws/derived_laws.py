@@ -1,4 +1,4 @@
-"""Laws made from laws: Poisson sampling, the worst of several, mixtures, sampling without replacement, shifted
+"""Laws built from laws: Poisson sampling, the worst of several, mixtures, sampling without replacement, shifted
 Gaussians.
 """
 
@@ -16,10 +16,10 @@ from deniable.curves.laws.law import Law, Tails
 from deniable.curves.outward_rounding import SPECIAL, UNIT_ROUNDOFF, Floats, quietly
 
 MOST_TERMS = 4096
-"""Largest whole order whose binomial sum is worth computing."""
+"""Largest integer order whose binomial sum is computed."""
 
 FAR = 30.0
-"""A loss whose e^loss/q is a number for every rate q that is allowed."""
+"""A loss above which `_base_loss` uses logarithms: e^loss/q could overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class IdentityLaw(Law):
 
 @dataclass(frozen=True, slots=True)
 class FailingLaw(Law):
-    """As private as `base`, but everything is told with probability `failure` = φ: δ(ε) = φ + (1 - φ) δ_base(ε).
+    """As private as `base`, but everything is revealed with probability `failure` = φ: δ(ε) = φ + (1 - φ) δ_base(ε).
 
-    What `approximate(0, δ)` does to one other law. The two failures are events of their own, so the best test takes the
-    one under P whole and is the base's best test elsewhere.
+    This is the product of `approximate(0, δ)` and one other law. The failures under P and under Q are separate events,
+    so the best test includes the one under P and otherwise is the base's best test.
     """
 
     base: Law
@@ -95,7 +95,7 @@ class FailingLaw(Law):
 
     def profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
         low, high = self.base.profile(epsilon)
-        # Nothing of the base left: the failure alone, which is exact. Else three roundings.
+        # If the base's δ is 0, only the failure is left, which is exact. Otherwise three roundings.
         slack = np.where(high > 0, 4 * UNIT_ROUNDOFF, 0.0)
         least, most = (self.failure + (1 - self.failure) * each for each in (low, high))
         return least * (1 - slack), np.minimum(most * (1 + slack), 1.0)
@@ -105,9 +105,9 @@ class FailingLaw(Law):
 class SampledAgainstWithout(Law):
     """(1-q)P + qQ against P: a person who takes part with probability q, compared with one who does not.
 
-    `base` is the law of Q (with the person) against P (without). If L is its loss then L' = log(1 - q + q e^L), and
-    the best test is the base's own best test. (Zhu, Dong, Wang 2022, Theorem 11: this pair dominates when (Q, P)
-    dominates the base under "remove".)
+    `base` is the law of Q (with the person) against P (without). If L is its loss then L' = log(1 - q + q e^L), and the
+    best test is the base's own best test. (Zhu, Dong, Wang 2022, Theorem 11: this pair dominates if (Q, P) dominates
+    the base under "remove".)
     """
 
     base: Law
@@ -115,12 +115,12 @@ class SampledAgainstWithout(Law):
 
     @property
     def lowest(self) -> float:
-        # P may have mass where Q has none: there the answer says "surely not taking part".
+        # P may have mass where Q has none: such an answer shows that the person did not take part.
         return math.log1p(-self.rate) if self.rate < 1 else self.base.lowest
 
     @property
     def highest(self) -> float:
-        # Rounded up: half the mass of a Laplace mechanism may sit exactly there.
+        # Rounded up: half the mass of a Laplace mechanism may lie exactly there.
         return mixed_loss(self.base.highest, self.rate) * (1 + 8 * UNIT_ROUNDOFF)
 
     @property
@@ -137,7 +137,7 @@ class SampledAgainstWithout(Law):
 
     @property
     def jumps(self) -> tuple[float, ...]:
-        # Also where the person surely did not take part.
+        # Also the loss of answers that show that the person did not take part.
         nobody = (math.log1p(-self.rate),) if self.rate < 1 else ()
         return (*nobody, *(mixed_loss(a, self.rate) for a in self.base.jumps))
 
@@ -156,8 +156,8 @@ class SampledAgainstWithout(Law):
         # P' = (1-q) Q + q P, with Q = e^-l' in_second.
         weight = (1 - q) * np.exp(-np.maximum(loss, -745.0))
         in_first = np.where(inside, weight * in_second + q * first, 1.0)
-        # Rounding `inner` moves the test, not its two masses; the loss of the best test is then below u × first,
-        # because in terms of L' the threshold moves by q/(1-q+q e^l) roundings only.
+        # Rounding `inner` moves the test, not its two masses. The test then falls short of the best one by less than u
+        # × first, because in terms of L' the threshold moves by only q/(1-q+q e^l) roundings.
         return Tails(in_first, np.minimum(in_second, in_first), error + SPECIAL)
 
     def moment(self, order: float) -> float | None:
@@ -246,9 +246,8 @@ class WithoutAgainstSampled(Law):
     @quietly
     def tails(self, loss: Floats) -> Tails:
         q = self.rate
-        # M' > l  <=>  e^-M < (e^-l - (1-q))/q =: 1 + ratio. The threshold is moved down by a few roundings, so that
-        # the end of the loss is never overlooked: a real test, and what it misses of the best one is covered by the
-        # error.
+        # M' > l <=> e^-M < (e^-l - (1-q))/q =: 1 + ratio. The threshold is moved down by a few roundings, so that the
+        # largest loss is never missed. This is still a real test, and the error covers its distance from the best one.
         inside, away = _base_loss(-(loss - 8 * UNIT_ROUNDOFF * (1 + np.abs(loss))), q)
         inner = -away
         first, second, error = self.base.tails(inner)
@@ -261,14 +260,14 @@ class WithoutAgainstSampled(Law):
 
 
 def _base_loss(mixed: Floats, rate: float) -> tuple[NDArray[np.bool_], Floats]:
-    """Where the mixed loss log(1 - q + q e^l) reaches `mixed` at all, and the base loss l at which it does."""
+    """Where the mixed loss log(1 - q + q e^l) can reach `mixed`, and the base loss l at which it does."""
     near = np.expm1(np.clip(mixed, -0.7, FAR)) / rate
-    # Far below 0 the same quantity e^l - 1 loses digits; e^mixed - (1 - q) does not.
+    # Far below 0 the quantity e^l - 1 loses digits; e^mixed - (1 - q) does not.
     far = (np.exp(np.minimum(mixed, -0.7)) - (1 - rate)) / rate
     inside = np.where(mixed > -0.7, near > -1.0, far > 0.0)
     low = np.log(np.where(inside & (mixed <= -0.7), far, 1.0))
     middle = np.log1p(np.where(inside, np.maximum(near, -1 + 1e-300), 0.0))
-    # Far above 0, e^mixed/q may be no number any more; its logarithm is one.
+    # Far above 0, e^mixed/q may overflow; its logarithm does not.
     high = mixed - math.log(rate) + np.log1p(-(1 - rate) * np.exp(-np.maximum(mixed, FAR)))
     return inside, np.where(mixed > FAR, high, np.where(mixed > -0.7, middle, low))
 
@@ -284,7 +283,7 @@ def mixed_loss(loss: float, rate: float) -> float:
     if rate == 1:
         return loss
     more = rate * math.expm1(loss)
-    # Far below 0 the two nearly cancel in 1 + more: there the sum of what is left has all its digits.
+    # Far below 0 the sum 1 + more cancels; the other form keeps all digits.
     return math.log1p(more) if more > -0.5 else math.log((1 - rate) + rate * math.exp(loss))
 
 
@@ -343,7 +342,7 @@ class FixedSizeLaw(Law):
 
 
 class _Several(Law):
-    """Shared by laws that read several laws at once."""
+    """Base of laws that combine several laws."""
 
     __slots__ = ()
     parts: tuple[Law, ...]
@@ -372,7 +371,7 @@ class _Several(Law):
 
 @dataclass(frozen=True, slots=True)
 class WorstLaw(_Several):
-    """The largest of several profiles: its tails are those of whichever is largest at the threshold.
+    """The largest of several profiles: its tails are the tails of the law whose profile is largest at the threshold.
 
     A maximum of convex profiles is the profile of a pair (Blackwell), and the maximiser's line is a subgradient there.
     """
@@ -399,7 +398,7 @@ class WorstLaw(_Several):
         return Tails(first, second, error)
 
     def loose_moment(self, order: float) -> float:
-        # By parts: the tails are at most the sum of the parts' tails.
+        # Integration by parts: the tails are at most the sum of the parts' tails.
         found = _log_sum([p.moment(order) for p in self.parts])
         return math.inf if found is None else found
 
@@ -410,7 +409,7 @@ class WorstLaw(_Several):
 
 @dataclass(frozen=True, slots=True)
 class MixedLaw(_Several):
-    """Which mechanism runs is drawn with public weights and revealed: profiles average."""
+    """One of several mechanisms, drawn with public weights; the draw is revealed, so profiles average."""
 
     parts: tuple[Law, ...]
     weights: tuple[float, ...]
@@ -456,7 +455,7 @@ def _log_sum(logs: Sequence[float | None], weights: Sequence[float] | None = Non
 
 @dataclass(frozen=True, slots=True)
 class ShiftedAgainstCentre(Law):
-    """Σ w_i N(μ_i, 1) against N(0, 1), μ_i >= 0: a Gaussian whose shift is drawn and kept hidden.
+    """Σ w_i N(μ_i, 1) against N(0, 1), μ_i >= 0: a Gaussian whose shift is random and hidden.
 
     The likelihood ratio Σ w_i exp(μ_i y - μ_i²/2) increases with the output y, so every best test is a half-line in y.
     """
@@ -478,7 +477,7 @@ class ShiftedAgainstCentre(Law):
         return max(sum(w * m for w, m in zip(self.weights, self.shifts, strict=True)), 1e-12)
 
     def loose_moment(self, order: float) -> float:
-        # Mixing in smaller shifts is post-processing of the largest.
+        # A mixture with smaller shifts is post-processing of the largest shift.
         found = GaussianLaw(max(self.shifts)).moment(order)
         return math.inf if found is None else found
 

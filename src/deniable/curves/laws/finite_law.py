@@ -1,8 +1,8 @@
-"""Finite laws: a loss that takes finitely many values. Exact for discrete mechanisms, and the certified stand-in for
-others.
+"""Finite laws: a loss that takes finitely many values. Exact for discrete mechanisms, and a certified bound for others.
 
-`FiniteLaw.from_pmf` reads a pair of mass functions; `power` and `product` compose exactly by counting while the
-number of distinct values stays small; `binomial` composes a two-point law any number of times.
+`from_masses` takes a pair of mass functions; `power` and `product` compose exactly while the number of distinct values
+stays small; `binomial` composes a two-point law any number of times. Where two values must be merged or rounded,
+`towards` says in which direction: "up" gives an upper bound on the leakage, "down" a lower bound.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from deniable.curves.laws.law import Law, LawPair, Sided, Tails
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 LARGEST_SUPPORT = 4_000_000
-"""Most values a finite law may hold: 32 MB an array, so that a reading stays well under 300 MB."""
+"""Most values of a finite law: 32 MB per array, so that one evaluation stays well under 300 MB."""
 
 PRODUCT_SUPPORT = 100_000
-"""Most values an exact product of finite laws may hold before the lattice takes over."""
+"""Most values of an exact product of finite laws; beyond, the lattice is used."""
 
 MOST_JUMPS = 2000
-"""Most values for which a law is checked to be finite."""
+"""Most values for which a law is tested for being finite."""
 
 NEGLIGIBLE = 1e-90
-"""Mass that is cut from an infinite support: far below the smallest δ (1e-30) that is promised to be resolved."""
+"""Mass that may be cut from an infinite support: far below 1e-30, the smallest δ that the library resolves."""
 
 
 class FiniteLaw(Law):
-    """Losses in increasing order with their P-masses; `infinity` is P(L = +inf); mass that is missing sits at -inf.
+    """Losses in increasing order with their P-masses; `infinity` is P(L = +inf); mass missing to 1 lies at -inf.
 
-    The Q-masses are implied: mass × e^-loss. `relative_error` bounds the relative error of every mass.
+    The Q-masses follow: mass × e^-loss. `relative_error` bounds the relative error of every mass.
     """
 
     __slots__ = ("_discounted", "_infinity", "_suffix", "losses", "masses", "relative_error")
@@ -39,7 +39,7 @@ class FiniteLaw(Law):
         self.losses = losses
         self.masses = masses
         self._infinity = float(infinity)
-        # Suffix sums of n positive numbers lose at most n roundings; the loss itself is known to one.
+        # Suffix sums of n positive numbers have at most n rounding errors; a loss has one.
         largest = float(np.max(np.abs(losses))) if len(losses) else 0.0
         self.relative_error = relative_error + UNIT_ROUNDOFF * (2 * len(losses) + 8 + 4 * largest)
         self._suffix = np.concatenate((np.cumsum(masses[::-1])[::-1], [0.0]))
@@ -59,7 +59,7 @@ class FiniteLaw(Law):
 
     @property
     def atoms(self) -> tuple[float, ...]:
-        # The heaviest few: their distances tell the spacing of an evenly spaced law.
+        # The heaviest few: their distances show the spacing of an evenly spaced law.
         if not len(self.masses):
             return ()
         heavy = np.sort(np.argpartition(-self.masses, min(4, len(self.masses) - 1))[:4])
@@ -74,7 +74,7 @@ class FiniteLaw(Law):
         return max(abs(self.lowest), abs(self.highest), 1e-12)
 
     def is_sparse(self, step: float) -> bool:
-        """Whether the heavy atoms are lonely: typically further apart than a lattice step."""
+        """Whether the heavy atoms are typically further apart than a lattice step."""
         heavy = self.masses > 1e-3 * float(np.max(self.masses, initial=0.0))
         return (
             len(self.losses) < 2 or float(np.median(np.diff(self.losses[heavy]))) > step
@@ -107,7 +107,7 @@ class FiniteLaw(Law):
 
 
 def _discounted_suffix(losses: Floats, masses: Floats) -> Floats:
-    """Σ_{j>=i} masses_j e^(losses_i - losses_j), without overflow: blocks of bounded span, each with its own
+    """Σ_{j>=i} masses_j e^(losses_i - losses_j), without overflow: in blocks of bounded span, each with its own
     reference.
     """
     n = len(losses)
@@ -126,9 +126,7 @@ def _discounted_suffix(losses: Floats, masses: Floats) -> Floats:
 
 
 def merged(losses: Floats, masses: Floats, infinity: float, relative_error: float, *, towards: str) -> FiniteLaw:
-    """A finite law from unsorted values; values that agree to rounding are merged towards "up" or "down" (the safe
-    side).
-    """
+    """A finite law from unsorted values; values that agree to rounding are merged in the direction `towards`."""
     keep = masses > 0
     order = np.argsort(losses[keep], kind="stable")
     losses, masses = losses[keep][order], masses[keep][order]
@@ -146,7 +144,7 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> LawPair:
     both = (p > 0) & (q > 0)
     loss = np.log(p[both]) - np.log(q[both])
 
-    # Two logarithms and a difference, each known to one rounding.
+    # Two logarithms and a difference, each with one rounding error.
     doubt = 2 * UNIT_ROUNDOFF * (np.abs(np.log(p[both])) + np.abs(np.log(q[both])) + np.abs(loss))
 
     def direction(losses: Floats, masses: Floats, infinity: float) -> Sided:
@@ -162,7 +160,7 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> LawPair:
 
 
 def product(a: FiniteLaw, b: FiniteLaw, *, towards: str) -> FiniteLaw | None:
-    """The law of the pair run together, or None if it would hold too many values."""
+    """The law of two laws run together, or None if it would have too many values."""
     if len(a.losses) * len(b.losses) > 8 * PRODUCT_SUPPORT:
         return None
     losses = np.add.outer(a.losses, b.losses).ravel()
@@ -177,7 +175,7 @@ def product(a: FiniteLaw, b: FiniteLaw, *, towards: str) -> FiniteLaw | None:
 
 
 def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
-    """The law run `count` times, or None if it would hold too many values."""
+    """The law run `count` times, or None if it would have too many values."""
     if count == 1:
         return law
     if np.any(law.masses <= 0):
@@ -281,27 +279,27 @@ def deviance(x: Floats, mean: float) -> Floats:
 
 
 def truncated(losses: Floats, masses: Floats, *, cut: float, relative_error: float) -> Sided:
-    """Upper and lower finite laws for an infinite support of which mass at most `cut` is missing."""
+    """Upper and lower finite laws for an infinite support from which mass at most `cut` is missing."""
     up = merged(losses, masses, cut, relative_error, towards="up")
     low = merged(losses, masses, 0.0, relative_error, towards="down")
     return Sided(up, low)
 
 
 def of_jumps(law: Law) -> FiniteLaw | None:
-    """The same law as a finite one, to rounding, if all its mass lies on at most MOST_JUMPS known losses: to look at.
-    (Its masses are differences, so that small ones have few digits.)
+    """A finite law equal to this one up to rounding, for display, if all its mass lies on at most MOST_JUMPS known
+    losses; None otherwise. Its masses are differences, so small ones have few correct digits.
     """
     if isinstance(law, FiniteLaw):
         return law
     losses = np.unique(np.array(law.jumps))
-    if len(losses):  # equal ones may differ by rounding
+    if len(losses):  # equal losses may differ by rounding
         losses = losses[np.append(np.diff(losses) > 1e-13 * (1 + np.abs(losses[1:])), True)]
     if not 0 < len(losses) <= MOST_JUMPS:
         return None
     ends = losses[[0, -1]] + 1e-9 * (1 + np.abs(losses[[0, -1]])) * np.array([-1, 1])
     outside, gap = law.tails(ends).first, np.diff(losses)
     room = 1e-12 * (1 + len(losses))
-    # Between two losses, and outside of them, nothing may lie.
+    # There must be no mass between two losses or outside them.
     early, middle, late = (law.tails(losses[:-1] + share * gap).first for share in (0.01, 0.5, 0.99))
     if not abs(outside[0] - 1) <= room or not abs(outside[1] - law.infinity) <= room:
         return None

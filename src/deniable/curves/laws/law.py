@@ -1,14 +1,14 @@
-"""A law: the privacy loss of one ordered pair of output distributions, read through its two tails.
+"""A law: the privacy loss of one ordered pair of output distributions, given by its two tails.
 
-For an ordered pair (P, Q) the privacy loss is L = log dP/dQ. Everything this room computes about the pair follows
-from two functions of a threshold l:
+For an ordered pair (P, Q) the privacy loss is L = log dP/dQ. Everything this room computes about the pair follows from
+two functions of a threshold l:
 
     first(l)  = P(L > l)                        mass of the best test under P, infinite loss included
     second(l) = e^l Q(L > l)                    the same test under Q, scaled so that it never overflows
 
-because the privacy profile is δ(ε) = first(ε) - second(ε) (Neyman-Pearson), and because *any* threshold t gives a
-valid lower bound δ(ε) >= first(t) - e^(ε-t) second(t). A law says how exact its two numbers are (relative error);
-`lattice.py` turns that into certified masses.
+because the privacy profile is δ(ε) = first(ε) - second(ε) (Neyman-Pearson), and because *any* threshold t gives a valid
+lower bound δ(ε) >= first(t) - e^(ε-t) second(t). A law states the relative error of its two numbers; `lattice.py` turns
+it into certified masses.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class Law(ABC):
 
     @property
     def infinity(self) -> float:
-        """P(L = +inf): what happens under P and never under Q."""
+        """P(L = +inf): the probability under P of outcomes that are impossible under Q."""
         return 0.0
 
     @property
     def infinity_error(self) -> float:
-        """Relative error of `infinity`: 0 where it was given, a few roundings where it was worked out."""
+        """Relative error of `infinity`: 0 if it was given, a few roundings if it was computed."""
         return 0.0
 
     @property
@@ -61,12 +61,12 @@ class Law(ABC):
 
     @property
     def jumps(self) -> tuple[float, ...]:
-        """All losses at which P(L > loss) is known to jump, to integrate over it in pieces."""
+        """All losses at which P(L > loss) is known to jump: integrals over it are split there."""
         return self.atoms
 
     @property
     def scale(self) -> float:
-        """A typical size of the loss, only to place evaluation points."""
+        """A typical size of the loss, used only to place evaluation points."""
         top = self.highest if np.isfinite(self.highest) else 1.0
         bottom = self.lowest if np.isfinite(self.lowest) else -1.0
         return max(abs(top), abs(bottom), 1e-12)
@@ -80,7 +80,7 @@ class Law(ABC):
         return None
 
     def loose_moment(self, order: float) -> float:
-        """An upper bound on log E_P exp(order L), order >= 0, that need not be sharp: for orders where sharper ones
+        """An upper bound on log E_P exp(order L), order >= 0, that need not be sharp: for orders at which sharper ones
         underflow.
         """
         return order * self.highest if self.infinity == 0 or order == 0 else math.inf
@@ -93,9 +93,9 @@ class Law(ABC):
         """Certified bounds on δ(ε) = sup_S P(S) - e^ε Q(S)."""
         first, second, error = self.tails(epsilon)
         delta = first - second
-        # Below the largest loss a tail may have underflowed; at and beyond it only the mass at infinity is left.
+        # Below the largest loss a tail may have underflowed; from it on only the mass at infinity is left.
         slack = np.where(epsilon < self.highest, error * (first + second) + TINY, self.infinity_error * first)
-        # What overflowed to nan says nothing: fall back to the trivial bounds.
+        # After an overflow to NaN only the trivial bounds are left.
         slack = np.where(np.isnan(slack) | np.isnan(delta), np.inf, slack)
         delta = np.nan_to_num(delta)
         low = np.maximum(delta - slack, np.maximum(-np.expm1(np.minimum(epsilon, 0.0)) * (1 - 1e-15), 0.0))
@@ -104,10 +104,11 @@ class Law(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Sided:
-    """One direction of a promise: a law that is never too private, and one that is never too revealing.
+    """One direction of a guarantee: a law that leaks at least as much as the mechanism, and one that leaks at most as
+    much.
 
-    They are the same object when the pair is known exactly. They differ when the promise is only an inequality
-    (zCDP), or when the exact law had to be cut to bounded memory.
+    They are the same object if the pair is known exactly. They differ if the guarantee is only an inequality (zCDP), or
+    if the exact law was cut to bounded memory.
     """
 
     upper: Law
@@ -115,6 +116,7 @@ class Sided:
 
     @staticmethod
     def exact(law: Law) -> Sided:
+        """The same law as both bounds."""
         return Sided(law, law)
 
 
@@ -127,6 +129,7 @@ class LawPair:
 
     @staticmethod
     def symmetric(law: Law) -> LawPair:
+        """The same exact law in both directions."""
         return LawPair(Sided.exact(law), Sided.exact(law))
 
     @property

@@ -1,7 +1,7 @@
-"""Finite laws from bounds: of a profile at points, of a trade-off polygon, of a whole product of laws.
+"""Finite laws from bounds: on a profile at points, on a trade-off polygon, on a whole product of laws.
 
-Where a law is needed (sampling a composed mechanism, grouping, a user's trade-off function) but only bounds on its
-profile are known, these functions give a finite law above it and one below it.
+Some operations need a law (sampling a composed mechanism, grouping, a user's trade-off function) where only bounds on
+its profile are known. These functions give a finite law above it and one below it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from deniable.curves.laws.law import Law, LawPair, Sided
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
 
 MOST_KINKS = 200_000
-"""Most kinks that an exact maximum of polygons may have before it is read lazily instead."""
+"""Most kinks of an exact maximum of polygons; beyond, the maximum is evaluated lazily."""
 
 
 @quietly
 def law_above(points: Floats, delta: Floats) -> FiniteLaw:
-    """The law whose profile joins upper bounds δ(points) by straight lines in x = e^ε; beyond the last point it
-    stays.
+    """The law whose profile joins upper bounds δ(points) by straight lines in x = e^ε, and is constant beyond the last
+    point.
     """
     step = np.expm1(np.diff(points))
     survival = np.append(delta[:-1] + (delta[:-1] - delta[1:]) / step, delta[-1])
@@ -36,7 +36,7 @@ def law_above(points: Floats, delta: Floats) -> FiniteLaw:
 
 @quietly
 def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Vertices (ε, value) of a polygon below every convex profile that stays between `low` and `high` at the points.
+    """Vertices (ε, value) of a polygon below every convex profile that lies between `low` and `high` at the points.
 
     In each cell the profile lies above the left chord extended to the right and above the right chord extended to the
     left; the vertices are where these two lines meet. The outermost lines are 1 - x on the left and the mass at
@@ -44,7 +44,8 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
     """
     x = np.exp(points)
     gap = np.diff(x)
-    # Every number is rounded, x too: the chord of two near points magnifies that, and a long cell carries it far.
+    # Every number has a rounding error, x too. The slope of a chord between two near points magnifies it, and a long
+    # cell multiplies it again.
     rounding = 8 * UNIT_ROUNDOFF
     shortest = np.maximum(gap - rounding * x[1:], np.finfo(float).tiny)
     fall = (low[1:] * (1 - rounding) - high[:-1] * (1 + rounding)) / shortest  # steepest slope a chord can have
@@ -55,7 +56,7 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
     right_value = low[1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         meet = (right_value - right_slope * gap - left_value) / (left_slope - right_slope)
-    # Any place in the cell is valid with the smaller of the two lines; where they meet is best.
+    # Any vertex in the cell is valid with the smaller of the two lines; their intersection is best.
     meet = np.clip(np.where(np.isnan(meet), 0.5 * gap, meet), 0.0, gap)
     value = np.minimum(left_value + left_slope * meet, right_value - right_slope * (gap - meet))
     value -= rounding * (left_value - left_slope * meet + right_value)
@@ -64,8 +65,8 @@ def vertices_below(points: Floats, low: Floats, high: Floats) -> tuple[Floats, F
 
 @quietly
 def law_below(points: Floats, low: Floats, high: Floats, infinity: float) -> FiniteLaw:
-    """A law below every convex profile that stays between `low` and `high` at the points."""
-    # Two points whose exponentials are one number have no chord between them.
+    """A law below every convex profile that lies between `low` and `high` at the points."""
+    # Points whose exponentials are the same float have no chord between them.
     apart = np.concatenate(([True], np.diff(points) > 1e-12 * (1 + np.abs(points[1:]))))
     points, low, high = points[apart], low[apart], high[apart]
     at, value = vertices_below(points, low, high)

@@ -1,13 +1,13 @@
 """Chains of neighbours: the power function of a law applied many times, on the logarithms of its levels and powers.
 
-A test of level α between neighbours has power g(α); along a chain of `size` neighbours the power of one step is the
+A test of level α between neighbours has power g(α). Along a chain of `size` neighbours the power of one step is the
 level of the next, so the chain's power function is g∘...∘g (Dong, Roth, Su 2022, Theorem 2.14). The losses of a chain
-reach `size` times as far as those of one step. Levels e^-loss are then no floating-point numbers any more, while their
-logarithms are: a polygon is held as (log level, log power), starting at level 0, whose logarithm is -inf.
+reach `size` times as far as those of one step, and levels e^-loss underflow. So a polygon is stored as (log level, log
+power), starting at level 0, whose logarithm is -inf.
 
-Every polygon lies on its side of the exact power function. Below, each of its points is a real test, and the power
-function is concave, so that chords between real tests are real tests too. Above, the polygon is moved up by more than
-all roundings of one composition.
+Every polygon lies on its side of the exact power function. In a lower bound each of its points is a real test, and so
+is every chord between them, because the power function is concave. An upper bound is moved up by more than all rounding
+errors of one composition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Polygon(NamedTuple):
 
 @quietly
 def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
-    """The law of a chain of `size` neighbours, above it or below it."""
+    """The law of a chain of `size` neighbours: an upper or a lower bound, by `side`."""
     square, result, left = _polygon_of(law, side), None, size
     while left:
         if left & 1:
@@ -53,7 +53,7 @@ def _polygon_of(law: FiniteLaw, side: str) -> Polygon:
     if side == "upper":
         level, power = np.minimum(level - error, 0.0), power + error
         return Polygon(np.append(level, 0.0), np.append(power, max(float(power[-1]), 0.0)))
-    # Below a law the levels may sum to more than 1: the polygon ends at level 1, where every power function is 1.
+    # In a lower bound the levels may sum to more than 1: the polygon ends at level 1, where every power function is 1.
     level, power = level + error, np.minimum(power - error, 0.0)
     end = float(_read(np.zeros(1), level, power)[0]) if level[-1] >= 0 else 0.0
     inner = level < 0
@@ -61,8 +61,8 @@ def _polygon_of(law: FiniteLaw, side: str) -> Polygon:
 
 
 def _composed(outer: Polygon, inner: Polygon, side: str) -> Polygon:
-    """The power of `outer` at the power of `inner`."""
-    # Its kinks: those of the inner polygon, and where the inner one reaches a kink of the outer one.
+    """The power function of `outer` applied to that of `inner`."""
+    # Its kinks are the kinks of the inner polygon, and the points where the inner one reaches a kink of the outer one.
     reached = outer.level[(outer.level > inner.power[0]) & (outer.level < inner.power[-1])]
     level = np.unique(np.concatenate((inner.level, _read(reached, inner.power, inner.level))))
     middle = _read(level, inner.level, inner.power)
@@ -73,16 +73,18 @@ def _composed(outer: Polygon, inner: Polygon, side: str) -> Polygon:
 
 
 def _rounding(*logs: Floats) -> float:
-    """More than all roundings of one composition, relatively: it reads twice, and a reading adds four logarithms l,
-    each of them known to |l| u, and takes four functions of numbers of size 1. No reading magnifies an earlier error,
-    because a concave function from 0 has elasticity at most 1.
+    """An upper bound on the relative rounding error of one composition.
+
+    It evaluates two polygons. Each evaluation adds four logarithms l, each with an error of |l| u, and takes four
+    functions of numbers of size 1. Earlier errors are not magnified, because a concave function from 0 has elasticity
+    at most 1.
     """
     largest = max((float(np.max(np.abs(each[np.isfinite(each)]), initial=1.0)) for each in logs), default=1.0)
     return 16 * UNIT_ROUNDOFF * (1 + largest)
 
 
 def _read(at: Floats, x: Floats, y: Floats) -> Floats:
-    """log of the piecewise linear function through (e^x, e^y) at e^at; beyond the last point it stays."""
+    """The log of the piecewise linear function through (e^x, e^y) at e^at; constant beyond the last point."""
     cell = np.clip(np.searchsorted(x, at, side="right") - 1, 0, len(x) - 2)
     x0, x1, y0, y1 = x[cell], x[cell + 1], y[cell], y[cell + 1]
     # The share of the cell to the left of `at` is e^(at-x1) (1 - e^(x0-at)) / (1 - e^(x0-x1)).
@@ -96,17 +98,17 @@ def _read(at: Floats, x: Floats, y: Floats) -> Floats:
 def law_of(polygon: Polygon, relative_error: float, *, side: str) -> FiniteLaw:
     """The law whose power function is the least concave function above the points.
 
-    Below, that function joins points that are real tests, so it stays below. Sorting the segments by slope instead
-    would rebuild a polygon above it out of rounding noise.
+    In a lower bound that function joins points that are real tests, so it stays a lower bound. Sorting the segments by
+    slope instead would construct a polygon above it from rounding errors.
     """
     level, power = polygon.level, np.maximum.accumulate(polygon.power)
-    # At one level the largest power counts.
+    # Of several points at one level, the largest power counts.
     last = np.append(level[1:] > level[:-1], True)
     level, power = level[last], power[last]
     while True:
         mass = power[1:] + np.log(-np.expm1(power[:-1] - power[1:]))
         loss = mass - (level[1:] + np.log(-np.expm1(level[:-1] - level[1:])))
-        # A point below the chord of its neighbours is no corner of the concave function.
+        # A point below the chord of its neighbours is not a vertex of the concave function.
         inside = np.flatnonzero(~(loss[1:] <= loss[:-1])) + 1
         if not len(inside):
             break

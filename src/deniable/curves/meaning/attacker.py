@@ -1,4 +1,4 @@
-"""What a curve means to an attacker: the trade-off function β(α) and the equal error rate, from bounds on δ(ε)."""
+"""A curve from the attacker's side: the trade-off function β(α) and the equal error rate, from bounds on δ(ε)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def end_of(product: Product, smallest: float) -> float:
-    """An ε beyond which δ(ε) <= smallest (or the largest loss)."""
+    """An ε beyond which δ(ε) <= smallest; at most the largest loss."""
     if product.needs_panels:
         left = smallest - product.infinity("upper")
         found = product.aim(left).epsilon if left > 0 else math.inf
@@ -29,21 +29,24 @@ def end_of(product: Product, smallest: float) -> float:
 
 
 class SearchedProfile:
-    """δ bounds of one direction on a growing set of nodes, for views that search over ε."""
+    """Bounds on δ of one direction, for functions that search over ε. The search range ends where δ falls below
+    `smallest`.
+    """
 
     def __init__(self, ahead: Product, back: Product, smallest: float, blur: float = 0.0) -> None:
         self.ahead, self.back, self.blur = ahead, back, blur
-        # e^ε must stay a number.
+        # e^ε must not overflow.
         self.right, self.left = (min(self._end(p, smallest), 690.0) for p in (ahead, back))
 
     @staticmethod
     def _end(product: Product, smallest: float) -> float:
-        """The end of the search, moved out to the next kink: kinks are where the best tests change."""
+        """The end of the search range, moved out to the next kink: the best test changes at kinks."""
         end = end_of(product, smallest)
         beyond = product.kinks[product.kinks >= end]
         return float(np.min(beyond)) if len(beyond) else end
 
     def grid(self, count: int) -> Floats:
+        """About `count` points over the search range, dense around 0, and all kinks."""
         scale = min(1.0, self.left, self.right) / 2
         ends = -math.asinh(self.left / scale), math.asinh(self.right / scale)
         points = scale * np.sinh(np.linspace(*ends, count))
@@ -59,9 +62,9 @@ class SearchedProfile:
 def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
     """Certified bounds on the trade-off function: the attacker's smallest miss rate at false-alarm rate alpha.
 
-    β(α) = sup_x 1 - δ(x) - xα over x = e^ε > 0, per direction, then the smaller of the two directions. The supremand
-    is concave in x: any x gives a lower bound, and lines through neighbouring values bound it from above between grid
-    points.
+    β(α) = sup_x 1 - δ(x) - xα over x = e^ε > 0, for each direction; then the smaller of the two directions. The
+    function is concave in x: any x gives a lower bound, and lines through neighbouring values bound it from above
+    between grid points.
     """
     forward, backward = product_of(curve)
     low, high = beta_of(forward, backward, alpha)
@@ -73,7 +76,8 @@ def beta_bounds(curve: Curve, alpha: Floats) -> tuple[Floats, Floats]:
 
 @quietly
 def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Floats]:
-    # α = 0 and α = 1 are exact: misses at no alarms are the mass that P cannot reach, and β(1) = 0.
+    """`beta_bounds` for one direction."""
+    # α = 0 and α = 1 are exact: without false alarms only outcomes of infinite loss are detected, and β(1) = 0.
     inner = alpha[(alpha > 0) & (alpha < 1)]
     smallest = float(np.min(np.minimum(inner, 1 - inner), initial=0.5))
     profile = SearchedProfile(ahead, back, max(smallest * 1e-4, 1e-30), smallest * 1e-4)
@@ -92,7 +96,7 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
             points = np.unique(np.concatenate((points, fine)))
             d = profile.delta(points, "upper")
             value = 1 - d - np.exp(points) * a
-        # Three roundings of numbers that are at most 1 where the value is positive.
+        # Three rounding errors of numbers that are at most 1 where the value is positive.
         low[i] = max(float(np.max(value)) - 4 * UNIT_ROUNDOFF, 0.0)
         over = 1 - profile.delta(points, "lower") - np.exp(points) * a
         ends = (ahead.infinity("lower"), back.infinity("lower"))
@@ -101,8 +105,8 @@ def beta_of(ahead: Product, back: Product, alpha: Floats) -> tuple[Floats, Float
 
 
 def _around_highest(points: Floats, value: Floats, width: int) -> tuple[float, float]:
-    """The points so many places beside the highest value. Kinks may lie within rounding of each other: of values that
-    rounding cannot tell apart, the outermost count.
+    """The points `width` places to either side of the highest value. Kinks may lie within rounding of each other, so
+    all values that rounding cannot distinguish count as highest.
     """
     high = np.flatnonzero(value >= np.max(value) - 1e-13)
     return float(points[max(high[0] - width, 0)]), float(points[min(high[-1] + width, len(points) - 1)])
@@ -110,15 +114,15 @@ def _around_highest(points: Floats, value: Floats, width: int) -> tuple[float, f
 
 @quietly
 def polygon_below(ahead: Product, back: Product, count: int = 400) -> tuple[Floats, Floats]:
-    """Vertices (α, β) of a polygon that no test gets below, and that touches the trade-off function at many points.
+    """Vertices (α, β) of a polygon below the trade-off function that touches it at many points.
 
-    Every x = e^ε gives a line 1 - δ(x) - xα below β; this is the highest of `count` such lines at every α. (Points of
-    β itself joined by strokes would lie above it.)
+    Every x = e^ε gives a line 1 - δ(x) - xα below β; the polygon is the highest of `count` such lines at every α.
+    (Straight lines between points of β would lie above it.)
     """
     profile = SearchedProfile(ahead, back, 1e-9)
     points = profile.grid(count)
     x, start = np.exp(points), 1 - profile.delta(points, "upper")
-    # From steep to flat: the upper envelope of lines start - x α, and the horizontal line β = 0.
+    # The upper envelope of the lines start - x α and the horizontal line β = 0, from flat to steep.
     lines = [(0.0, 0.0)]
     corners = [1.0]
     for slope, height in zip(x.tolist(), start.tolist(), strict=True):
@@ -134,7 +138,7 @@ def polygon_below(ahead: Product, back: Product, count: int = 400) -> tuple[Floa
             lines.append((slope, height))
             corners.append(min(meets, 1.0))
     alpha = np.array([0.0, *corners[:0:-1], 1.0])
-    # Three roundings of numbers that are at most 1 where a line is above 0.
+    # Three rounding errors of numbers that are at most 1 where a line is above 0.
     beta = np.max([np.maximum(h - s * alpha - 4 * UNIT_ROUNDOFF, 0.0) for s, h in lines], axis=0)
     return alpha, np.minimum(beta, 1 - alpha)
 
@@ -143,8 +147,8 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, en
     """An upper bound on a concave function of x = e^ε from bounds at points: lines through neighbours, extended
     inwards.
 
-    Lines through near neighbours magnify the width of the bounds, lines through far ones miss the bend: every choice
-    of points is valid, and the best is taken.
+    Lines through near neighbours magnify the width of the bounds, lines through far ones miss the curvature. Every
+    choice of points is valid, and the best one is taken.
     """
     found = [math.inf]
     for apart in (1e-12, 1e-5, 1e-4, 1e-3, 1e-2):
@@ -155,9 +159,10 @@ def _concave_bound(points: Floats, over: Floats, under: Floats, alpha: float, en
 
 
 def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: tuple[float, float]) -> float:
+    """`_concave_bound` for one choice of points."""
     x = np.exp(points)
-    # A value 1 - δ - xα is rounded by a few units of 1 + xα. Its bounds move apart by that before lines are drawn: a
-    # line through near points magnifies the roundings of its ends, and a long cell carries them far.
+    # A value 1 - δ - xα has a rounding error of a few units of 1 + xα. Its bounds are widened by that first, because a
+    # line through near points magnifies the errors of its ends, and a long cell multiplies them again.
     slack = 8 * UNIT_ROUNDOFF * (1 + x * alpha)
     over, under = over + slack, under - slack
     gap = np.diff(x)
@@ -175,12 +180,13 @@ def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: t
     with np.errstate(invalid="ignore", divide="ignore"):
         crossing = (over[1:] - over[:-1] + right * gap) / (left + right)
         inside = over[:-1] + left * crossing
-        # Where the lines meet is rounded by units of the cell, and the height there by the flatter slope times that.
+        # The place where the lines meet is rounded by units of the cell, and the height there by the flatter slope
+        # times that.
         inside += 8 * UNIT_ROUNDOFF * (np.abs(over[:-1]) + np.abs(over[1:]) + np.minimum(left, right) * gap)
     usable = np.isfinite(inside) & (crossing >= 0) & (crossing <= gap) & (left > 0) & (right > 0)
     cells = np.where(usable, inside, np.minimum(at_left, at_right))
-    # Left of the first point δ(x) >= δ(x_0), because δ falls, and δ(x) >= 1 - x. Right of the last one a concave
-    # function that has begun to fall goes on falling; if it has not, 1 - xα bounds it.
+    # Left of the first point δ(x) >= δ(x_0), because δ falls, and δ(x) >= 1 - x. Right of the last point a concave
+    # function that has begun to fall continues to fall; if it has not, 1 - xα bounds it.
     beyond_left = min(float(over[0] + x[0] * alpha), float(x[0]) * (1 - ends[1] - alpha))
     falls = float(np.max(under[:-1])) >= float(over[-1])
     beyond_right = float(over[-1]) if falls else 1 - ends[0] - float(x[-1]) * alpha

@@ -24,8 +24,9 @@ FLOOR = 1e-7
 
 @quietly
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
-    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε. True is certified: where the
-    bounds of one curve contradict each other, or there are none, nothing is.
+    """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε.
+
+    True is certified. False also if the bounds of one curve cannot be certified.
     """
     try:
         return _is_shown(big, small, tolerance)
@@ -34,6 +35,7 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
 
 
 def _is_shown(big: Curve, small: Curve, tolerance: float) -> bool:
+    """`dominates`, raising NotCertifiable if some bound cannot be computed."""
     counts = dict(big.factors)
     if all(counts.get(atom, 0) >= count for atom, count in small.factors):
         return True  # big = small * something

@@ -1,4 +1,4 @@
-"""The central limit theorem of differential privacy, as an approximation that cannot be mistaken for a guarantee."""
+"""The central limit theorem of differential privacy: an approximation with a type of its own, not a guarantee."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class GaussianApproximation:
-    """Many small releases look like one Gaussian release (Dong, Roth, Su 2022, Theorems 3.4 and 3.5). NOT a guarantee.
+    """Many small releases are close to one Gaussian release (Dong, Roth, Su 2022, Theorems 3.4 and 3.5). NOT a
+    guarantee.
 
-    `mu` = 2k/s with k = Σ kl, s² = Σ κ₂. `error` is the Berry-Esseen distance γ = 0.56 Σ κ̄₃ / V^{3/2},
-    V = Σ (κ₂ - kl²): with `mu_centred` = 2k/√V, every α in [γ, 1-γ] has G(α+γ) - γ <= β(α) <= G(α-γ) + γ; it is None
-    when γ >= 1/2 or the factors are not symmetric, where the theorem says nothing.
+    `mu` = 2k/s with k = Σ kl, s² = Σ κ₂. `error` is the Berry-Esseen distance γ = 0.56 Σ κ̄₃ / V^{3/2}, V = Σ (κ₂ -
+    kl²): with `mu_centred` = 2k/√V, every α in [γ, 1-γ] has G(α+γ) - γ <= β(α) <= G(α-γ) + γ. It is None if γ >= 1/2 or
+    the factors are not symmetric: then the theorem does not apply.
     """
 
     mu: float
@@ -31,19 +32,19 @@ class GaussianApproximation:
     s_squared: float
 
     def approximate_delta(self, *, epsilon: float) -> float:
-        """δ of the limiting Gaussian at ε: an estimate from either side."""
+        """δ of the limiting Gaussian at ε. The true δ may be larger or smaller."""
         from deniable.curves.atoms.standard import gaussian
 
         return float(gaussian(mu=self.mu).delta(epsilon=epsilon))
 
     def approximate_beta(self, *, alpha: float) -> float:
-        """β of the limiting Gaussian at α: an estimate from either side."""
+        """β of the limiting Gaussian at α. The true β may be larger or smaller."""
         from deniable.curves.atoms.standard import gaussian
 
         return float(gaussian(mu=self.mu).beta(alpha=alpha))
 
     def beta_bracket(self, *, alpha: float) -> tuple[float, float]:
-        """The Berry-Esseen bracket around β(α): a theorem, but usually much wider than `Curve.beta_bounds`."""
+        """The Berry-Esseen bracket around β(α): proved, but usually much wider than `Curve.beta_bounds`."""
         if self.error is None or not self.error <= alpha <= 1 - self.error:
             return 0.0, 1 - alpha
         from deniable.curves.atoms.standard import gaussian
@@ -54,7 +55,7 @@ class GaussianApproximation:
 
     def __mul__(self, other: object) -> None:
         raise InvalidOperation(
-            "an approximation is no guarantee and does not compose; multiply the curves and call clt() last"
+            "an approximation is not a guarantee and does not compose; multiply the curves and call clt() last"
         )
 
     __rmul__ = __mul__
@@ -62,11 +63,11 @@ class GaussianApproximation:
 
 @quietly
 def clt(curve: Curve) -> GaussianApproximation:
-    """The central-limit approximation of a product; where the directions differ, of the one that leaks more."""
+    """The central-limit approximation of a product; the worse of the two directions."""
     found = [
         _clt_of(curve, known)
         for is_forward in (True, False)
-        # k²/s² is convex in both sums, and falls with s².
+        # k²/s² is convex in both sums, and decreases with s².
         for known in corners(curve, is_forward, moments, lambda m: m.kl, lambda m: -m.kappa2, least_square=True)
     ]
     return max(found, key=lambda one: one.mu)
@@ -85,7 +86,7 @@ def _clt_of(curve: Curve, known: list[tuple[LossMoments, int]]) -> GaussianAppro
         )
     if square <= 0:  # nearly equal laws, by rounding
         return GaussianApproximation(0.0, 0.0, 0.0, 0.0, 0.0)
-    # A variance whose power leaves the floating-point numbers says nothing about the error.
+    # If the power of the variance over- or underflows, the error is unknown.
     power = variance * math.sqrt(max(variance, 0.0))
     gap = 0.56 * math.fsum(n * m.central3 for m, n in known) / power if 0 < power < math.inf else math.inf
     symmetric = all(pair_of(a).is_symmetric and len(a.possible_pairs()) <= 1 for a, _ in curve.factors)

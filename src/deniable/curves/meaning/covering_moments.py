@@ -1,13 +1,13 @@
 """Upper bounds on E L² and E |L|³ that hold for every pair of laws whose profiles are at most two given ones.
 
-A factor that may flip is symmetrised in a product: the symmetrised laws dominate every way in which the factors can
-lie, but their moments of the loss can be smaller. With r = dP/dQ the moments are E_Q g(r), g(x) = x |log x|^k, and
+A product symmetrises a factor that may flip. The symmetrised laws dominate every combination of directions, but their
+moments of the loss can be smaller. With r = dP/dQ the moments are E_Q g(r), g(x) = x |log x|^k, and
 
     E_Q g(r) - g(1) = ∫_0^∞ g''(e^u) e^u δ(u) du + ∫_0^∞ g''(e^-u) e^-2u δ'(u) du,
 
-where δ is the profile of (P, Q) and δ' that of (Q, P). A larger profile gives a larger integral where g is convex. It
-is not convex left of e^-1 (k = 2) or e^-2 (k = 3), so its least convex majorant with the same values right of there
-takes its place: the tangent, on which the second integral stops.
+where δ is the profile of (P, Q) and δ' the profile of (Q, P). Where g is convex, a larger profile gives a larger
+integral. g is not convex left of e^-1 (k = 2) or e^-2 (k = 3), so it is replaced there by its tangent, the least convex
+majorant with the same values to the right; the second integral stops at that point.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from deniable.curves.outward_rounding import Floats, quietly
 
 POINTS = 1500
 FARTHEST = 60.0
-"""The weight of negative losses is below 1e-21 beyond."""
+"""Beyond this, the weight of negative losses is below 1e-21."""
 SMALLEST = 1e-25
-"""Where the integrals stop: the profile is smaller beyond."""
+"""The integrals stop where the profile falls below this."""
 
 
 @quietly
 def covering_moments(ahead: Product, back: Product) -> tuple[float, float]:
-    """(E L², E |L|³) of no dominated pair is larger; at most the squared and cubed largest loss."""
+    """Upper bounds on (E L², E |L|³) of every dominated pair; at most the squared and cubed largest loss."""
     if max(ahead.infinity("upper"), back.infinity("upper")) > 1e-50:
         return math.inf, math.inf
     points = SearchedProfile(ahead, back, SMALLEST).grid(POINTS)
@@ -65,7 +65,7 @@ def _integral(
     end: float = math.inf,
     side: Side = "upper",
 ) -> float:
-    """∫ weight(u) δ(u) du from the first point to `end`, from chords: δ is convex in e^u, so a chord lies above it."""
+    """∫ weight(u) δ(u) du from the first point to `end`, by chords: δ is convex in e^u, so a chord lies above it."""
     points = np.unique(np.append(points[points < end], min(end, float(points[-1]))))
     if len(points) < 2:
         return 0.0

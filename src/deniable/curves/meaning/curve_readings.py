@@ -1,7 +1,18 @@
-"""What a curve says: δ(ε), ε(δ) and Rényi divergences, computed from the laws of its factors.
+"""Numbers of a curve: δ(ε), ε(δ), Rényi divergences and zCDP, from the laws of its factors.
 
-This module knows the two directions. `product_of` builds the product of laws for each; the functions below read both
-and take the worse one. Everything about numerics is one floor down, in `law_product.py`.
+A curve is a product of atoms, and an atom is a pair of neighbouring output distributions (P, Q), P without the person.
+A guarantee must hold in both directions: P against Q ("forward") and Q against P ("backward"). This module turns a
+curve into two products of laws, one for each direction, and returns the worse of the two numbers. The numerics of one
+product are in `composition/law_product.py`.
+
+Directions of several factors. In a product of Poisson-sampled mechanisms the person is absent in every P: the forward
+direction of one factor goes with the forward direction of all others. Such an atom is *tied*. Other asymmetric atoms
+may flip: an analyst can choose, after the earlier answers, in which order to meet the pair. Beside other factors such
+an atom enters with the worse of its two directions at every ε (`symmetrized_pair_of`).
+
+Caching. Building a product is expensive, so `product_of` caches products by curve. Each call returns fresh copies
+without panels, because an answer must not depend on what was asked before. A curve with more than `LONG` different
+factors is built by extending the curve that it was multiplied from, if that one is cached.
 """
 
 from __future__ import annotations
@@ -39,15 +50,15 @@ _READ: OrderedDict[Curve, _Read] = OrderedDict()
 _LOCK = threading.Lock()
 MOST_READ = 64
 LONG = 200
-"""Curves with more different factors than this are read by extending the curve they were multiplied from, if that is
-known.
+"""A curve with more different factors than this is built by extending the curve it was multiplied from, if that one is
+cached.
 """
 
 
 @quietly
 def product_of(curve: Curve) -> tuple[Product, Product]:
-    """The products of laws in the forward and the backward direction (the same object when every factor is
-    symmetric).
+    """The products of laws in the forward and the backward direction: the same object twice if every factor is
+    symmetric.
     """
     read = _remembered(curve)
     if read is None:
@@ -56,7 +67,7 @@ def product_of(curve: Curve) -> tuple[Product, Product]:
             _READ[curve] = read
             while len(_READ) > MOST_READ:
                 _READ.popitem(last=False)
-    # Fresh ones, without what earlier questions have worked out: an answer must not depend on what was asked before.
+    # Fresh copies, without cached panels: an answer must not depend on what was asked before.
     forward = read.forward.fresh()
     return forward, (forward if read.backward is read.forward else read.backward.fresh())
 
@@ -70,10 +81,10 @@ def _remembered(curve: Curve) -> _Read | None:
 
 
 def _built(curve: Curve) -> _Read:
-    """From scratch.
+    """The products of a curve, from its factors.
 
-    Direction rule: directions of tied factors go together. A factor that is not tied may flip. When it is
-    not alone it may even flip after the other answers were seen: it enters with the worse of its two directions.
+    Direction rule: the directions of tied factors go together. A factor that is not tied may flip. Beside other factors
+    it may flip even after their answers were seen, so it enters with the worse of its two directions.
     """
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
     flips = any(not atom.tied and not pair_of(atom).is_symmetric for atom, _ in factors)
@@ -87,8 +98,8 @@ def _built(curve: Curve) -> _Read:
 
 
 def _extended(curve: Curve) -> _Read | None:
-    """From the curve it was multiplied from, when that was read and no direction can flip: one more mechanism is
-    cheap.
+    """The products of a curve, from those of the curve it was multiplied from; None if these are not cached or a
+    direction may flip. Makes one more mechanism cheap.
     """
     origin = curve.origin
     if origin is None or len(curve.factors) <= LONG or len(origin[1].factors) > LONG:
@@ -120,12 +131,12 @@ def _product(
 
 
 def product_of_sides(sided: list[tuple[Sided, int]]) -> Product:
-    """The product of these laws, each with the number of its uses."""
+    """The product of these laws, each run as many times as given."""
     return _product(sided, (), (), None)
 
 
 def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
-    """δ(ε) of one direction for any real ε; negative ε are read in the other direction."""
+    """A bound on δ(ε) of one direction for any real ε; a negative ε is converted to the other direction."""
     result = np.empty_like(epsilon)
     positive = epsilon >= 0
     if np.any(positive):
@@ -162,13 +173,13 @@ def _delta_bound(forward: Product, backward: Product, epsilon: Floats, side: Sid
 
 @quietly
 def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
-    """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
+    """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}, the worse of both directions."""
     if delta >= 1:
         return 0.0, 0.0
     forward, backward = product_of(curve)
     unique = [forward] if backward is forward else [forward, backward]
     if len(unique) == 2 and 0 < delta < 1:
-        # The sharp Chernoff bound often shows that one direction cannot matter.
+        # The sharp Chernoff bound often shows that one direction cannot be the worse one.
         unique.sort(key=lambda p: -_chernoff(p, delta))
     low = high = 0.0
     for index, product in enumerate(unique):
@@ -178,12 +189,13 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
         low, high = max(low, one[0]), max(high, one[1])
     unresolved = math.isinf(high) or (delta < SKETCH_TAIL and high > 2 * low)
     if unresolved and math.isfinite(low) and delta > 0:
-        # Below what tails in floating point resolve, moments still do.
+        # δ is below what tail masses in floating point resolve: exponential moments still give a bound.
         high = min(high, max(renyi_epsilon(curve.renyi_function, delta), low))
     return low, high
 
 
 def _chernoff(product: Product, delta: float) -> float:
+    """The Chernoff bound on ε(δ) of one direction; inf where it does not apply."""
     left = delta - product.infinity("upper")
     return product.aim(left).bound if left > 0 and product.needs_panels else math.inf
 
@@ -210,6 +222,7 @@ def renyi(curve: Curve, order: float) -> float:
 
 @lru_cache(maxsize=65536)
 def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
+    """Upper bounds on the Rényi divergence of one atom in the forward and the backward direction."""
     closed = atom.renyi_bound(order)
     if closed is not None:
         return closed, closed
@@ -221,7 +234,8 @@ def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
         # Next to order 1 the moment is a difference of nearly equal numbers; divergences increase with the order.
         near = max(order, 1 + 1e-5)
         value = top if order == math.inf else log_moment(law, near - 1) / (near - 1)
-        # A loss of at most ε in both directions: D <= ε, and D <= order ε²/2 (Bun & Steinke 2016, Proposition 3.3).
+        # If the loss is at most ε in both directions: D <= ε, and D <= order ε²/2 (Bun & Steinke 2016, Proposition
+        # 3.3).
         both = max(pair.forward.upper.highest, pair.backward.upper.highest)
         bounded = pair.forward.upper.infinity == pair.backward.upper.infinity == 0
         cap = 0.5 * order * both * both * (1 + 1e-15) if bounded and math.isfinite(both) else math.inf
@@ -233,7 +247,7 @@ def _atom_renyi(atom: Atom, order: float) -> tuple[float, float]:
 
 @quietly
 def zcdp(curve: Curve) -> float:
-    """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1: adds over factors."""
+    """An upper bound on the smallest ρ with D_order <= ρ × order for every order >= 1. It adds over factors."""
     return sum_up([(_atom_zcdp(atom), count) for atom, count in curve.factors])
 
 
@@ -245,7 +259,8 @@ def _atom_zcdp(atom: Atom) -> float:
     top = max(_atom_renyi(atom, math.inf))
     if not math.isfinite(top):
         return math.inf
-    # D increases and stays below `top`: in a cell [a, b] of orders D(order)/order <= D(b)/a. Refine the worst cell.
+    # D increases with the order and stays below `top`, so D(order)/order <= D(b)/a for orders in [a, b]. Refine the
+    # worst such cell.
     cells = [(a, b, max(_atom_renyi(atom, b)) / a) for a, b in ((2.0**i, 2.0 ** (i + 1)) for i in range(12))]
     cells.append((4096.0, math.inf, top / 4096.0))
     for _ in range(300):

@@ -1,12 +1,13 @@
-"""Rényi divergences of one direction, of any order above 0, certified from both sides; Hellinger and χ² by name.
+"""Rényi divergences of one direction, of any order above 0, certified from both sides; Hellinger and χ² as special
+cases.
 
-Orders above 1 are moments of the loss: bounded by a grid law above and one below (`lattice`). Orders below 1 are
+Orders above 1 are moments of the loss: a grid law above and one below bound them (`lattice`). Orders below 1 are
 integrals of the two profiles: with H = E_Q (dP/dQ)^a,
 
     1 - H = a (1 - a) [ ∫_1^∞ δ(x) x^(a-2) dx + ∫_1^∞ δ'(x) x^(-a-1) dx ],     D_a = -log(H) / (1 - a),
 
-where δ is the profile of (P, Q) and δ' that of (Q, P). A profile is convex in x: chords bound it from above, and the
-line of any real test from below.
+where δ is the profile of (P, Q) and δ' the profile of (Q, P). A profile is convex in x: chords bound it from above, and
+the line of any real test from below.
 """
 
 from __future__ import annotations
@@ -29,11 +30,15 @@ from deniable.errors import InvalidParameter
 
 CELLS = 6000
 NEAR_ONE = 1e-5
-"""Next to order 1 a moment is a difference of nearly equal numbers; divergences increase with the order."""
+"""Next to order 1 a moment is a difference of nearly equal numbers, so a slightly larger order is used: divergences
+increase with the order.
+"""
 
 
 def orders(order: Any) -> tuple[Floats, bool]:
-    """Orders that can be asked for, as an array."""
+    """The orders as an array, and whether it was a scalar. Raises InvalidParameter unless each is inf
+    or in (0, 1e9].
+    """
     array, scalar = curve_arguments.reading("order", order)
     if np.any(~(array > 0) | ((array > MOST_ORDER) & np.isfinite(array))):
         raise InvalidParameter("order", order, f"must be inf, or above 0 and at most {MOST_ORDER:g}")
@@ -42,9 +47,9 @@ def orders(order: Any) -> tuple[Floats, bool]:
 
 @quietly
 def renyi_bounds(curve: Curve, order: float, is_forward: bool) -> tuple[float, float]:
-    """Certified (low, high) around D_order(P‖Q), or D_order(Q‖P): it adds over independent factors.
+    """Certified (low, high) around D_order(P‖Q), or around D_order(Q‖P) if not `is_forward`. It adds over factors.
 
-    A factor whose direction may flip enters a product with the worse of its two directions, as in `product_of`.
+    In a product, a factor whose direction may flip enters with the worse of its two directions, as in `product_of`.
     """
     alone = sum(count for _, count in curve.factors) <= 1
     low = high = 0.0
@@ -75,7 +80,7 @@ def _atom_bounds(atom: Atom, order: float, is_forward: bool, may_flip: bool) -> 
     highest = ahead.upper.highest if ahead.upper.infinity == 0 else math.inf
     above = max(order, 1 + NEAR_ONE) - 1
     high = min(log_moment(ahead.upper, above) / above, highest)
-    closed = atom.renyi_bound(order)  # holds in both directions
+    closed = atom.renyi_bound(order)  # valid in both directions
     high = max(min(high, closed) if closed is not None else high, 0.0)
     if order > 1 and math.isinf(high) and (inherited := atom.inherited_renyi(order)) is not None:
         high = max(inherited) if may_flip else inherited[0 if is_forward else 1]
@@ -92,7 +97,7 @@ def _moment_below(law: Law, power: float) -> float:
         known: FiniteLaw | lattice.GridLaw = law
     else:
         points = lattice.spread_points(law, 1e-30, 4 * CELLS)
-        # A grid drops what lies at its first point: the smallest loss may carry half of the mass.
+        # `lattice.below` drops the mass at its first point, and the smallest loss may carry half of the mass.
         known = lattice.below(law, np.concatenate(([points[0] - 1e-6 * (points[-1] - points[0])], points)))
     kept = known.masses > 0
     if not np.any(kept):
@@ -122,7 +127,7 @@ def _integral(side: Sided, power: float, which: int) -> float:
     if which:
         value = law.profile(points)[1]
         left, right = value[:-1], value[1:]
-        rest = float(value[-1] * x[-1] ** (power + 1)) / -(power + 1)  # the profile falls
+        rest = float(value[-1] * x[-1] ** (power + 1)) / -(power + 1)  # the profile is non-increasing
     else:
         first, second, error = law.tails(0.5 * (points[1:] + points[:-1]))
         middle = np.exp(0.5 * (points[1:] + points[:-1]))
@@ -130,30 +135,30 @@ def _integral(side: Sided, power: float, which: int) -> float:
         left, right = rise - x[:-1] * fall * (1 + 1e-15), rise - x[1:] * fall * (1 + 1e-15)
         right = np.minimum(right, left)
         rest = law.infinity * (1 - 1e-15) * float(x[-1] ** (power + 1)) / -(power + 1)
-    # ∫ of the line through both ends against x^power, by Gauss' rule: cells are so narrow that it is exact to rounding.
+    # ∫ of the line through both ends times x^power, by Gauss' rule: exact to rounding, because the cells are narrow.
     share, weight = np.polynomial.legendre.leggauss(8)
     share = 0.5 * (1 + share[:, None])
     width = np.diff(x)
     inside = (left * (1 - share) + right * share) * (x[:-1] + width * share) ** power
     cells = 0.5 * width * np.sum(weight[:, None] * inside, axis=0)
     if not which:
-        cells = np.maximum(np.nan_to_num(cells), 0.0)  # a cell of which nothing is known adds nothing to a lower bound
+        cells = np.maximum(np.nan_to_num(cells), 0.0)  # a cell without a bound adds 0 to a lower bound
     return float(np.sum(cells)) + rest
 
 
 def _dense(law: Law, end: float) -> Floats:
-    """Points where the law's mass is, if it is not spread over the whole range."""
+    """Points where the mass of the law is concentrated."""
     points = lattice.spread_points(law, 1e-30, CELLS)
     return np.asarray(points[(points > 0) & (points < end)])
 
 
 def hellinger(curve: Curve) -> float:
-    """See `Curve.hellinger`."""
+    """The squared Hellinger distance (`Curve.hellinger`)."""
     half = renyi_bounds(curve, 0.5, True)[1]
     return min(-math.expm1(-0.5 * half) * (1 + 1e-15), 1.0)
 
 
 def chi_squared(curve: Curve) -> float:
-    """See `Curve.chi_squared`."""
+    """χ² of the worse direction (`Curve.chi_squared`)."""
     second = curve.renyi_function(2.0)
     return math.expm1(second) * (1 + 1e-15) if second < 700 else math.inf

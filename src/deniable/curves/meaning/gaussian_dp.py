@@ -36,8 +36,8 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
     """An upper bound on the smallest μ with δ(ε) <= δ_μ(ε) + allowance for every real ε (equivalently β >= G_μ -
     allowance).
 
-    inf if there is none, or none that can be proved: an unbounded loss that is not Gaussian has no largest ε to
-    search up to.
+    inf if there is none, or none that can be proved: an unbounded loss that is not Gaussian has no largest ε at which a
+    search could end.
     """
     closed = _sum_of_squares(curve)
     forward, backward = product_of(curve)
@@ -51,9 +51,9 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
 
 
 def _wanted(product: Product, allowance: float) -> tuple[Floats, Floats]:
-    """Points in ε >= 0 and what δ_μ must reach there. Negative ε are the other direction's positive ones.
+    """Points ε >= 0, and the values that δ_μ must reach there. Negative ε are the positive ε of the other direction.
 
-    The last point was seen to have δ(ε) <= allowance: nothing is asked of δ_μ from there on.
+    At the last point δ(ε) <= allowance was evaluated: from there on δ_μ is not constrained.
     """
     end = product.highest if allowance == 0 else product.epsilon_above(allowance)
     points = end * np.linspace(0.0, 1.0, CELLS) ** 2
@@ -83,7 +83,7 @@ def _atom_mu(atom: Atom) -> float:
     directions = [forward] if backward is forward else [forward, backward]
     if any(p.infinity("upper") > 0 or not math.isfinite(p.highest) for p in directions):
         return math.inf
-    # A bounded loss is ε-DP, hence pure_mu(ε)-GDP; the search can only improve on it.
+    # A bounded loss is ε-DP, hence pure_mu(ε)-GDP; the search starts from there.
     start = pure_mu(max(p.highest for p in directions))
     return _bisect([_wanted(p, 0.0) for p in directions], start)
 
@@ -107,8 +107,8 @@ def _bisect(grids: list[tuple[Floats, Floats]], start: float) -> float:
 
 
 def _covers(mu: float, grids: list[tuple[Floats, Floats]]) -> bool:
-    """Whether δ_μ lies above the chords: in each cell one supporting line of δ_μ must lie above both ends of the
-    chord.
+    """Whether δ_μ lies above the chords: in each cell one supporting line of δ_μ must lie above both
+    ends of the chord.
     """
     law = GaussianLaw(mu)
     for points, wanted in grids:

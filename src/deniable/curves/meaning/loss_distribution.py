@@ -1,4 +1,4 @@
-"""The distribution of the privacy loss, for looking at: masses on an even grid of losses."""
+"""The distribution of the privacy loss, for plots and tables: masses on an even grid of losses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 POINTS = 801
 NEGLIGIBLE = 1e-9
-"""Mass beyond the grid of an unbounded loss; more than this is a real chance of infinite loss."""
+"""Mass beyond the grid of an unbounded loss; more than this is a real probability of infinite loss."""
 EXACT_CUT = 1e-80
-"""The same of a finite law, whose far tails are cut at 1e-90."""
+"""As `NEGLIGIBLE`, for a finite law, whose far tails are cut at 1e-90."""
 
 
 @final
@@ -30,7 +30,7 @@ EXACT_CUT = 1e-80
 class LossDistribution:
     """P-masses of the privacy loss L = log dP/dQ; `infinity` is P(L = +inf).
 
-    `losses` are the exact values if there are few, else an even grid (a dominating grid law, so means are a hair too
+    `losses` are the exact values if they are few, else an even grid (a dominating grid law, so means are slightly too
     large).
     """
 
@@ -38,7 +38,7 @@ class LossDistribution:
     masses: Floats
     infinity: float
     cut: float = NEGLIGIBLE
-    """Mass at infinity that may come from the computation, which moves what it cuts off to there."""
+    """Mass at infinity that may be an artefact: the computation moves cut tails there."""
 
     def __repr__(self) -> str:
         ends = f" from {self.losses[0]:.4g} to {self.losses[-1]:.4g}" if len(self.losses) else ""
@@ -59,19 +59,19 @@ class LossDistribution:
 
 
 def distribution(curve: Curve) -> LossDistribution:
-    """See `Curve.loss`."""
+    """The loss distribution of a curve (`Curve.loss`)."""
     forward, backward = product_of(curve)
     return of_direction(curve if forward is backward else curve.symmetrized(), True)
 
 
 @quietly
 def of_direction(curve: Curve, is_forward: bool) -> LossDistribution:
-    """See `Direction.loss`."""
+    """The loss distribution of one direction (`Direction.loss`)."""
     return of_product(product_of(curve)[0 if is_forward else 1])
 
 
 def of_product(product: Product) -> LossDistribution:
-    """The distribution of the loss of a product of laws, from its upper side."""
+    """The loss distribution of a product of laws, from its upper law."""
     if not product.needs_panels:
         law = product.single(product.upper)
         known = finite_law.of_jumps(law)
@@ -87,7 +87,7 @@ def of_product(product: Product) -> LossDistribution:
         raise NotCertifiable(f"the loss of {uses:,} uses together is not resolved; look at fewer of them")
     panel = panels[0]
     masses = (panel.heads[:-1] - panel.heads[1:]) * math.exp(panel.log_scale)
-    # A block of lattice points stands at its middle.
+    # A block of lattice points is placed at its middle.
     losses = panel.start + panel.stride * np.arange(len(masses)) + 0.5 * (panel.stride - panel.step)
     block = max(1, len(masses) // POINTS)
     edges = np.arange(0, len(masses), block)
@@ -98,5 +98,5 @@ def of_product(product: Product) -> LossDistribution:
 
 
 def _cut(product: Product) -> float:
-    """How much of the mass at infinity may have been moved there: none if some answer really reveals everything."""
+    """How much of the mass at infinity may be cut tails: 0 if some answer really reveals everything."""
     return 0.0 if product.infinity("lower") > EXACT_CUT else NEGLIGIBLE

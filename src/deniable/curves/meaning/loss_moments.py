@@ -1,9 +1,10 @@
-"""Moments of the privacy loss: kl, κ₂, κ₃ of a trade-off function (Dong, Roth, Su 2022), per atom and for whole curves.
+"""Moments of the privacy loss: kl, κ₂, κ₃ of a trade-off function (Dong, Roth, Su 2022), of atoms and of whole curves.
 
 For f = T(P, Q): -∫ log|f'| = E L, ∫ log²|f'| = E L², ∫ |log|f'||³ = E |L|³, where L = log dP/dQ under P. A whole curve
-takes the larger of its two directions, and of all ways in which factors that may flip can lie (each use one way,
-whatever the other answers are). Beyond 64 ways it is an upper bound on all of them (`covering`). The moments describe a
-curve and feed its central limit theorem; they are numbers accurate to about 1e-10, not privacy guarantees.
+takes the larger of its two directions. Each use of a factor that may flip has one of two directions, whatever the other
+answers are; the curve takes the largest moment over all combinations. Beyond 64 combinations it takes an upper bound on
+all of them (`covering`). The moments describe a curve and feed its central limit theorem; they are accurate to about
+1e-10, but they are not privacy guarantees.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
     from deniable.curves.curve import Curve
 
 PIECES = 480
-"""Cells of Gauss' rule over the whole range of a loss, and two at least between jumps."""
+"""Cells of Gauss' rule over the whole range of a loss; at least two between jumps."""
 MOST_JUMPS = 2000
 REACH = 1e-40
-"""Mass beyond which a law is not looked at."""
+"""Mass in the far tail of a law that the integrals ignore."""
 MOST_TURNS = 200
-"""Weights tried for factors that may flip; beyond, each moment is bounded by itself."""
+"""Most weights tried for factors that may flip; beyond, each moment is bounded separately."""
 MOST_WAYS = 64
-"""Ways of lying that are composed one by one for E |L|³."""
+"""Most combinations of directions that are composed one by one for E |L|³."""
 MOST_CELLS = 4096
 
 
@@ -53,7 +54,7 @@ class LossMoments(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def moments(atom: Atom, is_forward: bool) -> tuple[LossMoments, ...]:
-    """The functionals of one atom in one direction, of each pair of laws that it may have."""
+    """The moments of one atom in one direction, for each pair of laws that it may have."""
     pairs = atom.possible_pairs() or (pair_of(atom),)
     sides = [(p.forward, p.backward) if is_forward else (p.backward, p.forward) for p in pairs]
     return tuple(_moments(ahead.upper, back.upper.infinity, -back.upper.highest) for ahead, back in sides)
@@ -61,7 +62,7 @@ def moments(atom: Atom, is_forward: bool) -> tuple[LossMoments, ...]:
 
 @lru_cache(maxsize=4096)
 def covering(atom: Atom, is_forward: bool) -> tuple[LossMoments, ...]:
-    """The same; if its pairs cannot be listed, moments that none of them exceeds."""
+    """As `moments`; if the pairs of the atom cannot be listed, upper bounds on the moments of all of them."""
     if atom.possible_pairs():
         return moments(atom, is_forward)
     pair = pair_of(atom)
@@ -72,8 +73,8 @@ def covering(atom: Atom, is_forward: bool) -> tuple[LossMoments, ...]:
 
 @lru_cache(maxsize=4096)
 def _moments(law: Law, missing: float, least: float) -> LossMoments:
-    """The functionals of a law; `missing` is the Q-mass of answers that P never gives, `least` a loss that every loss
-    reaches: minus the largest loss of the other direction.
+    """The moments of a law. `missing` is the Q-mass of answers that P never gives; `least` is a lower bound on every
+    loss, minus the largest loss of the other direction.
     """
     if law.infinity > 1e-50:
         return LossMoments(*[math.inf] * 6)  # some answer reveals everything
@@ -89,9 +90,9 @@ def _moments(law: Law, missing: float, least: float) -> LossMoments:
 
 
 def _mean_of(law: Law, missing: float, least: float) -> float:
-    """E L as Q-mass `missing` + E (L - 1 + e^-L): no term is negative, so that nothing cancels for nearly equal laws.
+    """E L as Q-mass `missing` + E (L - 1 + e^-L): no term is negative, so nothing cancels for nearly equal laws.
 
-    Far negative losses, of which P sees little and Q much, are read as they are.
+    Far negative losses, which are rare under P and frequent under Q, are integrated directly.
     """
     if isinstance(law, MixedLaw):
         return missing + math.fsum(w * _mean_of(one, 0.0, least) for w, one in zip(law.weights, law.parts, strict=True))
@@ -115,8 +116,8 @@ def expectation(
 ) -> float:
     """E_P function(L), by parts: function(0) + ∫_0^∞ slope(l) P(L > l) dl - ∫_{-∞}^0 slope(l) P(L <= l) dl.
 
-    The integral begins at `least`, because no loss is smaller. Further down it would add up the rounding errors of
-    P(L <= l), which are larger than the moments of nearly equal laws.
+    The integral begins at `least`, because no loss is smaller. Further down it would sum the rounding errors of P(L <=
+    l), which exceed the moments of nearly equal laws.
     """
     if isinstance(law, FiniteLaw):
         return math.fsum(law.masses * function(law.losses))
@@ -139,7 +140,7 @@ def expectation(
 
 
 def _flips(curve: Curve, atom: Atom) -> bool:
-    """Whether a factor's direction may differ from that of the others."""
+    """Whether a factor's direction may differ from the direction of the others."""
     alone = sum(count for _, count in curve.factors) <= 1
     return not alone and not atom.tied and not pair_of(atom).is_symmetric
 
@@ -160,12 +161,12 @@ def corners(
     two: Callable[[LossMoments], float],
     least_square: bool = False,
 ) -> Iterator[list[tuple[LossMoments, int]]]:
-    """The moments of every factor in one direction: once, or for several ways in which factors that may flip can lie.
+    """The moments of every factor in one direction, for enough combinations of directions to find a maximum.
 
-    What is wanted is the largest value of a convex function of the sums Σ one and Σ two, increasing in both. It is
-    attained where every factor maximises one + w two, for some weight w >= 0: the weights between all places at which a
-    factor turns over are enough. If these are too many, every factor enters with its largest E L and its largest E L²
-    (or its least), which bounds them all.
+    The goal is the maximum of a convex function of the sums Σ one and Σ two, increasing in both. It is attained where
+    every factor maximises one + w two for some weight w >= 0. A factor changes its choice only at certain weights, so
+    one weight between each two of them is enough. If there are too many, every factor enters with its largest E L and
+    its largest E L² (or its smallest, for `least_square`), which bounds all combinations.
     """
     options, turns = [], [0.0]
     for atom, _ in curve.factors:
@@ -193,14 +194,14 @@ def corners(
 
 @quietly
 def kl_of(curve: Curve, is_forward: bool) -> float:
-    """E L of one direction: adds over factors. Beside others, a factor that may flip enters with its larger KL."""
+    """E L of one direction; adds over factors. In a product, a factor that may flip enters with its larger KL."""
     if alternatives := _alternatives(curve):
         return max(kl_of(one, is_forward == as_it_is) for one, as_it_is in alternatives)
     return math.fsum(n * max(one.kl for one in _ways(curve, atom, is_forward, moments)) for atom, n in curve.factors)
 
 
 def _alternatives(curve: Curve) -> tuple[tuple[Curve, bool], ...]:
-    """The curves of which one holds, if the curve says only that."""
+    """The curves of which one holds, if the curve is one atom with alternatives."""
     return curve.factors[0][0].alternatives() if [count for _, count in curve.factors] == [1] else ()
 
 
@@ -233,7 +234,7 @@ def _kappa2(curve: Curve, is_forward: bool) -> float:
 
 
 def _or_inf(value: float) -> float:
-    """What overflowed to no number is larger than any."""
+    """The value; inf if it overflowed to NaN."""
     return math.inf if math.isnan(value) else value
 
 
@@ -260,7 +261,7 @@ def _kappa3(curve: Curve, is_forward: bool) -> float:
 
 
 def _cubes(ahead: list[tuple[Sided, int]], back: list[tuple[Sided, int]]) -> float:
-    """E |L|³ of a product of laws: E L³, a polynomial of cumulants, and twice the part of negative losses."""
+    """E |L|³ of a product of laws: E L³, a polynomial of cumulants, plus twice the part of the negative losses."""
     product = curve_readings.product_of_sides(ahead)
     if not product.needs_panels and isinstance(law := product.single(product.upper), FiniteLaw):
         other = curve_readings.product_of_sides(back)
@@ -275,8 +276,8 @@ def _cubes(ahead: list[tuple[Sided, int]], back: list[tuple[Sided, int]]) -> flo
 
 
 def _lying(curve: Curve, is_forward: bool) -> Iterator[tuple[list[tuple[Sided, int]], ...]]:
-    """The laws ahead and back, with their numbers of uses, of every way in which the uses of factors that may flip can
-    lie; none if the ways are too many.
+    """For every combination of directions of the factors that may flip: the laws of both directions with their numbers
+    of uses. Empty if there are too many combinations.
     """
     known = [(_orders(curve, atom, is_forward), count) for atom, count in curve.factors]
     if math.prod(math.comb(count + len(pairs) - 1, count) for pairs, count in known) > MOST_WAYS:
@@ -297,7 +298,7 @@ def _splits(count: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _orders(curve: Curve, atom: Atom, is_forward: bool) -> list[LawPair]:
-    """The pairs of laws that one use of a factor may have in one direction, in both if it may flip."""
+    """The pairs of laws that one use of a factor may have in one direction; in both orders if it may flip."""
     pairs = atom.possible_pairs()
     turned = [LawPair(pair.backward, pair.forward) for pair in pairs]
     ahead, back = (pairs, turned) if is_forward else (turned, pairs)
@@ -305,11 +306,11 @@ def _orders(curve: Curve, atom: Atom, is_forward: bool) -> list[LawPair]:
 
 
 def _cubes_bound(curve: Curve, is_forward: bool) -> float:
-    """An upper bound on E |L|³ over all ways in which factors that may flip can lie: √(E L² E L⁴), by Cauchy-Schwarz.
+    """An upper bound on E |L|³ over all combinations of directions: √(E L² E L⁴), by Cauchy-Schwarz.
 
-    Both moments are polynomials of the sums of the factors' cumulants. How many uses of a factor are flipped is
-    enumerated, or cut into cells if there are too many ways; in a cell the larger end of every sum is taken. For many
-    small losses the bound is at most √3 / √(8/π) = 1.086 times too large.
+    Both moments are polynomials of the sums of the factors' cumulants. The number of flipped uses of each factor is
+    enumerated, or divided into cells if there are too many combinations; in a cell the larger end of every sum is
+    taken. For many small losses the bound is at most √3 / √(8/π) = 1.086 times too large.
     """
     fixed, turning = np.zeros(4), []
     for atom, count in curve.factors:
@@ -324,7 +325,7 @@ def _cubes_bound(curve: Curve, is_forward: bool) -> float:
         if len(known) == 2:
             edges = np.unique(np.linspace(0, count, min(each, count) + 1).round())
             sums = (count - edges)[:, None] * known[0] + edges[:, None] * known[1]
-            # Every number of flips is a cell of its own if there is room for that.
+            # Every number of flips has its own cell if there are enough cells.
             lefts, rights = (sums, sums) if count < each else (sums[:-1], sums[1:])
             ends = np.minimum(lefts, rights), np.maximum(lefts, rights)
         else:

@@ -1,15 +1,15 @@
-"""The tail of the privacy loss, P(L > ε): how often an answer tells more than ε. Certified from both sides.
+"""The tail of the privacy loss, P(L > ε): how often the loss exceeds ε. Certified from both sides.
 
 With x = e^ε the profile δ(x) = sup_S P(S) - x Q(S) is convex, and its slope is -Q(L > ε). So
 
     P(L > ε) = δ(x) + x Q(L > ε),
 
-and secants of certified bounds on δ bound the slope from both sides. Where one law is known exactly, its own tail is
-read.
+and secants of certified bounds on δ bound the slope from both sides. If a single law is known exactly, its own tail is
+used.
 
-A pair that leaks more may have the smaller tail: in contrast to δ, the tail is not monotone in Blackwell's order. So
-where the laws of a curve only dominate those of the mechanism (a promise such as ε-DP, the worst of several curves,
-factors that may flip), the upper bound is the one that every dominated mechanism keeps: δ(ε')/(1 - e^(ε'-ε)), the best
+Unlike δ, the tail is not monotone in Blackwell's order: a pair that leaks more may have a smaller tail. Sometimes the
+laws of a curve only dominate the laws of the mechanism (a guarantee such as ε-DP, the worst of several curves, factors
+that may flip). Then the upper bound is one that holds for every dominated mechanism: δ(ε')/(1 - e^(ε'-ε)) for the best
 ε' < ε.
 """
 
@@ -24,13 +24,13 @@ from deniable.curves.meaning.curve_readings import direction_delta, product_of
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, ordered, quietly
 
 WIDTHS = np.logspace(-7, -0.3, 40)
-"""Relative widths of secants: narrow ones magnify the width of the bounds on δ, wide ones miss the bend. Each is
-valid, and the best is taken.
+"""Relative widths of secants. Narrow ones magnify the width of the bounds on δ, wide ones miss the curvature; each is
+valid, and the best one is taken.
 """
 
 
 SHARES = 1 - np.logspace(-7, -1e-3, 120)
-"""Values of e^(ε'-ε) for the bound that dominated mechanisms keep."""
+"""Values of e^(ε'-ε) for the bound on dominated mechanisms."""
 
 
 @quietly
@@ -67,11 +67,11 @@ def _dominated(ahead: Product, back: Product, epsilon: Floats) -> Floats:
 
 
 def _pair_bounds(ahead: Product, back: Product, epsilon: Floats) -> tuple[Floats, Floats]:
-    """Certified bounds on P(L > ε) of the pair of laws itself."""
+    """Certified bounds on P(L > ε) of the pair of laws of the product."""
     if not ahead.needs_panels:
         law = ahead.single(ahead.upper)
         if law == ahead.single(ahead.lower):
-            # A loss that carries mass is known to a few roundings: whether it lies above ε may be open.
+            # A loss that carries mass has a rounding error, so it may be uncertain whether it exceeds ε.
             move = 8 * UNIT_ROUNDOFF * (1 + np.abs(epsilon))
             (above, _, error), (below, _, error2) = law.tails(epsilon + move), law.tails(epsilon - move)
             return ordered(np.maximum(above * (1 - error), 0.0), np.minimum(below * (1 + error2), 1.0))

@@ -1,15 +1,14 @@
-"""One direction of a curve, for those who want to see the two apart.
+"""One direction of a curve alone.
 
 A curve compares two laws of the answer, always named in this order:
 
     P   the answer on the first neighbour (for neighbours that differ by a person: the one without them)
     Q   the answer on the second neighbour (the one with them)
 
-`curve.forward` reads everything of the ordered pair (P, Q), as it is written: the trade-off function T(P, Q), the
-divergence D(P‖Q), the profile sup P(S) - e^ε Q(S), the loss L = log dP/dQ under P. `curve.backward` reads (Q, P).
-A guarantee needs both, so every view of the curve itself takes the worse one. (A test that looks for Q is judged by
-T(P, Q) and by sup Q(S) - e^ε P(S): the trade-off function of one direction and the profile of the other are
-conjugate.)
+`curve.forward` is about the ordered pair (P, Q): the trade-off function T(P, Q), the divergence D(P‖Q), the profile sup
+P(S) - e^ε Q(S), the loss L = log dP/dQ under P. `curve.backward` is about (Q, P). A guarantee needs both, so every
+number of the curve itself is the worse one. (A test that detects Q is described by T(P, Q) and by sup Q(S) - e^ε P(S):
+the trade-off function of one direction and the profile of the other are conjugate.)
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """The ordered pair (P, Q), or (Q, P). Not a guarantee by itself, so it has no ε and no μ."""
+    """The ordered pair (P, Q), or (Q, P). One direction alone is not a guarantee, so it has no ε and no μ."""
 
     curve: Curve
     is_forward: bool
@@ -61,7 +60,7 @@ class Direction:
         return (float(low[0]), float(high[0])) if scalar else (low.reshape(array.shape), high.reshape(array.shape))
 
     def polygon(self) -> tuple[Any, Any]:
-        """Vertices (α, β) of a polygon just below T(P, Q), which no test gets below: to draw it."""
+        """Vertices (α, β) of a polygon just below T(P, Q), for plots; no test lies below it."""
         searched, other = reversed(self._products())
         return attacker.polygon_below(searched, other)
 
@@ -75,7 +74,7 @@ class Direction:
         return (float(low[0]), float(high[0])) if scalar else (low.reshape(array.shape), high.reshape(array.shape))
 
     def renyi_bounds(self, *, order: Any) -> tuple[Any, Any]:
-        """Certified (low, high) around the Rényi divergence D(P‖Q) of an order above 0; 1 is KL, inf the largest
+        """Certified (low, high) around the Rényi divergence D(P‖Q) of an order above 0; order 1 is KL, inf the largest
         loss.
         """
         from deniable.curves.meaning import divergences
@@ -93,7 +92,7 @@ class Direction:
 
     @property
     def loss(self) -> LossDistribution:
-        """The distribution of L = log dP/dQ under P, for looking at."""
+        """The distribution of L = log dP/dQ under P, for plots and tables."""
         from deniable.curves.meaning import loss_distribution
 
         return loss_distribution.of_direction(self.curve, self.is_forward)

@@ -1,14 +1,14 @@
-"""Advice on parameters: what an ε or a δ protects so little that its owner should know, in words with numbers.
+"""Advice on parameters: whether an ε or a δ protects so little that its owner should know, in words with numbers.
 
-Three rules, and nothing from data: a number of people is one that somebody declared, because under add/remove the size
-of a table is as private as its rows.
+Three rules, which use no data. A number of people is one that somebody declared, because under add/remove the size of a
+table is as private as its rows.
 
 - ε above `MOST_EPSILON` = 10. For all neighbours an answer multiplies the odds of a guess by at most e^ε; at 10 that is
   22,026. Ponomareva et al. (2023), section 5.2, call ε <= 1 strong, ε <= 10 reasonable, and more "weak to no".
-- The same for a μ, a ρ or noise given itself, which have no ε: they are read as the ε at δ = `USUAL_DELTA` = 10⁻⁶,
-  so that one protection has one verdict, however it is written.
-- δ not well below 1/n, that is, nδ above `MOST_SHOWN` = 1/10. Publishing each of n people with probability δ, nobody
-  else, is (0, δ)-DP and shows nδ people on average. δ above `MOST_DELTA` = 1/1,000 is too much for any n.
+- The same for μ, ρ or noise, which have no ε: their ε at δ = `USUAL_DELTA` = 10⁻⁶ counts, so that the same protection
+  gets the same verdict however it is written.
+- δ not well below 1/n, that is, nδ above `MOST_SHOWN` = 1/10. A mechanism that publishes each of n people with
+  probability δ is (0, δ)-DP and reveals nδ people on average. δ above `MOST_DELTA` = 1/1,000 is too large for any n.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_DELTA: Final = Fraction(1, 1000)
 MOST_SHOWN: Final = Fraction(1, 10)
 USUAL_DELTA: Final = 1e-6
 MOST_MU: Final = 1.848132205622454
-"""The largest μ whose ε at `USUAL_DELTA` is at most `MOST_EPSILON`; noise that has this ε and δ has this μ."""
+"""The largest μ whose ε at `USUAL_DELTA` is at most `MOST_EPSILON`."""
 
 
 def weaknesses(
@@ -40,18 +40,18 @@ def weaknesses(
     mu: Given | None = None,
     people: int | None = None,
 ) -> tuple[str, ...]:
-    """What is weak about these parameters, a sentence each; nothing where they are as usual.
+    """The weaknesses of these parameters, one sentence each; empty if there are none.
 
-    `people` is a number that may be known to everybody, declared and not counted.
+    `people` is a public number of people, declared and not counted from the data.
 
     >>> weaknesses(epsilon=1, delta=1e-6, people=1000)
     ()
     >>> for said in weaknesses(epsilon=12, delta=0.01, people=1000):
     ...     print(said)
     epsilon 12 protects little: an answer may multiply the odds of a guess about a person by e^12 = 1.6e+05, so that \
-even odds become a guess that is wrong once in 1.6e+05; at most 10 is usual, at most 1 is strong
+    even odds become a guess that is wrong once in 1.6e+05; at most 10 is usual, at most 1 is strong
     delta 0.01 protects little: it is not well below 1/n = 0.001 for n = 1,000 people, and allows showing each of them \
-in full with probability 0.01, 10 of them on average; 1/n² = 1e-06 is usual
+    in full with probability 0.01, 10 of them on average; 1/n² = 1e-06 is usual
     >>> [said] = weaknesses(mu=2)
     >>> said.split(":")[0]
     'mu 2 protects little'
@@ -74,10 +74,11 @@ def warn_if_weak(
     mu: Given | None = None,
     people: int | None = None,
 ) -> None:
-    """Say `weaknesses` as a `WeakPrivacyWarning`, at the line that chose the parameters.
+    """Issue `weaknesses` as a `WeakPrivacyWarning` at the line that chose the parameters.
 
-    That line lies outside of the room that calls this. If it lies in another room of deniable, nothing is said: a
-    server that makes noise for a question has chosen nothing, and rooms where people choose call this themselves.
+    That line is the first caller outside the room that calls this. If it lies in another room of deniable, no warning
+    is issued: a server that adds noise for a question has not chosen the parameters, and the rooms in which users
+    choose them call this function themselves.
     """
     said = weaknesses(epsilon=epsilon, delta=delta, mu=mu, people=people)
     if not said:
@@ -91,15 +92,15 @@ def warn_if_weak(
 
 
 def _room(scope: dict[str, object]) -> str:
-    """The room of a module: deniable.mechanisms for deniable.mechanisms.additive_noise; nothing for what is not
-    ours.
+    """The room of a module: deniable.mechanisms for deniable.mechanisms.additive_noise; "" for a module outside
+    deniable.
     """
     parts = str(scope.get("__name__", "")).split(".")
     return ".".join(parts[:2]) if parts[0] == "deniable" else ""
 
 
 def _written(delta: Given) -> Fraction:
-    """A number as it is written: the float next to 0.001 is above a thousandth."""
+    """The exact decimal number as written: 0.001 is a thousandth, although the float lies above it."""
     return Fraction(str(delta)) if isinstance(delta, float) else Fraction(delta)
 
 
@@ -126,7 +127,9 @@ def _of_mu(mu: float) -> str:
 
 
 def _of_delta(delta: float, people: int | None) -> str:
-    if people is None or people * MOST_DELTA < MOST_SHOWN:  # of so few people the bar for any number is the lower one
+    if (
+        people is None or people * MOST_DELTA < MOST_SHOWN
+    ):  # for so few people the limit that holds for any number is lower
         return (
             f"delta {delta:.4g} protects little: it allows showing each person in full with probability {delta:.4g}, "
             f"{1000 * delta:.4g} of 1,000 people on average; for n people take well below 1/n, 1/n² is usual"

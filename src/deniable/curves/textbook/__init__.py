@@ -1,14 +1,13 @@
 """The textbook: bounds as the books print them, each with the range in which it is proved, for teaching and comparison.
 
-Plain functions of numbers, keyword-only. They need no curve, no numpy and no scipy, and they never return a number that
-is not a guarantee:
+Functions of numbers, keyword-only. They need no curve, NumPy or SciPy, and every number they return is a guarantee:
 
 - outside the range of its theorem a formula raises `OutsideTheorem`, which names the condition;
-- a number that cannot mean anything (NaN, δ > 1, half a release) raises `InvalidParameter`;
-- every result is rounded to the safe side by at most the last bit: ε, δ, ρ, divergences, noise levels and chances of an
-  attacker upwards, per-step budgets and error rates that no attacker can beat downwards.
+- an argument that makes no sense (NaN, δ > 1, half a release) raises `InvalidParameter`;
+- every result is rounded to the safe side by at most the last bit: ε, δ, ρ, divergences, noise levels and success
+  probabilities of an attacker upwards, per-step budgets and unbeatable error rates downwards.
 
-For accounting use `Curve`: it is tighter than all of these but the exact ones (`optimal_composition_*`, `gdp_to_*`,
+For accounting use `Curve`. It is tighter than all of these except the exact ones (`optimal_composition_*`, `gdp_to_*`,
 `laplace_delta`), which it equals.
 
 >>> advanced_composition(epsilon=1, count=500, delta=1e-5)

@@ -1,7 +1,7 @@
-"""Textbook meaning: what a guarantee lets an attacker do, and the lemmas behind the composition theorems.
+"""Textbook meaning: what a guarantee allows an attacker, and the lemmas behind the composition theorems.
 
-A chance that an attacker may reach is rounded up; an error rate that no attacker can beat is rounded down.
-`deniable.curves.textbook` is the door.
+Probabilities that an attacker may reach are rounded up; error rates that no attacker can beat are rounded down. Users
+call these functions through `deniable.curves.textbook`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from deniable.errors import InvalidParameter
 
 
 def risk_bound(*, epsilon: Number, delta: Number, risk: Number) -> float:
-    """The most a bad event can weigh for someone who takes part, if it weighs `risk` without: e^ε·risk + δ, rounded up.
+    """The largest probability of a bad event for someone who takes part, if it is `risk` without: e^ε·risk + δ, rounded
+    up.
 
     For all neighbours and events P(M(D) ∈ S) <= e^ε P(M(D') ∈ S) + δ. Source: Dwork & Roth (2014), Definition 2.4.
 
@@ -84,7 +85,7 @@ def nu_response_epsilon(*, nu: Number) -> float:
 
 
 def nu_response_bound(*, nu: Number) -> float:
-    """The simpler bound on the same: log((1 + ν)/(1 - ν)) = log(1 + 2ν/(1 - ν)) <= 2ν/(1 - ν), rounded up.
+    """A simpler bound on that ε: log((1 + ν)/(1 - ν)) = log(1 + 2ν/(1 - ν)) <= 2ν/(1 - ν), rounded up.
 
     >>> nu_response_bound(nu=0.25)
     0.6666666666666667
@@ -101,7 +102,7 @@ def _share(nu: Number) -> Fraction:
 
 
 def posterior_bound(*, epsilon: Number, prior: Number) -> float:
-    """The most an ε-DP answer lets someone of prior belief p believe: p e^ε/(1 - p + p e^ε), rounded up.
+    """The largest belief that an ε-DP answer can give to someone of prior belief p: p e^ε/(1 - p + p e^ε), rounded up.
 
     For all neighbours D, D' and any side information, log odds move by at most ε. Pure ε only: with δ > 0 some answers
     may reveal everything. Source: Dwork, McSherry, Nissim & Smith (2006), semantic security.
@@ -117,7 +118,8 @@ def posterior_bound(*, epsilon: Number, prior: Number) -> float:
 
 
 def posterior_shift(*, epsilon: Number) -> float:
-    """The most an ε-DP answer moves a posterior, in total variation, against the one without your record: tanh(ε/2).
+    """The largest total variation distance between the posteriors with and without your record, after an ε-DP answer:
+    tanh(ε/2).
 
     Rounded up. The likelihood ratio of the two posteriors spans at most a factor e^(2ε).
 
@@ -191,10 +193,10 @@ def hoeffding_tail(*, count: SupportsIndex, width: Number, deviation: Number) ->
 
 
 def pure_distance(*, epsilon: Number, delta: Number) -> float:
-    """How far, in total variation, each of two (ε, δ)-close laws is from a pair that is purely ε-close: δ/(1 + e^ε).
+    """The total variation distance of each of two (ε, δ)-close laws from a pair that is purely ε-close: δ/(1 + e^ε).
 
-    Rounded up. P and Q are (ε, δ)-close both ways exactly if such P', Q' exist within that distance.
-    Source: Dwork & Roth (2014), Lemma 3.17.
+    Rounded up. P and Q are (ε, δ)-close both ways exactly if such P', Q' exist within that distance. Source: Dwork &
+    Roth (2014), Lemma 3.17.
 
     >>> pure_distance(epsilon=1, delta=1e-5)
     2.689414213699952e-06
@@ -208,7 +210,8 @@ def pure_distance(*, epsilon: Number, delta: Number) -> float:
 
 
 def catastrophe_delta(*, failure: Number, loss: Number, epsilon: Number) -> float:
-    """δ(ε) of the mechanism that tells everything with chance `failure` and else adds Laplace noise of Δ/b = `loss`.
+    """δ(ε) of a mechanism that reveals everything with probability `failure` and else adds Laplace noise of Δ/b =
+    `loss`.
 
     δ(ε) = failure + (1 - failure)(1 - e^((ε-loss)/2))₊, rounded up, for ε >= 0: it is (loss, failure)-DP and no better.
 

@@ -1,7 +1,7 @@
-"""Textbook composition: what many releases cost together, as the books print it and in the range where it is proved.
+"""Textbook composition: the joint cost of many releases, as the books print it and in the range where it is proved.
 
 Notation: each of `count` = k releases is ε-DP (or (ε, δ)-DP) for every value of the answers before it; L = log(1/δ').
-Every ε and δ returned is rounded up; every per-step ε is rounded down. `deniable.curves.textbook` is the door.
+Every ε and δ is rounded up; every per-step ε is rounded down. Users call these through `deniable.curves.textbook`.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _block_epsilons(epsilons: Iterable[Number]) -> list[Fraction]:
 
 
 def parallel_composition(*, epsilons: Iterable[Number]) -> float:
-    """Disjoint blocks, one ε_i-DP release each, when one neighbour step touches one block: max ε_i, rounded up.
+    """Disjoint blocks, one ε_i-DP release each, if neighbours differ in one block only: max ε_i, rounded up.
 
-    That is so under add/remove, and under replace-one when a record's block is its index. When the record's *value*
+    This is the case under add/remove, and under replace-one if a record's block is its index. If the record's *value*
     picks the block use `parallel_composition_replaced`. Source: McSherry (2009), Theorem 4.
 
     >>> parallel_composition(epsilons=[0.3, 0.7])
@@ -89,7 +89,7 @@ def parallel_composition(*, epsilons: Iterable[Number]) -> float:
 
 
 def parallel_composition_replaced(*, epsilons: Iterable[Number]) -> float:
-    """Disjoint blocks picked by the record's value, under replace-one: ε_i + ε_j of the two dearest, rounded up.
+    """Disjoint blocks picked by the record's value, under replace-one: the sum of the two largest ε_i, rounded up.
 
     One replacement takes a record out of one block and puts it into another.
 
@@ -203,7 +203,7 @@ def advanced_composition_mironov(*, epsilon: Number, count: SupportsIndex, delta
 
 
 def _at_most(theorem: str, limit: str, asked: Fraction, allowed: Decimal) -> None:
-    """kε² <= allowed, with certainty; equality holds only where both sides are 0."""
+    """Raise OutsideTheorem unless kε² <= allowed with certainty; equality is certain only if both sides are 0."""
     if dec(asked) > allowed * (1 - SLACK):
         raise OutsideTheorem(
             theorem,
@@ -265,8 +265,8 @@ def crossover(*, delta: Number) -> float:
 class _Responses:
     """k randomised responses of ε each: j of k answers contradict, with weight C(k,j) e^(-jε) and loss (k - 2j)ε.
 
-    Weights are relative to the heaviest one and reached from it by their ratios, so nothing under- or overflows and no
-    logarithm of a factorial is needed. A rest is left out once it is below 1e-50 of what it is added to.
+    Weights are relative to the largest one and computed from it by their ratios, so nothing under- or overflows and no
+    logarithm of a factorial is needed. A remainder below 1e-50 of the sum is dropped.
     """
 
     def __init__(self, epsilon: Fraction, count: int) -> None:
@@ -290,12 +290,16 @@ class _Responses:
         return j / ((self.count - j + 1) * self.shrink)
 
     def _negligible(self, j: int, weight: Decimal, step: int, scale: Decimal) -> bool:
-        """Whether all weights beyond j sum to less than 1e-50 of `scale`; ratios fall, so a geometric sum tells."""
+        """Whether all weights beyond j sum to less than 1e-50 of `scale`. Ratios decrease, so a geometric sum bounds
+        them.
+        """
         ratio = self._ratio(j, step)
         return ratio < 1 and weight * ratio <= scale.scaleb(-50) * (1 - ratio)
 
     def _walk(self, target: int) -> tuple[int, Decimal]:
-        """From the mode towards `target`; upwards it stops early where all weights beyond are negligible."""
+        """j and its weight, starting at the mode and going to `target`; upwards it stops early where the rest is
+        negligible.
+        """
         j, weight = self.mode, Decimal(1)
         while j > target:
             weight *= self._ratio(j, -1)
@@ -312,7 +316,7 @@ class _Responses:
         excess = (self.count - total_epsilon / self.epsilon) / 2  # terms with j < excess are positive
         j, weight = self._walk(-((-excess.numerator) // excess.denominator) - 1)
         gap = -dec((self.count - 2 * j) * self.epsilon - total_epsilon)
-        kept, share = gap.exp(), -expm1(gap)  # e^(total - loss) and 1 minus that: neither is got by subtraction
+        kept, share = gap.exp(), -expm1(gap)  # e^(total - loss) and 1 minus that, both without cancellation
         found = weight * share
         while j > 0 and not self._negligible(j, weight, -1, found):
             weight *= self._ratio(j, -1)
@@ -323,7 +327,7 @@ class _Responses:
         return found / self.total
 
     def epsilon_at(self, delta: Decimal) -> Decimal:
-        """The total ε at which `delta` above reaches a target in (0, 1), rounded up; 0 where it is never reached."""
+        """The total ε at which `delta` reaches a target in (0, 1), rounded up; 0 if it stays below."""
         goal = delta * self.total
         j, weight = self.mode, Decimal(1)
         while j > 0 and not self._negligible(j, weight, -1, goal):
@@ -355,7 +359,7 @@ def _responses(epsilon: Fraction, count: int) -> _Responses:
 
 
 def _lost(delta: Fraction, count: int) -> Decimal:
-    """1 - (1 - δ)^k, the chance that one of k steps fails altogether."""
+    """1 - (1 - δ)^k, the probability that at least one of k steps fails."""
     if delta == 1 or count == 1:
         return dec(delta)
     return -expm1(count * log1p(-dec(delta)))

@@ -1,6 +1,6 @@
-"""Textbook conversions: from noise to a guarantee and back, and from one way of stating a guarantee to another.
+"""Textbook conversions: from noise to a guarantee and back, and between ways of stating a guarantee.
 
-Every ε, δ, ρ, Rényi divergence and noise level returned is rounded up. `deniable.curves.textbook` is the door.
+Every ε, δ, ρ, Rényi divergence and noise level is rounded up. Users call these through `deniable.curves.textbook`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def gaussian_sigma(*, sensitivity: Number, epsilon: Number, delta: Number) -> fl
 def gaussian_composition(*, mu: Number, count: SupportsIndex) -> float:
     """k releases, each μ-GDP: √k·μ-GDP together, rounded up.
 
-    k Gaussian answers of noise σ tell as much as one of noise σ/√k. Source: Dong, Roth & Su (2022), Corollary 3.3.
+    k Gaussian answers of noise σ reveal as much as one of noise σ/√k. Source: Dong, Roth & Su (2022), Corollary 3.3.
 
     >>> gaussian_composition(mu=0.25, count=100)
     2.5
@@ -213,7 +213,7 @@ def zcdp_to_epsilon_optimised(*, rho: Number, delta: Number) -> AtOrder:
     """
     r, d = non_negative("rho", rho), some_delta("zCDP to DP", delta)
     simple = AtOrder(zcdp_to_epsilon(rho=r, delta=d), math.inf)
-    if not 1e-300 < float(r) < 1e300:  # where an order times ρ would leave the floats
+    if not 1e-300 < float(r) < 1e300:  # outside, an order times ρ would over- or underflow
         return simple
     steep = 1.0 + math.sqrt(_float_log(d) / float(r))  # the order at which the simple form is attained
     found = _best_order(lambda a: a * float(r) + _tighter(a, _float_log(d)))
@@ -281,7 +281,7 @@ def randomized_response_renyi(*, order: Number, epsilon: Number) -> float:
 
 
 def _up_at_most(ceiling: Fraction, value: Decimal) -> float:
-    """Round `ceiling - something` up, where digits may have cancelled; never above the ceiling, which holds too."""
+    """`value` rounded up, where digits may have cancelled; never above `ceiling`, which is a valid bound too."""
     return min(up(ceiling), max(0.0, up(value + dec(ceiling).scaleb(-40))))
 
 
@@ -307,7 +307,7 @@ def renyi_to_epsilon(*, order: Number, renyi: Number, delta: Number) -> float:
     a, r, d = renyi_order(order), non_negative("renyi", renyi), some_delta("Rényi DP to DP", delta)
     with digits():
         terms = (dec(r), -log1p(1 / dec(a - 1)), log_inverse(d) / dec(a - 1), -log1p(dec(a - 1)) / dec(a - 1))
-        scale = sum((abs(term) for term in terms), Decimal(0)).scaleb(-40)  # what cancellation may have cost
+        scale = sum((abs(term) for term in terms), Decimal(0)).scaleb(-40)  # a bound on the error of cancellation
         return max(0.0, up(sum(terms, scale)))
 
 
@@ -326,7 +326,7 @@ def renyi_to_delta(*, order: Number, renyi: Number, epsilon: Number) -> float:
 
 
 def _up_exp(exponent: Decimal) -> float:
-    """e^exponent, rounded up, at most 1; the exponent's own relative error counts."""
+    """e^exponent, rounded up, at most 1; allows for the relative error of the exponent."""
     raised = exponent + abs(exponent).scaleb(-40)
     return 1.0 if raised >= 0 else max(SMALLEST, up_probability(raised.exp()))
 
@@ -334,7 +334,7 @@ def _up_exp(exponent: Decimal) -> float:
 def best_renyi_to_epsilon_mironov(*, renyi: Callable[[float], float], delta: Number) -> AtOrder:
     """`renyi_to_epsilon_mironov` at a good order of a whole Rényi curve α -> r(α), each r(α) an upper bound.
 
-    The bound holds whatever the search does; the search looks for α - 1 between 1e-6 and 1e6.
+    Every order gives a valid bound, so the search need not be exact; it tries α - 1 between 1e-6 and 1e6.
 
     >>> best_renyi_to_epsilon_mironov(renyi=lambda a: a * 3.125, delta=1e-5).bound
     15.121314780470206
@@ -410,7 +410,7 @@ def _renyi_at(renyi: Callable[[float], float], order: float) -> float:
 
 
 def _float_log(delta: Fraction) -> float:
-    """log(1/δ) for steering a search."""
+    """log(1/δ) as a float, to steer a search."""
     return math.log(delta.denominator) - math.log(delta.numerator)
 
 
@@ -419,7 +419,9 @@ def _tighter(order: float, log_inverse_delta: float) -> float:
 
 
 def _best_order(objective: Callable[[float], float]) -> float:
-    """An order with a small objective: a grid over log(α - 1), then golden section. Steers only; certifies nothing."""
+    """An order with a small objective: a grid over log(α - 1), then golden section. It only steers; it
+    proves nothing.
+    """
 
     def at(x: float) -> float:
         value = objective(1.0 + math.exp(x))

@@ -1,7 +1,7 @@
-"""Formulas as lecture notes print them where they err, each beside the right number. For teaching only.
+"""Formulas that lecture notes print wrongly, each beside the right number. For teaching only.
 
-A result is a pair (printed, right) with the reason, and not a number: it cannot be used for noise or for a budget by
-mistake. Nothing in this library uses a printed value. `deniable.curves.textbook.as_printed` is the door.
+A result is a pair (printed, right) with the reason, not a number, so it cannot be used for noise or a budget by
+mistake. The library itself uses no printed value. Users call these as `deniable.curves.textbook.as_printed`.
 
 >>> from deniable.curves import textbook
 >>> textbook.as_printed.advanced_composition_doubled(epsilon=1, count=500, delta=1e-5)
@@ -34,7 +34,7 @@ __all__ = [
 @final
 @dataclass(frozen=True, slots=True)
 class AsPrinted:
-    """What a text prints, what is right, and why they differ. It does not count, compare or convert as a number."""
+    """What a text prints, what is right, and why they differ. It does not add, compare or convert like a number."""
 
     printed: float
     right: float
@@ -72,7 +72,7 @@ def classical_gaussian_sigma(*, sensitivity: Number, epsilon: Number, delta: Num
 
 
 def posterior_shift(*, epsilon: Number) -> AsPrinted:
-    """How far an ε-DP answer moves a posterior: printed e^(-ε), which would say 1 where nothing is learnt.
+    """How far an ε-DP answer moves a posterior: printed as e^(-ε), which would be 1 if nothing is learnt.
 
     >>> posterior_shift(epsilon=0).printed, posterior_shift(epsilon=0).right
     (1.0, 0.0)
@@ -87,7 +87,7 @@ def _steps(epsilon: Number, count: SupportsIndex, delta: Number) -> tuple[float,
 
 
 def advanced_composition_proof(*, epsilon: Number, count: SupportsIndex, delta: Number) -> AsPrinted:
-    """The last line of a proof, kε(e^ε - 1) + ε √(k log(1/δ)): the 2 under the root is lost, and it is no bound.
+    """The last line of a proof, kε(e^ε - 1) + ε √(k log(1/δ)): it lacks the 2 under the root, and is not a bound.
 
     >>> round(advanced_composition_proof(epsilon=0.01, count=100, delta=1e-6).printed, 12)
     0.381742385969
