@@ -130,6 +130,7 @@ pictures: .venv/.ready-to-develop  ## draw the pictures of the docs again
 	@$(BIN)/python docs/draw_synthetic.py
 	@$(BIN)/python docs/draw_console.py
 	@$(BIN)/python docs/draw_explore.py --numbers
+	@$(BIN)/python docs/draw_house.py
 
 .PHONY: check
 check: .venv/.ready-to-develop  ## format, lint, types, doors between rooms, docs build

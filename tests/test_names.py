@@ -96,3 +96,37 @@ def test_the_glossary_has_each_word_once() -> None:
     words = [word for word in words if word not in ("Word", "---")]
     explained = {"plan", "relation", "domain", "expression"}  # two each: which one is said in brackets or by its part
     assert {word for word in words if words.count(word) > 1} <= explained
+
+
+PAGES = [Path(__file__).parents[1] / name for name in ("README.md", "CONTRIBUTING.md")]
+PAGES += sorted((Path(__file__).parents[1] / "docs").rglob("*.md"))
+PATH = re.compile(r"(?:src/deniable/)?((?:\w+/)+\w+\.py)")
+LOGGER = "deniable.security"
+
+
+def test_every_file_and_module_that_a_page_names_exists() -> None:
+    """Pages said `engines/apart.py` and `attacks.secrets` for as long as nobody looked."""
+    root, missing, seen = SOURCE.parents[1], [], 0
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for code in re.findall(r"`([^`\n]+)`", text):
+            if path := PATH.fullmatch(code):
+                seen += 1
+                if not (SOURCE / path[1]).exists() and not (root / code).exists():
+                    missing.append((page.name, code))
+        for name in set(re.findall(r"\bdeniable(?:\.[a-z_]+)+", text)) - {LOGGER}:
+            seen += 1
+            if not _exists(name.split(".")[1:]):
+                missing.append((page.name, name))
+    assert missing == []
+    assert seen > 200
+
+
+def _exists(parts: list[str]) -> bool:
+    """Whether there is such a module, or a name in the module that all but the last part name."""
+    *above, last = parts
+    place = SOURCE.joinpath(*above)
+    if (place / last).is_dir() or (place / f"{last}.py").exists():
+        return True
+    door = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return door.exists() and re.search(rf"\b{last}\b", door.read_text(encoding="utf-8")) is not None

@@ -1,5 +1,5 @@
-"""The pictures of the pages: all of them are drawn by docs/draw.py, draw_course.py, draw_attacks.py, draw_synthetic.py
-or draw_console.py, all that these draw are shown, the page says what one sees, and none is stale.
+"""The pictures of the pages: all of them are drawn by docs/draw.py, draw_course.py, draw_attacks.py, draw_synthetic.py,
+draw_console.py or draw_house.py, all that these draw are shown, the page says what one sees, and none is stale.
 
 But for the strokes of attacks and synthetic tables: docs/draw_attacks.py and draw_synthetic.py draw what they measure,
 which is never twice the same. Nor are the photographs of the console, whose answers carry noise.
@@ -42,6 +42,9 @@ MEASURED = (*_drawer("draw_attacks").PICTURES, *_drawer("draw_synthetic").PICTUR
 """Those of attacks and of synthetic tables."""
 TAKEN = tuple(_drawer("draw_console").PICTURES)
 """Those of the console."""
+sys.modules["house_lives"] = _drawer("house_lives")
+HOUSE = tuple(_drawer("draw_house").PICTURES)
+"""Those of the house; tests/docs/test_house.py draws them again."""
 PAGES = sorted(DOCS.rglob("*.md"))
 
 
@@ -50,7 +53,7 @@ def test_pages_and_list_and_folder_agree() -> None:
         (page.parent / match["path"]).resolve() for page in PAGES for match in SHOWN.finditer(page.read_text("utf-8"))
     }
     held = {path.name for path in (DOCS / "pictures").iterdir()}
-    assert {path.name for path in shown} == {*FILES, *MEASURED, *TAKEN} == held
+    assert {path.name for path in shown} == {*FILES, *MEASURED, *TAKEN, *HOUSE} == held
     assert all(path.is_file() for path in shown)
 
 
