@@ -406,7 +406,7 @@ UNIT = ["--unit", "patient_id", "--rows", "5"]
 
 def test_unlisted_keys_open_an_account_with_a_delta_and_say_so(visits: Path) -> None:
     budget = ["--epsilon", "0.5", "--budget", "1.0"]
-    note = "keys that nobody listed need a δ, and none was given: the budget gets --delta 1e-6"
+    note = "keys that no schema lists need a δ, and none was given: the budget gets --delta 1e-6"
     for command in ("price", "ask"):
         done = run(command, str(visits), WARDS, *UNIT, *budget, "--json")
         assert (done.returncode, note in done.stderr, "δ" in done.stdout) == (0, True, False), done.stderr
@@ -505,7 +505,7 @@ def test_a_name_that_sql_would_have_to_quote_is_cleaned(visits: Path) -> None:
 @pytest.mark.parametrize("command", ["ask", "price", "bounds"])
 def test_a_source_without_a_name_is_no_file(source: str, command: str) -> None:
     done = run(command, source, "SELECT COUNT(*) FROM visits", "--each-row", "--epsilon", "0.1", "--budget", "1")
-    said = f"deniable: source='{source or '.'}': is no file; name a CSV or Parquet file\n"
+    said = f"deniable: source='{source or '.'}': is not a file; name a CSV or Parquet file\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
 
 

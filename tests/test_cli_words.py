@@ -94,8 +94,8 @@ def test_without_a_standard_output_nothing_is_charged(above) -> None:
     done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == (
-        "deniable: the standard output is closed, so nobody would be told; nothing was done. "
-        "Write > /dev/null where nobody shall read it\n"
+        "deniable: the standard output is closed, so the answer would be lost; nothing was done. "
+        "Redirect it to /dev/null if you do not need it\n"
     )
     assert os.listdir(above) == ["p"]
 

@@ -1,14 +1,14 @@
 """Differential privacy as one object: a mechanism is a function that carries a curve.
 
-Doing two things multiplies their curves. Every other part builds mechanisms, pays for curves, plots them, or attacks
-them.
+To compose two mechanisms, multiply their curves. All other parts of the library build mechanisms, pay for curves, plot
+them, or attack them.
 
-This front door is lazy (PEP 562): importing it loads only the standard library, and a room is opened by its first use.
+Imports are lazy (PEP 562): `import deniable` loads only the standard library, and each package is loaded on first use.
 """
 
 from deniable.doors import lazy_door
 
-TYPE_CHECKING = False  # as a type checker reads it; `typing` would cost more than all else here
+TYPE_CHECKING = False  # type checkers take it as True; importing `typing` would take longer than the rest
 if TYPE_CHECKING:
     from deniable import (
         attacks,

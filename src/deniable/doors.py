@@ -1,9 +1,9 @@
-"""Lazy doors (PEP 562): a package names what it offers and where each name lives; a module is loaded by its first use.
+"""Lazy imports (PEP 562): a package lists its public names and their modules, and each module is loaded on first use.
 
-It imports nothing, so that a door costs nothing to hang.
+This module imports nothing itself, so that `import deniable` stays fast.
 """
 
-TYPE_CHECKING = False  # as a type checker reads it; `typing` would cost more than all else behind the front door
+TYPE_CHECKING = False  # type checkers take it as True; importing `typing` would take longer than the rest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -11,11 +11,12 @@ if TYPE_CHECKING:
 def lazy_door(
     package: str, homes: "Mapping[str, str]", *, here: tuple[str, ...] = ()
 ) -> "tuple[Callable[[str], object], Callable[[], list[str]]]":
-    """The `__getattr__` and `__dir__` of `package`, whose names live in the modules `homes` (relative to it).
+    """The functions `__getattr__` and `__dir__` of a package with lazy imports.
 
-    A name that is its own home stands for the module itself. `here` are names that the package defines
-    itself and shows as well. Write it under `if not TYPE_CHECKING:`, so that a type checker believes the imports beside
-    it and reports a misspelt name.
+    `homes` maps each public name to its module, relative to `package`. A name that maps to itself is the module.
+    `here` lists names that the package defines itself; `__dir__` lists them as well. Call this under
+    `if not TYPE_CHECKING:`, so that a type checker uses the ordinary imports beside it and reports a misspelt name.
+    `__getattr__` raises AttributeError for other names.
 
     >>> opened, shown = lazy_door("email", {"Message": "message", "charset": "charset"})
     >>> opened("Message")
@@ -32,7 +33,7 @@ def lazy_door(
 
         module = import_module(f"{package}.{homes[name]}")
         value: object = module if homes[name] == name else getattr(module, name)
-        setattr(sys.modules[package], name, value)  # the next access does not come through here
+        setattr(sys.modules[package], name, value)  # the next access finds it without this function
         return value
 
     def shown() -> list[str]:

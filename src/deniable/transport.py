@@ -1,6 +1,6 @@
-"""Requests to a server: sent again where that is harmless, and problems that become errors.
+"""The HTTP client: sends requests to a server, repeats them where that is safe, and turns problems into errors.
 
-Every question carries an idempotency key, so that one whose answer was lost on the way is asked again for nothing.
+Every question carries an idempotency key, so a repeated request is charged once and gets the same answer.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from deniable.errors import (
 )
 
 _ATTEMPTS: Final = 4
-"""How often a request is sent before its failure is told."""
+"""How often a request is sent before its failure becomes an error."""
 
 _SAID: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
-"""What a problem says in words of its own."""
+"""Fields of a problem that become fields of the error."""
 
 _RUNNING: Final = "is it running, and is that its address?"
 
 
 def wire_to(url: str, token: str, timeout: float) -> Wire:
-    """A connection to a server, with a token that travels nowhere else."""
+    """A client of one server. `timeout` is in seconds. The token is sent to this server only.
+
+    Raises MissingExtra without httpx, and InvalidParameter unless the address is https or on this machine.
+    """
     try:
         import httpx
     except ImportError:
@@ -52,7 +55,7 @@ def wire_to(url: str, token: str, timeout: float) -> Wire:
     near = place.scheme == "http" and place.host in {"127.0.0.1", "localhost", "::1"}
     if place.scheme != "https" and not near:
         raise InvalidParameter("url", str(url), "must be https, or on this machine: the token travels with it")
-    # Not by the environment's proxies, and never on to where a redirection points: the token is for this server alone.
+    # No proxies from the environment and no redirects: the token must not reach another server.
     web = httpx.Client(
         base_url=place,
         headers={"Authorization": f"Bearer {token.strip()}"},
@@ -65,31 +68,34 @@ def wire_to(url: str, token: str, timeout: float) -> Wire:
 
 @final
 class Wire:
-    """Requests that are sent again where that is harmless, and problems that become errors."""
+    """Sends JSON to one server. Each method is for one kind of request, by what may happen if it is sent again."""
 
     def __init__(self, web: Any) -> None:
         self._web = web
 
     @property
     def place(self) -> str:
+        """The address of the server."""
         return str(self._web.base_url)
 
     def close(self) -> None:
+        """Close the connection. Requests after that raise InvalidOperation."""
         self._web.close()
 
     def get(self, path: str) -> Any:
+        """Read something; repeated if it fails."""
         return self._sent("GET", path, None, {}, _RUNNING)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """For what charges nothing."""
+        """Send something that charges nothing; repeated if it fails."""
         return self._sent("POST", path, body, {}, "nothing was charged; try again")
 
     def once(self, path: str, body: dict[str, Any]) -> Any:
-        """Not sent again: what was done the first time would be refused the second."""
+        """Send something once: if it was done, a repetition would be refused."""
         return self._sent("POST", path, body, {}, "it may have been done; look before you try again", attempts=1)
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """With a key of its own, so that sending it again is one charge."""
+        """Send a question, with a new idempotency key; repeated if it fails, and charged at most once."""
         remedy = "it may have been charged; ask it again for the same answer"
         return self._sent("POST", path, body, {"Idempotency-Key": uuid.uuid4().hex}, remedy)
 
@@ -112,13 +118,13 @@ class Wire:
                 response = self._web.request(method, path, json=body, headers=headers)
             except httpx.TransportError as error:
                 if last:
-                    # Nothing was sent over a connection that was never made; an earlier try may have been, though.
+                    # Nothing was sent if the connection failed, unless an earlier attempt was sent.
                     never = attempts == 1 and isinstance(error, httpx.ConnectError)
                     raise LedgerUnavailable(
                         f"the server at {self.place} could not be reached", _RUNNING if never else remedy
                     ) from None
             except (TypeError, ValueError):
-                raise InvalidParameter("cost", NOTHING, "must be numbers that JSON knows") from None
+                raise InvalidParameter("cost", NOTHING, "must be numbers that JSON can write") from None
             else:
                 wait = response.headers.get("Retry-After", "")
                 if last or response.status_code not in {429, 503} or not wait.isdigit():
@@ -134,14 +140,14 @@ def _read(response: Any) -> Any:
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise UnreadableRecord("whatever answered there is no server of deniable")
+        raise UnreadableRecord("that address did not answer like a deniable server")
     if response.is_success:
         return record
     raise _error(record, response.status_code)
 
 
 def _error(problem: dict[str, Any], status: int) -> DeniableError:
-    """The error that a local session would have raised; ServerRefused for what only a server can say."""
+    """The error that a local session would have raised; ServerRefused for problems that only a server has."""
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
     said = {name: str(problem.get(name, "")) for name in _SAID}
     if code == "refused" and problem.get("refusal") in REFUSALS:

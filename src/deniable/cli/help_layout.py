@@ -1,7 +1,7 @@
-"""How the commands look in --help.
+"""The layout of --help, where it differs from typer's.
 
-A flag takes no value, so none is shown beside it (typer writes <bool>). Numbers are called so, also where they are read
-as text to keep every digit (typer writes <str>). The usage line leaves hidden arguments out.
+A flag takes no value, so nothing stands beside it (typer writes <bool>). Numbers are called numbers, also those that
+are read as text to keep every digit (typer writes <str>). The usage line leaves hidden arguments out.
 """
 
 from __future__ import annotations
@@ -67,5 +67,5 @@ class Commands(typer.Typer):
         super().__init__(no_args_is_help=True, pretty_exceptions_enable=False, cls=_Group)
 
     def command(self, name: str | None = None, **options: Any) -> Callable[[Any], Any]:
-        """One more command."""
+        """The decorator that adds a command, with this layout."""
         return super().command(name, cls=_Command, **options)

@@ -1,7 +1,7 @@
-"""The auditor's command, `verify`, which needs a ledger and nothing else; and the owner's, `rotate` and `moved`.
+"""The auditor's commands, `verify` and `verify-label`, which work offline; and the owner's, `rotate` and `moved`.
 
-Exit codes: 0 the history is whole · 1 the file cannot be read · 2 asked wrongly, or no ledger · 3 the history was
-changed, and the first bad entry is named.
+Exit codes of `verify`: 0 the history is complete and unchanged · 1 the file cannot be read · 2 wrong usage, or the file
+is not a ledger · 3 the history was changed; the message names the first bad entry.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from deniable.cli import plain_errors, print_json
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, LedgerDamaged, UnreadableRecord
 
 if TYPE_CHECKING:
@@ -22,20 +23,18 @@ if TYPE_CHECKING:
     from deniable.ledger.keys import PublicKey
 
 _SQLITE: Final = b"SQLite format 3\0"
-"""What the file that a ledger is kept in begins with."""
+"""The first bytes of a ledger's own file, which is an SQLite database."""
 
 
 def add(app: "typer.Typer") -> None:
-    """The commands of this room."""
+    """Add the four commands."""
     import typer
-
-    from deniable.cli import plain_errors, portable
 
     @app.command()
     def verify(
         ledger: Annotated[
             Path,
-            typer.Argument(help="A ledger that was exported (ledger.jsonl), or its own file.", show_default=False),
+            typer.Argument(help="An exported ledger (ledger.jsonl), or the ledger's own file.", show_default=False),
         ],
         key: Annotated[
             Path | None,
@@ -44,28 +43,21 @@ def add(app: "typer.Typer") -> None:
             ),
         ] = None,
         against: Annotated[
-            Path | None, typer.Option(help="A checkpoint or an earlier export that the history must contain.")
+            Path | None, typer.Option(help="An earlier checkpoint or export; the history must contain it.")
         ] = None,
         export: Annotated[
-            Path | None, typer.Option(help="Of a ledger's own file: keep the history, without answers, in this one.")
+            Path | None,
+            typer.Option(help="Also write the history of a ledger's own file, without answers, to this new file."),
         ] = None,
-        delta: Annotated[float | None, typer.Option(help="Say the loss as ε at this δ; else at the budget's.")] = None,
+        delta: Annotated[
+            float | None, typer.Option(help="Print the privacy loss as ε at this δ. Default: the δ of the budget.")
+        ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     ) -> None:
-        """Check a ledger offline: every hash, sum, limit and signature; say what was lost."""
-        from deniable.ledger import keys, verify_export
-
+        """Check a ledger offline: every hash, sum, limit and signature. Print the total privacy loss."""
         with plain_errors():
-            owner = None if key is None else keys.read_public(key)
             try:
-                with _exported(ledger, export) as history:
-                    try:
-                        found = verify_export(history, key=owner, against=against)
-                    except LedgerDamaged as damaged:
-                        raise _with_the_first_key(damaged, history, owner) from None
-                if owner is not None and not found.checkpoints:
-                    fault = "has no checkpoint signed with this key: whoever wrote the file may have written all of it"
-                    raise LedgerDamaged(None, fault, "ask for an export that ends in a checkpoint")
+                found = _verified(ledger, key, against, export)
             except LedgerDamaged as damaged:
                 if as_json:
                     print(json.dumps({"whole": False, "entry": damaged.number, "fault": damaged.fault}, indent=2))
@@ -74,43 +66,34 @@ def add(app: "typer.Typer") -> None:
                 raise typer.Exit(3) from None
             record = _record(found, delta)
             if as_json:
-                print(json.dumps(portable(record), ensure_ascii=False, indent=2, allow_nan=False))
+                print_json(record)
             else:
-                _show(found, record, checked=owner is not None)
+                _show(found, record, checked=key is not None)
 
     @app.command("verify-label")
     def verify_label(
         label: Annotated[Path, typer.Argument(help="The label of a release, as JSON.", show_default=False)],
         answer: Annotated[
-            Path | None, typer.Argument(help="The answer that stands beside it, as JSON.", show_default=False)
+            Path | None, typer.Argument(help="The answer that the label is about, as JSON.", show_default=False)
         ] = None,
         key: Annotated[
             Path | None,
             typer.Option(
-                help="The server's public key (PEM), from somebody you trust: the newest, or with --ledger the first."
+                help="The server's public key (PEM), from a source you trust: the newest, or with --ledger the first."
             ),
         ] = None,
         ledger: Annotated[
-            Path | None, typer.Option(help="The exported ledger, which lists the keys that the first one vouched for.")
+            Path | None, typer.Option(help="The exported ledger, which lists the keys that the first key vouches for.")
         ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of sentences.")] = False,
     ) -> None:
-        """Check a privacy label offline: its signature, and that the numbers are those that were released."""
-        from deniable.ledger import keys
+        """Check a privacy label offline: its signature, and that the answer holds the numbers that were released."""
         from deniable.ledger import verify_label as checked
 
         with plain_errors():
-            if key is None:
-                rule = "must be given: whoever edits a label can sign it with a key of their own"
-                raise InvalidParameter("--key", NOTHING, rule, "ask for /v1/key of the server, or an owner for it")
-            owner = keys.read_public(key)
-            papers = [None if each is None else _object(each) for each in (label, answer)]
-            assert papers[0] is not None
-            if "signature" not in papers[0]:
-                remedy = "give the label first, then the answer"
-                raise InvalidParameter("label", label.name, "is not a label: nobody signed it", remedy)
+            owner, paper, numbers = _label_papers(label, answer, key)
             try:
-                found = checked(papers[0], papers[1], owner, ledger=ledger)
+                found = checked(paper, numbers, owner, ledger=ledger)
             except UnreadableRecord as wrong:
                 if as_json:
                     print(json.dumps({"whole": False, "fault": str(wrong)}, indent=2))
@@ -123,90 +106,127 @@ def add(app: "typer.Typer") -> None:
             else:
                 print("\n".join(found.lines()))
             if answer is not None and not found.numbers:
-                raise typer.Exit(3)  # what was asked for could not be checked
+                raise typer.Exit(3)  # the answer was given, and could not be checked
 
     @app.command()
     def rotate(
         ledger: Annotated[
-            Path | None, typer.Argument(help="A ledger's own file; without it, --config.", show_default=False)
+            Path | None, typer.Argument(help="A ledger's own file; or give --config.", show_default=False)
         ] = None,
-        key: Annotated[Path | None, typer.Option(help="The owner's private key, which is replaced.")] = None,
-        to: Annotated[Path | None, typer.Option(help="The new one; made if there is no such file.")] = None,
+        key: Annotated[Path | None, typer.Option(help="The owner's private key that is replaced.")] = None,
+        to: Annotated[
+            Path | None, typer.Option(help="The new private key; created if the file does not exist.")
+        ] = None,
         config: Annotated[
-            Path | None, typer.Option(help="Of a server that is stopped: replace its key in all of its ledgers.")
+            Path | None, typer.Option(help="Settings of a stopped server: replace its key in all of its ledgers.")
         ] = None,
-        by: Annotated[str, typer.Option(help="Who does it, for everybody to read.")] = "owner",
-        reason: Annotated[str, typer.Option(help="Why, for everybody to read.")] = "a new key",
+        by: Annotated[str, typer.Option(help="Who replaces the key; public.")] = "owner",
+        reason: Annotated[str, typer.Option(help="Why; public.")] = "a new key",
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
     ) -> None:
-        """Replace the owner's signing key: the old one signs for the new one, in the ledger."""
+        """Replace the owner's signing key: an entry in the ledger names the new key, signed with the old one."""
         with plain_errors():
             public, many = _rotated(ledger, key, to, config, by, reason)
             if as_json:
                 print(json.dumps({"key": public, "ledgers": many}))
             else:
-                print(
-                    f"The key is now {public}, in {many} ledger{'' if many == 1 else 's'}. The old one signed for it."
-                )
+                print(f"The key is now {public}, in {_several(many, 'ledger')}. The old one signed for it.")
 
     @app.command()
     def moved(
         ledger: Annotated[
             str | None,
-            typer.Argument(help="A ledger's own file, or the URL of its database; else --config.", show_default=False),
+            typer.Argument(
+                help="A ledger's own file, or the URL of its database; or give --config.", show_default=False
+            ),
         ] = None,
-        reason: Annotated[
-            str, typer.Option(help="Why it is here now, for everybody to read.", show_default=False)
-        ] = "",
-        dataset: Annotated[str | None, typer.Option(help="Of a database with several ledgers: which one.")] = None,
+        reason: Annotated[str, typer.Option(help="Why it was moved; public.", show_default=False)] = "",
+        dataset: Annotated[str | None, typer.Option(help="Which ledger, if the database has several.")] = None,
         config: Annotated[
-            Path | None, typer.Option(help="Of a server that is stopped: its catalogue and all of its ledgers.")
+            Path | None, typer.Option(help="Settings of a stopped server: its catalogue and all of its ledgers.")
         ] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
     ) -> None:
-        """Say that a ledger's file is in another place for good, and that nobody uses another copy of it."""
-        from deniable.ledger import Ledger, State
-
+        """Declare that a ledger has a new place for good, and that nobody uses another copy of it."""
         with plain_errors():
             if (ledger is None) == (config is None) or not reason:
                 which = "visits.csv.ledger" if config is None else "--config server.toml"
                 remedy = f"write deniable moved {which} --reason 'a new disk'"
                 rule = "give a reason, and either a ledger or --config"
                 raise InvalidParameter("ledger, --config, --reason", NOTHING, rule, remedy)
-            if config is not None:
-                _say_moved(config, reason, as_json=as_json)
-                return
-            assert ledger is not None
-            with Ledger.inspect(ledger, dataset=dataset) as before:
-                known = before.verify()
-            with Ledger.open(ledger, dataset=dataset, moved=reason) as opened:
-                entries = [each for each in opened.entries() if known is None or each.number > known.number]
-            found = next((each.number for each in entries if each.state is State.MOVED), None)
-            if as_json:
-                print(json.dumps({"moved": found is not None, "entry": found}))
-            elif found is None:
-                print("This ledger is at home here; nothing was written.")
+            if ledger is None:
+                assert config is not None
+                record, words = _moved_server(config, reason)
             else:
-                print(f"This ledger is at home here now; entry {found} says so. Do not use another copy of it.")
+                record, words = _moved_ledger(ledger, dataset, reason)
+            print(json.dumps(record) if as_json else words)
 
 
-def _say_moved(config: Path, reason: str, *, as_json: bool) -> None:
-    """The same of all that a server keeps in its folder."""
+def _verified(ledger: Path, key: Path | None, against: Path | None, export: Path | None) -> "Verified":
+    """The history of a ledger, checked. With a key, at least one checkpoint must be signed. Raises LedgerDamaged."""
+    from deniable.ledger import keys, verify_export
+
+    owner = None if key is None else keys.read_public(key)
+    with _exported(ledger, export) as history:
+        try:
+            found = verify_export(history, key=owner, against=against)
+        except LedgerDamaged as damaged:
+            raise _with_the_first_key(damaged, history, owner) from None
+    if owner is not None and not found.checkpoints:
+        fault = "has no checkpoint signed with this key: whoever wrote the file may have written all of it"
+        raise LedgerDamaged(None, fault, "ask for an export that ends in a checkpoint")
+    return found
+
+
+def _label_papers(
+    label: Path, answer: Path | None, key: Path | None
+) -> "tuple[PublicKey, dict[str, Any], dict[str, Any] | None]":
+    """The public key, the label and the answer, read from their files."""
+    from deniable.ledger import keys
+
+    if key is None:
+        rule = "must be given: whoever edits a label can sign it with a key of their own"
+        raise InvalidParameter("--key", NOTHING, rule, "ask for /v1/key of the server, or an owner for it")
+    owner = keys.read_public(key)
+    paper, numbers = _object(label), None if answer is None else _object(answer)
+    if "signature" not in paper:
+        remedy = "give the label first, then the answer"
+        raise InvalidParameter("label", label.name, "is not a label: nobody signed it", remedy)
+    return owner, paper, numbers
+
+
+def _moved_ledger(place: str, dataset: str | None, reason: str) -> tuple[dict[str, Any], str]:
+    """Note a ledger's new place in it. Returns what happened, as a record and in words."""
+    from deniable.ledger import Ledger, State
+
+    with Ledger.inspect(place, dataset=dataset) as before:
+        known = before.verify()
+    with Ledger.open(place, dataset=dataset, moved=reason) as opened:
+        entries = [each for each in opened.entries() if known is None or each.number > known.number]
+    found = next((each.number for each in entries if each.state is State.MOVED), None)
+    words = (
+        "This ledger is at home here; nothing was written."
+        if found is None
+        else f"This ledger is at home here now; entry {found} says so. Do not use another copy of it."
+    )
+    return {"moved": found is not None, "entry": found}, words
+
+
+def _moved_server(config: Path, reason: str) -> tuple[dict[str, Any], str]:
+    """The same for the catalogue of a server and all of its ledgers."""
     from deniable.server.operations.server_identity import moved
     from deniable.server.operations.settings import Settings
 
     many = moved(Settings.read(config), reason)
-    if as_json:
-        print(json.dumps({"moved": many > 0, "ledgers": many}))
-    else:
-        ledgers = "1 ledger that was" if many == 1 else f"{many} ledgers that were"
-        print(f"This server is at home here now, with {ledgers} elsewhere. Do not use another copy of it.")
+    ledgers = "1 ledger that was" if many == 1 else f"{many} ledgers that were"
+    words = f"This server is at home here now, with {ledgers} elsewhere. Do not use another copy of it."
+    return {"moved": many > 0, "ledgers": many}, words
 
 
 def _rotated(
     place: Path | None, key: Path | None, to: Path | None, config: Path | None, by: str, reason: str
 ) -> tuple[str, int]:
-    """The new public key, and how many ledgers have it."""
+    """Replace a key. Returns the new public key, and the number of ledgers in which it was replaced."""
     from deniable.ledger import Ledger, keys
 
     if config is not None:
@@ -230,7 +250,7 @@ def _rotated(
         new = keys.new(to) if made else keys.read(to)
         try:
             ledger.rotate(new.public, by=by, reason=reason, key=old)
-        except (InvalidOperation, InvalidParameter):  # nothing was written, so the new key is nobody's
+        except (InvalidOperation, InvalidParameter):  # nothing was written, so nobody needs the new key
             for each in (to, to.with_suffix(".pub")) if made else ():
                 each.unlink()
             raise
@@ -239,7 +259,7 @@ def _rotated(
 
 
 def _with_the_first_key(damaged: LedgerDamaged, history: Path, owner: "PublicKey | None") -> LedgerDamaged:
-    """The same fault; where the key that was given came later in this history, with the remedy that fits."""
+    """The same fault; if the given key is a later one of this history, the remedy names the first key."""
     from deniable.ledger import verify_export
 
     try:
@@ -254,7 +274,10 @@ def _with_the_first_key(damaged: LedgerDamaged, history: Path, owner: "PublicKey
 
 @contextlib.contextmanager
 def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
-    """The history to check: the file itself, or what is exported of a ledger's own file, which is only read."""
+    """The history to check: the file itself, or an export of a ledger's own file, which is opened read-only.
+
+    The export goes to `kept`, or to a temporary file.
+    """
     from deniable.ledger import Ledger
 
     with place.open("rb") as file:
@@ -276,7 +299,10 @@ def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
 
 
 def _record(found: "Verified", delta: float | None) -> dict[str, Any]:
-    """What was recomputed, as plain values."""
+    """The recomputed facts as JSON values.
+
+    The loss is ε at `delta`. Default: the δ of the budget, which is 0 for pure ε; 10⁻⁶ for zCDP, which has no δ.
+    """
     from deniable.ledger import Cost
 
     budget = found.heading.budget
@@ -321,7 +347,7 @@ def _several(count: int, name: str) -> str:
 
 
 def _up(value: float) -> str:
-    """A loss in four digits, rounded up."""
+    """A privacy loss with four digits, rounded up."""
     from deniable.ledger.epsilon_mu_conversion import short_up
 
     return str(short_up(Fraction(value))) if math.isfinite(value) else "without bound"
@@ -364,7 +390,7 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """What a file of JSON says: each name once, since of two some readers take the first and some the last."""
+    """The JSON object in a file. A name that is given twice is refused: readers disagree on which of the two counts."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made: dict[str, Any] = {}

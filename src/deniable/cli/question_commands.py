@@ -1,7 +1,9 @@
 """Questions from the shell: `ask`, `price`, `bounds` and `schema`; and, for the owner alone, `report`.
 
-The account of a file is kept beside it, in FILE.ledger: whoever asks next shares its budget. Which account that is, and
-that a file has no two of them, is for `shell_accounts`.
+The account of a file is kept beside it, in FILE.ledger, so that all questions to the file share one budget.
+`shell_accounts` finds the account and makes sure that a file has only one.
+
+The functions below take `given`: the options of the command by the names of its parameters.
 """
 
 import contextlib
@@ -11,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deniable.cli import plain_errors
 from deniable.errors import NOTHING, BudgetExceeded, DeniableError, InvalidParameter, QuestionRefused
 
 if TYPE_CHECKING:
@@ -24,52 +27,52 @@ if TYPE_CHECKING:
 
 _COSTS = ("epsilon", "mu", "rho", "share", "within")
 FOR_KEYS = "1e-6"
-"""The δ of a new account whose first question cannot be answered without one, where none was said."""
+"""The default δ of a new account whose first question groups by unlisted keys, which need a δ."""
 
 
 def add(app: "typer.Typer") -> None:
-    """The commands of this room."""
+    """Add the five commands."""
     import typer
-
-    from deniable.cli import plain_errors
 
     source = Annotated[
         Path,
         typer.Argument(
-            help="A CSV, Parquet or DuckDB file. In SQL its table has the name of the file, "
-            "with _ in place of all but letters, digits and _: my visits.csv is my_visits, 1st.csv is t_1st.",
+            help="A CSV, Parquet or DuckDB file. In SQL, the table has the name of the file, with _ for every "
+            "character but letters, digits and _: my visits.csv is my_visits, 1st.csv is t_1st.",
             show_default=False,
         ),
     ]
     question = Annotated[str, typer.Argument(help='Such as "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward".')]
-    table = Annotated[str | None, typer.Option(help="Of a DuckDB file: which table; needed if it has several.")]
-    unit = Annotated[str | None, typer.Option(help="The column that says whose row it is; the ledger remembers it.")]
-    rows = Annotated[int | None, typer.Option(help="The most rows of a person that are read; goes with --unit.")]
-    each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is its own person.")]
-    epsilon = Annotated[str | None, typer.Option(help="What to spend on this question, as ε.")]
+    table = Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")]
+    unit = Annotated[
+        str | None, typer.Option(help="The column that identifies the person of a row; the ledger remembers it.")
+    ]
+    rows = Annotated[int | None, typer.Option(help="The most rows of one person that are read; goes with --unit.")]
+    each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a person of its own.")]
+    epsilon = Annotated[str | None, typer.Option(help="The cost of this question, as ε.")]
     mu = Annotated[str | None, typer.Option(help="Or as μ.")]
     rho = Annotated[str | None, typer.Option(help="Or as ρ.")]
-    share = Annotated[
-        str | None, typer.Option(help="Or as a share of what is left, from 0 to 1: of μ², or of pure ε or ρ.")
+    share = Annotated[str | None, typer.Option(help="Or as a share of what is left (of μ², pure ε or ρ), from 0 to 1.")]
+    within = Annotated[
+        float | None, typer.Option(help="Or by accuracy: counts and sums are within ± this, at --confidence.")
     ]
-    within = Annotated[float | None, typer.Option(help="Or by how near counts and sums shall be.")]
     budget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
     delta = Annotated[
         str | None,
         typer.Option(
-            help="δ of the whole budget; without it the budget is pure ε, or δ is 1e-6 where the question that opens "
-            "the account groups by keys that nobody listed."
+            help="δ of the whole budget. Default: 0, a budget of pure ε; or 1e-6 if the first question groups by keys "
+            "that no schema lists."
         ),
     ]
     schema = Annotated[
         Path | None,
         typer.Option(
-            help="A .yaml, .toml or .json file; `deniable schema` proposes one. Needed with every question that uses "
-            "it: the ledger remembers whom it protects and the budget, not the schema."
+            help="A .yaml, .toml or .json file; `deniable schema` proposes one. Give it with every question: the "
+            "ledger remembers who is protected and the budget, not the schema."
         ),
     ]
-    ledger = Annotated[Path | None, typer.Option(help="Where the account is kept; else FILE.ledger.")]
-    confidence = Annotated[float, typer.Option(help="Of the noise intervals.")]
+    ledger = Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")]
+    confidence = Annotated[float, typer.Option(help="Confidence level of the noise intervals.")]
     as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
     @app.command()
@@ -99,10 +102,10 @@ def add(app: "typer.Typer") -> None:
         within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
         ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
-        """Say what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
+        """Show what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
         with plain_errors():
-            if schema is None:  # which would tell its columns
+            if schema is None:  # a schema declares the columns, so the file itself is not needed
                 _must_be_there(source)
             _before_there_is_an_account(given)
             with _opened(given, reads=False) as session, _in_options(given):
@@ -112,17 +115,17 @@ def add(app: "typer.Typer") -> None:
     @app.command()
     def bounds(
         source: source,
-        column: Annotated[str, typer.Argument(help="A number, a date or a timestamp without bounds.")],
+        column: Annotated[str, typer.Argument(help="A column of numbers, dates or timestamps without bounds.")],
         table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
         kind: Annotated[
-            str | None, typer.Option(help="Instead of --schema: integer, real, date or timestamp; a CSV has no types.")
+            str | None, typer.Option(help="Instead of --schema: integer, real, date or timestamp. A CSV has no types.")
         ] = None,
-        cover: Annotated[float, typer.Option(help="The share of the rows that shall be within, about.")] = 0.99,
+        cover: Annotated[float, typer.Option(help="The approximate share of rows within the bounds.")] = 0.99,
         epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None, within: within = None,
         budget: budget = None, delta: delta = None, schema: schema = None, ledger: ledger = None,
         confidence: confidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
-        """Buy bounds of a column: a noisy count by public bins, and the line for the schema that is read off it."""
+        """Buy bounds of a column, read off a noisy count in public bins; printed as a line for the schema."""
         given = dict(locals()) | {"question": ""}
         with plain_errors():
             from deniable.queries.bought_bounds import checked_cover
@@ -143,7 +146,7 @@ def add(app: "typer.Typer") -> None:
         schema: schema = None, ledger: ledger = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:  # fmt: skip
-        """Tell the owner of a file, exactly, which rows questions are about and which got lost. Not for others."""
+        """Count exactly which rows of a file are read and which are left out. Not private: for the owner alone."""
         given = dict(locals())
         with plain_errors():
             _must_be_there(source)
@@ -157,7 +160,7 @@ def add(app: "typer.Typer") -> None:
         form: Annotated[str, typer.Option(help="yaml, toml or json.")] = "yaml",
         as_json: Annotated[bool, typer.Option("--json", help="The same as --form json.")] = False,
     ) -> None:
-        """Propose a schema from the types of a file; what only its owner can know is left to fill in."""
+        """Propose a schema from the column types of a file, with gaps that only its owner can fill in."""
         from deniable.queries.engines.price_engine import Unread
         from deniable.tables import propose_schema
 
@@ -166,14 +169,13 @@ def add(app: "typer.Typer") -> None:
             types = found if isinstance(found, Path) else Unread().types(found)
             print(propose_schema(types, name=name).text("json" if as_json else form), flush=True)
             if sys.stderr.isatty():
-                said = (
-                    "Replace each FILL IN, or take it out, and correct the kinds: all columns of a CSV file are text,"
-                )
-                print(f"{said} because it has no types and no value is read.", file=sys.stderr)
+                todo = "Replace each FILL IN, or take it out, and correct the kinds:"
+                why = "all columns of a CSV file are text, because it has no types and no value is read."
+                print(todo, why, file=sys.stderr)
 
 
 def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
-    """What becomes of the rows of a file. The account beside it says whom it protects; nothing is spent or written."""
+    """The registration report of each table, with the unit of its account. Nothing is spent or written."""
     from deniable.ledger import Budget, Ledger
     from deniable.queries.session_opening import session
 
@@ -187,13 +189,13 @@ def _registered(given: dict[str, Any]) -> "Mapping[str, Registration]":
 
 
 def _must_be_there(source: Path) -> None:
-    from deniable.cli.shell_accounts import must_be_there  # only where it is needed: --help waits for nothing
+    from deniable.cli.shell_accounts import must_be_there  # imported here, so that --help stays fast
 
     must_be_there(source)
 
 
 def _named(source: Path, table: str | None) -> dict[str, object]:
-    """What is read, by the name of its table."""
+    """What a session reads, as {name of the table: file, or table of a database}."""
     from deniable.cli.shell_accounts import is_database, meant
     from deniable.tables.source_files import plain_name, table_name
 
@@ -216,7 +218,7 @@ def _named(source: Path, table: str | None) -> dict[str, object]:
 
 
 def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
-    """The kind of the column whose bounds are bought, if it is said here and not in a schema."""
+    """The kind of the column whose bounds are bought, from --kind; None if --kind was not given."""
     from deniable.tables.kinds import BOUNDED, Domain, Kind
 
     if given["kind"] is None:
@@ -238,26 +240,33 @@ def _account(given: dict[str, Any]) -> Path:
 
 
 def _cost(given: dict[str, Any]) -> dict[str, Any]:
+    """The cost and the confidence, as keyword arguments of a session. InvalidParameter unless exactly one is given."""
     asked = {name: given[name] for name in _COSTS if given[name] is not None}
-    # A question may say it itself, as BigQuery's do: OPTIONS (epsilon = 0.1).
+    # A question may name its cost itself, as in BigQuery: OPTIONS (epsilon = 0.1).
     if len(asked) > 1 or (not asked and "options" not in given["question"].lower()):
-        said = ", ".join(f"--{name}" for name in asked) or "none"
+        found = ", ".join(f"--{name}" for name in asked) or "none"
         listed = ", ".join(f"--{name}" for name in _COSTS)
-        rule = f"give exactly one of them, to say what to spend; given: {said}"
+        rule = f"give exactly one of them, to say what to spend; given: {found}"
         raise InvalidParameter(listed, NOTHING, rule, "try --epsilon 0.1")
     return asked | {"confidence": given["confidence"]}
 
 
 def check_fits(price: Any) -> None:
-    """Refuse what a new account could not pay: opened for a refusal, it would fix the budget that was too small."""
-    price.to_dict()  # its noise, which may need a δ
+    """Raise BudgetExceeded if a new account could not pay this price.
+
+    Checked before the account exists: opening it would fix the budget that is too small.
+    """
+    price.to_dict()  # computes the noise; raises if that needs a δ
     if not price.fits:
         asked, left = price.cost.describe(price.budget), price.left.describe_rest(price.budget)
         raise BudgetExceeded(asked, left, "no account was opened; lower the cost, or give a larger --budget")
 
 
 def _before_there_is_an_account(given: dict[str, Any], *, must_fit: bool = False) -> None:
-    """Whatever is wrong with the question or its cost is wrong now. One that needs a δ gets one, and that is said."""
+    """Without an account: raise what is wrong with the question or its cost, before the question opens an account.
+
+    A question by unlisted keys needs a δ. If --delta was not given, this sets `FOR_KEYS` and prints a note.
+    """
     if _account(given).exists():
         return
     check = check_fits if must_fit else lambda price: price.to_dict()
@@ -271,14 +280,15 @@ def _before_there_is_an_account(given: dict[str, Any], *, must_fit: bool = False
     given["delta"] = FOR_KEYS
     with _opened(given, reads=False) as session, _in_options(given):
         check(session.price(given["question"], **_cost(given)))
-    said = f"keys that nobody listed need a δ, and none was given: the budget gets --delta {FOR_KEYS}"
-    print(said, file=sys.stderr)
+    print(
+        f"keys that no schema lists need a δ, and none was given: the budget gets --delta {FOR_KEYS}", file=sys.stderr
+    )
 
 
 def _not_without_its_schema(given: dict[str, Any]) -> None:
-    """Refuse to group by keys that nobody listed where the question before was asked with a schema: it was forgotten.
+    """Refuse a question by unlisted keys without --schema if the question before it had one: it was forgotten.
 
-    The answer would have few keys or none, and would be charged all the same.
+    The answer would have few keys or none, and would cost as much.
     """
     from deniable.ledger import Ledger, State
     from deniable.queries.answer.grouping_sets import sets_of
@@ -300,7 +310,7 @@ def _not_without_its_schema(given: dict[str, Any]) -> None:
 
 
 def _means(session: "Session", text: str) -> str | None:
-    """What a text asks of these tables; empty if they refuse it, and None if it is no question."""
+    """The hash of a question to these tables; "" if it is refused for them, None if the text is not a question."""
     try:
         return session.price(text, epsilon=1).plan.question.hash
     except QuestionRefused as refused:
@@ -311,18 +321,22 @@ def _means(session: "Session", text: str) -> str | None:
 
 @contextlib.contextmanager
 def _in_options(given: dict[str, Any]) -> Iterator[None]:
-    """What a refusal means here: which option to write."""
+    """Add to a refusal which option to write: its remedy speaks of a schema, not of --schema."""
     try:
         yield
     except QuestionRefused as refused:
         if given["schema"] is None and "in the schema" in refused.rewrite:
-            said = "here: `deniable schema` proposes one to fill in; name it with --schema"
-            kept = ", also if an earlier question did: the ledger does not keep it" if _account(given).exists() else ""
-            refused.add_note(said + kept)
+            how = "here: `deniable schema` proposes one to fill in; name it with --schema"
+            again = ", also if an earlier question did: the ledger does not keep it" if _account(given).exists() else ""
+            refused.add_note(how + again)
         raise
 
 
 def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
+    """Who is protected: from --unit and --rows, or --each-row, or `known`, the unit of the account.
+
+    None if the schema declares it. Raises InvalidParameter if nothing does, or if the options contradict the account.
+    """
     from deniable.units import Unit
 
     column, rows, most = given["unit"], given["rows"], given.get("rows_option", "--rows")
@@ -352,7 +366,7 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
 
 
 def _left_open(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
-    """Whom the account protects, where the schema does not say whom. Where it says another, the ledger refuses it."""
+    """The unit of the account if the schema declares none; else None: the ledger refuses a unit that is not its own."""
     from deniable.tables.schema import read_schema
 
     if known is None:
@@ -362,6 +376,7 @@ def _left_open(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
 
 
 def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
+    """The unit of the options, unless the account protects another."""
     if known in {None, asked}:
         return asked
     assert known is not None
@@ -374,7 +389,7 @@ def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
 
 
 def budget_of(budget: str | float, delta: str | float | None) -> "Budget":
-    """The budget of --budget and --delta. Its ε is not the --epsilon of the question, and nobody types Budget."""
+    """The budget of --budget and --delta. Errors name these options: the ε of a budget is not --epsilon."""
     from deniable.ledger import Budget
 
     try:
@@ -387,6 +402,7 @@ def budget_of(budget: str | float, delta: str | float | None) -> "Budget":
 
 
 def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
+    """The budget of a new account; None if there is one already, with the budget `known`."""
     budget, delta, kept = given["budget"], given["delta"], _account(given).name
     if budget is None:
         if delta is not None:
@@ -396,7 +412,7 @@ def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
             raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
         return None
     asked = budget_of(budget, delta)
-    # The δ was said when the account was opened; ε alone, said again, is no other budget.
+    # --budget may be repeated without --delta: the account knows its δ.
     if known is None or asked == known or (delta is None and known.epsilon_units == asked.limit.units):
         return asked if known is None else None
     rule = f"the account in {kept} was opened with another budget ({known.limit.describe_rest(known)})"
@@ -405,7 +421,7 @@ def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
 
 @contextlib.contextmanager
 def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
-    """The session that a command needs. One that reads no data writes nothing either: it only looks at the account."""
+    """A session on the file and its account. With `reads=False` it reads no data and opens the account read-only."""
     from deniable.ledger import Ledger
     from deniable.queries.engines.price_engine import Unread
     from deniable.queries.session_opening import session
@@ -417,15 +433,15 @@ def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
             looked_at = stack.enter_context(Ledger.inspect(path, dataset=", ".join(sources)))
             budget, unit = looked_at.budget, looked_at.unit
             if reads:
-                stack.close()  # it is opened to be written
+                stack.close()  # the session opens it again, for writing
             else:
                 account = looked_at
         limit, whose = _budget(given, budget), _unit(given, unit)
         about = {"unit": whose, "budget": limit, "schema": given.get("declared") or given["schema"]}
         engine = "duckdb" if reads else Unread()
-        if reads and limit is not None:  # chosen now; a price says it in a note of its own
-            for said in limit.weaknesses():
-                print(f"deniable: the budget's {said}", file=sys.stderr)
+        if reads and limit is not None:  # a new budget; a price has notes about it
+            for weakness in limit.weaknesses():
+                print(f"deniable: the budget's {weakness}", file=sys.stderr)
         yield stack.enter_context(session(sources, **about, ledger=account, engine=engine, progress=reads))
 
 

@@ -1,4 +1,4 @@
-"""`deniable serve`: the curator as a service."""
+"""`deniable serve`: run the server, with settings or as a demo."""
 
 import contextlib
 import errno
@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from deniable.cli import plain_errors
 from deniable.errors import NOTHING, InvalidParameter, LedgerUnavailable
 
 if TYPE_CHECKING:
@@ -24,19 +25,21 @@ if TYPE_CHECKING:
 
 
 def add(app: "typer.Typer") -> None:
-    """The command of this room."""
+    """Add the command."""
     import typer
-
-    from deniable.cli import plain_errors
 
     @app.command()
     def serve(
-        demo: Annotated[bool, typer.Option("--demo", help="A real health table, and a token for each role.")] = False,
-        config: Annotated[Path | None, typer.Option(help="A .toml file of settings.")] = None,
-        host: Annotated[str | None, typer.Option(help="Where to listen; else as the settings say.")] = None,
-        port: Annotated[int | None, typer.Option(help="0 takes any free port.")] = None,
+        demo: Annotated[
+            bool, typer.Option("--demo", help="Serve a real health table, with a token for each role.")
+        ] = False,
+        config: Annotated[Path | None, typer.Option(help="The settings, a .toml file.")] = None,
+        host: Annotated[
+            str | None, typer.Option(help="The address to listen on. Default: that of the settings.")
+        ] = None,
+        port: Annotated[int | None, typer.Option(help="The port; 0 takes any free one.")] = None,
         invite: Annotated[
-            str | None, typer.Option(help="Print a new token for an admin of this name, made if there is none.")
+            str | None, typer.Option(help="Print a new token for the admin of this name; the admin is added if needed.")
         ] = None,
         as_json: Annotated[
             bool, typer.Option("--json", help="Print tokens and address as JSON, one object on one line.")
@@ -55,14 +58,14 @@ def add(app: "typer.Typer") -> None:
 
 @contextlib.contextmanager
 def _tidy_when_told() -> Iterator[None]:
-    """SIGTERM, or a terminal that is closed, would end the process at once and leave the folder of the demo."""
+    """Turn SIGTERM and SIGHUP into SystemExit, so that the demo's folder is deleted and what runs is finished."""
 
     def end(number: int, frame: "FrameType | None") -> None:
         raise SystemExit(128 + signal.SIGTERM)
 
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, end)}
     if os.name == "posix" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # nohup ignores it
-        # To SIGTERM, because that is what whoever serves by then listens to.
+        # Raised as SIGTERM, for which the running server has a handler of its own.
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
     try:
         yield
@@ -75,6 +78,7 @@ def _tidy_when_told() -> Iterator[None]:
 def _prepared(
     config: Path | None, host: str | None, port: int | None, invite: str | None
 ) -> "Iterator[tuple[Curator, dict[Role, str]]]":
+    """A curator with the settings of `config`, or of a demo in a temporary folder; and the new tokens by role."""
     from dataclasses import replace
 
     from deniable.server.curator import Curator
@@ -86,11 +90,10 @@ def _prepared(
         settings = Settings.read(config)
         for folder in (*settings.data, *chain.from_iterable((settings.owners or {}).values())):
             if not folder.is_dir():
-                raise InvalidParameter(
-                    "data", folder.name, f"{folder} is no folder", "make it, or name where the files lie"
-                )
+                rule = f"{folder} is not a folder"
+                raise InvalidParameter("data", folder.name, rule, "create it, or name the folder of the files")
         chosen = replace(settings, host=host or settings.host, port=settings.port if port is None else port)
-        security_events.to_stderr()  # before anybody is invited: that is an event as well
+        security_events.to_stderr()  # first, because an invitation is logged as well
         curator, tokens = Curator(chosen), {}
         if invite is not None:
             tokens[Role.ADMIN] = _invited(curator, invite)
@@ -107,7 +110,7 @@ def _prepared(
 
 
 def _invited(curator: "Curator", name: str) -> str:
-    """A token for an admin of this name, who is made if there is none."""
+    """A new token for the admin of this name, who is added if the catalogue has no such person."""
     from deniable.server.problems import Problem
     from deniable.server.roles import Role
 
@@ -120,21 +123,21 @@ def _invited(curator: "Curator", name: str) -> str:
         if curator.catalogue.person(name) is None:
             curator.catalogue.add_person(name, Role.ADMIN)
     except Problem as problem:
-        if problem.code == "exists":  # it looks like the name of somebody else
+        if problem.code == "exists":  # the name looks like that of another person
             raise InvalidParameter("--invite", NOTHING, problem.detail) from None
         raise LedgerUnavailable(problem.detail, "try again") from None
     return str(curator.reception.issue(name, None)["token"])
 
 
 def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool, ends: str = "") -> None:
-    """Say who may come in and where, and serve until somebody says stop; `ends` is what happens then."""
+    """Print the tokens and the address, then serve until stopped. `ends` says what else happens then."""
     from deniable.server.operations import server_processes
 
     settings = curator.settings
     try:
         place = server_processes.listening(settings)
     except OSError as error:
-        reason = str(error.strerror).partition(" (while")[0]  # the rest says the address in other words
+        reason = str(error.strerror).partition(" (while")[0]  # the rest repeats the address
         taken = error.errno == errno.EADDRINUSE
         remedy = "--port 0 takes any port that is free" if taken else "--host 127.0.0.1 is this machine"
         raise OSError(error.errno, reason, f"{settings.host}:{settings.port}; {remedy}") from None
@@ -143,7 +146,7 @@ def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool, ends: s
     else:
         lines = [*(f"{role:8} {token}" for role, token in tokens.items()), server_processes.address(place)]
         print("\n".join(lines), flush=True)
-        if sys.stderr.isatty():  # elsewhere it holds the lines of the log, and nothing else
+        if sys.stderr.isatty():  # otherwise stderr is a log
             entrance = "Open the address in a browser and sign in with one of the tokens. " if tokens else ""
             print(f"{entrance}Ctrl+C stops the server{ends}.", file=sys.stderr, flush=True)
     if curator.settings.processes == 1:

@@ -1,8 +1,13 @@
-"""Which account a question from the shell spends from: one for each file, whatever name it is asked by.
+"""Finds the account that a question from the shell spends from. A file has one account, under all of its names.
 
-The account of a file is kept beside it, in FILE.ledger. Several files that are asked together have one account too: of
-a folder beside it, in FOLDER.ledger; of a pattern, which means files by wildcards, in the deepest folder that it names
-in full, under what is left of it (%2F for /). A file spends from one of these accounts and from no other.
+| source | account |
+| --- | --- |
+| a file | FILE.ledger, beside it |
+| a folder, whose files are asked together | FOLDER.ledger, beside it |
+| a pattern with wildcards | in the deepest folder without a wildcard, named after the rest (%2F for /) |
+
+A second account would be a second budget for the same people. So a file that belongs to one of these accounts is
+refused under all others: under another name (symbolic and hard links), in a folder, and in a pattern.
 """
 
 from __future__ import annotations
@@ -24,12 +29,12 @@ _ANOTHER = "name a file in another place"
 
 
 def meant(source: Path) -> Path:
-    """What is asked, as it is called where it lies: a file, a folder, or a pattern of several files.
+    """The resolved path of a file, a folder, or a pattern of several files.
 
-    Symbolic links are followed. A pattern of one file is that file.
+    Symbolic links are followed. A pattern that matches one file becomes that file.
     """
     if not source.name:  # "", "." and "/"
-        raise InvalidParameter("source", str(source), "is no file", "name a CSV or Parquet file")
+        raise InvalidParameter("source", str(source), "is not a file", "name a CSV or Parquet file")
     if source.is_dir() or not glob.has_magic(str(source)) or source.is_file():
         return _resolved(source)
     files = files_of(str(source))
@@ -40,7 +45,10 @@ def meant(source: Path) -> Path:
 
 
 def must_be_there(source: Path) -> None:
-    """Refuse a source that means no file: else it is a table without an account, a unit or a schema, one by one."""
+    """Raise InvalidParameter if the source matches no file.
+
+    Checked first: otherwise the user would be asked for a budget, a unit and a schema before this error.
+    """
     found = meant(source)
     if is_database(found):
         if not found.exists():
@@ -50,7 +58,7 @@ def must_be_there(source: Path) -> None:
 
 
 def apart_from_the_table(out: Path, source: Path) -> None:
-    """Refuse to write to a file that is asked, or that would be read with those that are asked from then on."""
+    """Refuse an output file that is the source itself, or that the source's folder or pattern would include."""
     table, place = meant(source), _resolved(out)
     if table.is_file():
         if place == table or (place.exists() and place.samefile(table)):
@@ -61,7 +69,10 @@ def apart_from_the_table(out: Path, source: Path) -> None:
 
 
 def account_of(given: Mapping[str, Any], table: str | None) -> Path:
-    """The file of the ledger. `table`: of a database, the name of what is asked."""
+    """The path of the ledger: --ledger, or the default place. `table` is the name of the table in a database.
+
+    Raises InvalidParameter if a file of the source has another account.
+    """
     source = meant(given["source"])
     beside, said = _beside(source), given["ledger"]
     if said is None:
@@ -74,7 +85,7 @@ def account_of(given: Mapping[str, Any], table: str | None) -> Path:
 
 
 def is_database(source: Path) -> bool:
-    """Whether this is a DuckDB file, by its ending."""
+    """Whether the name ends like that of a DuckDB file."""
     return source.name.lower().endswith(DATABASES)
 
 
@@ -87,22 +98,21 @@ def _resolved(path: Path) -> Path:
 
 
 def _check_only_account(source: Path, account: Path, table: str | None) -> None:
-    """Refuse a second account of a file, by whatever name it is asked: the first may have spent the budget already.
+    """Refuse a second account for a file: the first one may have spent its budget already.
 
-    Seen are the accounts beside the names that it has in its folder, and those of folders and patterns that it lies in.
-    Where its other names (hard links) are elsewhere, there may be an account that nobody sees from here, so a new one
-    is refused as well.
+    Looks beside every hard link of the file in its own folder, and at all folders and patterns that include the file.
+    Hard links in other folders cannot be found, so a file that has any gets no new account.
     """
     from deniable.ledger import Ledger
 
     files = _files(source)
-    first: dict[str, tuple[Path, Path]] = {}  # by the serial number: the account, and what it is about
+    first: dict[str, tuple[Path, Path]] = {}  # serial number of a ledger -> (its path, the source it belongs to)
     for ledger_of, about in _accounts(files):
         with Ledger.inspect(ledger_of) as ledger:
-            if table is None or table in ledger.names:  # tables of a database may have accounts of their own
+            if table is None or table in ledger.names:  # each table of a database may have its own account
                 first.setdefault(ledger.serial, (ledger_of, about))
     if account.exists():
-        with Ledger.inspect(account) as ledger:  # the one that was named may be the same, in another place
+        with Ledger.inspect(account) as ledger:  # --ledger may name a copy or link of the same ledger
             if not first or set(first) == {ledger.serial}:
                 return
             if source.is_file() and ledger.serial in first:
@@ -121,6 +131,7 @@ def _check_only_account(source: Path, account: Path, table: str | None) -> None:
 
 
 def _has_one(source: Path, account: Path, about: Path) -> InvalidParameter:
+    """The error for a source whose files have an account already, the one of `about`."""
     name, kept = _called(about), _called(account)
     if about == source:
         whose = ""
@@ -136,13 +147,13 @@ def _has_one(source: Path, account: Path, about: Path) -> InvalidParameter:
 
 
 def _called(path: Path) -> str:
-    """A path as it can be typed where the caller stands; the folder they stand in, and what is elsewhere, in full."""
+    """A path as the user can type it: relative if it lies below the current folder, else absolute."""
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) and path != here else str(path)
 
 
 def _files(source: Path) -> list[Path]:
-    """The files that are asked, as they are called where they lie; refused if one of several is a symbolic link."""
+    """The resolved paths of all files of a source. Raises InvalidParameter if one of several is a symbolic link."""
     if source.is_file():
         return [source]
     if is_database(source) or not (source.is_dir() or glob.has_magic(str(source))):
@@ -156,7 +167,7 @@ def _files(source: Path) -> list[Path]:
 
 
 def _accounts(files: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
-    """The accounts of some files: their own, and those of folders and patterns; each with what it is about."""
+    """All accounts that include one of these files, each with the file, folder or pattern that it belongs to."""
     asked = set(files)
     for each in (name for file in files for name in _names(file)):
         if os.path.exists(_beside(each)):  # not Path.exists, which raises where a name is too long
@@ -164,7 +175,7 @@ def _accounts(files: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
     for folder in sorted({above for file in asked for above in file.parents}):
         together = [folder] if folder.name and os.path.isfile(_beside(folder)) else []
         for about in (*together, *_patterns(folder)):
-            with contextlib.suppress(InvalidParameter):  # it means no files, or none that can be read
+            with contextlib.suppress(InvalidParameter):  # it matches no readable file
                 if not asked.isdisjoint(map(Path, files_of(str(about)))):
                     yield _beside(about), about
 
@@ -173,13 +184,13 @@ def _patterns(folder: Path) -> list[Path]:
     """The patterns that have an account in this folder."""
     try:
         names = [each.removesuffix(_ENDING) for each in os.listdir(folder) if each.endswith(_ENDING)]
-    except OSError:  # accounts in a folder that cannot be listed are not seen
+    except OSError:  # a folder that cannot be listed: its accounts cannot be found
         return []
     return [folder / _unquoted(each) for each in sorted(names) if glob.has_magic(each) and not (folder / each).exists()]
 
 
 def _names(file: Path) -> list[Path]:
-    """The names that a file has in its folder, its own first."""
+    """The hard links of a file in its folder, its own name first."""
     found = file.stat()
     if found.st_nlink == 1:
         return [file]
@@ -188,7 +199,7 @@ def _names(file: Path) -> list[Path]:
 
 
 def _beside(source: Path) -> Path:
-    """Where the account of a file, a folder or a pattern is kept."""
+    """The default path of the account of a file, a folder or a pattern."""
     if source.exists() or not glob.has_magic(str(source)):
         return source.with_name(source.name + _ENDING)
     folder, rest = split_pattern(str(source))

@@ -1,4 +1,4 @@
-"""Synthetic rows from the shell: `deniable synthesize`. The account of the file is that of `deniable ask`."""
+"""Synthetic rows from the shell: `deniable synthesize`. It spends from the same account as `deniable ask`."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from deniable.cli import plain_errors
 from deniable.errors import NOTHING, InvalidParameter
 
 if TYPE_CHECKING:
@@ -21,11 +22,8 @@ _MOST_ROWS = 10**8
 
 
 def add(app: "typer.Typer") -> None:
-    """The command of this room."""
+    """Add the command."""
     import typer
-
-    from deniable.cli import plain_errors
-    from deniable.cli.question_commands import _opened
 
     @app.command()
     def synthesize(
@@ -34,44 +32,42 @@ def add(app: "typer.Typer") -> None:
         ],
         out: Annotated[
             Path | None,
-            typer.Option(help="Where the rows go: a .csv or .parquet file that is not there yet. Not with --price."),
+            typer.Option(help="A new .csv or .parquet file for the rows. Not with --price."),
         ] = None,
         price: Annotated[
-            bool, typer.Option("--price", help="Say the cost and the noise, and stop: nothing is charged or written.")
+            bool, typer.Option("--price", help="Print the cost and the noise, and stop: nothing is charged or written.")
         ] = False,
         columns: Annotated[
             str | None,
             typer.Option(
-                help="With commas between them, and quotes around a name with a comma; each needs keys or bounds in "
-                "the schema. Without it: all columns."
+                help="Names separated by commas; a name that contains a comma is quoted. Each column needs keys or "
+                "bounds in the schema. Default: all columns."
             ),
         ] = None,
         rows: Annotated[
-            int | None, typer.Option(help="How many synthetic rows; without it about as many as the table has.")
+            int | None, typer.Option(help="Number of synthetic rows. Default: about as many as the table has.")
         ] = None,
         target: Annotated[
-            str | None, typer.Option(help="A column that a model shall learn to predict from the synthetic rows.")
+            str | None, typer.Option(help="A column that a model will learn to predict from the synthetic rows.")
         ] = None,
         bins: Annotated[
-            str | None, typer.Option(help="Numbers and dates are counted in bins; as in age=20,pay=10. Without it: 32.")
+            str | None, typer.Option(help="Bins for numbers and dates, such as age=20,pay=10. Default: 32.")
         ] = None,
         workload: Annotated[
-            str | None, typer.Option(help="The tables that matter, instead of all pairs; as in sex,age;age,pay,sex.")
+            str | None, typer.Option(help="The tables to measure instead of all pairs, such as sex,age;age,pay,sex.")
         ] = None,
-        method: Annotated[str, typer.Option(help="pairs, or independent: each column is counted alone.")] = "pairs",
-        unlisted: Annotated[
-            str | None, typer.Option(help="Columns whose keys shall be found by a noisy count, at a δ.")
-        ] = None,
-        overwrite: Annotated[bool, typer.Option("--overwrite", help="Write over a file that is there.")] = False,
-        table: Annotated[str | None, typer.Option(help="Of a DuckDB file: which table.")] = None,
+        method: Annotated[str, typer.Option(help="pairs; or independent, which counts each column alone.")] = "pairs",
+        unlisted: Annotated[str | None, typer.Option(help="Columns whose keys a noisy count finds; needs a δ.")] = None,
+        overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it exists.")] = False,
+        table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
         unit: Annotated[
-            str | None, typer.Option(help="The column that says whose row it is; with --unit-rows.")
+            str | None, typer.Option(help="The column that identifies the person of a row; goes with --unit-rows.")
         ] = None,
-        unit_rows: Annotated[int | None, typer.Option(help="The most rows of a person that are read.")] = None,
+        unit_rows: Annotated[int | None, typer.Option(help="The most rows of one person that are read.")] = None,
         each_row: Annotated[
-            bool, typer.Option("--each-row", help="Instead of --unit: every row is its own person.")
+            bool, typer.Option("--each-row", help="Instead of --unit: every row is a person of its own.")
         ] = False,
-        epsilon: Annotated[str | None, typer.Option(help="What to spend, as ε.")] = None,
+        epsilon: Annotated[str | None, typer.Option(help="The cost, as ε.")] = None,
         mu: Annotated[str | None, typer.Option(help="Or as μ.")] = None,
         rho: Annotated[str | None, typer.Option(help="Or as ρ.")] = None,
         share: Annotated[str | None, typer.Option(help="Or as a share of what is left, from 0 to 1.")] = None,
@@ -82,64 +78,91 @@ def add(app: "typer.Typer") -> None:
         schema: Annotated[
             Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")
         ] = None,
-        ledger: Annotated[Path | None, typer.Option(help="Where the account is kept; else FILE.ledger.")] = None,
+        ledger: Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")] = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:
-        """Write synthetic rows that look like those of a file, under the budget that is kept beside it.
+        """Write synthetic rows that resemble those of a file, under the budget that is kept beside it.
 
-        Noisy counts are paid for once; rows are drawn from what is fitted to them.
+        The budget pays once for noisy counts. The rows are drawn from a distribution that is fitted to them.
 
-        Asked again, also for more rows, the counts are read from the account for nothing.
+        To ask again, also for more rows, is free: the counts are read from the account.
 
         Example: deniable synthesize people.csv --columns sex,age --epsilon 0.5 --out synthetic.parquet
         """
         given = dict(locals()) | {"rows": unit_rows, "rows_option": "--unit-rows"}
         with plain_errors(), _in_options(source):
-            from deniable.cli.question_commands import _account, check_fits
-            from deniable.cli.shell_accounts import apart_from_the_table, must_be_there
-            from deniable.queries.synthetic.synthetic_records import check_form, write_rows
+            _check(source, out, price=price, overwrite=overwrite, rows=rows)
+            request: dict[str, Any] = {
+                "table": None,
+                "columns": _listed(columns),
+                "target": target,
+                "bins": _bins(bins),
+                "method": method,
+                "workload": _workload(workload),
+                "unlisted": _listed(unlisted) or [],
+                **_cost(given),
+            }
+            if out is None:
+                _print_price(given, request, as_json)
+            else:
+                _write(given, request, out, rows, overwrite=overwrite, as_json=as_json)
 
-            must_be_there(source)
-            if price == (out is not None):
-                rule = "is for rows that are written; with --price none are" if price else "says where the rows go"
-                raise InvalidParameter("--out", NOTHING, rule, "write --out rows.parquet, or --price alone")
-            if out is not None:
-                form = check_form(out)
-                _check_place(out, overwrite)
-                apart_from_the_table(out, source)
-            if rows is not None and not 1 <= rows <= _MOST_ROWS:
-                raise InvalidParameter("--rows", rows, f"must be from 1 to {_MOST_ROWS:,}")
-            said: dict[str, Any] = {"table": None, "columns": _listed(columns), "target": target, "bins": _bins(bins)}
-            said |= {"method": method, "workload": _workload(workload), "unlisted": _listed(unlisted) or []}
-            spent = _cost(given)
-            if out is None or not _account(given).exists():  # whatever is wrong is wrong before there is one
-                with _opened(given, reads=False) as session:
-                    before = session.price_synthesis(**said, **spent)
-                if out is not None:
-                    check_fits(before)
-                else:
-                    print(json.dumps(before.to_dict(), ensure_ascii=False, indent=2) if as_json else before)
-                    return
-            with _opened(given, reads=True) as session:
-                before = session.price_synthesis(**said, **spent)
-                with _spinning("counting"):
-                    made = session.synthesize(**said, **spent)
-                if not as_json:
-                    print(before, flush=True)  # not before it is paid for: a refusal is one message and nothing else
-                with _spinning("fitting"):
-                    count = made.count if rows is None else rows
-                    notes = made.notes
-                with _replaced(out, overwrite) as place, _bar(f"writing {out.name}") as told:
-                    write_rows(made, count, place, form, told)
-                if as_json:
-                    print(json.dumps(_record(made, out, count, notes), ensure_ascii=False, indent=2, allow_nan=False))
-                else:
-                    print("\n".join(_lines(made, out, count, notes)))
+
+def _check(source: Path, out: Path | None, *, price: bool, overwrite: bool, rows: int | None) -> None:
+    """Refuse a source that does not exist, a file that cannot be written, and a wrong number of rows."""
+    from deniable.cli.shell_accounts import apart_from_the_table, must_be_there
+    from deniable.queries.synthetic.synthetic_records import check_form
+
+    must_be_there(source)
+    if price == (out is not None):
+        rule = "is for rows that are written; with --price none are" if price else "says where the rows go"
+        raise InvalidParameter("--out", NOTHING, rule, "write --out rows.parquet, or --price alone")
+    if out is not None:
+        check_form(out)
+        _check_place(out, overwrite)
+        apart_from_the_table(out, source)
+    if rows is not None and not 1 <= rows <= _MOST_ROWS:
+        raise InvalidParameter("--rows", rows, f"must be from 1 to {_MOST_ROWS:,}")
+
+
+def _print_price(given: dict[str, Any], request: dict[str, Any], as_json: bool) -> None:
+    from deniable.cli.question_commands import _opened
+
+    with _opened(given, reads=False) as session:
+        price = session.price_synthesis(**request)
+    print(json.dumps(price.to_dict(), ensure_ascii=False, indent=2) if as_json else price)
+
+
+def _write(
+    given: dict[str, Any], request: dict[str, Any], out: Path, rows: int | None, *, overwrite: bool, as_json: bool
+) -> None:
+    """Buy the counts, fit a distribution to them, and write rows of it to `out`."""
+    from deniable.cli.question_commands import _account, _opened, check_fits
+    from deniable.queries.synthetic.synthetic_records import check_form, write_rows
+
+    if not _account(given).exists():  # errors of the request come before the account is opened
+        with _opened(given, reads=False) as session:
+            check_fits(session.price_synthesis(**request))
+    with _opened(given, reads=True) as session:
+        price = session.price_synthesis(**request)
+        with _spinning("counting"):
+            made = session.synthesize(**request)
+        if not as_json:
+            print(price, flush=True)  # only after it is paid: a refusal prints its message and nothing else
+        with _spinning("fitting"):
+            count = made.count if rows is None else rows
+            notes = made.notes
+        with _replaced(out, overwrite) as place, _bar(f"writing {out.name}") as progress:
+            write_rows(made, count, place, check_form(out), progress)
+        if as_json:
+            print(json.dumps(_record(made, out, count, notes), ensure_ascii=False, indent=2, allow_nan=False))
+        else:
+            print("\n".join(_lines(made, out, count, notes)))
 
 
 @contextmanager
 def _in_options(source: Path) -> Iterator[None]:
-    """What a refusal means here: which command and which option to write."""
+    """Add to a refusal of columns which command and which option to write."""
     try:
         yield
     except InvalidParameter as refused:
@@ -151,7 +174,7 @@ def _in_options(source: Path) -> Iterator[None]:
 
 
 def _check_place(out: Path, overwrite: bool) -> None:
-    """Nothing is paid for rows that cannot be written."""
+    """Refuse a file that cannot be written, before anything is paid."""
     if out.is_dir():
         raise InvalidParameter("--out", str(out), "is a folder", "name a file in it")
     if out.exists() and not overwrite:
@@ -165,7 +188,7 @@ def _check_place(out: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _replaced(out: Path, overwrite: bool) -> Iterator[Path]:
-    """A place beside the file, which becomes the file when all is written."""
+    """The path of a temporary file in the same folder, which is renamed to `out` once it is complete."""
     place = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         yield place
@@ -201,8 +224,8 @@ def _bins(bins: str | None) -> dict[str, int] | None:
 def _cost(given: dict[str, Any]) -> dict[str, Any]:
     asked = {name: given[name] for name in _COSTS if given[name] is not None}
     if len(asked) != 1:
-        listed, said = (", ".join(f"--{name}" for name in names) for names in (_COSTS, asked))
-        rule = f"give exactly one of them, to say what to spend; given: {said or 'none'}"
+        listed, found = (", ".join(f"--{name}" for name in names) for names in (_COSTS, asked))
+        rule = f"give exactly one of them, to say what to spend; given: {found or 'none'}"
         raise InvalidParameter(listed, NOTHING, rule, "try --epsilon 0.5")
     return asked
 
@@ -243,7 +266,7 @@ def _record(made: "Synthetic", out: Path, count: int, notes: tuple[str, ...]) ->
 
 @contextmanager
 def _spinning(words: str) -> Iterator[None]:
-    """That something takes a while, for whoever watches; on stderr, which is not what is saved or piped."""
+    """A spinner on stderr while the block runs, if stderr is a terminal."""
     from rich.console import Console
 
     if not sys.stderr.isatty():

@@ -1,7 +1,7 @@
 """Checking a history from its beginning: every link, every sum, every limit, every signature.
 
-The same for a ledger in a store and for one that was exported: entries go in, oldest first, and LedgerDamaged names the
-first that is not what was written.
+`Recount` works for a ledger in a store and for an exported one. It takes the entries, oldest first, and computes again
+what the ledger computed when it wrote them. LedgerDamaged names the first entry that does not agree.
 """
 
 from __future__ import annotations
@@ -87,48 +87,14 @@ class Recount:
         return [self._account(name, window, limit) for (name, window), limit in self._limits.items()]
 
     def add(self, entry: Entry) -> None:
-        """Take the next entry; LedgerDamaged if it is not what was written."""
-        number = self.number + 1
-        if entry.number != number:
-            raise self._bad(number, "is missing")
-        if entry.digest() != entry.hash:
-            raise self._bad(number, "was changed")
-        if entry.previous != self.link:
-            # Entry 1 is whole, so what it hangs from is not.
-            raise (
-                self._bad(0, "was changed") if number == 1 else self._bad(number, "does not follow the entry before it")
-            )
-        if entry.spent != self.spent + entry.charged:
-            raise self._bad(number, "has a wrong sum")
-        counted = self.newest is not None and self.newest.charges is not None
-        if (counted or entry.charges is not None) and entry.charges != charges_with(self.newest, entry.state):
-            raise self._bad(number, "has a wrong count of charges")
-        if self._terms and entry.time < self.time:
-            raise self._bad(number, "is older than the entry before it")
+        """Check the next entry and count it. Raises LedgerDamaged if it is not what the ledger wrote."""
+        self._check_link(entry)
+        self._check_sums(entry)
         if entry.state in _PLAIN:
-            if entry.rotation is not None:
-                raise self._bad(number, "replaces no key")
-            if entry.statement is not None:
-                raise self._bad(number, "states nothing")
             self._take_plain(entry)
-        elif entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
-            raise self._bad(number, "charges what cannot be charged")
-        elif entry.state is State.STATED or entry.statement is not None:
-            self._take_statement(entry)
-        elif entry.state is State.ROTATED or entry.rotation is not None:
-            self._take_rotation(entry)
-        elif entry.state is State.LINKED:
-            if entry.name is None or entry.name in self.names:
-                raise self._bad(number, "links nothing")
-            self.names.append(entry.name)
-        elif entry.state is State.CHECKPOINT:
-            self._take_checkpoint(entry)
-        elif entry.state is State.MOVED:
-            if entry.terms is not None or entry.name is not None or entry.checkpoint is not None:
-                raise self._bad(number, "is more than a new place")
         else:
-            self._take_terms(entry)
-        self.number, self.link, self.time, self.newest = number, entry.hash, entry.time, entry
+            self._take_note(entry)
+        self.number, self.link, self.time, self.newest = entry.number, entry.hash, entry.time, entry
 
     def end(self, number: int, link: str) -> Entry | None:
         """The newest entry, if the history ends where its head says."""
@@ -140,10 +106,62 @@ class Recount:
             raise self._bad(number, "is not what the head of the chain says")
         return self.newest
 
+    # -- what holds for every entry ------------------------------------------------------------------------------------
+
+    def _check_link(self, entry: Entry) -> None:
+        """It has the next number, its own hash, and the hash of the entry before it."""
+        number = self.number + 1
+        if entry.number != number:
+            raise self._bad(number, "is missing")
+        if entry.digest() != entry.hash:
+            raise self._bad(number, "was changed")
+        if entry.previous != self.link:
+            if number == 1:  # entry 1 itself is unchanged, so the heading that it names was changed
+                raise self._bad(0, "was changed")
+            raise self._bad(number, "does not follow the entry before it")
+
+    def _check_sums(self, entry: Entry) -> None:
+        """Its sum, its count of charges and its time continue those of the entry before it."""
+        if entry.spent != self.spent + entry.charged:
+            raise self._bad(entry.number, "has a wrong sum")
+        counted = self.newest is not None and self.newest.charges is not None
+        if (counted or entry.charges is not None) and entry.charges != charges_with(self.newest, entry.state):
+            raise self._bad(entry.number, "has a wrong count of charges")
+        if self._terms and entry.time < self.time:
+            raise self._bad(entry.number, "is older than the entry before it")
+
     # -- one kind of entry each ----------------------------------------------------------------------------------------
 
+    def _take_note(self, entry: Entry) -> None:
+        """An entry that is not part of a charge. One with a statement or a rotation is checked as such."""
+        if entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
+            raise self._bad(entry.number, "charges what cannot be charged")
+        if entry.state is State.STATED or entry.statement is not None:
+            self._take_statement(entry)
+        elif entry.state is State.ROTATED or entry.rotation is not None:
+            self._take_rotation(entry)
+        elif entry.state is State.LINKED:
+            self._take_name(entry)
+        elif entry.state is State.CHECKPOINT:
+            self._take_checkpoint(entry)
+        elif entry.state is State.MOVED:
+            if entry.terms is not None or entry.name is not None or entry.checkpoint is not None:
+                raise self._bad(entry.number, "is more than a new place")
+        else:
+            self._take_terms(entry)
+
+    def _take_name(self, entry: Entry) -> None:
+        if entry.name is None or entry.name in self.names:
+            raise self._bad(entry.number, "links nothing")
+        self.names.append(entry.name)
+
     def _take_plain(self, entry: Entry) -> None:
+        """RESERVED charges its cost, within every limit; SEALED and FAILED close a RESERVED entry that is open."""
         number, payer = entry.number, entry.payer
+        if entry.rotation is not None:
+            raise self._bad(number, "replaces no key")
+        if entry.statement is not None:
+            raise self._bad(number, "states nothing")
         if entry.state is not State.RESERVED:
             closed = self._waiting.pop(entry.closes or 0, None)
             same = closed is not None and (closed.question, closed.version, closed.cost, closed.key, closed.payer)

@@ -182,12 +182,21 @@ def test_keys_are_told_as_they_are_and_numbers_that_cannot_be_told_say_why(world
     record["rows"] = [[None, 40.0], [2024, None]]
     record["intervals"] = [[None, [30.0, 50.0]], [None, [0.0, 100.0]]]
     record |= {"columns": ["stay", "a"], "kinds": ["integer", "real"], "measured": ["a"], "notes": ["a word"]}
-    shown = answered(record, "SELECT")
+    shown = answered(record)
     assert [[cell for cell, _ in row] for row in shown["rows"]] == [["NULL", "40 ± 10"], ["2024", "–"]]
     assert [bar["name"] for bar in shown["charts"][0]["bars"]] == ["NULL"]
     assert shown["columns"] == [("stay", False), ("a", True)]
-    assert "cannot be told" in shown["notes"][0]
+    assert "means no value" in shown["notes"][0]
     assert shown["notes"][1:] == ["a word"]
+
+
+def test_a_moment_is_shown_with_a_space_and_a_text_as_it_is(world: World) -> None:
+    record = world.ask("SELECT stay, COUNT(*) AS n FROM visits WHERE stay IN (1, 2) GROUP BY stay", epsilon=1.0).json()
+    record["rows"], record["intervals"] = [["2024-01-31T12:00:00", "ATE", 40]], [[None, None, [30.0, 50.0]]]
+    record |= {"columns": ["at", "what", "n"], "kinds": ["timestamp", "text", "integer"], "measured": ["n"]}
+    shown = answered(record)
+    assert [cell for cell, _ in shown["rows"][0]] == ["2024-01-31 12:00:00", "ATE", "40 ± 10"]
+    assert [bar["name"] for bar in shown["charts"][0]["bars"]] == ["2024-01-31 12:00:00 · ATE"]
 
 
 def test_notes_stand_below_the_table(world: World) -> None:

@@ -282,7 +282,7 @@ def refused(*options: str) -> tuple[int, str]:
 def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text('state = "state"\ndata = ["nofolder"]\n')
-    assert "nofolder is no folder" in refused("--config", str(config))[1]
+    assert "nofolder is not a folder" in refused("--config", str(config))[1]
     (tmp_path / "other").mkdir()
     (tmp_path / "data").mkdir()
     (tmp_path / "other" / "catalogue.sqlite").write_text("no database, and long enough to be read as one" * 50)

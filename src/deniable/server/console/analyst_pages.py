@@ -11,7 +11,6 @@ from fastapi import APIRouter
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from deniable.client import RemoteAnswer
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.queries.answer.answer_display import UNTOLD, key_said, spoken
 from deniable.queries.answer.remaining_budget import Remaining
@@ -26,6 +25,7 @@ from deniable.server.problems import Problem
 from deniable.server.request_bodies import DummyQuestion, Question
 from deniable.server.requests.request_desk import body_hash
 from deniable.server.roles import Role
+from deniable.tables.kinds import Kind
 
 _STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _MOST_BARS: Final = 60
@@ -33,6 +33,7 @@ _MOST_CELLS: Final = 5000
 """Of an answer that a page shows: nobody reads more, and everybody waits while a page is drawn."""
 _FEWEST_ROWS: Final = 20
 _WAYS: Final = ("epsilon", "within")
+_MISSING: Final = f"{UNTOLD} means no value: the average of a group that may be empty, or a division by 0"
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
@@ -214,7 +215,7 @@ async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, fl
         return await _refused(visit, json.loads(body), response.status_code)
     place = visit.request.base_url
     url = str(place.replace(scheme="https") if visit.curator.settings.https else place).rstrip("/")
-    answer = await visit.desk.run(_told, visit.curator, visit.person, body, sql) | {
+    answer = await visit.desk.run(_told, visit.curator, visit.person, body) | {
         "verb": verb,
         "python": as_python(url, visit.dataset, sql, cost),
         "curl": as_curl(url, visit.dataset, sql, cost),
@@ -223,11 +224,11 @@ async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, fl
     return await _shown(visit, answer=answer, **_typed(visit))
 
 
-def _told(curator: Curator, person: Person, body: bytes, sql: str) -> dict[str, Any]:
-    """An answer for the template, from what goes over the wire; a large one in its turn, as when it was made."""
+def _told(curator: Curator, person: Person, body: bytes) -> dict[str, Any]:
+    """The values of the template, from the bytes that the API would send. A large answer waits for its turn."""
     curator.datasets.large.add(len(body) // 16)
     record = json.loads(body)
-    return answered(record, sql) | {"labelled": _labelled(curator, person, record)}
+    return answered(record) | {"labelled": _labelled(curator, person, record)}
 
 
 def _labelled(curator: Curator, person: Person, record: dict[str, Any]) -> bool:
@@ -245,45 +246,57 @@ async def _refused(visit: Visit, problem: dict[str, Any], status: int) -> Respon
     return await _shown(visit, status=status, problem=problem, **_typed(visit))
 
 
-def answered(record: dict[str, Any], sql: str) -> dict[str, Any]:
-    """An answer for the template: cells as people read them, bars, and the receipt. Of a long one the first rows."""
-    total = len(record["rows"])
-    shown = max(_FEWEST_ROWS, _MOST_CELLS // max(1, len(record["columns"])))
-    if total > shown:
-        record = {**record, "rows": record["rows"][:shown], "intervals": record["intervals"][:shown]}
-    answer = RemoteAnswer(record, sql)
-    measured = [name for name in answer.columns if name in record["measured"]]
-    keys = [name for name in answer.columns if name not in measured]
-    charts = []
-    drawn = [name for name in measured if any(each is not None for each in answer.interval(name))]
-    for name in drawn[:3] if len(answer) <= _MOST_BARS else []:
-        points = []
-        for i, (value, bounds) in enumerate(zip(answer[name], answer.interval(name), strict=True)):
-            if isinstance(value, int | float) and bounds is not None:
-                label = " · ".join(key_said(answer[key][i]) for key in keys) or name
-                points.append((label, float(value), *bounds))
-        if points:
-            charts.append({"name": name, "bars": page_drawings.bars(points)})
-    rows = [
+def answered(record: dict[str, Any]) -> dict[str, Any]:
+    """The values of the template `answer.html`, from the record that the API sends.
+
+    Cells become text, and the first three measured columns become bar charts. A page shows about `_MOST_CELLS` cells;
+    `total` is the number of all rows.
+    """
+    names: list[str] = record["columns"]
+    most = max(_FEWEST_ROWS, _MOST_CELLS // max(1, len(names)))
+    rows = [[_cell(*each) for each in zip(row, record["kinds"], strict=True)] for row in record["rows"][:most]]
+    intervals = record["intervals"][:most]
+    is_measured = [name in record["measured"] for name in names]
+    measured = [place for place, noisy in enumerate(is_measured) if noisy]
+    drawn = [place for place in measured if any(each[place] is not None for each in intervals)]
+    too_many = len(rows) > _MOST_BARS
+    charts = [] if too_many else [_chart(names, is_measured, rows, intervals, place) for place in drawn[:3]]
+    texts = [
         [
-            (spoken(cell, bounds), True) if name in measured else (key_said(cell), False)
-            for name, cell, bounds in zip(answer.columns, row, intervals, strict=True)
+            (spoken(cell, bounds), True) if noisy else (key_said(cell), False)
+            for cell, bounds, noisy in zip(row, around, is_measured, strict=True)
         ]
-        for row, intervals in zip(answer.rows, record["intervals"], strict=True)
+        for row, around in zip(rows, intervals, strict=True)
     ]
-    untold = any(None in answer[name] for name in measured)
-    notes = [f"{UNTOLD} is a number that cannot be told: an average over a group that may be empty, or a division by 0"]
+    has_missing = any(row[place] is None for row in rows for place in measured)
     return {
-        "columns": [(name, name in measured) for name in answer.columns],
-        "rows": rows,
-        "charts": charts,
-        "confidence": answer.confidence,
-        "receipt": answer.receipt,
-        "release": answer.release,
-        "notes": [*(notes if untold else ()), *answer.notes],
-        "hidden_bars": bool(drawn) and len(answer) > _MOST_BARS,
-        "total": total,
+        "columns": list(zip(names, is_measured, strict=True)),
+        "rows": texts,
+        "charts": [each for each in charts if each["bars"]],
+        "confidence": record["confidence"],
+        "receipt": record["provenance"],
+        "release": record.get("release"),
+        "notes": [*([_MISSING] if has_missing else []), *record["notes"]],
+        "hidden_bars": bool(drawn) and too_many,
+        "total": len(record["rows"]),
     }
+
+
+def _cell(cell: Any, kind: str) -> Any:
+    """A cell of a record for display: JSON writes a timestamp with a T, people write a space."""
+    return cell.replace("T", " ") if kind == Kind.TIMESTAMP.value and isinstance(cell, str) else cell
+
+
+def _chart(
+    names: list[str], is_measured: list[bool], rows: list[list[Any]], intervals: list[list[Any]], place: int
+) -> dict[str, Any]:
+    """The bars of the column at `place`, one for each row that has a number; the keys of the row are its label."""
+    points = []
+    for row, around in zip(rows, intervals, strict=True):
+        if isinstance(row[place], int | float) and around[place] is not None:
+            keys = [key_said(cell) for cell, noisy in zip(row, is_measured, strict=True) if not noisy]
+            points.append((" · ".join(keys) or names[place], float(row[place]), *around[place]))
+    return {"name": names[place], "bars": page_drawings.bars(points) if points else []}
 
 
 # -- releases and labels -----------------------------------------------------------------------------------------------

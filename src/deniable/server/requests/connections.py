@@ -1,16 +1,17 @@
-"""Connections: a request comes whole within a set time, its answer is read within one, or the connection is closed; one
-address has so many of them, and all together have so many.
+"""Connections: limits on their number, and on the time that a client may take to send and to read.
 
-Half a request costs whoever sends it nothing and holds a connection for as long as nobody looks at the clock. So the
-time of the headers and that of the body each begin with their first chance to come, and no further byte prolongs them.
-An answer that nobody reads holds a connection and the memory of the answer. Whoever takes less than `_LEAST` bytes of
-what waits for them in that time is not reading.
+Three attacks cost a client almost nothing, and each would hold a connection for ever.
 
-Descriptors are few (1,024 are usual), and a process without any can take no connection and open no file. So before they
-run out, one connection that has to send something makes room for the next: the oldest of the address that has the most.
+- *A request that never ends.* Headers have `patience` seconds, counted from when we wait for them; so has the body.
+  Further bytes do not extend this time.
+- *An answer that nobody reads.* It holds the connection and the memory of the answer. A client that takes fewer than
+  `_LEAST` bytes of a waiting answer within `patience` seconds is disconnected.
+- *Many connections.* One address may have `settings.connections` of them. File descriptors are scarce (1,024 are
+  usual), and a process that has run out of them can neither accept a connection nor open a file. So above `room()`
+  connections, each new one closes another: of the address with the most connections that owe us bytes, the oldest.
 
-Requests that come behind another on the same connection are answered one after the other, and other connections have
-their turns in between. While any waits nothing more is read.
+Pipelined requests (sent on one connection without waiting for the answers) are answered one after the other, and other
+connections have their turns in between. While such a request waits, nothing more is read from its connection.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import Counter, deque
-from typing import Any, Final
+from typing import Any, ClassVar, Final, final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -33,34 +34,36 @@ except ImportError:  # Windows, where this module can be imported and no server 
     resource = None  # type: ignore[assignment]
 
 _LONGEST: Final = 64 << 10
-"""Bytes of the headers of a request."""
+"""The most bytes of the headers of one request."""
 
 _LEAST: Final = 16 << 10
-"""Bytes of an answer that are read in `patience` seconds by whoever is there, or all that are left of it."""
+"""The fewest bytes of a waiting answer that a client reads in `patience` seconds, unless fewer are left."""
 
 _ROOM: Final = 128 << 10
-"""Bytes of an answer that the system takes before it is read. It would take megabytes, and nobody sees how many of them
-are read: whoever reads slowly would look like somebody who does not.
+"""The size of a socket's send buffer, in bytes.
+
+By default the operating system buffers megabytes, and we cannot see how many of them the client has read: a client that
+reads slowly would look like one that does not read at all.
 """
 
 _BEHIND: Final = 100
-"""Requests on one connection that wait behind another."""
+"""The most pipelined requests of one connection that may wait."""
 
 _MOST: Final = 4096
-"""Connections of one process."""
+"""The most connections of one process."""
 
 _DESCRIPTORS: Final = 8192
-"""Files and connections that a process may have open, where the system allows so many."""
+"""The number of files and connections that a process asks the operating system for."""
 
 _LINES: Final = 5
-"""Lines of the log about one address and one event, then one a second: a flood of connections is not one of lines."""
+"""Log lines for one address and event before the rate limit of one a second: a flood must not fill the log."""
 
 _PIECE: Final = 4096
-"""Bytes that are looked at before it is counted what waits: more would be thousands of requests at once."""
+"""Bytes that are parsed before the waiting requests are counted: a larger piece could hold thousands of requests."""
 
 
 def room() -> int:
-    """How many connections this process may have: a quarter of its descriptors is left for files."""
+    """The most connections of this process: a quarter of its file descriptors stays free for files."""
     if resource is None:
         return _MOST
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -68,7 +71,7 @@ def room() -> int:
 
 
 def make_room() -> None:
-    """Let this process have more descriptors than a shell gives it, as far as it may."""
+    """Raise the process's limit on file descriptors to `_DESCRIPTORS`, as far as the system permits."""
     if resource is not None:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
@@ -77,142 +80,185 @@ def make_room() -> None:
 
 
 def protocol(settings: Settings) -> type[asyncio.Protocol]:
-    """The class of connections of one server."""
-    addresses, counts = Addresses(settings.proxies), Counter[str]()
-    most, lines = room(), Buckets(rate=1.0, burst=_LINES)
-    held: set[asyncio.Protocol] = set()
-    owing: dict[str, dict[Connection, None]] = {}
-    """Connections that have to send something, by address, oldest first."""
+    """The class of connections for uvicorn: `Connection`, with the limits of one server and counts that they share."""
+    found: type[asyncio.Protocol] = type("Connection", (Connection,), {"shared": OpenConnections(settings)})
+    return found
 
-    class Connection(HttpToolsProtocol):
-        """One connection. `cycle` is the newest request whose headers have come, None before the first one."""
 
-        _timer: asyncio.TimerHandle | None = None
-        _reader: asyncio.TimerHandle | None = None
-        _phase: tuple[str, int] | None = None
-        _came = 0
-        _drained = False
-        _name = ""
+@final
+class OpenConnections:
+    """The connections of one process, counted by address. An address is "" behind a proxy, which is not limited."""
 
-        def connection_made(self, transport: Any) -> None:
-            self._open = deque[Any]()
-            super().connection_made(transport)
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
-            host = self.client[0] if self.client else NOWHERE
-            self._name = "" if addresses.is_proxy(host) else name_of(host)
-            if self._name:
-                counts[self._name] += 1
-                if counts[self._name] > settings.connections:
-                    self._close("limit", limit="connections")
-                    return
-            held.add(self)
-            self._watch()
-            self._read(0, self.loop.time())
-            if len(held) > most and owing:
-                theirs = max(owing.values(), key=lambda each: len(each))
-                next(iter(theirs))._close("limit", limit="connections")
+    def __init__(self, settings: Settings) -> None:
+        self.patience = settings.patience
+        """Seconds that a client has to send headers, to send a body, or to read a part of an answer."""
+        self._each, self._most = settings.connections, room()
+        self._addresses = Addresses(settings.proxies)
+        self._counts = Counter[str]()
+        self._held: set[Connection] = set()
+        self._owing: dict[str, dict[Connection, None]] = {}
+        """Connections from which we wait for bytes, by address, oldest first."""
+        self._lines = Buckets(rate=1.0, burst=_LINES)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._end()
-            held.discard(self)
-            for each in self._open:  # each of them: whoever answers one must not write to what is closed
-                each.disconnected = True
-                each.message_event.set()
-            if self._name:
-                counts[self._name] -= 1
-                if not counts[self._name]:
-                    del counts[self._name]
-            super().connection_lost(exc)
+    def address_of(self, client: tuple[str, int] | None) -> str:
+        """The name under which a client is counted; "" for one of our proxies."""
+        host = client[0] if client else NOWHERE
+        return "" if self._addresses.is_proxy(host) else name_of(host)
 
-        def data_received(self, data: bytes) -> None:
+    def count(self, address: str) -> bool:
+        """Count one more connection of this address; False if that is more than it may have."""
+        if not address:
+            return True
+        self._counts[address] += 1
+        return self._counts[address] <= self._each
+
+    def hold(self, connection: Connection) -> None:
+        """Count it among the connections of the process."""
+        self._held.add(connection)
+
+    def one_too_many(self) -> Connection | None:
+        """The connection to close if the process has more than it may have, else None."""
+        if len(self._held) <= self._most or not self._owing:
+            return None
+        theirs = max(self._owing.values(), key=lambda each: len(each))
+        return next(iter(theirs))
+
+    def drop(self, connection: Connection, address: str) -> None:
+        """A connection that was counted is gone."""
+        self._held.discard(connection)
+        if address:
+            self._counts[address] -= 1
+            if not self._counts[address]:
+                del self._counts[address]
+
+    def owe(self, connection: Connection, address: str, *, due: bool) -> None:
+        """Note whether we now wait for bytes from this connection."""
+        theirs = self._owing.setdefault(address, {})
+        theirs.pop(connection, None)
+        if due:
+            theirs[connection] = None
+        elif not theirs:
+            del self._owing[address]
+
+    def log(self, event: str, facts: dict[str, str]) -> None:
+        """Write a security event, within the rate limit of equal lines."""
+        if not self._lines.take(f"{event} {facts}"):
+            logged(event, **facts)
+
+
+class Connection(HttpToolsProtocol):
+    """One connection. `cycle` is the newest request whose headers are complete, None before the first."""
+
+    shared: ClassVar[OpenConnections]
+
+    _timer: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
+    _phase: tuple[str, int] | None = None
+    """What the running timer waits for (see `_now`), and of which request."""
+    _came = 0
+    """Bytes that came since the headers of the last request were complete."""
+    _drained = False
+    """Whether the send buffer has emptied since `_read` last looked."""
+    _address = ""
+
+    def connection_made(self, transport: Any) -> None:
+        self._open = deque[Any]()
+        super().connection_made(transport)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM)
+        self._address = self.shared.address_of(self.client)
+        if not self.shared.count(self._address):
+            self._close("limit", limit="connections")
+            return
+        self.shared.hold(self)
+        self._watch()
+        self._read(0, self.loop.time())
+        if (other := self.shared.one_too_many()) is not None:
+            other._close("limit", limit="connections")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+        self.shared.drop(self, self._address)
+        for each in self._open:  # all of them, also pipelined ones: no answer may be written to a closed connection
+            each.disconnected = True
+            each.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        before = self.cycle
+        for start in range(0, len(data), _PIECE):
+            super().data_received(data[start : start + _PIECE])
             if self.transport.is_closing():
                 return
-            before = self.cycle
-            for start in range(0, len(data), _PIECE):
-                super().data_received(data[start : start + _PIECE])
-                if self.transport.is_closing():
-                    return
-                if len(self.pipeline) > _BEHIND:
-                    self._close("limit", limit="pipelined")
-                    return
-            self._came = self._came + len(data) if self.cycle is before else 0
-            if self._came > _LONGEST and self._now() == "headers":
-                self._close("unfinished", of="headers", address=self._name)
+            if len(self.pipeline) > _BEHIND:
+                self._close("limit", limit="pipelined")
                 return
-            self._watch()
+        self._came = self._came + len(data) if self.cycle is before else 0
+        if self._came > _LONGEST and self._now() == "headers":
+            self._close("unfinished", of="headers")
+            return
+        self._watch()
 
-        def _now(self) -> str:
-            """What this connection has to send: the rest of a body, of headers, or nothing while it is answered."""
-            if self.cycle is not None and self.cycle.more_body:
-                return "body"
-            return "headers" if self.cycle is None or self.cycle.response_complete else ""
+    def _now(self) -> str:
+        """What we wait for from the client: "body", "headers", or "" while we prepare an answer."""
+        if self.cycle is not None and self.cycle.more_body:
+            return "body"
+        return "headers" if self.cycle is None or self.cycle.response_complete else ""
 
-        def _watch(self) -> None:
-            phase = (self._now(), id(self.cycle))
-            if phase != self._phase:
-                self._stop()
-                self._phase = phase
-                self._owe(due=bool(phase[0]))
-                if phase[0]:
-                    self._timer = self.loop.call_later(settings.patience, self._over, phase)
-
-        def _owe(self, *, due: bool) -> None:
-            """Whether it is this connection's turn to send something."""
-            theirs = owing.setdefault(self._name, {})
-            theirs.pop(self, None)
-            if due:
-                theirs[self] = None
-            elif not theirs:
-                del owing[self._name]
-
-        def _over(self, phase: tuple[str, int]) -> None:
-            if phase == (self._now(), id(self.cycle)):
-                self._close("unfinished", of=phase[0], address=self._name)
-
-        def on_headers_complete(self) -> None:
-            before = self.cycle
-            super().on_headers_complete()
-            if self.cycle is not before:
-                self._open.append(self.cycle)
-
-        def on_response_complete(self) -> None:
-            self._open.popleft()
-            super().on_response_complete()
-            if self.pipeline:  # it would read on, and what waits would grow with every answer
-                self.flow.pause_reading()
-
-        def resume_writing(self) -> None:
-            super().resume_writing()
-            self._drained = True
-
-        def _read(self, waits: int, since: float) -> None:
-            """Look whether what waits to be sent has become less than it was then."""
-            left, now = self.transport.get_write_buffer_size(), self.loop.time()
-            if not left or not waits or left <= waits - _LEAST or self._drained:
-                waits, since, self._drained = left, now, False
-            elif now - since >= settings.patience:
-                self._close("unfinished", of="answer", address=self._name)
-                return
-            self._reader = self.loop.call_later(settings.patience / 4, self._read, waits, since)
-
-        def _close(self, event: str, **facts: str) -> None:
-            facts = {"address": self._name, **facts}
-            if not lines.take(f"{event} {facts}"):
-                logged(event, **facts)
-            self._end()
-            self.transport.abort()
-
-        def _end(self) -> None:
+    def _watch(self) -> None:
+        """Start the timer of a new phase. A phase that goes on keeps its timer, whatever the client sends."""
+        phase = (self._now(), id(self.cycle))
+        if phase != self._phase:
             self._stop()
-            self._owe(due=False)
-            if self._reader is not None:
-                self._reader.cancel()
-                self._reader = None
+            self._phase = phase
+            self.shared.owe(self, self._address, due=bool(phase[0]))
+            if phase[0]:
+                self._timer = self.loop.call_later(self.shared.patience, self._over, phase)
 
-        def _stop(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+    def _over(self, phase: tuple[str, int]) -> None:
+        if phase == (self._now(), id(self.cycle)):
+            self._close("unfinished", of=phase[0])
 
-    found: type[asyncio.Protocol] = Connection
-    return found
+    def on_headers_complete(self) -> None:
+        before = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not before:
+            self._open.append(self.cycle)
+
+    def on_response_complete(self) -> None:
+        self._open.popleft()
+        super().on_response_complete()
+        if self.pipeline:  # uvicorn would resume reading here, and the queue would grow with every answer
+            self.flow.pause_reading()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._drained = True
+
+    def _read(self, waits: int, since: float) -> None:
+        """Disconnect a client that does not read: `waits` bytes were in the send buffer at the time `since`."""
+        left, now = self.transport.get_write_buffer_size(), self.loop.time()
+        if not left or not waits or left <= waits - _LEAST or self._drained:
+            waits, since, self._drained = left, now, False
+        elif now - since >= self.shared.patience:
+            self._close("unfinished", of="answer")
+            return
+        self._reader = self.loop.call_later(self.shared.patience / 4, self._read, waits, since)
+
+    def _close(self, event: str, **facts: str) -> None:
+        self.shared.log(event, {"address": self._address, **facts})
+        self._end()
+        self.transport.abort()
+
+    def _end(self) -> None:
+        self._stop()
+        self.shared.owe(self, self._address, due=False)
+        if self._reader is not None:
+            self._reader.cancel()
+            self._reader = None
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
