@@ -47,7 +47,9 @@ def test_the_owner_is_told_which_rows_were_left_out_and_by_which_column(tmp_path
             assert "2 left out: no value in 'ward'" in said
             assert "2 left out: no id in 'who', or one that cannot be read\n" in said  # ids have no list
             assert "5 rows were kept, of 3 people" in said
-            with pytest.raises(InvalidParameter, match="table='zz': is no table of this session; name one of visits"):
+            with pytest.raises(
+                InvalidParameter, match="table='zz': is not a table of this session; name one of visits"
+            ):
                 session.registration["zz"]
             assert "2 cut" in said
             assert report.to_dict()["left_out"] == report.left_out

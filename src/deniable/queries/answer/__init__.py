@@ -1,13 +1,14 @@
-"""Answers: exact numbers meet noise once, in `release`, and what comes out may be seen by anyone.
+"""Answers: `release` adds noise to exact statistics; everything after it works on public numbers.
 
-    release             the only place where exact statistics and noise meet
-    answer              a small table of noisy numbers with intervals and receipt; `answer_display` and
-                        `answer_files` show and save it; `privacy_statement` says what to write about it
-    explanation         a question taken apart: every step with its stability, every number with its sensitivity
-    rollups             answers that follow from earlier ones for free
+    release             the only place where exact statistics meet noise; start reading here
+    answer              a small table of noisy numbers with intervals and a receipt; `answer_display` and
+                        `answer_files` print and save it; `privacy_statement` writes the text for a publication
+    explanation         a question step by step, with the stability of each step and the sensitivity of each number
+    rollups             free answers that are computed from earlier ones
     batch_answers, batch_price, batch_shares, grouping_sets      several questions asked together
     joint_tables, shared_measurements, joint_entry               tables that share draws of noise or a ledger entry
-    remaining_budget    what is left of a budget
+    remaining_budget    the unspent part of a budget
 
-A `NoisePlan` and the engine's integers come in; an `Answer` goes out, and the session seals it in the ledger.
+A question arrives as a `NoisePlan` together with the engine's integers. `release` turns both into a `Released`, which
+the session seals in the ledger, and `answer` computes the columns and intervals of an `Answer` from it.
 """

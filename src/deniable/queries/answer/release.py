@@ -1,4 +1,30 @@
-"""The one place where exact numbers meet noise. What comes out may be seen; what goes in never leaves this module."""
+"""The release: the only place where exact numbers meet noise.
+
+**In and out.** `release` takes a `NoisePlan`, its `Noise` (one mechanism for each part), the cost that pays for it, and
+the exact integers of an engine by group. It returns a `Released`, which is public. The exact integers never leave this
+module. Everything after it (intervals, roll-ups, fits, display) is post-processing and cannot weaken the guarantee.
+
+**What is drawn.** A plan has parts: a count, a sum on an integer grid, or running totals over the cells of a quantile.
+Each part gets independent noise in each group, from its mechanism. Under a pure ε budget, a sum S and its count n may
+form a pair, released as H·n + S and H·n - S, which one ε covers (`noise_planner.SumAndCount`). Under the same budget a
+single quantile is one cell drawn by the exponential mechanism (`picked`).
+
+**Which groups.** If all keys are public, every group is released, also one without rows. Otherwise groups come from the
+data: the noisy number of people of each group is compared with a threshold, and only groups that reach it are released.
+The threshold is chosen so that the keys that only one person has appear with probability at most δ.
+
+**Merging.** A second answer to the same question is not kept beside the first: `Released.merged` averages both by
+inverse variance. With a Gaussian budget precision (1/variance) and μ² both add, so the result is as precise as one
+answer at the sum of both costs. Under a pure budget precision grows with ε². `precise` converts cost units to precision
+and `at_precision` converts back. `Draw` remembers each draw of noise in a merged number, because an interval needs the
+law of the sum, not only its variance: noise on integers is not exactly normal, and several Laplace draws are not one.
+
+**Joint tables.** `release_jointly` measures several tables of the same rows with shared noise (`joint_tables`). The
+noise of such a table is not independent across cells; `law` (a `TableNoise`) describes it, `columns` names its axes.
+
+**Vocabulary.** A *draw* is one event of adding noise, with its cost. A `Share` is the contribution of one draw to one
+number: weight times noise of a given width. `units` are whole units of the budget's currency.
+"""
 
 from __future__ import annotations
 
@@ -36,18 +62,20 @@ if TYPE_CHECKING:
 
 _VERSION: Final = 1
 _WITH_LAW: Final = 2
-"""The version of an answer that was measured together with others: earlier versions would misread its noise."""
+"""The record version of a table that was measured jointly: earlier versions would misread its noise."""
 LARGEST: Final = 2**62
+"""Exact numbers are clamped to ±LARGEST before noise is added."""
 _LARGE: Final = 2**20
-"""Multiples of counts that are worked out in 64 bits."""
+"""The largest multiple of counts that is computed in 64 bits; larger ones use Python integers."""
 _PIECES: Final = 4
-"""Draws that are told apart in what an average or a ratio is made of: there may be one of these in each group."""
+"""The most separate draws in the noise of an average or a ratio; further draws are combined into wider ones."""
 
 
 @final
 class Draw(NamedTuple):
-    """One time that noise was drawn: what was paid for it, and of how many cells at most it is the sum (in a batch, a
-    finer answer is summed up to help a coarser one).
+    """One draw of noise: its cost, and the number of cells that were summed (at most) to obtain a number from it.
+
+    `cells` exceeds 1 in a batch, where the cells of a finer answer are summed to improve a coarser one.
     """
 
     cost: Cost
@@ -56,7 +84,10 @@ class Draw(NamedTuple):
 
 @final
 class DrawnShares(NamedTuple):
-    """What draws add to a number that was moved; by a second account, where it is not known which one is true."""
+    """The shares of the draws in a fitted number, and a second possible account of them.
+
+    Both are kept if it is not known which of them is true; an interval must hold under either.
+    """
 
     shares: tuple[Share, ...]
     otherwise: tuple[Share, ...] = ()
@@ -65,70 +96,68 @@ class DrawnShares(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Noisy statistics by group, and the cost whose noise they carry. All of it is public.
+    """Noisy statistics by group with a description of their noise. All of it is public.
 
-    Two answers to one question merge without loss: by inverse variance, into what one answer at the sum of their costs
-    would have been (under a Gaussian budget exactly, because precisions and μ² both add).
+    Two answers to one question merge by inverse variance. Under a Gaussian budget the result is as precise as one
+    answer at the sum of their costs, because precisions and μ² both add.
     """
 
     groups: tuple[Group, ...]
     parts: tuple[Any, ...]
-    """For each part, an array over groups: of numbers, or of rows of running totals."""
+    """For each part an array over groups, of numbers or of rows of running totals."""
     cost: Cost
-    """What was charged for it."""
+    """The amount charged for it."""
     precision: Cost
-    """The cost at which one answer would carry as little noise: more than `cost` where other answers helped."""
+    """The cost at which a single answer would have as little noise; more than `cost` if other answers improved it."""
     units: tuple[int, ...]
-    """The same for each group: a key that only one of several answers showed carries that one's noise."""
+    """The units of `precision` for each group: a key that only one of several merged answers has is less precise."""
     threshold: int | None = None
-    """The noisy number of people from which on a key was shown; None where keys are public."""
+    """The noisy number of people that a key had to reach; None if keys are public."""
     draws: tuple[Draw, ...] = ()
-    """Each draw that was merged into it; see `all_draws`."""
+    """The draws that were merged into it; empty if there is only one. See `all_draws`."""
     moved: tuple[DrawnShares, ...] = ()
-    """For each group, if numbers were moved to add up: what the draws behind it add to a number."""
+    """For each group, the shares of the draws in its number, if numbers were fitted to add up; otherwise empty."""
     paired: bool = False
-    """Whether sums and counts that can be released together are (`planner.Pair`): their parts then hold H·n ± S."""
+    """Whether pairs of a sum and a count (`noise_planner.SumAndCount`) are stored as H·n + S and H·n - S."""
     picked: bool = False
-    """Whether its one part holds the numbers of cells that were drawn (`picked.Picked`). Two of them do not merge."""
+    """Whether its only part holds the index of a drawn cell (`single_quantile`). Two such answers do not merge."""
     law: TableNoise | None = None
-    """Of a table that was measured together with others (`jointly`): the noise of its only part."""
+    """The noise of its only part, if the table was measured jointly (`joint_tables`); otherwise None."""
     columns: tuple[int, ...] = ()
-    """Then: what the law calls its keys."""
+    """The columns of `law` that are the keys of this table, in order."""
     measured: tuple[Measurement, ...] = ()
-    """What was measured for it; their costs add up to `cost`. Empty: that is not known."""
+    """The measurements it rests on, whose costs add up to `cost`; empty if unknown."""
 
     def shares_by_law(self) -> tuple[Share, ...]:
-        """What the draws add to a cell, by its law."""
+        """The shares of the draws in a cell of a jointly measured table."""
         assert self.law is not None
         return tuple(Share(*each) for each in self.law.shares(self.columns))
 
     @property
     def all_draws(self) -> tuple[Draw, ...]:
-        """Every draw that it rests on: itself alone, if nothing was merged."""
+        """Every draw that it rests on; a single one of `cost` if nothing was merged."""
         return self.draws or (Draw(self.cost),)
 
     @property
     def only_draw(self) -> str | None:
-        """The mark of the draw of a table that was measured by itself, once; None where more is in it, or unknown."""
+        """The mark of the measurement, if the table rests on exactly one draw of its own and it is known; else None."""
         alone = self.law is None and not self.draws and len(self.measured) == 1
         return self.measured[0].mark or None if alone else None
 
     def deviation(self, plan: NoisePlan, budget: Budget, part: int) -> float:
-        """The standard deviation of a part's noise, for a key that every draw showed; of running totals the largest.
+        """The standard deviation of a part's noise, for a key that every draw released; of running totals the largest.
 
-        Draws are independent and weighted by nominal precisions p_i: √(Σ p_i² σ_i² m_i) / Σ p_i, with the true σ_i of
-        each draw's noise and m_i cells summed up in it.
+        Draws are independent and weighted by nominal precisions p_i: √(Σ p_i² σ_i² m_i) / Σ p_i, where σ_i is the true
+        standard deviation of draw i, and m_i the number of cells summed in it.
         """
         if self.law is not None:
             return math.hypot(*(each.deviation(budget.accounting.shape) for each in self.shares_by_law()))
         made = unthresholded(plan, budget, self.cost.units)
         whole, one = math.hypot(*_lengths(plan, budget, part, self.all_draws)), made.spread(part)
-        return (
-            float(np.max(made.deviation(part))) / one * whole if one else 0.0
-        )  # so much was paid that no noise is left
+        return float(np.max(made.deviation(part))) / one * whole if one else 0.0  # at a very high cost the noise is 0
 
     def drawn(self, plan: NoisePlan, budget: Budget) -> list[list[DrawnValue]]:
-        """For each group, each part's noisy value with its noise."""
+        """For each group, the noisy value of each part with a description of its noise."""
         if self.law is not None and not self.moved:
             deviation, shares = self.deviation(plan, budget, 0), self.shares_by_law()
             return [
@@ -149,7 +178,7 @@ class Released:
         return [list(group) for group in zip(*columns, strict=True)]
 
     def _spread(self, plan: NoisePlan, budget: Budget, part: int, units: int) -> dict[str, Any]:
-        """What `DrawnValue` says about the noise of one part, for a key that is known at this precision."""
+        """The fields of `DrawnValue` that describe the noise of one part, for a key of this precision."""
         made = unthresholded(plan, budget, units)
         mechanism: Any = made.mechanisms[part]
         if plan.is_picked:
@@ -172,12 +201,12 @@ class Released:
         return told | {"shares": self._shares(plan, budget, part, units), "chosen": chosen}
 
     def _chosen(self, plan: NoisePlan, budget: Budget, units: int) -> ThresholdPassed | None:
-        """How the count of people decided that a key of this precision is shown; None where keys are public."""
+        """The thresholds that a key of this precision passed; None if keys are public."""
         if self.threshold is None or plan.people is None:
             return None
         behind = self._behind(units, budget)
         if len(behind) < len(self.all_draws) > 2:
-            behind = ()  # other draws of the same precision in all could be behind it
+            behind = ()  # another subset of the draws with the same total precision could be behind it
         gates = []
         for each in behind:
             made = noise(plan, budget, each.cost) if self.draws else unthresholded(plan, budget, each.cost.units)
@@ -188,21 +217,21 @@ class Released:
         return ThresholdPassed(tuple(gates), self._shares(plan, budget, plan.people, units) if gates else ())
 
     def _shares(self, plan: NoisePlan, budget: Budget, part: int, units: int) -> tuple[Share, ...]:
-        """What each draw adds to a merged number of this precision; nothing if that is not known."""
+        """The share of each draw in a merged number of this precision; empty if that is not known."""
         return shares_of(plan, budget, part, self._behind(units, budget))
 
     def shares_at(self, plan: NoisePlan, budget: Budget, group: int) -> tuple[Share, ...]:
-        """The same of the only part, in one group."""
+        """The share of each draw in the only part of one group; empty if that is not known."""
         if self.law is not None and not self.moved:
             return self.shares_by_law()
         return self._shares(plan, budget, 0, self.units[group])
 
     def _mixed(self, plan: NoisePlan, budget: Budget, part: int, units: int) -> tuple[float, tuple[float, ...]]:
-        """(how wide the noise is, relative to that of one draw at this precision; how it is made up of draws).
+        """(the width of the noise relative to one draw at this precision, the relative deviations of its draws).
 
-        One draw at the sum of precisions would not be as wide, where noise on whole numbers is narrower than the law
-        between them. Where it is not known which draws a number rests on, none of them is wider for its precision than
-        the widest: σ² <= max (p_i σ_i²) / p.
+        The ratio differs from 1 because noise on integers is not exactly scaled noise: its variance at a precision
+        deviates from the continuous law. If it is not known which draws a number rests on, the worst case is taken:
+        σ² <= max (p_i σ_i²) / p.
         """
         own = unthresholded(plan, budget, units).spread(part)
         behind = self._behind(units, budget)
@@ -215,29 +244,32 @@ class Released:
             return math.sqrt(square) / own, (1.0,)
         lengths = fewest(_lengths(plan, budget, part, behind), _PIECES)
         whole = math.hypot(*lengths)
-        if not whole or not own:  # so much was paid that no noise is left
+        if not whole or not own:  # at a very high cost the noise is 0
             return 0.0, (1.0,)
         return whole / own, tuple(length / whole for length in lengths)
 
     def _behind(self, units: int, budget: Budget) -> tuple[Draw, ...]:
-        """The draws that a number of this precision rests on; none if that is not known."""
+        """The draws that a number of this precision rests on; empty if that is not known."""
         if self.moved:
             return ()
         if not self.draws and units == self.cost.units:  # nothing was merged
             return self.all_draws
         whole = sum(precise(each.cost.units, budget) / each.cells for each in self.all_draws)
-        if abs(at_precision(Fraction(whole), budget) - units) <= len(self.all_draws):  # rounded down at each merging
+        if abs(at_precision(Fraction(whole), budget) - units) <= len(self.all_draws):  # each merge rounded down
             return self.all_draws
         return next(((each,) for each in self.all_draws if each == Draw(Cost(units, each.cost.delta_units))), ())
 
     def merged(self, other: Released, budget: Budget, plan: NoisePlan | None = None) -> Released:
-        """Both answers in one, by inverse variance. A group that only one of them has is taken from that one."""
-        assert not self.picked  # a cell that was drawn has no variance
+        """Merge two answers to one question by inverse variance. A group that only one of them has is taken from it.
+
+        `plan` is needed if one of them was measured jointly. Answers with `picked` cells cannot be merged.
+        """
+        assert not self.picked  # a drawn cell has no variance
         assert not other.picked
         ours = dict(zip(self.groups, range(len(self.groups)), strict=True))
         others = dict(zip(other.groups, range(len(other.groups)), strict=True))
         groups = (*self.groups, *(group for group in other.groups if group not in ours))
-        if set(ours) != set(others):  # keys that are not public: in the order of one answer
+        if set(ours) != set(others):  # keys come from the data: sort them as `release` does
             groups = tuple(sorted(groups, key=_order))
         shares, units = [], []
         for group in groups:
@@ -258,7 +290,7 @@ class Released:
         cost = total(measured)
         if plan is not None and (self.law is not None or other.law is not None):
             ours_law, columns = self.with_law(plan, budget)
-            # The keys of both are the same, in the same order, but each law has names of its own for them.
+            # Both have the same keys in the same order, but each law numbers its columns differently.
             its_law, others_columns = other.with_law(plan, budget)
             law = ours_law.mixed(shares[0], its_law.renamed(dict(zip(others_columns, columns, strict=True)), ours_law))
             return Released(
@@ -270,27 +302,27 @@ class Released:
         )
 
     def with_law(self, plan: NoisePlan, budget: Budget) -> tuple[TableNoise, tuple[int, ...]]:
-        """The noise of a single count or sum by public keys as a law, and what that calls the keys."""
+        """(the noise of a single count or sum by public keys as a `TableNoise`, its columns for the keys)."""
         if self.law is not None:
             return self.law, self.columns
         sizes = [len(key.values or ()) for key in plan.question.keys]
         columns = tuple(range(len(sizes)))
         law = TableNoise(tuple(sizes), ())
         for share in shares_of(plan, budget, 0, self.all_draws):
-            # Of sums of finer cells, a wider draw has as much noise.
+            # A sum over finer cells is represented by one draw of the same variance.
             width = share.width * math.sqrt(share.cells)
             law = TableNoise(law.sizes, (*law.sources, *TableNoise.alone(sizes, columns, width, share.weight).sources))
         return (law if self.only_draw is None else law.marked(self.only_draw)), columns
 
     def to_bytes(self) -> bytes:
-        """For the ledger."""
+        """The record that the ledger stores: JSON, with numbers in base64."""
         record: dict[str, Any] = {
             "version": _VERSION if self.law is None else _WITH_LAW,
             "groups": [[_written(value) for value in group] for group in self.groups],
             "parts": [_packed(part) for part in self.parts],
             "cost": [str(self.cost.units), str(self.cost.delta_units)],
             "precision": [str(self.precision.units), str(self.precision.delta_units)],
-            # Most often one number for all.
+            # Stored once if it is the same for all groups.
             "units": [str(each) for each in (set(self.units) if len(set(self.units)) == 1 else self.units)],
             "threshold": self.threshold,
         }
@@ -308,10 +340,13 @@ class Released:
 
     @classmethod
     def from_bytes(cls, answer: bytes, plan: NoisePlan) -> Released:
-        """What `to_bytes` wrote for this plan, or for its running totals; UnreadableRecord if another version did."""
+        """The inverse of `to_bytes`, for an answer to this plan or to its plan by running totals (`plan.totals`).
+
+        Raises `UnreadableRecord` if the record has another version or does not fit the plan.
+        """
         record = json.loads(answer)
         picked = bool(record.get("picked"))
-        if not picked and plan.totals is not None:  # of an earlier version
+        if not picked and plan.totals is not None:  # written before single quantiles were drawn
             plan = plan.totals
         version = _VERSION if "law" not in record else _WITH_LAW
         if record.get("version") != version or len(record["parts"]) != len(plan.parts) or plan.is_picked != picked:
@@ -334,7 +369,7 @@ class Released:
 
 
 def shares_of(plan: NoisePlan, budget: Budget, part: int, draws: Sequence[Draw]) -> tuple[Share, ...]:
-    """What each of these draws adds to a number that they were merged into."""
+    """The share of each of these draws in a number that was merged from them."""
     if len(draws) == 1:
         [one] = draws
         alone: Any = unthresholded(plan, budget, one.cost.units).mechanisms[part]
@@ -348,7 +383,7 @@ def shares_of(plan: NoisePlan, budget: Budget, part: int, draws: Sequence[Draw])
 
 
 def _lengths(plan: NoisePlan, budget: Budget, part: int, draws: Sequence[Draw]) -> list[float]:
-    """The standard deviations of what these draws add to a part that they were merged into; of many cells in pieces."""
+    """The standard deviations of these draws' shares in a merged part; a draw of many cells becomes several pieces."""
     weights = [precise(each.cost.units, budget) / each.cells for each in draws]
     found: list[float] = []
     for weight, each in zip(weights, draws, strict=True):
@@ -359,13 +394,13 @@ def _lengths(plan: NoisePlan, budget: Budget, part: int, draws: Sequence[Draw]) 
 
 
 def _placed(values: Any, at: Mapping[Group, int], groups: tuple[Group, ...]) -> Any:
-    """Rows for these groups, with zeros where there are none."""
+    """The rows of these groups; zeros for groups without a row."""
     padded = np.concatenate((values, np.zeros((1, *values.shape[1:]), values.dtype)))
     return padded[[at.get(group, len(values)) for group in groups]].astype(np.float64)
 
 
 def _packed(part: Any) -> list[str]:
-    """Numbers as little-endian bytes in base64: a quantile keeps a thousand of them for each group."""
+    """Numbers as little-endian bytes in base64; compact, because a quantile stores a thousand numbers per group."""
     kind = "<i8" if part.dtype.kind == "i" else "<f8"
     return [kind, base64.b64encode(part.astype(kind).tobytes()).decode("ascii")]
 
@@ -379,19 +414,24 @@ def _unpacked(packed: list[str], shape: tuple[int, ...]) -> Any:
 
 
 def precise(units: int, budget: Budget) -> Fraction:
-    """The precision (1/variance, up to a factor) that these units of a budget buy."""
+    """The precision that these units of a budget buy: 1/variance, up to a constant factor."""
     return family_of(budget).precision(units)
 
 
 def at_precision(precision: Fraction, budget: Budget) -> int:
-    """The units that buy this precision, rounded down."""
+    """The units that buy this precision, rounded down; the inverse of `precise`."""
     return family_of(budget).units_at(precision)
 
 
 def release(
     plan: NoisePlan, made: Noise, cost: Cost, counts: Mapping[Group, Any], entropy: Entropy | None = None
 ) -> Released:
-    """Exact statistics in, noisy ones out. Which groups are shown is decided by public keys, or by noise alone."""
+    """Add noise to the exact statistics `counts` and return the public result.
+
+    The groups are the public ones of the plan, or those whose noisy number of people reaches the threshold. `made` must
+    be the noise of `plan` at `cost`, and the cost must have been charged before. A replayable `entropy` is for tests,
+    and warns; by default noise is drawn from the operating system's generator.
+    """
     source = witnessed(entropy)
     drawn: dict[int, Any] = {}
     if plan.collect.known is not None:
@@ -399,7 +439,7 @@ def release(
     else:
         assert plan.people is not None
         assert made.threshold is not None
-        # In an order that the keys alone decide: that of rows would tell who came first.
+        # Sorted by key: the order of rows would reveal which came first.
         groups = tuple(sorted(counts, key=_order))
         people = _noisy(plan, made, plan.people, groups, counts, source)
         shown = np.flatnonzero(people >= made.threshold)
@@ -416,9 +456,10 @@ def release(
 def release_jointly(
     jointly: Jointly, made: Made, counted: Sequence[Mapping[Group, Any]], entropy: Entropy | None = None
 ) -> dict[Columns, Any]:
-    """Exact tables in, noisy residuals out: what every table is a sum of (`jointly.published`).
+    """Add noise to exact tables and return noisy residuals, of which every table is a sum (`joint_tables.published`).
 
-    Whole numbers beyond 64 bits would wrap around. Noise is added first, so that is post-processing too.
+    Under a Gaussian budget noise is added to residuals, under a pure budget to tables, whose residuals are then
+    computed. Either way noise is added to exact integers first; the conversion to floats is post-processing.
     """
     source, sizes = witnessed(entropy), jointly.sizes
     is_large = isinstance(jointly.plans[0].parts[0].statistic, ExactSum) or max(made.scales, default=1) > _LARGE
@@ -431,7 +472,7 @@ def release_jointly(
         tables[ordered] = array.transpose([columns.index(i) for i in ordered])
 
     def by(columns: Columns) -> Any:
-        """The exact table by some keys."""
+        """The exact table by some of the keys, summed from a finer one."""
         finer = next(each for each in tables if set(columns) <= set(each))
         return np.asarray(summed(tables[finer], finer, columns))
 
@@ -471,7 +512,7 @@ def _noisy(
 
 
 def _exact(plan: NoisePlan, made: Noise, index: int, numbers: Sequence[Any]) -> int:
-    """The number that a part's noise goes on: of a pair that is released together, H·n + S or H·n - S."""
+    """The exact number to which a part's noise is added; H·n + S or H·n - S for a part of a pair."""
     for pair in plan.pairs if made.seconds else ():
         if index in (pair.total, pair.count):
             sign = 1 if index == pair.total else -1
@@ -480,8 +521,8 @@ def _exact(plan: NoisePlan, made: Noise, index: int, numbers: Sequence[Any]) -> 
 
 
 def _cut(value: int) -> int:
-    """Numbers that no table could reach are cut, not refused: an error would say something. Cutting moves nothing
-    farther apart.
+    """Clamp a number to ±LARGEST, which no real table reaches. An error would reveal something about the data;
+    clamping never increases the distance between two numbers, so the sensitivity holds.
     """
     return max(-LARGEST, min(LARGEST, value))
 
@@ -491,7 +532,7 @@ def _order(group: Group) -> tuple[tuple[str, Any], ...]:
 
 
 def _written(value: Any) -> Any:
-    """A key as JSON has it; dates as {"date": ...} and {"timestamp": ...}."""
+    """A key as a JSON value; dates become {"date": ...} and {"timestamp": ...}."""
     if isinstance(value, dt.datetime):
         return {"timestamp": value.isoformat()}
     return {"date": value.isoformat()} if isinstance(value, dt.date) else value

@@ -1,13 +1,16 @@
-"""Engines: where the exact sums are made. DuckDB by default, Spark when one machine is not enough.
+"""Engines compute exact counts and sums. DuckDB is the default; Spark is for tables that one machine cannot hold.
 
-    engine               what an engine is: it holds registered tables, counts and sums, and adds no noise
+    engine               the interface: register tables, collect exact integers; an engine adds no noise
     duckdb, spark        the two engines; `engine_process` runs one in a process of its own, with caps
     duckdb_sources, registration_sql, registration_report      how a source becomes a registered table
     sql_generation, expression_sql, sql_spelling, cell_index   a plan as SQL in the dialect of an engine
-    row_positions, sql_templates, scratch_folders              copies with row numbers, cached SQL, spill folders
+    row_positions, sql_templates, scratch_folders              copies with row positions, cached SQL, spill folders
+    semaphore                                                  a fast limit on concurrent questions
     price_engine, public_rows                                  an engine without data, and SQL over public rows
 
-A `Collect` of `queries.relations` comes in, integers go out. No text of an analyst, no noise, no ledger is known here.
+An owner's source passes duckdb_sources -> registration_sql -> a stored table, once. A question comes in as a `Collect`
+of `queries.relations`, passes sql_generation -> duckdb or spark, and leaves as integers by group. An engine never sees
+an analyst's text, noise, or a ledger. Start reading at `sql_generation`.
 """
 
 from deniable.errors import require

@@ -1,4 +1,8 @@
-"""Cells between edges: where floating-point division finds the cell of a number, and where it must not be trusted."""
+"""SQL for the index of the cell (histogram bin) that holds a value.
+
+Few edges are searched by comparisons. Many edges of equal distance are found by a division, whose result is corrected
+by comparing with the edges wherever floating-point rounding could put a value into the neighbouring cell.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,14 @@ from deniable.queries.relations.exact_statistics import Cells
 from deniable.tables.kinds import LARGEST, SMALLEST, Kind
 
 _FEW_CELLS: Final = 16
-"""Up to so many inner edges are searched by comparisons."""
+"""The most inner edges that are searched by comparisons."""
 
 _MOST_LISTED: Final = 4096
-"""Up to so many inner edges are written into a query; more are computed where they can be."""
+"""The most inner edges that are written into a query; more are computed where that is exact."""
 
 
 def even(edges: tuple[Fraction, ...]) -> bool:
-    """Whether cells are of one width, and wide enough for division to find them."""
+    """Whether all cells have one width that is large enough for a division to be at most one cell off."""
     width = edges[1] - edges[0]
     if max(abs(edges[0]), abs(edges[-1])) > 2**40 * width or not 2.0**-900 < width < 2.0**900:
         return False
@@ -31,7 +35,7 @@ def even(edges: tuple[Fraction, ...]) -> bool:
 
 
 def exactly_divided(edges: tuple[Fraction, ...], kind: Kind) -> bool:
-    """Whether floor((x - low)/width), in floating point, is right at each inner edge and just before it."""
+    """Whether floor((x - low)/width) in floating point is right at each inner edge and at the number just before it."""
     low, width = float(edges[0]), float(edges[1] - edges[0])
     for cell, edge in enumerate(edges[1:-1], start=1):
         if kind is Kind.INTEGER:
@@ -49,7 +53,7 @@ def exactly_divided(edges: tuple[Fraction, ...], kind: Kind) -> bool:
 
 
 def cell_index(spelling: Spelling, statistic: Cells, value: Piece) -> SQL:
-    """Which cell a value is in: the number of inner edges that it is not below."""
+    """SQL for the cell of a value, from 0: the number of inner edges that are at most the value."""
     inner = statistic.edges[1:-1]
     if len(inner) > _MOST_LISTED and _is_computable(statistic.edges, value.kind):
         return _computed(spelling, statistic, value)
@@ -72,11 +76,11 @@ def cell_index(spelling: Spelling, statistic: Cells, value: Piece) -> SQL:
 
 
 def _guessed(spelling: Spelling, statistic: Cells, value: Piece, limits: list[SQL]) -> SQL:
-    """A cell of equal ones, by division, put right by the edges themselves where rounding makes that necessary.
+    """The cell among cells of equal width: by a division, corrected by the listed edges where rounding requires it.
 
-    (x - low)/width is computed with a relative error of a few 2^-53, and `even` asks that no edge is further than
-    2^40 widths from 0: so its floor is one off at most. It never decreases as x grows, so if it is right at each
-    edge and at the number before it, it is right everywhere.
+    (x - low)/width has a relative error of a few 2^-53, and `even` requires that no edge is further than 2^40 widths
+    from 0, so its floor is at most one off. The floor never decreases as x grows: if it is right at each edge and at
+    the number just before it (`exactly_divided`), it is right everywhere and needs no correction.
     """
     edges, last = statistic.edges, len(limits)
     x = cast(value.sql.copy(), "DOUBLE") if value.kind is Kind.INTEGER else value.sql.copy()
@@ -85,7 +89,7 @@ def _guessed(spelling: Spelling, statistic: Cells, value: Piece, limits: list[SQ
     guess = cast(function("FLOOR", spelling.divide(steps, spelling.real(width))), "BIGINT")
     found = guess
     if not exactly_divided(edges, value.kind):
-        # Inside the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
+        # Between the first and the last inner edge the guess is from 0 to `last`; list elements count from 1.
         within = function("GREATEST", function("LEAST", guess, number(last - 1)), number(1))
         after = both(exp.Add, within.copy(), number(1))
         below = both(exp.LT, value.sql.copy(), spelling.element(limits, within))
@@ -100,7 +104,7 @@ def _guessed(spelling: Spelling, statistic: Cells, value: Piece, limits: list[SQ
 
 
 def _is_computable(edges: tuple[Fraction, ...], kind: Kind) -> bool:
-    """Whether edges are multiples of one width that engines can compute without rounding."""
+    """Whether all edges are multiples of one width, and engines compute these multiples without rounding."""
     width = edges[1] - edges[0]
     if not even(edges) or (edges[0] / width).denominator > 1:
         return False
@@ -110,10 +114,10 @@ def _is_computable(edges: tuple[Fraction, ...], kind: Kind) -> bool:
 
 
 def _computed(spelling: Spelling, statistic: Cells, value: Piece) -> SQL:
-    """A cell of so many that their edges are not listed, but computed where one is needed.
+    """The cell among so many that the query computes the edges it compares with, instead of listing all.
 
-    Edges are whole numbers times a width that is an integer, or for reals a power of two: such products are exact. As
-    in `_guessed`, the floor of x/width is one off at most, and put right by the edges.
+    An edge is an integer times a width that is an integer or, for reals, a power of two: such a product is exact. As in
+    `_guessed`, the floor of x/width is at most one off, and the edges correct it.
     """
     edges, x, whole = statistic.edges, value.sql, value.kind is Kind.INTEGER
     width = edges[1] - edges[0]

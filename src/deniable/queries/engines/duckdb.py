@@ -1,4 +1,4 @@
-"""DuckDB in process: the default engine. Memory is capped, what is larger lies on disk; questions find it locked."""
+"""The default engine: DuckDB in this process, with a memory cap, encrypted spill files, and a lock before questions."""
 
 from __future__ import annotations
 
@@ -47,40 +47,41 @@ except ImportError:
     raise MissingExtra("duckdb", "sql") from None
 
 _LARGE: Final = 128 << 20
-"""Sources with more bytes than this are kept in a file, compressed; smaller ones in memory."""
+"""Larger sources (in bytes) are stored in a file; smaller ones in memory, compressed."""
 
 _PIECE: Final = 122_880
-"""Rows that DuckDB gives to one thread at a time."""
+"""The number of rows that DuckDB hands to a thread at a time."""
 
 _BY_TEXT: Final = frozenset({
     "expression_rewriter", "in_clause", "unused_columns", "column_lifetime", "common_subexpressions",
     "common_aggregate", "duplicate_groups", "reorder_filter", "regex_range",
 })  # fmt: skip
-"""The optimizers that questions have: those that look at the text of a question alone, and leave every condition where
-`sql_generation` has put it. Registration, which only the owner sees, has all.
+"""The optimizers that run for questions: they look only at the text of a question, and leave every condition where
+`sql_generation` put it. Registration, which only the owner observes, runs with all optimizers.
 
-Others let one person decide about the work on everybody's rows, for what they leave out depends on the least and
-greatest values of a column (`statistics_propagation`, `row_group_pruner`), on whether a side of a join has any rows and
-whose they are (`join_filter_pushdown`), or on how many there are (`join_order`, `build_side_probe_side`). With
-`filter_pushdown` a scan skips the rows of 122,880 where their least and greatest values exclude a condition. Whatever
-optimizer a later version of DuckDB brings is off as well, until somebody has looked at it."""
+The others are off because one person's rows could change the work done on everybody's rows, and so the time of an
+answer. They skip work depending on the minimum and maximum of a column (`statistics_propagation`, `row_group_pruner`),
+on which rows a side of a join has (`join_filter_pushdown`), or on how many it has (`join_order`,
+`build_side_probe_side`). With `filter_pushdown`, a scan skips a block of 122,880 rows whose minimum and maximum exclude
+a condition. This is an allow-list: an optimizer that a later version of DuckDB adds stays off until it is reviewed."""
 
 _UNWANTED: Final = ("top_n_window_elimination", "type_pushdown", "scalar_fn_pushdown")
-"""The first makes row_number() <= k an aggregate of lists, which takes twice as long as the sort it saves. The others
-move a TRY_CAST into the reader of a CSV file, where what it would make NULL is an error."""
+"""Optimizers that are off for registration too. The first turns row_number() <= k into an aggregate of lists, which
+takes twice as long as the sort that it saves. The others move a TRY_CAST into the CSV reader, where a value that
+TRY_CAST would make NULL is an error."""
 
 _LONGEST: Final = "SELECT coalesce(max(estimated_size), 0) FROM duckdb_tables()"
 
 _SPELLING: Final = DuckDB()
 
 _EMPTY: Final = 1.0
-"""Seconds that a question gets on empty tables, if its time is limited."""
+"""The time limit of a question on empty tables, in seconds, if questions have a time limit."""
 
 _AGAIN: Final = 0.1
-"""Seconds until a question that is late is told so again."""
+"""Seconds between interrupts of a question that is late."""
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
-"""Runs a statement."""
+"""Runs a statement and returns its rows."""
 
 _MANY_COLUMNS: Final = 100
 _REMEDIES: Final = {
@@ -88,15 +89,16 @@ _REMEDIES: Final = {
     'engine more: engine=DuckDBEngine(memory="4GB")',
     "source": "see that the file opens elsewhere and write it again, or save it as Parquet",
 }
-"""What the owner of a source can do if it could not be registered."""
+"""Advice to the owner of a source that could not be registered, by the code of the failure."""
 
 
 @final
 class DuckDBEngine(Engine):
-    """Tables in a private DuckDB instance.
+    """Tables in a private DuckDB instance. No option changes an answer.
 
-    `memory` and `threads` cap what it takes; what does not fit goes, encrypted, to a private folder below `folder`
-    (None: where temporary files go), which `close` removes. `seconds` caps each question. None changes an answer.
+    `memory` ("640MB", "4GB") and `threads` cap its resources. Data that does not fit is encrypted and written to a
+    private folder below `folder` (None: the system's temporary folder), which `close` deletes. `seconds` is the time
+    limit of each question (None: no limit).
 
     The first question locks the instance: from then on it reads no file, loads no extension, changes no setting, and
     registers no further table.
@@ -129,7 +131,7 @@ class DuckDBEngine(Engine):
             "python_enable_replacements": False,
             "pandas_analyze_sample": 0,
             "temp_file_encryption": True,
-            "force_mbedtls_unsafe": True,  # else it would load an extension from the network; see docs/engines.md
+            "force_mbedtls_unsafe": True,  # otherwise it loads an extension from the network; see docs/engines.md
             "disabled_optimizers": ",".join(_UNWANTED),
         }
         self._threads = threads
@@ -169,7 +171,7 @@ class DuckDBEngine(Engine):
                 check_rows(sum(int(each[1]) for each in tally), found.rows)
                 stored = self._keep(read, found, table, progress)
             self._reports[name] = self._counted(name, read, tally, stored, table, secret, found.extents or ())
-            self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this is when tables in memory are compressed
+            self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this compresses tables in memory
             self._tables[name], self._people = stored, people
             if table.unit is not None:
                 return replace(table, name=name)
@@ -184,7 +186,7 @@ class DuckDBEngine(Engine):
 
     @contextmanager
     def _again(self, found: FoundSource) -> Iterator[SQL]:
-        """A source that can be read twice: once to count and once to keep its rows."""
+        """A source that can be read twice, to count its rows and to store them; a stream is copied to a table first."""
         if not found.once:
             yield found.origin
             return
@@ -215,7 +217,7 @@ class DuckDBEngine(Engine):
         if unit is None:
             self._create(location, read.select, progress)
         elif read.person is None:
-            # Every row is its own person. Which number it gets does not matter: only that no other row has it.
+            # Every row is its own person. Any number will do, as long as no other row has it.
             alone = exp.Alias(this=exp.Window(this=function("ROW_NUMBER")), alias=name(PERSON))
             first = exp.Alias(this=number(1), alias=name(RANK))
             self._create(location, read.select.select(alone, first, copy=False), progress)
@@ -227,7 +229,7 @@ class DuckDBEngine(Engine):
         return Stored(location, read.columns, None if unit is None else unit.rows)
 
     def _number(self, location: exp.Table, read: Reading, most: int, progress: Progress | None) -> None:
-        """People named by text get numbers, the same ones in every table: they are counted and joined much faster."""
+        """Replace text ids by numbers, the same in every table, because numbers are counted and joined much faster."""
         stage = location.copy()
         stage.set("this", name(f"{location.name}_stage"))
         self._create(stage, read.select, progress)
@@ -245,11 +247,11 @@ class DuckDBEngine(Engine):
         self._run(f"DROP TABLE {here}")
 
     def _place(self, size: int) -> exp.Table:
-        """Where a table of about so many bytes goes: compressed in memory, or in a file."""
+        """A new location for a table of about `size` bytes: compressed in memory, or in an encrypted file."""
         catalog = "filed" if size > _LARGE else "held"
         if catalog not in self._catalogs:
             path = os.path.join(self._folder.path, "tables.duckdb") if catalog == "filed" else ":memory:"
-            # The key is here and in DuckDB's memory alone: whoever is killed takes it along.
+            # The key exists only in this process's memory, so a file that a killed process leaves cannot be read.
             key = f"ENCRYPTION_KEY '{secrets.token_urlsafe(32)}', ENCRYPTION_CIPHER 'GCM'"
             options = key if catalog == "filed" else "COMPRESS"
             self._run(f"ATTACH {_sql(exp.Literal.string(path))} AS {catalog} ({options})")
@@ -320,9 +322,9 @@ class DuckDBEngine(Engine):
         return None if self._seconds is None else self._seconds + _EMPTY
 
     def sql(self, question: Collect) -> str:
-        # As if it were the first question. Without the catalogue: whether a table lies in memory or in a file depends
-        # on its size, which is not public, and so does whether there was room for a copy; which copies there are by now
-        # would say what others asked.
+        # The SQL of a first question. Catalogues are left out, because they show whether a table is in memory or in a
+        # file, which depends on its size and is not public. Existing copies are left out, because they would show what
+        # others asked, and whether there was space for a copy.
         tables, statements = {each: stored.nameless() for each, stored in self._tables.items()}, []
         for wish in sql_generation.write(question, tables, _SPELLING).wishes:
             if wish.at_once:
@@ -331,9 +333,9 @@ class DuckDBEngine(Engine):
         return ";\n".join([*statements, sql_generation.write(question, tables, _SPELLING).text])
 
     def _place_rows(self, wishes: Iterable[Wish], ask: Ask) -> bool:
-        """Make the copies with places that pay now; whether there is a new one.
+        """Create the copies with positions that pay off now; return whether there is a new one.
 
-        Which are made depends on the questions alone. Where there is no room for one, questions go on without it.
+        Which copies are created depends on the questions alone. If there is no space, questions run without the copy.
         """
         made = False
         with self._making:
@@ -356,14 +358,14 @@ class DuckDBEngine(Engine):
         return wish.at_once or at in self._wished
 
     def lock(self) -> None:
-        """No file, no network, no extension, no setting from here on. The first question does this by itself."""
+        """Disable files, network, extensions and changes of settings for good. The first question calls this."""
         with self._turn:
             self._check_open()
             if self._locked:
                 return
             self._run('DROP TABLE IF EXISTS "people"')
             if self._threads is None and self._run(_LONGEST)[0][0] <= _PIECE:
-                self._run("SET threads = 1")  # waking others takes longer than what they could help with
+                self._run("SET threads = 1")  # for small tables, waking other threads costs more than they save
             every = [str(each) for (each,) in self._run("SELECT name FROM duckdb_optimizers()")]
             others = ",".join(each for each in every if each not in _BY_TEXT)
             self._run(f"SET GLOBAL disabled_optimizers = '{others}'")
@@ -388,7 +390,7 @@ class DuckDBEngine(Engine):
 
     @contextmanager
     def _asking(self, clock: _Clock | None) -> Iterator[Ask]:
-        """Statements that share the time of one question."""
+        """A function that runs statements; together they share the time limit of one question."""
         cursor = self._connection.cursor()
         try:
             with nullcontext() if clock is None else clock.running(cursor) as late:
@@ -415,8 +417,9 @@ class DuckDBEngine(Engine):
 
 @final
 class _Clock:
-    """Interrupts what runs longer than so many seconds. One thread for all questions: one for each costs as much as a
-    small question does.
+    """Interrupts questions that run longer than a time limit.
+
+    One thread watches all questions, because starting a thread takes as long as a small question.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -429,11 +432,12 @@ class _Clock:
 
     @contextmanager
     def running(self, cursor: Any) -> Iterator[threading.Event]:
-        """While this runs, its time does. The event is set when that is over."""
+        """Start the time limit of a cursor; it ends with the block. The event is set when the limit is exceeded."""
         if not self._started:
             with self._turn:
                 if not self._started:
-                    watched = (self._due, self._seconds, self._stopped)  # not us: we may go, and the thread with us
+                    # Not `self`: the thread must not keep the clock alive, because collecting it stops the thread.
+                    watched = (self._due, self._seconds, self._stopped)
                     threading.Thread(target=_watch, args=watched, daemon=True).start()
                     self._started = True
         late = threading.Event()
@@ -446,22 +450,22 @@ class _Clock:
 
 def _watch(due: dict[Any, tuple[float, threading.Event]], seconds: float, stopped: threading.Event) -> None:
     wait = seconds
-    # Whatever begins while we wait is due later than whatever we wait for, so nobody needs to wake us.
+    # A question that starts while we wait is due after the one we wait for, so nothing has to wake this thread.
     while not stopped.wait(min(wait, threading.TIMEOUT_MAX)):
         now = time.monotonic()
         for cursor, (when, late) in list(due.items()):
             if when <= now:
                 late.set()
-                with suppress(duckdb.Error):  # it was done just then
+                with suppress(duckdb.Error):  # it has just finished
                     cursor.interrupt()
-        # What was just between two statements has not heard us: it is told again until it is gone.
+        # An interrupt between two statements has no effect, so it is repeated until the question is gone.
         waits = [when - now if when > now else _AGAIN for when, _ in list(due.values())]
         wait = max(0.0, min(waits, default=seconds))
 
 
 @contextmanager
 def _attached(path: str) -> Iterator[Any]:
-    """A connection in which a database file can be looked at, and nothing else can be loaded or written."""
+    """A connection with a database file attached read-only as `source`. It loads no extension."""
     if not os.path.exists(path):
         raise InvalidParameter("source", path, "there is no such file")
     settings = {"autoinstall_known_extensions": False, "autoload_known_extensions": False}
@@ -479,13 +483,13 @@ def _attached(path: str) -> Iterator[Any]:
 
 
 def tables_of_database(path: str | os.PathLike[str]) -> list[str]:
-    """The tables and views of a database file."""
+    """The sorted names of the tables and views of a DuckDB file. Raises `InvalidParameter` if it cannot be opened."""
     with _attached(os.fspath(path)) as connection:
         return listed(partial(_guarded, connection, otherwise="source"))
 
 
 def types_of_database(source: DatabaseTable) -> dict[str, str]:
-    """The columns of a table in a database and their types; those that are of no kind are left out."""
+    """The columns of a table in a database file and their DuckDB types, without columns that have no kind."""
     table = exp.Table(this=name(source.table), db=name("main"), catalog=name("source"))
     with _attached(os.fspath(source.path)) as connection:
         run = partial(_guarded, connection, otherwise="source")
@@ -501,7 +505,7 @@ def _collected(question: Collect, written: sql_generation.Written, ask: Ask) -> 
 
 
 def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
-    """A table with one more copy, and the statement that makes it."""
+    """(a table with one more copy with positions, the statement that creates the copy)."""
     copy = stored.location.copy()
     copy.set("this", name(f"{stored.location.name}_by_{by}"))
     statement = f"CREATE TABLE {_sql(copy)} AS {_sql(with_places(stored, by))}"
@@ -510,7 +514,7 @@ def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
 
 @contextmanager
 def _registering(table: Table) -> Iterator[None]:
-    """A failure while a source is read is told to its owner: with what they can do."""
+    """Add advice for the owner to a failure that happens while a source is read."""
     try:
         yield
     except EngineFailed as failed:
@@ -522,7 +526,7 @@ def _registering(table: Table) -> Iterator[None]:
 
 
 def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
-    """Run SQL. What DuckDB says when it fails can hold a value of the data, so only the class of it is looked at."""
+    """Run SQL. DuckDB's message can quote a value of the data, so only the class of its exception is used."""
     try:
         return connection.execute(sql).fetchall()  # type: ignore[no-any-return]
     except duckdb.InterruptException:
@@ -533,7 +537,7 @@ def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]
         raise
     except Exception:
         code = otherwise
-    # Out here, so that the failure does not hang on to the engine's exception as its context.
+    # Raised outside the handlers, so that DuckDB's exception does not become its context.
     raise EngineFailed(code)
 
 

@@ -1,7 +1,7 @@
-"""Sources for DuckDB: files, frames and databases, each as something to select from and a list of columns.
+"""Sources for DuckDB: files, dataframes and databases, each opened as something to SELECT from.
 
-Only the declared columns are touched. Nothing is guessed from the data: the columns of a CSV file are text until the
-schema says what they are, and so are pandas columns of Python objects. Frames are read where they lie.
+Only the declared columns are read. No type is inferred from the data: columns of a CSV file, and pandas columns of
+Python objects, are text until the schema gives them a kind. Dataframes are read in place, without a copy.
 """
 
 from __future__ import annotations
@@ -42,17 +42,21 @@ _WIDE: Final = frozenset({"UBIGINT", "HUGEINT", "UHUGEINT", "BIGNUM"})
 _MOMENTS: Final = frozenset({"TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"})
 _LARGEST_REAL: Final = "1.7976931348623157e308"
 _ONCE: Final = frozenset({"RecordBatchReader", "Scanner"})
-"""What Arrow calls sources that are gone once they were read."""
+"""Arrow's classes of sources that can be read only once."""
 _WILDCARDS: Final = {ord(each): f"[{each}]" for each in "*?["}
 _USUAL_LINE: Final = 1_900_000
-"""Records of more bytes have to be announced: DuckDB takes 2,000,000 unless told."""
+"""For longer records (in bytes), DuckDB's limit of 2,000,000 must be raised."""
 _USUAL_BUFFER: Final = 32 << 20
+"""DuckDB's default buffer size in bytes."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FoundSource:
-    """A source: what to select from, the needed columns by kind (None: of no kind), and about how many bytes it has."""
+    """An open source: what to select from, the needed columns (None: the type has no kind), and its size in bytes.
+
+    `size` is an estimate of the size once stored.
+    """
 
     origin: SQL
     columns: dict[str, Piece | None]
@@ -60,17 +64,17 @@ class FoundSource:
     once: bool = False
     """Whether it can be read only once."""
     extents: tuple[Extent, ...] | None = None
-    """How large its CSV files are, which were looked at by another reader; None for other sources."""
+    """The sizes of its CSV files, measured by an independent reader; None for other sources."""
 
     @property
     def rows(self) -> int | None:
-        """How many rows it has, where they were counted by another reader."""
+        """The number of rows of CSV files, counted by an independent reader; None for other sources."""
         return None if self.extents is None else sum(each.rows for each in self.extents)
 
 
 @contextmanager
 def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[FoundSource]:
-    """A source, for as long as it is read."""
+    """Open a source for the duration of the block. Raises `InvalidParameter` if it does not fit the schema."""
     if isinstance(source, DatabaseTable):
         with _database(run, source, table) as found:
             yield found
@@ -113,12 +117,12 @@ def _parquet(run: Run, files: list[str], table: Table, size: int) -> FoundSource
     first = shapes.get(files[0], next(iter(shapes.values())))
     alike = all(each == first for each in shapes.values())
     listed = _listed(files).sql(dialect="duckdb")
-    # Without it all files are read by the types of the first, and a value of another type may stop everything.
+    # Without union_by_name, DuckDB reads all files by the types of the first, and a value of another type can fail.
     origin = exp.Var(this=f"READ_PARQUET({listed}{'' if alike else ', union_by_name=true'})")
     types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
-    # DuckDB renames columns that differ by case alone; the file itself knows what they are called.
+    # DuckDB renames columns that differ only by case, so the names are taken from the file itself.
     names = [each for each, _ in first]
-    names += [each for each, _ in types[len(names) :]]  # of other files, and of folders such as year=2024
+    names += [each for each, _ in types[len(names) :]]  # columns of other files, and of folders such as year=2024
     where = places(table, names)
     if not alike:
         _check_shapes(shapes, [names[at] for at in where.values()])
@@ -129,7 +133,7 @@ _Shape = tuple[tuple[str, str], ...]
 
 
 def _shapes(run: Run, files: list[str]) -> dict[str, _Shape]:
-    """For each Parquet file its columns: their names and types."""
+    """The names and types of the columns of each Parquet file."""
     schema = function("PARQUET_SCHEMA", _listed(files)).sql(dialect="duckdb")
     kind = "concat_ws(' ', type, converted_type, logical_type)"
     found: dict[str, list[tuple[str, int, str]]] = {}
@@ -139,7 +143,7 @@ def _shapes(run: Run, files: list[str]) -> dict[str, _Shape]:
 
 
 def _check_shapes(shapes: dict[str, _Shape], needed: list[str]) -> None:
-    """Refuse files of one source that do not all have the columns that are needed."""
+    """Raise `InvalidParameter` unless every file has each needed column exactly once."""
     known = {each.lower() for shape in shapes.values() for each, _ in shape}
     for file, shape in shapes.items():
         named = [each.lower() for each, _ in shape]
@@ -155,15 +159,15 @@ def _listed(files: list[str]) -> SQL:
 
 
 def _literal(path: str) -> str:
-    """The path of one file for DuckDB, which would take some characters of its name for wildcards."""
-    if "\\" in path and set("*?[") & set(path):  # to DuckDB a backslash in a pattern stands between folders
+    """The path of one file with wildcard characters escaped for DuckDB."""
+    if "\\" in path and set("*?[") & set(path):  # in a pattern, DuckDB reads a backslash as a folder separator
         rule = "has a backslash in its path and one of * ? ["
         raise InvalidParameter("source", path, rule, "rename the file or its folder")
     return path.translate(_WILDCARDS)
 
 
 def _top_level(schema: list[tuple[str, int, str]]) -> _Shape:
-    """The columns of a Parquet file: the children of its root, whose own children follow each of them."""
+    """The columns of a Parquet file: the children of the root, from a depth-first list of (name, children, type)."""
     columns: list[tuple[str, str]] = []
 
     def skip(at: int) -> int:
@@ -176,15 +180,15 @@ def _top_level(schema: list[tuple[str, int, str]]) -> _Shape:
     at = 1
     while at < len(schema):
         start, at = at, skip(at)
-        # With the types of its parts: a list of numbers is not one of texts.
+        # With the types of nested parts, so that a list of numbers differs from a list of texts.
         columns.append((schema[start][0], " ".join(kind for _, _, kind in schema[start:at])))
     return tuple(columns)
 
 
 def _csv(files: list[str], table: Table, size: int) -> FoundSource:
-    """Comma-separated (tab for .tsv), quoted by ", UTF-8, with a first line of names; refused if it is not a table.
+    """CSV files: comma-separated (tab for .tsv), quoted by ", UTF-8, with column names in the first line.
 
-    A field that is empty is NULL, unless it is quoted.
+    An empty field is NULL unless it is quoted. Raises `InvalidParameter` if a file is malformed.
     """
     delimiter, names = separator(files[0]), header(files[0])
     for each in files[1:]:
@@ -195,16 +199,16 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
     fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
     longest = max(each.longest for each in extents)
     listed = _listed(files).sql(dialect="duckdb")
-    # auto_detect would look at the data to decide what it is.
+    # auto_detect would infer types from the data.
     options = (
         f"auto_detect=false, header=true, columns={{{fields}}}, delim='{delimiter}', quote='\"', escape='\"', "
         "new_line='\\n', nullstr='', allow_quoted_nulls=false, strict_mode=false, ignore_errors=false, "
         "null_padding=false"
     )
-    if longest > _USUAL_LINE:  # else DuckDB's own sizes; larger ones would have it read large files in one piece
+    if longest > _USUAL_LINE:  # only then: with larger buffers, DuckDB reads large files in one piece
         options += f", max_line_size={longest + 2}, buffer_size={max(_USUAL_BUFFER, 2 * longest)}"
     origin = _as_table(exp.Var(this=f"READ_CSV({listed}, {options})"))
-    if len(names) == 1:  # here DuckDB takes a line without a character for a record, as it does "", which is no NULL
+    if len(names) == 1:  # then DuckDB reads an empty line as a record with NULL; a quoted "" is text, and stays
         there = exp.Not(this=exp.Is(this=column("f0"), expression=exp.Null()))
         origin = inside(exp.select("*").from_(origin).where(there))
     columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
@@ -212,7 +216,7 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:
-    """The tables and views of the database that is attached as `source`; refuses if `wanted` is not among them."""
+    """The tables and views of the attached database `source`; `InvalidParameter` if `wanted` is not among them."""
     rows = run(
         "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'source' AND table_schema = 'main'"
     )
@@ -244,7 +248,7 @@ def _database(run: Run, source: DatabaseTable, table: Table) -> Iterator[FoundSo
 
 
 def _frame(source: object, table: Table) -> tuple[object, dict[str, int], int]:
-    """The needed columns of a frame, side by side, without copying them; where each one is; and their size."""
+    """(the needed columns of a dataframe, without a copy; the position of each; their size in bytes)."""
     home = type(source).__module__.partition(".")[0]
     kind = type(source).__name__
     if home == "pandas" and kind == "DataFrame":
@@ -270,12 +274,12 @@ def _pandas(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
             raise unreadable(each, dict(table.columns).get(each, Domain(Kind.TEXT)).kind.value)
     positions = sorted(set(where.values()))
     frame = pd.DataFrame({f"f{at}": _forward(_unicode(source.iloc[:, at])) for at in positions}, copy=False)
-    frame["f"] = True  # a frame without columns has no rows for DuckDB
+    frame["f"] = True  # in DuckDB, a dataframe without columns would have no rows
     return frame, _renumbered(where, positions), int(frame.memory_usage(index=False).sum())
 
 
 def _unicode(column: Any) -> Any:
-    """A column with invalid Unicode (half of a surrogate pair) made missing: DuckDB would refuse the whole column."""
+    """The column with NULL for invalid Unicode (half a surrogate pair); DuckDB would reject the whole column."""
     import numpy as np
 
     categories = getattr(column.dtype, "categories", None)
@@ -300,10 +304,10 @@ def _is_broken(value: object) -> bool:
 
 
 def _forward(column: Any) -> Any:
-    """A column whose values lie in the order of its rows: DuckDB cannot read one backwards, as frame[::-1] has it."""
+    """The column with a positive stride: DuckDB cannot read memory backwards, as frame[::-1] requires."""
     import numpy as np
 
-    plain = isinstance(column.dtype, np.dtype)  # others would be copied to find out
+    plain = isinstance(column.dtype, np.dtype)  # for other types, `to_numpy` would copy the values
     return column.copy() if plain and column.to_numpy(copy=False).strides[0] < 0 else column
 
 
@@ -328,7 +332,7 @@ def _arrow(source: Any, table: Table) -> tuple[object, dict[str, int], int]:
     for each, at in where.items():
         if pa.types.is_float16(source.schema.types[at]) or pa.types.is_decimal256(source.schema.types[at]):
             raise unreadable(each, dict(table.columns).get(each, Domain(Kind.TEXT)).kind.value)
-    if not isinstance(source, pa.Table):  # a reader or a data set is read once, as it comes
+    if not isinstance(source, pa.Table):  # a reader or a dataset is streamed
         return source, where, 1 << 62
     positions = sorted(set(where.values())) or [0]
     if not source.num_columns:
@@ -345,7 +349,7 @@ def _renumbered(where: dict[str, int], positions: list[int]) -> dict[str, int]:
 
 
 def natural(identifier: str, written: str) -> Piece | None:
-    """A column by the kind that its type in DuckDB stands for; None if it stands for none."""
+    """A column converted to the kind that matches its DuckDB type `written`; None if no kind does."""
     value = column(identifier)
     kind = written.partition("(")[0].upper()
     if written.endswith("]"):
@@ -360,7 +364,7 @@ def natural(identifier: str, written: str) -> Piece | None:
         return Piece(case((finite, both(exp.Add, real.copy(), cast(number(0), "DOUBLE")))), Domain(Kind.REAL))
     if kind == "DECIMAL":
         whole = written.rstrip(")").endswith(",0")
-        # By way of text, which rounds once.
+        # Via text, so that the value is rounded only once.
         sql = try_cast(value, "BIGINT") if whole else cast(cast(value, "VARCHAR"), "DOUBLE")
         return Piece(sql, Domain(Kind.INTEGER if whole else Kind.REAL))
     if kind in {"VARCHAR", "ENUM", "UUID", "JSON"}:

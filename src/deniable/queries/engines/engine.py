@@ -1,5 +1,7 @@
-"""What an engine is: it holds registered tables and counts and sums over them. It never adds noise, and never sees SQL
-that an analyst wrote; what it gives back is integers by group, and what it says when it fails is one of a few codes.
+"""The interface of an engine: it holds registered tables, and counts and sums over them.
+
+An engine adds no noise and never sees SQL that an analyst wrote. It returns integers by group; when it fails, it raises
+`EngineFailed` with one of a few codes and no detail, because an engine's own message could quote data.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from deniable.tables.schema_proposal import types_of
 T = TypeVar("T")
 
 Progress = Callable[[float], None]
-"""Told, from time to time, which share of the work is done: from 0 to 1. For the owner only, while registering."""
+"""A callback for the share of the work done, from 0 to 1. Only registration, which the owner runs, calls it."""
 
 Numbers = tuple[int | tuple[int, ...], ...]
-"""One entry for each statistic of a `Collect`: an integer, or one for each cell."""
+"""One entry for each statistic of a `Collect`: an integer, or for `Cells` a tuple with an integer for each cell."""
 
 PERSON = "person"
 RANK = "rank"
-"""The two columns that every registered table has besides its own: whose row it is, and its place among theirs."""
+"""The two columns of every registered table besides its own: the person, and the row's rank among that person's."""
 
 
 @final
@@ -41,21 +43,24 @@ class DatabaseTable:
 
 
 class Engine(ABC):
-    """Tables, and sums over them.
+    """Registered tables, and exact counts and sums over them.
 
-    `register` bounds what each person contributes, once; the order of rows and rows that appear twice are harmless to
-    it. `collect` answers with exact integers: the same ones on every engine, bit for bit. Neither fails because of what
-    is in a row: between tables that differ by a person, both succeed or both fail, and for the same reason.
+    `register` bounds each person's contribution, once; it tolerates any order of rows and duplicate rows. `collect`
+    returns exact integers, the same on every engine. Neither fails because of the content of a row: on two tables that
+    differ by one person, both calls succeed, or both fail with the same code.
     """
 
     def types(self, source: object) -> Mapping[str, str]:
-        """The columns of a source and the names of their types. No value is read."""
+        """The columns of a source and the names of their types. Reads no value.
+
+        Raises `InvalidParameter` for a kind of source that no engine can read.
+        """
         if isinstance(source, DatabaseTable):
             from deniable.queries.engines.duckdb import types_of_database
 
             return types_of_database(source)
         if type(source).__name__ == "DuckDBPyRelation":
-            # It lives in a connection of its own, which reads what it likes: no answer could vouch for it.
+            # It belongs to another connection, whose settings we cannot check, and which may read other files.
             remedy = "give DatabaseTable(path, table), or what relation.to_arrow_table() gives"
             raise InvalidParameter("source", NOTHING, "a relation of DuckDB cannot be read", remedy)
         return types_of(source)
@@ -64,38 +69,45 @@ class Engine(ABC):
     def register(
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
     ) -> Table:
-        """Read a source as `table` declares it and keep it under `name`.
+        """Read a source as `table` declares it, keep it under `name`, and return the table with that name.
 
-        Values that cannot be read as the declared kind are NULL, numbers and dates are moved into the declared bounds,
-        values outside declared keys are NULL; rows without a person, or with a NULL in a column that has none, are left
-        out. Of each person at most `table.unit.rows` rows are kept: those that come first by a keyed hash of their
-        content. A public table comes back with `most_partners` filled in.
+        A value becomes NULL if it cannot be read as the declared kind or is not among the declared keys; numbers and
+        dates are clamped to the declared bounds. Rows without a person, and rows with NULL in a column declared without
+        NULLs, are dropped. Of each person, the `table.unit.rows` rows with the smallest hash of their content, keyed by
+        `secret` (at least 16 random bytes), are kept. For a public table, `most_partners` is filled in.
+
+        Raises `InvalidParameter` if the source does not fit the schema, `InvalidOperation` if the name is taken or it
+        is too late, and `EngineFailed` if the source cannot be read.
         """
 
     def registered(self, name: str) -> Registration | None:
-        """What became of the rows of a table, exactly: for its owner alone. None if this engine does not count."""
+        """Exact numbers of rows read, dropped and kept, for the table's owner alone; None if the engine has none."""
         return None
 
     def turn(self) -> AbstractContextManager[object]:
-        """A place among the questions that run at the same time: the time of a question begins when it has one.
+        """A context that waits for a free slot. The time limit of a question starts when it is entered.
 
-        `collect`, and `nothing` in its stead, are called within.
+        Call `collect`, or `nothing` in its place, inside it.
         """
         return nullcontext()
 
     @abstractmethod
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        """The statistics of a question for each group: of `known` in that order, else in an order of the keys alone."""
+        """The exact statistics of a question by group.
+
+        Groups come in the order of `question.known`; if that is None, sorted by their keys, so that the order says
+        nothing about rows. Raises `EngineFailed`.
+        """
 
     def fill(self, filling: Filling) -> dict[Group, Numbers] | None:
-        """The same by the name of its shape and its numbers alone; None where `collect` must be asked."""
+        """The answer of `collect` from cached SQL and new constants; None if the SQL is not cached: call `collect`."""
         return None
 
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
-        """What `collect` answers if nobody is in the private tables.
+        """The answer of `collect` if the private tables were empty.
 
-        Engines run the question on empty tables for it: what fails whoever is there fails here too. What takes them
-        longer than `patience` leaves room for is answered by the plan alone, as here.
+        Engines run the question on empty tables, so that a question that fails on any data fails here too. If that
+        takes longer than `patience` allows, the answer comes from the plan alone, as in this default.
         """
         return complete(question, {})
 
@@ -103,8 +115,10 @@ class Engine(ABC):
     def instead(
         self, questions: Sequence[Collect], then: Callable[[list[dict[Group, Numbers]]], T]
     ) -> T | EngineFailed:
-        """What is made of the answers of `nothing`, or why one failed: to be raised after the fixed time, because when
-        the first run failed depends on the data.
+        """`then` applied to the answers of `nothing`, or the failure of one of them.
+
+        The caller raises that failure after the fixed time (`patience`), because the time at which the first run failed
+        depends on the data.
         """
         try:
             return then([self.nothing(each) for each in questions])
@@ -113,21 +127,20 @@ class Engine(ABC):
 
     @property
     def patience(self) -> float | None:
-        """The seconds after which a question is answered that could not be finished, counted from when it has its turn;
-        None if its time is not limited.
+        """Seconds from the start of its turn until a failed question is answered; None if time is not limited.
 
-        However and whenever it failed: the time at which an answer comes is then the same for all of them. So it covers
-        both the run that failed and `nothing`, which stands in for it.
+        The delay is the same for every failure, so that it says nothing about the data. It covers both the run that
+        failed and `nothing`, which replaces it.
         """
         return None
 
     @abstractmethod
     def sql(self, question: Collect) -> str:
-        """What `collect` sends to the engine, for people who want to check. Reads no data."""
+        """The SQL that `collect` would run, for inspection. Reads no data."""
 
     @abstractmethod
     def close(self) -> None:
-        """Forget every table and remove what was stored."""
+        """Forget every table and delete its stored rows."""
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +152,7 @@ class Engine(ABC):
 
 
 def check_registration(name: str, table: Table, secret: bytes, known: Mapping[str, object]) -> None:
-    """Refuse at the border what no engine can register."""
+    """Raise `InvalidParameter` or `InvalidOperation` for arguments that no engine can register."""
     if not isinstance(table, Table):
         raise InvalidParameter("table", table, "must be a Table", "declare its columns and its unit")
     if not isinstance(name, str) or not name:
@@ -147,16 +160,17 @@ def check_registration(name: str, table: Table, secret: bytes, known: Mapping[st
     if name in known:
         raise InvalidOperation(f"a table {name!r} is registered already; give this one another name")
     if not isinstance(secret, bytes) or len(secret) < 16:
-        # Not shown: whoever knows it knows which rows are kept.
+        # The error does not show the secret: it decides which rows are kept.
         raise InvalidParameter(
             "secret", NOTHING, "must be at least 16 random bytes", "secrets.token_bytes(32) has them"
         )
 
 
 def places(table: Table, source: Sequence[str]) -> dict[str, int]:
-    """Where each column that is needed stands among the columns of the source, whose names are compared exactly.
+    """The position of each declared column, and of the person's column, among the columns of the source.
 
-    The columns of a source are public, as its schema is; the error names the column and nothing else.
+    Names are compared exactly. Raises `InvalidParameter` if one is missing or ambiguous; the error names that column,
+    which is public as the schema is, and nothing else.
     """
     wanted = [name for name, _ in table.columns]
     if table.unit is not None and table.unit.column is not None and table.unit.column not in wanted:
@@ -177,7 +191,7 @@ def places(table: Table, source: Sequence[str]) -> dict[str, int]:
 
 
 def unreadable(column: str, kind: str, found: str | None = None) -> InvalidParameter:
-    """The error for a column whose type in the source has no meaning as the declared kind; `found`, if it has one."""
+    """The error for a column that cannot be read as the declared kind; `found` is the kind of its type, if any."""
     if found is not None:
         rule, remedy = (
             f"is {found} in the source, and cannot be read as {kind}",
@@ -193,12 +207,12 @@ def unreadable(column: str, kind: str, found: str | None = None) -> InvalidParam
 
 
 def group_of(values: Sequence[Any]) -> Group:
-    """The keys of a group as Python has them; 0 has no sign."""
+    """The keys of a group as Python values, with -0.0 turned into 0.0."""
     return tuple(value + 0.0 if isinstance(value, float) else value for value in values)
 
 
 def complete(question: Collect, found: Mapping[Group, Numbers]) -> dict[Group, Numbers]:
-    """The groups to report: those known, with zeros where nothing was found; else all found, ordered by their keys."""
+    """The groups to report: the known ones, with zeros for groups without rows; otherwise all found, sorted by key."""
     nothing: Numbers = tuple(
         (0,) * (len(statistic.edges) - 1) if isinstance(statistic, Cells) else 0 for statistic in question.statistics
     )
@@ -206,7 +220,7 @@ def complete(question: Collect, found: Mapping[Group, Numbers]) -> dict[Group, N
         return {(): found.get((), nothing)}
     if question.known is not None:
         return {group: found.get(group, nothing) for group in question.known}
-    # Whatever order the engine came up with depends on where rows lie; this one depends on the keys alone.
+    # The engine's own order depends on how rows are stored; this one depends on the keys alone.
     return {group: found[group] for group in sorted(found, key=_by_value)}
 
 
@@ -217,7 +231,7 @@ def _by_value(group: Group) -> tuple[tuple[bool, object], ...]:
 def gathered(
     question: Collect, main: list[tuple[Any, ...]] | None, cells: list[list[tuple[Any, ...]]]
 ) -> dict[Group, Numbers]:
-    """The rows of all SELECTs of a question, by group."""
+    """Merge the result rows of all SELECTs of a question into one tuple of numbers for each group."""
     keys = len(question.keys)
     plain: dict[Group, tuple[int, ...]] = {group_of(row[:keys]): tuple(map(int, row[keys:])) for row in main or ()}
     counted: list[dict[Group, list[int]]] = []

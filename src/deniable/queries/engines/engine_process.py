@@ -1,8 +1,8 @@
-"""An engine in a process of its own: with a cap on memory and on time, and replaced when it dies or hangs.
+"""An engine in a process of its own, with caps on memory and time. The process is replaced when it dies or hangs.
 
-What goes over the pipe are our own objects, pickled, between two processes of one program; nothing an analyst wrote is
-among them but the plan that was made of it. What comes back are integers, or one of the closed codes. The worker's
-output streams lead nowhere: a crash could print data.
+The two processes of one program exchange our own pickled objects over a pipe. Of an analyst's text only the plan that
+was read from it is sent. The worker returns integers, or one of a closed set of error codes. Its output streams are
+discarded, because a crash could print data.
 """
 
 from __future__ import annotations
@@ -37,27 +37,29 @@ from deniable.tables.schema import Table
 from deniable.tables.source_files import files_of
 
 _GRACE: Final = 5.0
-"""Seconds that an engine gets beyond its own time limit to stop by itself, before its process is ended."""
+"""Seconds beyond its time limit in which an engine can stop by itself, before its process is killed."""
 
 _SPARE: Final = 1.0
-"""Seconds after which also a process that had to be ended is gone, and empty tables have answered in its stead."""
+"""Seconds for killing a process and for the answer on empty tables that replaces a failed one."""
 
 _MET: Final = 2
-"""Questions of one shape that a worker must have met before it is asked for the next one by its numbers."""
+"""Questions of one shape that a worker must have answered before the next one is sent as numbers alone (`fill`)."""
 
 _MOST_MET: Final = 10_000
+"""Shapes that are counted; then the counts start anew."""
 _AT_ONCE: Final = 4
 """Questions that run at the same time in one process."""
 
 
 @final
 class Apart(Engine):
-    """Runs the engine that `make` makes in another process; `make` must be picklable, such as functools.partial.
+    """Runs the engine that `make()` returns in another process. `make` must be picklable, like functools.partial.
 
-    `space` caps the address space of the process in bytes (None: no cap), `seconds` the time of one question. A
-    question that is over either fails with a closed code, and so do those that ran beside it when the process had to be
-    ended; the next one finds a new process, with the same tables read again under the same secret. `admits` is entered
-    by who wants a place, before they have one: there somebody who wants too many can be made to wait.
+    `space` caps the address space of the process in bytes, `seconds` the time of one question (None: no cap). A
+    question that exceeds either fails with a closed code. If the process had to be killed, the questions that ran
+    beside it fail too, and the next question gets a new process, which reads the same tables again under the same
+    secret. A question enters `admits()` before it waits for a slot; a server uses it to delay callers with too many
+    questions.
     """
 
     def __init__(
@@ -101,16 +103,16 @@ class Apart(Engine):
         with self._counting:
             self._inside += 1
         try:
-            with self._admits(), self._places:  # who waits here loses none of their time
+            with self._admits(), self._places:  # waiting here does not count against the question's time
                 with self._turn:
-                    self._running()  # nor who finds that the process was lost
+                    self._running()  # neither does starting a new process
                 yield
         finally:
             with self._counting:
                 self._inside -= 1
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        """Once more in a new process, if the first was lost: most often on account of a question that ran beside it."""
+        """The worker's answer. Tried once more if its process was lost, most often by another question's fault."""
         left = limit = None if self._seconds is None else self._seconds + _GRACE
         began = time.monotonic()
         for is_last in (False, True):
@@ -124,8 +126,9 @@ class Apart(Engine):
         raise AssertionError("unreachable")
 
     def _within(self, seconds: float | None) -> _Worker:
-        """The worker, if there is one within so many seconds: to start another takes as long as the tables are large,
-        and who lost the process must not be told so by that.
+        """The worker; `EngineFailed` if a new one is not ready within so many seconds.
+
+        The time to start a worker grows with the tables, and a caller must not see from it that the process was lost.
         """
         worker = self._worker
         if worker is not None and worker.alive:
@@ -148,9 +151,9 @@ class Apart(Engine):
 
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
         worker = self._worker
-        if worker is None or not worker.alive:  # to start another takes as long as the tables are large
+        if worker is None or not worker.alive:  # starting one takes a time that grows with the tables
             return complete(question, {})
-        # As long as the fixed time has room for: the process itself must not be ended for it, others ask there too.
+        # A limit instead of a kill: the process may be running other questions.
         found: dict[Group, Numbers] | None = worker.call("nothing", (question,), None, limit=self._spare)
         return complete(question, {}) if found is None else found
 
@@ -164,7 +167,7 @@ class Apart(Engine):
 
     @property
     def busy(self) -> bool:
-        """Whether a question runs, or waits for a place: it may have been paid for."""
+        """Whether a question runs or waits for a slot. It may have been paid for, so the engine should stay open."""
         return self._inside > 0
 
     def sql(self, question: Collect) -> str:
@@ -182,11 +185,11 @@ class Apart(Engine):
 
     @property
     def process(self) -> int | None:
-        """The number of the process, while there is one."""
+        """The process id of the worker; None before the first call."""
         return None if self._worker is None else self._worker.number
 
     def revived(self) -> bool:
-        """Whether there is a process to ask: one that is gone is started again, which may take a while."""
+        """Start a new process if the old one is gone, which may take a while; False if that fails."""
         if not self._closed:
             with contextlib.suppress(InvalidOperation):
                 try:
@@ -197,7 +200,7 @@ class Apart(Engine):
         return True
 
     def _running(self) -> _Worker:
-        """The worker; a new one, with every table, where the old one is gone."""
+        """The worker. If it is gone, a new one that has registered every table again."""
         if self._closed:
             raise InvalidOperation("this engine was closed; open another")
         if self._worker is not None and self._worker.alive:
@@ -206,13 +209,13 @@ class Apart(Engine):
         try:
             for name, source, table, secret, before, content in self._tables:
                 again = worker.call("register", (name, source, table, secret), None)
-                # Answers about another file would be merged with, and told as, those about the first one.
+                # If the file has changed, new answers would be merged with answers about the old one.
                 if again != before or _content(source) != content:
                     raise EngineFailed("source")
                 if worker.call("registered", (name,), None) != self._reports.get(name):
                     raise EngineFailed("source")
         except (DeniableError, OSError):
-            # Also where the file is gone, or cannot be read as declared any more: what was asked stays charged.
+            # Also if the file is gone or no longer fits the schema. The question stays charged.
             worker.end()
             raise EngineFailed("source") from None
         self._worker = worker
@@ -220,7 +223,7 @@ class Apart(Engine):
 
 
 def _content(source: object) -> str:
-    """What the files of a source hold, as a hash; nothing for what is no file."""
+    """A hash of the files of a source; "" for a source that is not a file."""
     if not isinstance(source, str | os.PathLike):
         return ""
     found = hashlib.sha256()
@@ -232,10 +235,10 @@ def _content(source: object) -> str:
 
 @final
 class _Worker:
-    """The process, seen from here."""
+    """A proxy for the worker process. Threads may share it."""
 
     def __init__(self, make: Callable[[], Engine], space: int | None) -> None:
-        # Ours, not the worker's: whatever it leaves behind when it is ended, is removed with it.
+        # This process owns the folder, so the worker's files are removed even if the worker is killed.
         sweep()
         folder = Folder("deniable-apart-")
         here, there = Pipe()
@@ -245,9 +248,9 @@ class _Worker:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            pass_fds=(there.fileno(), folder.descriptor),  # it holds the folder too: nobody sweeps while either lives
+            pass_fds=(there.fileno(), folder.descriptor),  # both processes hold the folder's lock against `sweep`
             env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each), "TMPDIR": folder.path},
-            start_new_session=True,  # Ctrl-C is for the server, which ends its workers itself
+            start_new_session=True,  # Ctrl-C reaches the server only, which ends its workers itself
         )
         there.close()
         self._connection = here
@@ -276,8 +279,8 @@ class _Worker:
         *,
         limit: float | None = None,
     ) -> Any:
-        """What the worker answers. After `seconds` its process is ended, after `limit` the answer is None."""
-        answer = SimpleQueue[Any]()  # a future takes several times as long
+        """Call a method of the engine in the worker. After `seconds` kill the process; after `limit` return None."""
+        answer = SimpleQueue[Any]()  # several times faster than a future
         number = next(self._numbers)
         self._waiting[number] = (answer, progress)
         self._send(number, (number, verb, arguments))
@@ -294,7 +297,7 @@ class _Worker:
         return found
 
     def collect(self, question: Collect, seconds: float | None) -> dict[Group, Numbers]:
-        """The whole question, or its numbers alone, once the worker has met others of its shape."""
+        """Send the whole question; once the worker has answered others of its shape, send its numbers alone."""
         filling, began, found = question.filling, time.monotonic(), None
         if filling is not None and self._met[filling.shape] >= _MET:
             found = self.call("fill", (filling,), seconds)
@@ -334,7 +337,7 @@ class _Worker:
             waiting[0].put((None, value))
 
     def lost(self) -> None:
-        """Nothing more will come: whoever waits is told so."""
+        """The connection is gone: every waiting call fails."""
         self._gone = True
         while self._waiting:
             with contextlib.suppress(KeyError):
@@ -374,7 +377,7 @@ def _clear(process: subprocess.Popen[bytes], connection: Connection, folder: Fol
 
 
 def serve(descriptor: int) -> None:
-    """What the worker does until the pipe is closed."""
+    """The main loop of the worker process: run calls until the pipe is closed, then exit."""
     connection, sending = Connection(descriptor), threading.Lock()
     make, space = connection.recv()
     if space is not None:
@@ -398,13 +401,13 @@ def serve(descriptor: int) -> None:
         except DeniableError as said:
             said.__traceback__ = said.__context__ = None
             error = said
-        except BaseException:  # a bug: what it says may hold data
+        except BaseException:  # a bug; its message could quote data
             error = EngineFailed("engine")
         tell(number, "failed", error)
 
-    # What reads no data has threads of its own: it neither waits for questions nor takes their time. What stands in for
-    # answers has as many as there are questions that may need it at once.
-    asked = SimpleQueue[tuple[Any, ...]]()  # an executor takes as long for each question as the pipe does
+    # "sql" and "nothing" read no data and have threads of their own, so that they neither wait for questions nor delay
+    # them. "nothing" has as many threads as there are questions that may need it at the same time.
+    asked = SimpleQueue[tuple[Any, ...]]()  # an executor would add as much time to each question as the pipe
 
     def answer() -> None:
         while True:
@@ -418,8 +421,8 @@ def serve(descriptor: int) -> None:
             try:
                 message = connection.recv()
             except EOFError:
-                shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # whoever made it may have been killed
-                os._exit(0)  # whatever still runs, nobody waits for it
+                shutil.rmtree(os.environ["TMPDIR"], ignore_errors=True)  # the parent may have been killed
+                os._exit(0)  # no caller is left for the questions that still run
             if message[1] in pools:
                 pools[message[1]].submit(work, *message)
             else:

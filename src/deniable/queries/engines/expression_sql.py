@@ -1,9 +1,10 @@
 """Expressions as SQL: every operator of the closed table, with the same value on every engine.
 
-Every piece of SQL made here is total: it has a value for every row and raises for none. Where an engine's own function
-would raise, or differ from `deniable.queries.relations.operator_meanings` in a corner, another is used. A piece that
-must be written twice to be total (CASE WHEN x is finite THEN x) is given a name first if it is long, so that nesting
-stays linear in length.
+Each operator has one writer function in `_WRITERS`. The SQL it writes is total: it has a value for every row and raises
+for none. Where an engine's own function would raise, or differ from `deniable.queries.relations.operator_meanings` in
+an edge case, the writer uses another one. Some operators must repeat an argument to be total (CASE WHEN x is finite
+THEN x). A long argument first becomes a column of its own (`ExpressionWriter.named`), so that the length of the SQL
+stays linear in the size of the expression.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from deniable.tables.kinds import LONGEST, SMALLEST, Domain, Kind
 
 _LARGEST_REAL: Final = 1.7976931348623157e308
 _LONG: Final = 12
-"""Pieces with more nodes than this get a name before they are written twice."""
+"""Pieces with more nodes than this become a named column before they are repeated."""
 
 _UPPER: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LOWER: Final = _UPPER.lower()
@@ -51,7 +52,7 @@ _MOMENT: Final = f"{DAY} {TIME}:[0-5][0-9]"
 @final
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """SQL for a value, what is public about it, how long it is, and on how many layers of named pieces it stands."""
+    """SQL for a value, its public domain, its size in nodes, and how many layers of named pieces lie below it."""
 
     sql: SQL
     domain: Domain
@@ -66,7 +67,11 @@ class Piece:
 @final
 @dataclass(slots=True)
 class ExpressionWriter:
-    """Writes expressions over the columns of one relation. `layers` holds the long pieces that were given a name."""
+    """Writes expressions over the columns of one relation.
+
+    `layers` collects the named pieces as (alias, SQL); a piece in layer n uses columns of the layers before n. The
+    caller puts each layer into a subquery of its own.
+    """
 
     spelling: Spelling
     columns: Mapping[str, Piece]
@@ -74,7 +79,7 @@ class ExpressionWriter:
     layers: list[list[tuple[str, SQL]]] = field(default_factory=list)
 
     def write(self, expression: Expression) -> Piece:
-        """The SQL of an expression that the operators' table has accepted."""
+        """The SQL of an expression, whose kinds must have been checked before (`operators.domain`)."""
         match expression:
             case Column(name=column_name):
                 found = self.columns[column_name]
@@ -100,7 +105,10 @@ class ExpressionWriter:
         return Piece(sql, result, size, max((part.layer for part in parts), default=0))
 
     def promoted(self, piece: Piece, kind: Kind) -> Piece:
-        """An integer as a real, a date as its midnight, NULL as a NULL of this kind."""
+        """The piece converted to `kind`: an integer to a real, a date to its midnight, NULL to a NULL of that kind.
+
+        Every other piece is returned as it is.
+        """
         if only_null(piece.domain):
             return replace(piece, sql=self.spelling.literal(None, kind), domain=Domain(kind, None, (), True))
         if piece.kind is kind or (piece.kind, kind) not in {
@@ -111,7 +119,7 @@ class ExpressionWriter:
         return replace(piece, sql=cast(piece.sql, self.spelling.types[kind]), domain=replace(piece.domain, kind=kind))
 
     def short(self, piece: Piece) -> Piece:
-        """The same value, in a form that may be written several times."""
+        """The same value in a form that is short enough to be repeated."""
         return piece if piece.size <= _LONG else self.named(piece)
 
     def named(self, piece: Piece) -> Piece:
@@ -125,11 +133,11 @@ class ExpressionWriter:
         return Piece(column(alias), piece.domain, 1, piece.layer + 1)
 
     def finite(self, sql: SQL, result: Domain, *parts: Piece) -> Made:
-        """A real, and NULL where it is not finite. Bounds well inside the floats show that it always is."""
+        """A real, with NULL in place of infinities and NaN. No test is written if the bounds exclude both."""
         if result.bounds is not None and max(abs(end) for end in result.bounds) < Fraction(_LARGEST_REAL):
             return sql, parts
         whole = self.short(Piece(sql, result, 1 + sum(part.size for part in parts), max(part.layer for part in parts)))
-        # NaN is larger than every number, on every engine here.
+        # Both engines order NaN above every number, so this comparison is false for it.
         fits = both(exp.LTE, function("ABS", whole.sql), self.spelling.real(_LARGEST_REAL))
         return case((fits, whole.sql.copy())), (whole, whole)
 
@@ -155,7 +163,7 @@ def _modulo(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) 
     if result.kind is Kind.REAL:
         return writer.finite(writer.spelling.modulo(a.sql, b.sql), Domain(Kind.REAL), *parts)
     if _has(b.domain, -1) and _has(a.domain, SMALLEST):
-        # -2^63 % -1 raises, though it is 0; so is -2^63 % 1.
+        # -2^63 % -1 is 0, but engines raise an overflow. The remainder by 1 is 0 as well, and does not raise.
         b = writer.short(b)
         one = case((both(exp.EQ, b.sql, number(-1)), number(1)), otherwise=b.sql.copy())
         return writer.spelling.modulo(a.sql, one), (a, b, b)
@@ -173,7 +181,7 @@ def _negate(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) 
 def _real_function(called: str) -> Write:
     def write(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
         sql = function(called, *(part.sql for part in parts))
-        # Bounds of these hold for the values that exist: sqrt(-1) is NaN whatever they say.
+        # The bounds of the result hold where it is defined; sqrt(-1) is NaN regardless, so finiteness must be tested.
         return writer.finite(sql, Domain(Kind.REAL), *parts)
 
     return write
@@ -195,8 +203,8 @@ def _extreme(operator: type[exp.Binary], called: str) -> Write:
     def write(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
         if not any(part.domain.nullable for part in parts):
             return function(called, *(part.sql for part in parts)), parts
-        # The engines' own functions pass over NULL: LEAST(100, NULL) is 100.
-        # Two by two, like a tournament: the names that long pieces get then stand on few layers.
+        # The engines' own functions skip NULL: LEAST(100, NULL) is 100.
+        # Compared in pairs, like a tournament, so that the named pieces need few layers.
         left = list(parts)
         while len(left) > 1:
             left = [
@@ -252,7 +260,7 @@ def _coalesce(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]
 
 def _nullif(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
     a, b = (writer.promoted(part, result.kind) for part in parts)
-    a = writer.short(a)  # the engines' own NULLIF writes it twice too, out of sight
+    a = writer.short(a)  # the engines' own NULLIF would also evaluate it twice
     nothing = writer.spelling.literal(None, result.kind)
     return case((both(exp.EQ, a.sql, b.sql), nothing), otherwise=a.sql.copy()), (a, a, b)
 
@@ -312,7 +320,9 @@ def _to_timestamp(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, 
 
 
 def _read(writer: ExpressionWriter, a: Piece, pattern: str, to: str) -> Made:
-    """Text as another kind. What an engine would read beyond the pattern ('0x10', 'yes', 'epoch') is its own affair."""
+    """Text as another kind; NULL unless it matches the pattern. Engines accept more ('0x10', 'yes', 'epoch'), but not
+    the same on each engine.
+    """
     a = writer.short(a)
     return case((writer.spelling.matches(a.sql, pattern), try_cast(a.sql.copy(), to))), (a, a)
 
@@ -343,7 +353,7 @@ def _prefix(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) 
 def _concat(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
     sql = parts[0].sql
     for part in parts[1:]:
-        # Cut after each part: of sixteen long ones, none is ever held that is longer than two.
+        # Truncated after each part, so that an intermediate text is never longer than two parts.
         sql = first_of(exp.DPipe(this=sql, expression=part.sql, safe=True), LONGEST)
     return sql, parts
 
@@ -428,4 +438,4 @@ _WRITERS: Final[Mapping[str, Write]] = {
     "date_trunc": _date_trunc,
     "days_between": _days_between,
 }
-assert set(_WRITERS) == set(OPERATORS), "every operator of the table, and no other, can be written"
+assert set(_WRITERS) == set(OPERATORS), "each operator of the table has exactly one writer"

@@ -1,4 +1,4 @@
-"""An engine for prices: it takes tables by their schema alone, and has nothing to answer with."""
+"""An engine for price estimates: it accepts tables by their schema alone and holds no data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from deniable.tables.schema import Table
 
 @final
 class Unread(Engine):
-    """Reads no source. What a question costs depends on its text and the schema, so that is all a price needs."""
+    """An engine that reads no source and answers no question.
+
+    Enough for prices, because the price of a question depends on the question and the schema alone.
+    """
 
     def register(
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None

@@ -1,7 +1,7 @@
-"""SQL about rows that are public: DuckDB in memory, which reaches nothing but them.
+"""SQL over public rows, in an isolated DuckDB in memory.
 
-This is the one place where a text that somebody wrote is run as it is. It may be, because all that it can reach is one
-table of synthetic rows: files, the network, extensions, variables of Python and the settings themselves are locked.
+This is the only place that runs a user's SQL text unchanged. That is safe because the text can reach one table of
+synthetic rows and nothing else: access to files, the network, extensions, Python variables and settings is locked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _SETTINGS: Final[dict[str, str | bool | int | float | list[str]]] = {
 
 
 def answered(name: str, rows: Any, question: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """The names of the columns and the rows that one SELECT has for an answer; `rows` is an Arrow table."""
+    """Run one SELECT over `rows` (an Arrow table) under the table name `name`; (column names, result rows).
+
+    Raises `InvalidParameter` if `question` is not one SELECT, or if DuckDB cannot run it.
+    """
     with duckdb.connect(":memory:", config=_SETTINGS) as connection:
         connection.register("synthetic rows", rows)
         quoted = '"' + name.replace('"', '""') + '"'
@@ -40,7 +43,7 @@ def answered(name: str, rows: Any, question: str) -> tuple[list[str], list[tuple
                 raise InvalidParameter("question", question[:200], "must be one SELECT")
             found = connection.execute(statements[0])
             return [each[0] for each in found.description or ()], found.fetchall()
-        except duckdb.Error as wrong:  # about public rows: what it says holds no data
+        except duckdb.Error as wrong:  # its message can quote public rows only
             said = str(wrong).splitlines()[0][:300]
         rule = f"cannot be answered from synthetic rows: {said}"
         raise InvalidParameter("question", question[:200], rule, f"the table is called {quoted}")

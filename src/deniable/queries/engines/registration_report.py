@@ -1,8 +1,8 @@
-"""What became of a source when it was registered: exact numbers, for its owner alone.
+"""How many rows of a source were read, dropped and kept at registration: exact numbers, for its owner alone.
 
-Rows can get lost on the way from a file to an answer: without an id, with a value that no list has in a column declared
-without NULLs, or beyond the most rows of a person. The rules are public; how many rows each of them took away is not,
-because it depends on the data. So an owner reads it, and no answer, error, log or repr says it.
+Registration drops rows without an id, rows with an unreadable or unlisted value in a column declared without NULLs, and
+a person's rows beyond the declared maximum. The rules are public; how many rows each rule drops is not, because it
+depends on the data. So the owner can read this report, and no answer, error, log or repr contains its numbers.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _CHECK: Final = "check that these are texts with line ends; two stray quotes mak
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Registration:
-    """The rows of one source, counted exactly. NOT PRIVATE: for the owner alone, never for those who ask questions."""
+    """The rows of one source, counted exactly. NOT PRIVATE: for the owner alone, never for analysts."""
 
     table: str
     read: int
     """Rows of the source."""
     left_out: Mapping[str, int]
-    """Rows that were left out, by the first column that has no value there: the id, or one declared without NULLs."""
+    """Dropped rows by the first required column without a value: the id, or a column declared without NULLs."""
     cut: int
-    """Rows of people who have more than are read."""
+    """Rows dropped because their person has more than the declared maximum."""
     kept: int
-    """Rows that questions are about."""
+    """Rows that questions can reach."""
     people: int | None
-    """Whose rows these are; None in a table that protects nobody."""
+    """The number of people with kept rows; None in a public table."""
     whose: str | None
-    """The column that says whose row it is; None if no column does."""
+    """The column with the person's id; None if there is no such column."""
     version: str
-    """What this version of the data is called in the ledger: a keyed hash of the rows, in whatever order they lie."""
+    """The ledger's name for this version of the data: a keyed hash of the rows that does not depend on their order."""
     spanning: int = 0
-    """Records of a CSV file that have more than one line, because a field in quotes holds line ends."""
+    """Records of a CSV file that have more than one line, because a quoted field contains line ends."""
     widest: int = 1
-    """How many lines the record with the most lines has."""
+    """The most lines of one record."""
 
     def describe(self) -> str:
-        """All of it in words, for the owner to read."""
+        """The report as text, one line for each number that is not 0."""
         lines = [f"{self.table}: exact numbers, for the owner alone", f"  {self.read:>14,} {_rows(self.read)} read"]
         for name, count in self.left_out.items():
             if count and name == self.whose:
@@ -62,7 +62,7 @@ class Registration:
         return "\n".join([*lines, f"  {self.kept:>14,} {_rows(self.kept)} kept{whose}"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """The numbers as a JSON-ready dict."""
         lost = {name: count for name, count in self.left_out.items() if count}
         told = {"read": self.read, "left_out": lost, "cut": self.cut, "kept": self.kept, "people": self.people}
         if self.spanning:
@@ -70,15 +70,15 @@ class Registration:
         return told
 
     def __repr__(self) -> str:
-        return f"<Registration of {self.table!r}: exact numbers, for the owner alone; describe() tells them>"
+        return f"<Registration of {self.table!r}: exact numbers, for the owner alone; see describe()>"
 
 
 @final
 class Registrations(dict[str, Registration]):
-    """What became of each source, by the name of its table."""
+    """The report of each source by the name of its table; an unknown name raises `InvalidParameter`."""
 
     def __missing__(self, name: object) -> Registration:
-        raise InvalidParameter("table", name, "is no table of this session", f"name one of {', '.join(self)}")
+        raise InvalidParameter("table", name, "is not a table of this session", f"name one of {', '.join(self)}")
 
 
 def _rows(count: int) -> str:
@@ -95,11 +95,14 @@ def counted(
     secret: bytes,
     extents: Sequence[Extent] = (),
 ) -> Registration:
-    """The report of a registration. `tally` has a row for each reason why rows were left out (-1: they were not): its
-    number, how many rows, and the sum of their hashes. `extents` are those of the CSV files that were read.
+    """The report of a registration.
 
-    That sum does not depend on the order of rows, and with the number of rows it is the same for another table with a
-    chance of about 2^-64. Whoever has no secret cannot tell from a version what is in the table, not even by guessing.
+    `tally` has one row for each reason to drop rows (-1: kept): its index in `reasons`, the number of rows, and the sum
+    of their hashes. `extents` describe the CSV files that were read. Raises `EngineFailed` if the source changed
+    between the count and the copy.
+
+    The sum of hashes does not depend on the order of rows; another table has the same sum and number of rows with a
+    probability of about 2^-64. Without the secret, nobody can test a guess about the data against a version.
     """
     rows = {int(reason): int(count) for reason, count, _ in tally}
     passing = rows.get(-1, 0)

@@ -1,13 +1,13 @@
-"""Registration as SQL: a source as its owner declared it, each person's rows in an order that only a secret knows.
+"""Registration as SQL: read a source as its owner declared it, and bound each person's rows.
 
-The rules are total and look at one row at a time, so that nothing a person wrote can stop a registration or change
-what is read of anyone else:
+The rules are total and look at one row at a time, so no row can stop a registration or change how another person's rows
+are read:
 
-* a value is read as the kind that its type in the source stands for, then cast to the declared kind; what cannot be
-  read, is not finite, or lies outside the calendar or 64 bits is NULL. Text is trimmed of spaces before it is cast;
-* numbers and dates are moved into the declared bounds; what is not among declared keys is NULL;
-* a row whose person is NULL, or with NULL in a column declared not to have any, is left out;
-* of a person's rows, those come first whose content has the smallest keyed hash, and only so many are kept.
+* a value is read as the kind that matches its type in the source, then cast to the declared kind. It becomes NULL if
+  that is impossible, or if it is not finite, outside the calendar, or beyond 64 bits. Text is trimmed before the cast;
+* numbers and dates are clamped to the declared bounds; a value that is not among declared keys becomes NULL;
+* a row without a person, or with NULL in a column declared without NULLs, is dropped;
+* each person's rows are ranked by a keyed hash of their content, and the first `unit.rows` of them are kept.
 """
 
 from __future__ import annotations
@@ -42,35 +42,38 @@ from deniable.tables.schema import Table
 
 HASH: Final = "hash"
 _MOST_PAIRED: Final = 12
-"""Public tables with more columns than this have partners counted for single columns only."""
+"""In public tables with more columns than this, join partners are counted for single columns only, not for pairs."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The SQL that reads a source: `select` gives person, hash (for a person's table) and the declared columns."""
+    """The SQL that reads a source. `select` returns person and hash (of a private table) and the declared columns."""
 
     select: exp.Select
     columns: Mapping[str, str]
     person: Kind | None
-    """The kind in which people are told apart; None if every row is its own person, or nobody's."""
+    """The kind of the person's id; None if every row is its own person, or if the table is public."""
     tie_break: tuple[str, ...]
-    """The columns that the hash may not tell apart: reals."""
+    """The columns of reals, which order rows with equal hashes: the hash does not cover all bits of a real."""
     tally: exp.Select
-    """How many rows were left out, by the number of the reason (-1: none), and the sum of the hashes of rows."""
+    """SELECT of the reason to drop a row (its index in `reasons`; -1: kept), the number of rows, and their hash sum."""
     reasons: tuple[str, ...]
-    """The columns that have a value in every row that is kept: whose row it is, and those declared without NULLs."""
+    """The columns that must have a value: the person's id, and columns declared without NULLs."""
     packed: frozenset[str] = frozenset()
-    """Columns that are numbered keys while rows are sorted, and text again once they are kept."""
+    """Columns that are stored as ENUM while rows are sorted, and as text afterwards."""
 
     @property
     def whose(self) -> str | None:
-        """The column that says whose row it is: the first reason to leave a row out; None if no column does."""
+        """The column with the person's id, which is the first of `reasons`; None if there is no such column."""
         return None if self.person is None else self.reasons[0]
 
 
 def person_kind(table: Table) -> Kind | None:
-    """How people are told apart: as integers if the owner says so, else by text, exactly as it is written."""
+    """The kind of the person's id: integer if the owner declared that, otherwise text, compared exactly.
+
+    None if the table has no id column. Raises `InvalidParameter` if the column is declared as real.
+    """
     if table.unit is None or table.unit.column is None:
         return None
     declared = dict(table.columns).get(table.unit.column)
@@ -84,7 +87,11 @@ def person_kind(table: Table) -> Kind | None:
 
 
 def same_people(so_far: Kind | None, table: Table) -> Kind | None:
-    """The kind in which all tables of an engine tell people apart, so that a person is the same in each of them."""
+    """The kind of person ids in all tables of an engine; `InvalidParameter` if this table has another one.
+
+    `so_far` is the kind in the tables registered before (None: no ids yet). With one kind, an id means the same person
+    in every table.
+    """
     kind = person_kind(table)
     if kind is None or so_far in {None, kind}:
         return kind or so_far
@@ -98,14 +105,18 @@ def same_people(so_far: Kind | None, table: Table) -> Kind | None:
 
 
 def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelling: Spelling, secret: bytes) -> Reading:
-    """How to read a source as `table`. `found` has each column as its type in the source means it; None: as no kind."""
+    """The SQL that reads a source as `table`.
+
+    `found` has each column converted to the kind of its type in the source (None: the type has no kind). Raises
+    `InvalidParameter` if a column cannot be read as declared.
+    """
     writer = ExpressionWriter(spelling, {}, count())
     person = person_kind(table)
     whose = None if table.unit is None else table.unit.column
     inner: list[SQL] = []
     present: dict[str, SQL] = {}
     if person is not None and whose is not None:
-        # Bounds are for amounts: a person whose number was moved into them would become somebody else.
+        # No bounds for ids: an id that is clamped would become another person's.
         declared = replace(dict(table.columns).get(whose, Domain(person)), bounds=None)
         piece = _settled(writer, whose, found[whose], declared)
         if piece.kind is not person:
@@ -122,7 +133,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         smaller = None if person is None else spelling.packed(domain)
         if smaller is None:
             piece = _declared(writer, each, found[each], domain)
-        else:  # this also reads what is no key as NULL
+        else:  # the cast also turns a value that is not a key into NULL
             piece = _settled(writer, each, found[each], replace(domain, keys=None))
             piece = replace(piece, sql=try_cast(piece.sql, smaller))
             packed.add(names[each])
@@ -130,7 +141,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         if not domain.nullable:
             present[each] = column(names[each])
     if not inner:
-        # A table of which nothing is declared still has rows to count.
+        # A table without declared columns still has rows to count.
         inner.append(exp.Alias(this=number(1), alias=name("nothing")))
     read: SQL = source
     for layer in writer.layers:
@@ -169,7 +180,7 @@ def _tally(select: exp.Select, present: list[SQL], spelling: Spelling) -> exp.Se
 
 
 def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
-    """Each person's first `most` rows by hash, with their rank. `rows` has what `reading.select` gives."""
+    """SELECT of each person's first `most` rows by hash, with their rank. `rows` is the result of `reading.select`."""
     order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
     over = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
     columns = [column(each) for each in reading.columns.values()]
@@ -183,14 +194,14 @@ def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
 
 
 def partner_sets(table: Table) -> list[tuple[str, ...]]:
-    """The columns of a public table for which partners are counted: each one, and each pair if these are few."""
+    """The sets of join columns of a public table to count partners for: each column, and each pair if there are few."""
     names = [each for each, _ in table.columns]
     pairs = list(combinations(names, 2)) if len(names) <= _MOST_PAIRED else []
     return [*((each,) for each in names), *pairs]
 
 
 def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...]) -> exp.Select:
-    """The most rows that share one value of `joined`. NULL has no partner."""
+    """SELECT of the largest number of rows that share one value of `joined`. NULL has no partner."""
     inside = exp.Select(
         expressions=[exp.Alias(this=function("COUNT", exp.Star()), alias=name("n"))],
         from_=exp.From(this=location.copy()),
@@ -205,7 +216,7 @@ def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...])
 
 
 def _declared(writer: ExpressionWriter, each: str, piece: Piece | None, domain: Domain) -> Piece:
-    """A column as it is kept. Text has a longest length; names of people have none, they would become one."""
+    """A column as it is stored. Text is truncated; ids are not, because two long ids could become one."""
     piece = _settled(writer, each, piece, domain)
     if domain.kind is Kind.TEXT and domain.keys is None:
         return replace(piece, sql=first_of(piece.sql, LONGEST))
@@ -213,7 +224,7 @@ def _declared(writer: ExpressionWriter, each: str, piece: Piece | None, domain: 
 
 
 def _settled(writer: ExpressionWriter, each: str, piece: Piece | None, domain: Domain) -> Piece:
-    """A column as its declared kind, within its bounds and among its keys."""
+    """A column cast to its declared kind, clamped to its bounds, with NULL for values that are not keys."""
     if piece is None:
         raise unreadable(each, domain.kind.value)
     piece = _cast(writer, each, piece, domain.kind)
@@ -247,7 +258,7 @@ def _cast(writer: ExpressionWriter, each: str, piece: Piece, kind: Kind) -> Piec
 
 
 def _moment(writer: ExpressionWriter, piece: Piece) -> Piece:
-    """A moment as files write it: a day, or 2024-02-29T23:59:59.123456Z with less or more of it, in UTC."""
+    """A timestamp in UTC from text: a day, or up to 2024-02-29T23:59:59.123456Z; the end parts are optional."""
     pattern = rf"{DAY}([ T]{TIME}(:[0-5][0-9]([.][0-9]{{1,6}})?)?)?Z?"
     trimmed = writer.named(replace(piece, sql=writer.spelling.trim(piece.sql)))
     plain = trimmed.sql
@@ -259,20 +270,22 @@ def _moment(writer: ExpressionWriter, piece: Piece) -> Piece:
 
 
 def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple[SQL, Domain]]) -> SQL:
-    """md5 of the secret, the person and the content.
+    """MD5 of the secret, the person and the content of a row.
 
-    What privacy needs of it: that a row's place among its person's rows is a fixed function of the secret and of these
-    rows. Then, for each value of the secret, tables that differ by one person keep the same rows of everyone else, and
-    the bound holds. That would be so for any function of them, also one that an analyst knows; no guarantee rests on
-    the strength of md5. What the secret is for: nobody who writes rows can arrange which are kept, and which are kept
-    has nothing to do with what they say, so that counts are not off in one direction. For that, rows must be told
-    apart: rows with the same digest and different content would be ordered by chance, that is, by where they lie.
-    128 bits of md5 under a secret key make this a matter of 2^-128 for each pair; a fast hash of 64 bits without a key
-    (an engine's own, that changes with its version) would not, nor would it be the same on every engine.
+    Privacy needs one property: the rank of a row is a fixed function of the secret and of this person's rows. Then, for
+    each secret, tables that differ by one person keep the same rows of everyone else, and the bound holds. Any such
+    function would do, even a public one; no guarantee rests on the strength of MD5.
 
-    Each value ends where it ends: text comes with its length. NULL is what is left when its pieces are: nothing, or the
-    mark between two of them, which no value is. Reals are written by their whole part and 53 bits of the rest, which
-    IEEE arithmetic makes the same everywhere; the few that this cannot tell apart are ordered by value.
+    The secret serves accuracy: no writer of rows can choose which ones are kept, and the choice does not depend on
+    their content, so counts are not biased. This needs distinct hashes: rows with equal hashes and different content
+    would be ordered by their position in storage. With MD5 under a secret key, two rows collide with a probability of
+    about 2^-128. An engine's own unkeyed 64-bit hash would collide more often, and differs between engines and
+    versions.
+
+    The encoding is unambiguous: text is preceded by its length, and each value ends with a semicolon. The parts of a
+    NULL are skipped, which leaves nothing, or a separator alone; no value is encoded like that. A real is encoded by
+    its integer part and 53 bits of its fraction, which IEEE arithmetic computes alike on every engine; the few reals
+    that this does not distinguish are ordered by value (`Reading.tie_break`).
     """
     parts: list[SQL] = [exp.Literal.string(secret.hex())]
     for sql, domain in [(column(PERSON), Domain(person, nullable=False)), *columns]:
@@ -281,7 +294,7 @@ def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple
 
 
 def _canonical(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
-    """The pieces of text that say a value. Joining them all at once is the cheapest: it takes as long as the md5."""
+    """The encoding of a value as a list of texts. They are joined once for a whole row, because joining is slow."""
     string = spelling.types[Kind.TEXT]
     kind = domain.kind
     if kind is Kind.TEXT:
@@ -307,7 +320,7 @@ def _real(spelling: Spelling, value: SQL, domain: Domain) -> list[SQL]:
 
 
 def _joined(parts: list[SQL]) -> SQL:
-    """One text; NULL if a part is."""
+    """The parts joined into one text; NULL if a part is NULL."""
     text = parts[0]
     for part in parts[1:]:
         text = exp.DPipe(this=text, expression=part, safe=True)

@@ -1,8 +1,9 @@
-"""Registered tables, and copies of them in which every row knows its place by a column.
+"""Registered tables, and copies of them with precomputed row positions.
 
-Which of a person's groups come first, and which of their rows, is decided by the stored rank. For all rows of a table
-that is the same in every question. So it can be worked out once for a column, and then a bound on groups and rows by
-that column is a filter, and the people of each key are the rows in the first place.
+A bound keeps each person's first k groups and first m rows of each group, in the order of the stored rank. For a whole
+table and one grouping column this order is the same in every question, so it is computed once: a copy of the table
+stores, for each row, its position within (person, value) and the position of that value among the person's values.
+With such a copy a bound is a filter, and the number of people of a key is the number of its rows at position 1.
 """
 
 from __future__ import annotations
@@ -17,40 +18,41 @@ from deniable.queries.engines.engine import PERSON, RANK
 from deniable.queries.engines.sql_spelling import cast, column, function, inside, name, window
 
 PLACE: Final = "stored_place"
-"""The place of a row among those of its person with the same value, by rank."""
+"""The position, by rank, of a row among the rows of its person with the same value; from 1."""
 GROUP: Final = "stored_place_of_group"
-"""The place of that value among the person's values, by the rank of its first row."""
+"""The position of that value among the person's values, by the rank of its first row; from 1."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where an engine keeps a registered table: its name there, and the names of its columns."""
+    """Where an engine stores a registered table: its name there, and the stored name of each declared column."""
 
     location: exp.Table
     columns: Mapping[str, str]
     rows: int | None
-    """The most rows of a person that were kept; None for a public table."""
+    """The maximum number of rows kept for a person; None for a public table."""
     placed: Mapping[str, exp.Table] = field(default_factory=dict)
-    """The copies with places, each by the stored name of its column."""
+    """The copies with positions, by the stored name of the column."""
     empty: bool = False
-    """Whether it is read as if it had no rows."""
+    """Whether queries must treat it as empty."""
 
     def nameless(self) -> Stored:
-        """The same without its catalogue and without copies: what of its place may be shown."""
+        """This record without catalogue and copies: the part of its location that an analyst may see."""
         return replace(self, location=exp.Table(this=self.location.this.copy()), placed={})
 
     def emptied(self) -> Stored:
-        """The same as if nobody were in it; a public table as it is."""
+        """This record, to be read as an empty table; a public table stays as it is."""
         return self if self.rows is None else replace(self, placed={}, empty=True)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A copy with places by a column, which would have made a question cheaper.
+    """A copy with positions by a column that would have made a question cheaper.
 
-    `at_once`: to make it costs no more than the question without it. Others pay when they are asked again.
+    `at_once`: creating it costs no more than the question without it. Other copies pay off from the second such
+    question on.
     """
 
     table: str
@@ -59,9 +61,9 @@ class Wish:
 
 
 def with_places(stored: Stored, by: str) -> exp.Select:
-    """The rows of a registered table with their places by one of its columns."""
+    """SELECT of the rows of a registered table with their positions by one of its columns."""
     in_group, rank = [column(PERSON), column(by)], [column(RANK)]
-    # One window for both: the smallest rank so far, in the order of ranks, is the first row's.
+    # Both use one window: in the order of ranks, the running minimum is the rank of the group's first row.
     place = window(function("ROW_NUMBER"), in_group, rank, PLACE)
     first = window(function("MIN", column(RANK)), in_group, rank, "first")
     below = exp.Select(expressions=[exp.Star(), place, first], from_=exp.From(this=stored.location.copy()))

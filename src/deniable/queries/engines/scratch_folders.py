@@ -1,7 +1,7 @@
-"""Folders for what does not fit into memory. One that a killed process left behind is removed by the next process.
+"""Temporary folders for data that does not fit into memory, and the removal of folders that a killed process left.
 
-A folder belongs to whoever holds the lock on the file in it. The system lets go of the lock when the last process that
-has the file open is gone, however it ended, so a folder whose lock is free belongs to nobody.
+A folder belongs to the processes that hold a lock on the file in it. The operating system releases the lock when the
+last of them ends, however it ends. So a folder with a free lock is abandoned, and `sweep` removes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, final
 
 try:
     import fcntl
-except ImportError:  # Windows: folders are made and removed there, and none is swept
+except ImportError:  # Windows: folders are created and removed, but abandoned ones stay
     fcntl = None  # type: ignore[assignment]
 
 PREFIX: Final = "deniable-"
@@ -25,7 +25,7 @@ _LOCK: Final = "in-use.lock"
 
 @final
 class Folder:
-    """A new folder below `parent` (None: where temporary files go) that nobody else can read, and its lock.
+    """A new, locked folder below `parent` (None: the system's temporary folder) that only this user can read.
 
     `descriptor` is the open file of the lock: a process that inherits it holds the folder too.
     """
@@ -35,13 +35,13 @@ class Folder:
         while True:
             self.path = tempfile.mkdtemp(prefix=prefix, dir=parent)
             self.descriptor = os.open(os.path.join(self.path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
-            # Somebody who sweeps may have been faster than our lock: then the folder is gone, and we make another.
+            # Another process may have swept the folder before we locked it. Then it is gone, and we create another.
             if _locked(self.descriptor) and os.path.exists(os.path.join(self.path, _LOCK)):
                 return
             os.close(self.descriptor)
 
     def remove(self) -> None:
-        """Remove it with everything in it, and let go of it."""
+        """Delete the folder with its content, and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self.descriptor)
@@ -49,7 +49,7 @@ class Folder:
 
 @contextlib.contextmanager
 def scratch(parent: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder below `parent` for as long as the block runs; what a crash leaves of it, `sweep` removes."""
+    """A folder below `parent` that exists while the block runs; after a crash, `sweep` removes it."""
     made = Folder(f"{PREFIX}scratch-", parent)
     try:
         yield Path(made.path)
@@ -58,9 +58,9 @@ def scratch(parent: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def sweep(parent: str | os.PathLike[str] | None = None) -> int:
-    """Remove our folders below `parent` that no living process holds; how many there were.
+    """Remove this user's abandoned folders below `parent`, and return their number.
 
-    Folders of other users, and folders without a lock, are not touched.
+    Folders of other users, and folders without a lock file, are not touched. Returns 0 on Windows.
     """
     if fcntl is None:
         return 0
@@ -80,7 +80,7 @@ def sweep(parent: str | os.PathLike[str] | None = None) -> int:
 
 
 def _locked(descriptor: int) -> bool:
-    """Take the lock, if nobody has it."""
+    """Try to take the lock; False if another process holds it."""
     if fcntl is None:
         return True
     try:

@@ -1,5 +1,7 @@
-"""So many at the same time: a semaphore whose waiting is done in C. That of `threading` takes a lock and a condition
-for each step, which under load is a tenth of a small question.
+"""A semaphore that waits in C, by a queue of tokens.
+
+`threading.Semaphore` takes a lock and a condition variable for each step, which under load is a tenth of the time of a
+small question.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import final
 
 @final
 class Tokens:
-    """Whoever holds one of so many tokens is inside; the next one waits until somebody leaves.
+    """A context that at most `many` threads can be in; the next thread waits until one leaves.
 
     >>> with Tokens(1):
     ...     pass

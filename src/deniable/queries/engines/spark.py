@@ -1,7 +1,7 @@
-"""Spark: for tables that one machine cannot hold. Local, on a cluster, or through Spark Connect.
+"""The Spark engine, for tables that one machine cannot hold: local, on a cluster, or through Spark Connect.
 
-Nothing comes to the driver but the aggregates. The session is the owner's: who may reach its files and its catalog is
-decided there, and no statement made here names a file.
+Only aggregates reach the driver. The Spark session belongs to the owner and controls access to files and to the
+catalog; no SQL that is generated here names a file.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ T = TypeVar("T")
 
 _SPELLING: Final = Spark()
 _LOGGER: Final = logging.getLogger("SQLQueryContextLogger")
-"""Where pyspark writes the text of every failure."""
+"""The logger to which pyspark writes the message of every failure."""
 _LARGEST_REAL: Final = 1.7976931348623157e308
 _AGAIN: Final = 1.0
-"""Seconds until a question that is late is interrupted again."""
+"""Seconds between interrupts of a question that is late."""
 _GRACE: Final = 5.0
-"""Seconds that a question gets beyond its limit to stop, before it is answered as if nobody were there."""
+"""Seconds beyond its limit in which a question can stop, before it is answered from empty tables."""
 _EMPTY: Final = 5.0
-"""Seconds that the same question gets on empty tables: Spark plans it again, on a machine that may still be busy."""
+"""The time limit, in seconds, of the same question on empty tables: Spark plans it again, and may still be busy."""
 _BY_DATA: Final = (
     "spark.sql.adaptive.enabled",
     "spark.sql.optimizer.dynamicPartitionPruning.enabled",
@@ -70,19 +70,18 @@ _BY_DATA: Final = (
     "spark.sql.parquet.filterPushdown",
     "spark.sql.orc.filterPushdown",
 )
-"""What would change a plan by the rows that a stage turned out to have (an empty side ends a join and all that was to
-be done for it), or leave out what the least and greatest values of a batch exclude, and so do everybody's work or not
-by whether one person is there.
+"""Settings that are switched off, because they let one person's presence change the work done on everybody's rows.
 
-`PropagateEmptyRelation` of the first plan stays: it goes by what is written in the question, and no registered table is
-part of a plan."""
+They change a plan according to the rows that a stage produced (an empty side cancels a join and all work for it), or
+skip a batch whose minimum and maximum exclude a condition. `PropagateEmptyRelation` in the first plan stays on: it
+depends on the text of the question alone, because the content of registered tables is not part of a plan."""
 _EXCLUDED: Final = "spark.sql.optimizer.excludedRules"
 _BY_CONDITION: Final = "org.apache.spark.sql.catalyst.optimizer.EliminateOuterJoin"
-"""What would make an inner join of a full one again, which stops on one side where the other has no more rows."""
+"""The rule that would turn our FULL JOIN back into an inner join, which stops when one side has no more rows."""
 
 
 def session() -> Any:
-    """A Spark session as Spark's own configuration files and variables say: which cluster, how much of it."""
+    """A Spark session from Spark's own configuration files and environment variables (cluster, resources)."""
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
@@ -92,13 +91,13 @@ def session() -> Any:
 class SparkEngine(Engine):
     """Tables in a Spark session.
 
-    `store` says where a registered table goes, by its name: a table of the catalog, which outlives the session. A table
-    that it does not name is persisted on the executors' disks as a temporary view, which `close` drops. A source is a
-    DataFrame, the name of a table or view, or the `Path` of a CSV or Parquet file that every executor can read.
-    `seconds` caps each question, from planning to the last row.
+    `store` maps the name of a registered table to a table of the catalog, which outlives the session. Other tables are
+    persisted on the executors' disks behind a temporary view, which `close` drops. A source is a DataFrame, the name of
+    a table or view, or the `Path` of a CSV or Parquet file that every executor can read. `seconds` is the time limit of
+    each question, from planning to the last row (None: no limit).
 
-    In this session plans no longer change by what is in the data: those settings (docs/engines.md) are made here, and
-    stay.
+    Creating the engine changes settings of the Spark session for good, so that plans no longer depend on the data; see
+    docs/engines.md.
     """
 
     def __init__(self, session: Any, *, store: Mapping[str, str] | None = None, seconds: float | None = None) -> None:
@@ -198,13 +197,13 @@ class SparkEngine(Engine):
         raise InvalidParameter("source", NOTHING, "must be a DataFrame of Spark, the name of a table, or a Path")
 
     def _file(self, path: Path) -> Any:
-        """A file or folder. The columns of CSV files are text until the schema says what they are."""
+        """A file or folder as a DataFrame. Columns of CSV files are text until the schema gives them a kind."""
         files = files_of(str(path))
         lowered = str(path).lower()
         if not lowered.endswith((*CSV, *PARQUET)) and not path.is_dir():
             raise unknown_file(str(path))
-        named = [re.sub(r"([{}\[\]*?\\])", r"\\\1", each) for each in files]  # else Spark looks for wildcards again
-        if lowered.endswith(CSV) and named != files:  # it does so twice where records have several lines
+        named = [re.sub(r"([{}\[\]*?\\])", r"\\\1", each) for each in files]  # Spark would expand wildcards again
+        if lowered.endswith(CSV) and named != files:  # with multiLine it expands twice, so escaping does not help
             rule = "Spark takes one of { } [ ] * ? \\ in the path of a CSV file for a wildcard"
             raise InvalidParameter("source", path.name, rule, "rename the file or its folder, or save it as Parquet")
         try:
@@ -251,7 +250,7 @@ class SparkEngine(Engine):
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Not while a question is still there that was interrupted: it would take its time from the next one."""
+        """Wait until interrupted questions are gone, because they would slow down the next one."""
         wait(list(self._late))
         yield
 
@@ -276,10 +275,10 @@ class SparkEngine(Engine):
             self._closed = True
             self._tables.clear()
             for view in self._persisted:
-                self._session.catalog.dropTempView(view)  # this also lets go of what was persisted for it
+                self._session.catalog.dropTempView(view)  # this also releases the persisted rows
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a statement that is part of registering: its time is not limited."""
+        """The rows of a statement of registration, which has no time limit."""
         return _guarded(lambda: self._rows(sql, threading.Event()), "source")
 
     def _check_open(self) -> None:
@@ -292,11 +291,11 @@ class SparkEngine(Engine):
         return [tuple(row) for row in self._session.sql(sql).collect()]
 
     def _in_time(self, run: Callable[[threading.Event], T], seconds: float | None, grace: float) -> T:
-        """All that Spark does for a question, planning included, in a thread of its own.
+        """Run a question, planning included, in a thread of its own with a time limit.
 
-        Spark can interrupt its jobs, but not the planning of them, which may take longer than they do. So nobody waits
-        for it beyond the limit and the grace: whatever still runs then is interrupted again and again until it is gone,
-        and the next question waits for that.
+        Spark can interrupt its jobs, but not their planning, which may take longer. So the caller waits at most
+        `seconds` plus `grace`. A question that still runs then is interrupted repeatedly until it is gone, and the next
+        question waits for that (`turn`).
         """
         late = threading.Event()
         if seconds is None:
@@ -323,7 +322,7 @@ class SparkEngine(Engine):
 
 
 def _extents_of(source: object) -> list[Extent] | None:
-    """How large CSV files are; None for other sources."""
+    """The sizes of CSV files, measured by an independent reader; None for other sources."""
     if not isinstance(source, Path) or not str(source).lower().endswith(CSV):
         return None
     return [extent_of(each, len(header(each))) for each in files_of(str(source))]
@@ -331,14 +330,14 @@ def _extents_of(source: object) -> list[Extent] | None:
 
 def _interrupt(session: Any, tag: str, outcome: Future[Any]) -> None:
     while not outcome.done():
-        with suppress(Exception):  # the session may be gone by now
+        with suppress(Exception):  # the session may be closed already
             session.interruptTag(tag)
         wait([outcome], _AGAIN)
 
 
 @final
 class _Silence:
-    """Switches a logger off while anybody needs that."""
+    """Disables a logger while at least one thread is inside the context."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger, self._turn, self._inside, self._before = logger, threading.Lock(), 0, False
@@ -361,7 +360,7 @@ _SILENCE: Final = _Silence(_LOGGER)
 
 
 def _guarded(run: Callable[[], T], otherwise: str) -> T:
-    """Do it. What Spark says when it fails can hold a value of the data, so nobody is told, nor is it logged."""
+    """Call `run`. Spark's message can quote a value of the data, so it is neither raised nor logged."""
     with _SILENCE:
         try:
             return run()
@@ -369,12 +368,12 @@ def _guarded(run: Callable[[], T], otherwise: str) -> T:
             code = failed.code
         except Exception:
             code = otherwise
-    # Out here, so that the failure does not hang on to Spark's exception as its context.
+    # Raised outside the handlers, so that Spark's exception does not become its context.
     raise EngineFailed(code)
 
 
 def natural(identifier: str, kind: Any) -> Piece | None:
-    """A column by the kind that its type in Spark stands for; None if it stands for none."""
+    """A column converted to the kind that matches its Spark type; None if no kind does."""
     value = column(identifier)
     written = kind.typeName()
     if written in {"byte", "short", "integer", "long"}:
@@ -385,7 +384,7 @@ def natural(identifier: str, kind: Any) -> Piece | None:
         return Piece(case((finite, both(exp.Add, real.copy(), _SPELLING.real(0.0)))), Domain(Kind.REAL))
     if written.startswith("decimal"):
         whole = kind.scale == 0
-        # By way of text, which rounds once.
+        # Via text, so that the value is rounded only once.
         sql = try_cast(value, "BIGINT") if whole else cast(cast(value, "STRING"), "DOUBLE")
         return Piece(sql, Domain(Kind.INTEGER if whole else Kind.REAL))
     if written.startswith(("string", "varchar", "char")):
@@ -404,7 +403,9 @@ def natural(identifier: str, kind: Any) -> Piece | None:
 
 
 def _utc(value: SQL) -> SQL:
-    """A moment as UTC has it, counted from 1970: a way through the zone of the session would lose an hour in spring."""
+    """A timestamp in UTC, computed from microseconds since 1970. A conversion via the session's zone would lose an
+    hour when daylight saving time starts.
+    """
     micros = function("UNIX_MICROS", value)
     days = cast(function("FLOOR", both(exp.Div, cast(micros, "DECIMAL(20,0)"), number(86_400 * 10**6))), "INT")
     rest = function("PMOD", micros.copy(), number(86_400 * 10**6))

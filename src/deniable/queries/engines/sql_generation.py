@@ -1,8 +1,22 @@
-"""Questions as SQL: a plan in, one or more SELECTs out, in the dialect of an engine.
+"""The SQL generator: a `Collect` (a relation, keys, statistics) in, one or more SELECTs in an engine's dialect out.
 
-Every relation becomes rows with two columns that no expression can name, `person` and `rank`, and its own columns under
-names made here (`c4_age`): whatever an owner or an analyst calls a column, no keyword, quote or letter case can matter.
-Nothing here reads data, and nothing made here depends on it.
+**Input.** A tree of relation nodes (filter, join, union …) over registered tables, and the statistics to compute by
+group. Registration ranked each person's rows by a secret hash, so every registered table has a column `person` and a
+column `rank` besides its own. Every relation keeps these two; no expression of an analyst can refer to them.
+
+**Walk.** `relation` descends the tree and returns a `RowsSelect`: what to select from, SQL for each column, conditions.
+A node that only filters or renames adds to that record; a node that computes or groups wraps the SELECT below it in a
+subquery. Conditions travel downwards (`asked`) as long as they read columns of one child alone, so that engines drop
+rows early; this pushdown is ours because the engines' own optimizers are switched off where they look at the data.
+`_Generator.question` then writes one grouped SELECT (`main`) for counts and sums, and one SELECT for each histogram
+(`Cells`).
+
+**Why it is safe.** No text of an analyst reaches the engine: columns get generated names (`c4_age`), and every operator
+comes from the closed table of `expression_sql`. Every piece of SQL is total: it has a value for every row and raises
+for none. The text depends on the plan, the schema and the unit alone, never on rows. `_bound` keeps a person's first
+rows and groups by rank, so one person's rows never decide which rows of another are kept; this is the stability that
+`relation_nodes` promises. `_addend` turns each value into an integer on the grid of the statistic: integer sums do not
+depend on the order of rows, so every engine returns the same bits and the sensitivity is exact.
 """
 
 from __future__ import annotations
@@ -71,56 +85,62 @@ from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind
 from deniable.tables.schema import Table
 
 Asked = tuple[Expression, ...]
-"""Conditions that must all be true."""
+"""Conditions on the rows of a relation; all of them must be true."""
 
 _WIDEST: Final = 2**62
-"""What one row adds to a sum stays below this, so that 64 bits hold it and 128 hold any sum of it."""
+"""The largest addend of one row: it fits into 64 bits, and sums of any number of rows fit into 128."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RowsSelect:
-    """A relation on its way to SQL: SELECT columns FROM origin WHERE conditions."""
+    """An unfinished SELECT: columns FROM origin WHERE conditions."""
 
     origin: SQL
     columns: Mapping[str, Piece]
     conditions: tuple[SQL, ...] = ()
     everyone: bool = False
-    """Whether the rows of rank 1 are exactly one for each person."""
+    """Whether each person has exactly one row of rank 1."""
     ranked: bool = False
     """Whether no two rows of a person have the same rank."""
     table: str | None = None
-    """The registered table whose rows these are: all of them, or each person's first few."""
+    """The registered table, if these are all of its rows or each person's first few; None after any other node."""
     placed: bool = False
-    """Whether the rows have their places by the key that is asked for."""
+    """Whether `origin` is a copy with positions (`row_positions`) by the key of the question."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The SELECTs of a question. `main` has the keys and one column for each statistic but Cells (None: all are).
+    """The SELECTs of a question.
 
-    Each of `cells` has the keys, the number of a cell, and how many rows are in it.
+    `main` returns the keys and one column for each statistic other than `Cells`; None if every statistic is `Cells`.
+    Each SELECT of `cells` returns the keys, the index of a cell, and the number of rows in it.
     """
 
     main: str | None
     cells: tuple[str, ...]
     wishes: tuple[Wish, ...] = ()
-    """The copies with places that would have made it cheaper."""
+    """The copies with positions (`row_positions`) that would have made it cheaper."""
 
     @property
     def text(self) -> str:
+        """All SELECTs, separated by semicolons."""
         return ";\n".join(part for part in (self.main, *self.cells) if part is not None)
 
 
 def stored_name(position: int, column_name: str) -> str:
-    """A name for a column that means nothing to SQL and something to people."""
+    """A column name that is safe in SQL and still readable, from a number and the first letters of the declared name.
+
+    >>> stored_name(4, "Age at visit")
+    'c4_age_at_visit'
+    """
     slug = re.sub(r"[^a-z0-9]+", "_", column_name.lower()).strip("_")[:24]
     return f"c{position}_{slug}" if slug else f"c{position}"
 
 
 def write(question: Collect, tables: Mapping[str, Stored], spelling: Spelling) -> Written:
-    """The SQL of a question over registered tables."""
+    """The SQL of a question over registered tables. Raises `InvalidOperation` if one is not registered."""
     return _Generator(tables, spelling).question(question)
 
 
@@ -188,7 +208,7 @@ class _Generator:
         return select.where(present, copy=False)
 
     def _known(self, question: Collect, keys: list[Piece]) -> Iterable[SQL]:
-        """Only groups that were asked for, where a column does not hold just these anyway."""
+        """Conditions that keep only the requested groups; none for a key whose domain holds no other value."""
         if question.known is None:
             return
         columns = question.relation.columns
@@ -204,7 +224,7 @@ class _Generator:
             yield exp.Paren(this=exp.or_(*tests)) if tests else exp.false()
 
     def _placed(self, rows: RowsSelect, key: Expression, *, at_once: bool) -> exp.Table | None:
-        """The copy of a whole table with places by a column, or a wish for it."""
+        """The copy of a whole table with positions by a column. If it does not exist, note a wish and return None."""
         if rows.table is None or not isinstance(key, Column):
             return None
         by = rows.columns[key.name].sql.name
@@ -233,7 +253,7 @@ class _Generator:
     def _people(
         self, expression: Expression | None, question: Collect, rows: RowsSelect, writer: ExpressionWriter
     ) -> SQL:
-        if question.relation.rows == 1:  # then rows are people
+        if question.relation.rows == 1:  # each person has one row, so counting rows counts people
             return function("COUNT", exp.Star() if expression is None else writer.write(expression).sql)
         if expression is None:
             if rows.everyone and not question.keys:
@@ -246,7 +266,7 @@ class _Generator:
         return _distinct(case((present, column(PERSON))))
 
     def _addend(self, statistic: ExactSum, value: Piece) -> SQL:
-        """floor(clamp(x)/2^exponent + 1/2), clamped to the grid; NULL stays NULL, for no branch takes it."""
+        """floor(clamp(x)/2^exponent + 1/2), clamped to the grid. NULL stays NULL, because no branch is true for it."""
         low, high = statistic.grid
         if not -_WIDEST <= low <= high <= _WIDEST:
             raise InvalidParameter(
@@ -262,7 +282,7 @@ class _Generator:
         scaled = both(exp.Mul, x, self.spelling.real(2.0**-statistic.exponent))
         inner = cast(function("FLOOR", both(exp.Add, scaled, self.spelling.real(0.5))), "BIGINT")
         if _floored(below, statistic.exponent) < low or _floored(above, statistic.exponent) > high:
-            # The float next to a bound may lie one step outside.
+            # The bounds were rounded to floats, so a value at a bound may land one step outside the grid.
             inner = case(
                 (both(exp.LT, inner, number(low)), number(low)),
                 (both(exp.GT, inner.copy(), number(high)), number(high)),
@@ -274,7 +294,7 @@ class _Generator:
         )  # fmt: skip
 
     def _clamped(self, x: SQL, bounds: tuple[SQL, SQL], inner: SQL, ends: tuple[int, int]) -> SQL:
-        """`inner` where x is within the bounds: asked first, for nearly all rows are."""
+        """`inner` where x is within the bounds, else an end of the grid. Most rows take the first branch."""
         below, above = bounds
         within = exp.Between(this=x.copy(), low=below, high=above)
         return case(
@@ -286,7 +306,7 @@ class _Generator:
     def _addend_of_integer(self, statistic: ExactSum, value: Piece) -> SQL:
         low, high = statistic.grid
         x, step = value.sql, Fraction(2) ** statistic.exponent
-        # The integers whose value on the grid is not clamped.
+        # The range of integers that are not clamped.
         below, above = math.ceil(low * step), math.floor(high * step)
         if below > LARGEST or above < SMALLEST:
             present = exp.Not(this=exp.Is(this=x, expression=exp.Null()))
@@ -298,7 +318,7 @@ class _Generator:
             inner = both(exp.Mul, x, self.spelling.literal(2**-statistic.exponent, Kind.INTEGER))
         else:
             width = 2**statistic.exponent
-            # The remainder that is not negative; x minus it is a multiple of the width, so the division is exact.
+            # The non-negative remainder: x minus it is a multiple of the width, so the division is exact.
             over = both(exp.Mod, both(exp.Add, both(exp.Mod, x, number(width)), number(width)), number(width))
             whole = both(exp.IntDiv, both(exp.Sub, x.copy(), over), number(width))
             up = case((both(exp.GTE, over.copy(), number(width // 2)), number(1)), otherwise=number(0))
@@ -309,7 +329,7 @@ class _Generator:
     # --- relations --------------------------------------------------------------------------------------------------
 
     def relation(self, relation: RelationNode, asked: Asked = ()) -> RowsSelect:
-        """The rows of a relation for which all that is asked is true: each as far below as it can be."""
+        """The rows of a relation that meet all conditions. Each condition is applied as far down as possible."""
         match relation:
             case Source():
                 return self._where(self._source(relation), asked)
@@ -334,7 +354,7 @@ class _Generator:
             return rows
         writer = self._writer(rows)
         texts = {each for each, piece in rows.columns.items() if piece.kind is Kind.TEXT}
-        # Engines ask in this order, and the next only of rows for which the one before is true. Texts take longest.
+        # Engines evaluate conditions in this order, each on the rows that passed the one before. Text is slowest.
         ordered = sorted(asked, key=lambda each: (not texts.isdisjoint(columns_used(each)), each.parts))
         condition = writer.write(ordered[0] if len(ordered) == 1 else Call("and", tuple(ordered)))
         rows = self._stacked(rows, writer)
@@ -452,7 +472,7 @@ class _Generator:
             ),
             "BIGINT",
         )
-        # At most 2^41 steps each: 64 bits hold the sum of 2^22 of them, and there the conversion rounds once.
+        # Each value is at most 2^41 steps, so 64 bits hold the sum of 2^22 of them; the cast to DOUBLE rounds once.
         sum_of = exp.Sum(this=cell if rows < 2**22 else cast(cell, self.spelling.wide))
         whole = cast(sum_of, "BIGINT") if rows < 2**22 else sum_of
         total = both(exp.Mul, cast(whole, "DOUBLE"), self.spelling.real(step))
@@ -462,7 +482,8 @@ class _Generator:
 
     def _union(self, relation: Union, asked: Asked) -> RowsSelect:
         selects: list[SQL] = []
-        # Where a part has another kind, which becomes that of the union, a condition could mean something else there.
+        # A condition moves into the parts only if each part has the kind of the union: in a part of another kind, whose
+        # values are promoted above it, the same condition could mean something else.
         alike = [
             each
             for each, found in relation.columns.items()
@@ -485,10 +506,10 @@ class _Generator:
         return self._where(RowsSelect(inside(together), columns), late)
 
     def _bound(self, relation: Bound) -> RowsSelect:
-        """A person's groups in the order of their first rows, and the rows of a group in their order.
+        """Keep each person's first groups, ordered by their first rows, and the first rows of each of these groups.
 
-        Rows are ordered by rank and then by all they hold. So which are kept depends on this person's rows alone: rows
-        that tie are the same.
+        Rows are ordered by rank, then by their content. So which rows are kept depends on this person's rows alone:
+        rows that still tie are equal.
         """
         below = self.relation(relation.child)
         placed = self._placed(below, relation.keys[0], at_once=True) if len(relation.keys) == 1 else None
@@ -497,7 +518,7 @@ class _Generator:
                 both(exp.LTE, column(PLACE), number(relation.rows_per_group)),
                 both(exp.LTE, column(GROUP), number(relation.groups)),
             )
-            # The rows that came first by rank are the same among a person's first few as among all.
+            # `below` may hold each person's first few rows only; by rank, their positions are the same as among all.
             return RowsSelect(placed, below.columns, (*below.conditions, *few), ranked=True)
         writer = self._writer(below)
         keys = [writer.named(writer.write(key)).sql for key in relation.keys]
@@ -505,7 +526,7 @@ class _Generator:
         content = [each.sql for each in below.columns.values()]
         ordered = [column(RANK), *(() if below.ranked else content)]
         in_group = [column(PERSON), *keys]
-        # One window for both: the smallest rank so far, in the order of ranks, is the first row's.
+        # Both use one window: in the order of ranks, the running minimum is the rank of the group's first row.
         place = window(function("ROW_NUMBER"), in_group, ordered, "place")
         first = window(function("MIN", column(RANK)), in_group, ordered, "first")
         rows = inside(self._select([exp.Star(), place, first], below.origin, below.conditions))
@@ -526,7 +547,7 @@ class _Generator:
         return ExpressionWriter(self.spelling, rows.columns, self.names)
 
     def _stacked(self, rows: RowsSelect, writer: ExpressionWriter) -> RowsSelect:
-        """The rows with the pieces that were given a name as further columns."""
+        """The rows with the named pieces of the writer as further columns, one subquery for each layer."""
         for layer in writer.layers:
             outputs = [exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer]
             select = self._select([exp.Star(), *outputs], rows.origin, rows.conditions)
@@ -558,7 +579,7 @@ def _keys(relation: JoinPublic | JoinPrivate, left: RowsSelect, right: RowsSelec
 
 
 def split(asked: Asked, columns: Collection[str]) -> tuple[Asked, Asked]:
-    """The conditions that read these columns alone, and the others."""
+    """(the conditions that read no other columns than these, the other conditions)."""
     inner = [set(columns_used(each)) <= set(columns) for each in asked]
     return tuple(compress(asked, inner)), tuple(compress(asked, map(not_, inner)))
 

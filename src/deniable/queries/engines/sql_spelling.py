@@ -1,4 +1,4 @@
-"""How SQL is written: the parts that all engines share, and the few that they write differently."""
+"""Spelling of SQL: small builders that all engines share, and `Spelling`, the parts that differ between engines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEFT: Final = "l"
 RIGHT: Final = "r"
 """The sides of a join."""
 _THERE: Final = "there"
-"""Whether a row on a side of a join is of the data."""
+"""A flag on a side of a join: true for a row of the data, false for the artificial row of nobody."""
 _NOBODY: Final[Mapping[Kind, Scalar]] = {
     Kind.BOOLEAN: False,
     Kind.INTEGER: SMALLEST,
@@ -30,18 +30,18 @@ _NOBODY: Final[Mapping[Kind, Scalar]] = {
     Kind.DATE: dt.date(1, 1, 1),
     Kind.TIMESTAMP: dt.datetime(1, 1, 1),
 }
-"""What a row of nobody is joined on: not NULL, and else it does not matter."""
+"""The join keys of the artificial row: any values but NULL."""
 
 _SPECIAL: Final = frozenset(r"\.+*?()[]{}|^$-&~#")
 
 _FEW: Final = 8
-"""Up to so many constants are compared with one by one."""
+"""The most constants that are compared one by one."""
 
 # --- small parts ----------------------------------------------------------------------------------------------------
 
 
 def name(identifier: str) -> exp.Identifier:
-    """A name, always quoted: whatever it is, it is no keyword."""
+    """An identifier, always quoted, so that it is never read as a keyword."""
     return exp.Identifier(this=identifier, quoted=True)
 
 
@@ -51,7 +51,7 @@ def column(identifier: str) -> exp.Column:
 
 
 def again(written: SQL) -> SQL:
-    """The same once more, for another place in a statement. Plain columns are made quicker than they are copied."""
+    """A copy for another place in a statement. A plain column is rebuilt, which is faster than copying it."""
     if isinstance(written, exp.Column) and written.args.get("table") is None:
         return column(written.name)
     return written.copy()
@@ -68,7 +68,7 @@ def case(*branches: tuple[SQL, SQL], otherwise: SQL | None = None) -> SQL:
 
 
 def both(operator: type[exp.Binary], left: SQL, right: SQL) -> SQL:
-    """left operator right, in parentheses: precedence is nobody's worry."""
+    """left operator right, in parentheses, so that precedence does not matter."""
     return exp.Paren(this=operator(this=left, expression=right))
 
 
@@ -78,42 +78,42 @@ def _type(written: str) -> exp.DataType:
 
 
 def cast(value: SQL, to: str) -> SQL:
-    """CAST, where it cannot fail."""
+    """CAST, for values that cannot make it fail."""
     return exp.Cast(this=value, to=_type(to).copy())
 
 
 def try_cast(value: SQL, to: str) -> SQL:
     """TRY_CAST: NULL where it fails."""
-    # Not exp.TryCast, of which sqlglot makes a plain CAST for Spark.
+    # Not exp.TryCast: sqlglot writes it as a plain CAST for Spark.
     return function("TRY_CAST", exp.Alias(this=value, alias=exp.Var(this=to)))
 
 
 def number(value: int) -> SQL:
-    """A whole number as it is written."""
+    """An integer literal, a negative one in parentheses."""
     if value < 0:
         return exp.Paren(this=exp.Neg(this=exp.Literal.number(str(-value))))
     return exp.Literal.number(str(value))
 
 
 def text(value: str) -> SQL:
-    """Text. Whatever could mean more than itself in any dialect is written as bytes."""
+    """A text literal; text with characters that some dialect treats specially is written as hexadecimal bytes."""
     if value.isprintable() and not set(value) & set("'\\$"):
         return exp.Literal.string(value)
     return function("DECODE_UTF8", exp.Literal.string(value.encode("utf-8", "surrogatepass").hex().upper()))
 
 
 def _pieced(piece: str) -> str:
-    """A piece of a pattern of LIKE as a regular expression; what could mean more than itself has a backslash."""
+    """A piece of a LIKE pattern as a regular expression, with special characters escaped."""
     return "".join("." if each == "_" else f"\\{each}" if each in _SPECIAL else each for each in piece)
 
 
 def first_of(value: SQL, size: int) -> SQL:
-    """The first code points of a text."""
+    """The first `size` code points of a text."""
     return function("SUBSTRING", value, number(1), number(size))
 
 
 def inside(select: SQL, alias: str = "t") -> SQL:
-    """A SELECT as what another selects from."""
+    """A SELECT as a subquery with an alias, to select from."""
     return exp.Subquery(this=select, alias=exp.TableAlias(this=name(alias)))
 
 
@@ -131,16 +131,14 @@ def of(side: str, identifier: str) -> exp.Column:
 
 
 def present(value: SQL) -> SQL:
-    """Whether there is a value."""
+    """value IS NOT NULL."""
     return exp.Not(this=exp.Is(this=value, expression=exp.Null()))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class JoinSide:
-    """One side of a join: its rows, the kind of each of their columns, those that must be equal, and the most rows of
-    one person.
-    """
+    """One side of a join: its SELECT, the kind of each column, the key columns, and the maximum rows per person."""
 
     select: exp.Select
     kinds: Mapping[str, Kind]
@@ -148,19 +146,19 @@ class JoinSide:
     rows: int
 
     def equal(self, other: JoinSide) -> list[SQL]:
-        """What must be true of a row of this side, which is on the left, and of its partners."""
+        """The join conditions between this side, on the left, and `other`, on the right."""
         pairs = zip(self.keys, other.keys, strict=True)
         return [both(exp.EQ, of(LEFT, ours), of(RIGHT, theirs)) for ours, theirs in pairs]
 
 
 def _enumeration(keys: Sequence[Scalar]) -> str | None:
-    """DuckDB's type of these texts alone; None if one of them cannot be written."""
+    """DuckDB's ENUM type of these texts; None if one of them cannot be written."""
     listed = ", ".join("'" + str(key).replace("'", "''") + "'" for key in keys)
     return f"ENUM({listed})" if _written(listed) and "\0" not in listed else None
 
 
 def _written(value: str) -> bool:
-    """Whether a text can stand in a statement at all: half a surrogate pair cannot."""
+    """Whether a text can be encoded in a statement: half a surrogate pair cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -169,7 +167,7 @@ def _written(value: str) -> bool:
 
 
 def _from(left: SQL, right: SQL, on: Sequence[SQL], side: str | None = None) -> exp.Select:
-    """SELECT FROM left JOIN right, where all of `on` is true."""
+    """SELECT FROM left JOIN right ON all conditions."""
     return exp.Select(from_=exp.From(this=left), joins=[exp.Join(this=right, side=side, on=exp.and_(*on))])
 
 
@@ -177,18 +175,21 @@ def _from(left: SQL, right: SQL, on: Sequence[SQL], side: str | None = None) -> 
 
 
 class Spelling(ABC):
-    """The few things that two engines write differently."""
+    """The parts of SQL that engines write differently. Nothing written here raises an error for any value."""
 
     dialect: str
-    """By sqlglot's name."""
+    """sqlglot's name of the dialect."""
     types: Mapping[Kind, str]
+    """The engine's type for each kind."""
     wide: str
-    """The type in which integers are summed."""
+    """The type in which 64-bit integers are summed without overflow."""
 
     @abstractmethod
     def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
-        """FROM and WHERE of two sides that meet. An engine must do all that is asked on either side for everybody,
-        whoever is on the other one: else the time that it takes tells who is there.
+        """FROM and WHERE of a join.
+
+        The engine must process all rows of each side, whether or not the other side has matching rows. Otherwise the
+        time that the join takes would reveal whether a person is in a table.
         """
 
     @abstractmethod
@@ -196,25 +197,28 @@ class Spelling(ABC):
         """Whether all of a text matches a pattern of plain character classes."""
 
     def like(self, value: SQL, pattern: str) -> SQL:
-        """LIKE, in time that grows as the length of the text times that of the pattern, whatever they are.
+        """LIKE in time proportional to the length of the text times the length of the pattern.
 
-        An engine's own may go back to every earlier % when a later piece does not fit: with k of them it takes as long
-        as the length of the text to the power of k.
+        An engine's own LIKE may backtrack to every earlier % when a later piece does not match: with k of them, its
+        time can grow with the k-th power of the text's length.
         """
         if pattern.count("%") < 2 or ("_" not in pattern and self.likes_pieces):
             return both(exp.Like, value, self.text(pattern))
         return self.matches_pieces(value, [_pieced(piece) for piece in pattern.split("%")])
 
     likes_pieces: bool
-    """Whether the engine's own LIKE looks for one piece after the other, where none has a wildcard of its own."""
+    """Whether the engine's own LIKE searches for pieces without _ one after the other, without backtracking."""
 
     @abstractmethod
     def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
-        """Whether a text is these regular expressions of a fixed length with anything between them; at least three."""
+        """Whether a text consists of these pieces, in order, with any text between them.
+
+        `pieces` are three or more regular expressions, each of a fixed length.
+        """
 
     @abstractmethod
     def utf8(self, digits: SQL) -> SQL:
-        """Text by the hexadecimal digits of its bytes."""
+        """Text from the hexadecimal digits of its UTF-8 bytes."""
 
     @abstractmethod
     def divide(self, a: SQL, b: SQL) -> SQL:
@@ -230,11 +234,11 @@ class Spelling(ABC):
 
     @abstractmethod
     def integer_of_real(self, whole: SQL) -> SQL:
-        """A real that is whole as an integer; NULL if it does not fit into 64 bits. May write it more than once."""
+        """A real without fraction as an integer; NULL if it does not fit into 64 bits. May repeat its argument."""
 
     @abstractmethod
     def element(self, items: Sequence[SQL], at: SQL) -> SQL:
-        """One of several constants, counted from 1."""
+        """The constant at position `at`, counted from 1."""
 
     def among(self, value: SQL, keys: Sequence[Scalar], kind: Kind) -> SQL:
         """Whether a value is one of several constants."""
@@ -242,39 +246,39 @@ class Spelling(ABC):
 
     @abstractmethod
     def trim(self, a: SQL) -> SQL:
-        """Without spaces at both ends."""
+        """The text without spaces at both ends."""
 
     @abstractmethod
     def weekday(self, a: SQL) -> SQL:
-        """1 is Monday."""
+        """The day of the week from 1 (Monday) to 7."""
 
     @abstractmethod
     def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
-        """The start of the unit, of the same kind."""
+        """The start of the year, month … that `a` is in, of the same kind as `a`."""
 
     @abstractmethod
     def days_between(self, a: SQL, b: SQL) -> SQL:
-        """The days from date a to date b."""
+        """The number of days from date a to date b."""
 
     @abstractmethod
     def total(self, addend: SQL) -> SQL:
-        """The sum of 62-bit integers, exact, 0 for no rows."""
+        """The exact sum of 62-bit integers; 0 for no rows."""
 
     def packed(self, domain: Domain) -> str | None:
-        """A smaller type in which the engine sorts rows with such a column; None if there is none."""
+        """A smaller type for a column while the engine sorts its rows; None if there is no such type."""
         return None
 
     @abstractmethod
     def digest(self, parts: Sequence[SQL]) -> SQL:
-        """The md5 of texts joined, NULLs left out, ordered as the integer is whose lowest byte comes first."""
+        """The MD5 of the concatenated texts without NULLs, ordered like the little-endian integer of its bytes."""
 
     @abstractmethod
     def fingerprint(self, columns: Sequence[SQL]) -> SQL:
-        """A hash of a row, as an exact number that many of can be summed up: each engine has its own."""
+        """A hash of a row as an integer whose sum over all rows does not overflow. Differs between engines."""
 
     @abstractmethod
     def microseconds(self, a: SQL) -> SQL:
-        """The microseconds of a timestamp since 1970."""
+        """A timestamp as microseconds since 1970."""
 
     def literal(self, value: Scalar | None, kind: Kind) -> SQL:
         """A constant of this kind."""
@@ -301,13 +305,13 @@ class Spelling(ABC):
         return written if isinstance(written, exp.Literal) else self.utf8(written.expressions[0])
 
     def real(self, value: float) -> SQL:
-        """A constant real: its shortest spelling, which every engine reads back to the same bits."""
+        """A constant real in its shortest decimal form, which every engine reads back to the same bits."""
         return cast(exp.Literal.string(repr(value + 0.0)), "DOUBLE")
 
 
 @final
 class DuckDB(Spelling):
-    """As DuckDB writes it, with error_on_division_by_zero off."""
+    """The spelling of DuckDB, with its setting error_on_division_by_zero off."""
 
     dialect = "duckdb"
     types: Mapping[Kind, str] = {
@@ -322,10 +326,11 @@ class DuckDB(Spelling):
     likes_pieces = True
 
     def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
-        """A hash table is made of one side; as soon as a row of the other asks it in vain because it is empty, DuckDB
-        stops. So one row more is in it, which is nobody's.
+        """A join whose hash table is never empty.
 
-        The table is made of the side with fewer rows of each person, which is public: how many there are is not.
+        DuckDB builds a hash table from one side and stops early if that table is empty. An artificial row that belongs
+        to nobody prevents this. The side with the smaller maximum of rows per person becomes the hash table: that
+        maximum is public, while the number of rows is not.
         """
         if left.rows < right.rows:
             held = inside(self._with_nobody(left), LEFT)
@@ -336,7 +341,7 @@ class DuckDB(Spelling):
         if how is How.INNER:
             met = _from(inside(left.select, LEFT), held, left.equal(right))
             return met.where(of(RIGHT, _THERE), copy=False)
-        # A row without a partner stays, so what is nobody's must not be one.
+        # A LEFT JOIN keeps rows without a partner, so the artificial row must not count as one.
         marked = left.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)
         met_on = [*left.equal(right), both(exp.EQ, of(LEFT, _THERE), of(RIGHT, _THERE))]
         return _from(inside(marked, LEFT), held, met_on, "LEFT")
@@ -347,7 +352,7 @@ class DuckDB(Spelling):
         return exp.Union(this=rows, expression=exp.Select(expressions=[*values, exp.false()]), distinct=False)
 
     def real(self, value: float) -> SQL:
-        # With an exponent it is a real at once; without, a decimal that is cast.
+        # DuckDB reads a number with an exponent as DOUBLE, and one without as DECIMAL, which it would have to cast.
         digits = repr(abs(value))
         written = exp.Literal.number(digits if "e" in digits else f"{digits}e0")
         return exp.Paren(this=exp.Neg(this=written)) if value < 0 else written
@@ -359,8 +364,8 @@ class DuckDB(Spelling):
         listed = _enumeration(keys) if len(keys) > _FEW and kind in {Kind.TEXT, Kind.INTEGER, Kind.DATE} else None
         if listed is None:
             return super().among(value, keys, kind)
-        # IN compares with one key after the other, an enumeration looks a text up: a thousand keys cost as much as one.
-        # Integers and dates have one text each.
+        # IN compares with each key in turn; a cast to ENUM is one look-up, however many keys there are. Integers and
+        # dates are compared as text, of which each value has exactly one.
         found = try_cast(value if kind is Kind.TEXT else cast(value, "VARCHAR"), listed)
         return exp.Not(this=exp.Is(this=found, expression=exp.Null()))
 
@@ -368,7 +373,7 @@ class DuckDB(Spelling):
         return function("REGEXP_FULL_MATCH", value, exp.Literal.string(pattern))
 
     def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
-        # RE2 reads a text once, with all places in the pattern where it could be.
+        # RE2 reads the text once and tracks all possible positions in the pattern, so it does not backtrack.
         return function("REGEXP_FULL_MATCH", value, self.text("(?s)" + ".*".join(pieces)))
 
     def utf8(self, digits: SQL) -> SQL:
@@ -407,7 +412,7 @@ class DuckDB(Spelling):
         return _enumeration(domain.keys)
 
     def digest(self, parts: Sequence[SQL]) -> SQL:
-        return function("MD5_NUMBER", function("CONCAT", *parts))  # which leaves NULLs out
+        return function("MD5_NUMBER", function("CONCAT", *parts))  # DuckDB's CONCAT skips NULLs
 
     def fingerprint(self, columns: Sequence[SQL]) -> SQL:
         return cast(function("HASH", *columns), "HUGEINT")
@@ -418,7 +423,7 @@ class DuckDB(Spelling):
 
 @final
 class Spark(Spelling):
-    """As Spark writes it, in either ANSI mode. A timestamp has no zone, so the zone of the session plays no part."""
+    """The spelling of Spark, with or without ANSI mode. Timestamps have no zone, so the session's does not matter."""
 
     dialect = "spark"
     types: Mapping[Kind, str] = {
@@ -433,9 +438,11 @@ class Spark(Spelling):
     likes_pieces = False
 
     def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
-        """Spark ends a join in a partition when one side has no more rows, and leaves the rest of the other unread.
-        Only a full join reads both to the end. With a public table, what is asked on either side is asked before rows
-        are exchanged or looked up, in any case.
+        """A join that reads both sides to the end.
+
+        Spark ends a join of two private tables in a partition when one side has no more rows, and leaves the rest of
+        the other side unread. A FULL JOIN reads both; its extra rows are filtered out. A join with a public table needs
+        no such care: Spark evaluates all conditions on either side before rows are exchanged or looked up.
         """
         rows, partners = inside(left.select, LEFT), inside(right.select, RIGHT)
         if PERSON not in right.keys:
@@ -448,11 +455,13 @@ class Spark(Spelling):
         return function("ELEMENT_AT", function("ARRAY", *items), cast(at, "INT"))
 
     def matches(self, value: SQL, pattern: str) -> SQL:
-        # Java's $ also matches before a last line break; written as bytes, no escape is taken for something else.
+        # \z, because Java's $ also matches before a final line break. `text` writes the pattern as bytes, so that Spark
+        # does not interpret its backslashes.
         return function("REGEXP_LIKE", value, self.text(rf"\A(?:{pattern})\z"))
 
     def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
-        # The first place of each piece behind the one before is as good as any later one, so (?>...) never goes back.
+        # The first match of each piece after the one before is as good as any later match, so (?>...), which does not
+        # backtrack, finds a match if there is one.
         first, *inner, last = pieces
         found = "".join(f"(?>.*?{piece})" for piece in inner if piece)
         return function("REGEXP_LIKE", value, self.text(rf"(?s)\A{first}{found}.*{last}\z"))
@@ -469,12 +478,13 @@ class Spark(Spelling):
     def whole(self, operator: str, a: SQL) -> SQL:
         if operator == "round":
             return function("ROUND", a)
-        # Spark's floor and ceil give 64-bit integers, without a word about what does not fit.
+        # Spark's floor and ceil return 64-bit integers, without an error for reals that do not fit. Reals from 2^53 on
+        # have no fraction, so they stay as they are.
         small = both(exp.LT, function("ABS", a), self.real(2.0**53))
         return case((small, cast(function(operator.upper(), a.copy()), "DOUBLE")), otherwise=a.copy())
 
     def integer_of_real(self, whole: SQL) -> SQL:
-        # Its own cast lets 2^63 pass and makes 2^63 - 1 of it.
+        # Spark's own cast turns 2^63 into 2^63 - 1 instead of NULL.
         fits = exp.And(
             this=both(exp.GTE, whole, self.real(-(2.0**63))), expression=both(exp.LT, whole.copy(), self.real(2.0**63))
         )
@@ -487,7 +497,7 @@ class Spark(Spelling):
         return both(exp.Add, function("WEEKDAY", a), number(1))
 
     def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
-        # Its own date_trunc goes through the zone of the session.
+        # Spark's own date_trunc depends on the session's time zone.
         day = cast(a, "DATE")
         if unit == "hour":
             hours = function("MAKE_DT_INTERVAL", number(0), function("HOUR", a.copy()))
@@ -503,17 +513,17 @@ class Spark(Spelling):
         return exp.Coalesce(this=exp.Sum(this=cast(addend, self.wide)), expressions=[number(0)])
 
     def digest(self, parts: Sequence[SQL]) -> SQL:
-        joined = function("CONCAT_WS", exp.Literal.string(""), *parts)  # which leaves NULLs out, as CONCAT does not
+        joined = function("CONCAT_WS", exp.Literal.string(""), *parts)  # skips NULLs, unlike Spark's CONCAT
         pairs = function("REGEXP_EXTRACT_ALL", function("MD5", joined), exp.Literal.string(".."), number(0))
         return function("ARRAY_JOIN", function("REVERSE", pairs), exp.Literal.string(""))
 
     def fingerprint(self, columns: Sequence[SQL]) -> SQL:
-        # NULL leaves no trace in it: which columns are NULL is said apart.
+        # XXHASH64 skips NULLs, so flags for NULL are hashed as well.
         flags = [exp.Is(this=each.copy(), expression=exp.Null()) for each in columns]
         return cast(function("XXHASH64", *flags, *columns), "DECIMAL(38,0)")
 
     def microseconds(self, a: SQL) -> SQL:
-        # From its parts: its own functions go through the zone of the session.
+        # From the parts of the timestamp, because Spark's own functions depend on the session's time zone.
         days = function("DATEDIFF", cast(a, "DATE"), cast(exp.Literal.string("1970-01-01"), "DATE"))
         seconds = cast(
             both(exp.Mul, function("DATE_PART", exp.Literal.string("SECOND"), a.copy()), number(10**6)), "BIGINT"

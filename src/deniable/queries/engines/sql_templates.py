@@ -1,7 +1,8 @@
-"""The SQL of questions that differ in the numbers of their conditions alone: written once, and filled in from then on.
+"""A cache of SQL for questions that differ only in the numbers of their conditions.
 
-Where the numbers stand in the text is found by looking for them, and believed when the text of a second question, with
-other numbers, comes out as writing it in full does.
+The first question of a shape is written in full, and its text is cut at its numbers. A number may occur elsewhere in
+the text by chance, so the cut is only a guess. It is verified by the second question of the shape: filling in its
+numbers must give exactly the text that writing it in full gives. From then on the template is used.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from deniable.queries.engines.sql_generation import Written
 from deniable.queries.relations.exact_statistics import Collect, Filling, Number
 
 _MOST: Final = 1000
-"""Texts that are kept."""
+"""Templates in the cache; when it is full, it is emptied."""
 
 _SMALL: Final = 2**31
-"""From here on whole numbers are written in another way."""
+"""From here on, `Spelling.literal` writes integers in another form."""
 
 
 @final
 class Texts:
-    """The texts of one engine. Threads may share it."""
+    """The templates of one engine. Threads may share it."""
 
     def __init__(self) -> None:
         self._kept: dict[str, _Known] = {}
 
     def filled(self, filling: Filling) -> tuple[Collect, str] | None:
-        """A question that asks for the same statistics by the same groups, and the text with these numbers; None where
-        that is not known.
+        """(a question with the same statistics and groups, the SQL with these numbers).
+
+        None if there is no verified template, or if one of the numbers is written in another form (`_written`).
         """
         known = self._kept.get(filling.shape)
         numbers = [_written(each) for each in filling.numbers]
@@ -37,7 +39,7 @@ class Texts:
         return known.question, known.text(numbers)
 
     def learn(self, question: Collect, written: Written) -> None:
-        """Remember what was written for a question, or see whether what is remembered comes out the same."""
+        """Store a template for a question that was written in full, or verify the stored one against it."""
         filling, text = question.filling, written.main
         if filling is None or text is None or written.cells or written.wishes:
             return
@@ -49,7 +51,7 @@ class Texts:
             known.believed = None not in numbers and known.text(numbers) == text
             if known.believed or None in numbers:
                 return
-        # New, or cut in a wrong place: a number can stand elsewhere in a text by chance.
+        # A new shape, or one that was cut in a wrong place.
         pieces = _cut(text, numbers)
         if pieces is not None:
             if len(self._kept) >= _MOST:
@@ -73,7 +75,7 @@ class _Known:
 
 
 def _cut(text: str, numbers: list[str | None]) -> list[str] | None:
-    """What stands around the numbers of a text; None if one of them is not found behind the one before it."""
+    """The text between the numbers; None if one of them does not occur after the one before it."""
     pieces, rest = [], text
     for number in numbers:
         if number is None or number not in rest:
@@ -84,7 +86,7 @@ def _cut(text: str, numbers: list[str | None]) -> list[str] | None:
 
 
 def _written(number: Number) -> str | None:
-    """A number as DuckDB's spelling has it; None for one that is written in another way than most."""
+    """A number as the DuckDB spelling writes it; None for one that it writes in a less usual form."""
     if isinstance(number, int):
         return f"CAST({number} AS BIGINT)" if 0 <= number < _SMALL else None
     digits = repr(number)

@@ -1,9 +1,11 @@
-"""Noise intervals: how far a noisy number is from what it would have been without noise.
+"""Noise intervals: confidence intervals for the number that an answer would have without noise.
 
-    noise_intervals        the shapes of noise, their sums, and a number with its interval (`NoisyEstimate`)
-    threshold_intervals    intervals of a count that is shown because it reached a threshold
-    ratio_intervals        intervals of quotients whose denominator is noisy too (Fieller's theorem)
+They cover the error of the noise only, not the error of a sample from a population.
 
-Post-processing: nothing here reads data or spends anything. `queries.plan` promises the width of an interval before a
-question is paid for, and `queries.answer` puts the interval beside the number.
+    noise_intervals        the shapes of noise, sums of noise, and a number with its interval (`NoisyEstimate`)
+    threshold_intervals    intervals of a count that is published because it reached a threshold
+    ratio_intervals        intervals of quotients with a noisy denominator (Fieller's theorem)
+
+All of this is post-processing: it reads no data and costs nothing. `queries.plan` uses it to state the expected width
+of an interval before a question is paid for, and `queries.answer` to put an interval beside each number.
 """

@@ -1,7 +1,11 @@
-"""Noise intervals: how far an answer is from what it would have been without noise.
+"""Noise intervals: confidence intervals for the number that an answer would have without noise.
 
-An answer is a smooth function of a few noisy numbers. Near them it is linear, so its noise is a weighted sum of theirs:
-normal if they are Gaussian; for Laplace noise the weighted sum's law is known in closed form.
+An answer is a smooth function of a few noisy numbers. Near them it is nearly linear, so its noise is a weighted sum of
+their noise. If that is Gaussian, the sum is normal; for Laplace noise the law of the weighted sum has a closed form.
+
+The *reach* of noise at a confidence is the half-width x with P(|noise| <= x) = confidence. `reach` computes it for
+continuous noise, `merged_reach` for noise on integers: with few steps per standard deviation, the discrete law has gaps
+that the continuous one does not show.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from deniable.mechanisms import noise_quantiles
 @final
 @dataclass(frozen=True, slots=True)
 class NoisyEstimate:
-    """One number of an answer with its noise interval; all None where nothing can be said (an average of no rows)."""
+    """One number of an answer with its noise interval; None where there is no value (an average of no rows)."""
 
     value: float | int | None
     low: float | int | None = None
@@ -34,7 +38,7 @@ class NoisyEstimate:
 
 
 def reach(shape: Shape, deviations: Sequence[float], confidence: float) -> float:
-    """The distance that a sum of independent noises of these standard deviations keeps with this probability."""
+    """x such that a sum of independent noises with these standard deviations is within ±x with this probability."""
     spread = math.sqrt(math.fsum(d * d for d in deviations))
     if spread == 0:
         return 0.0
@@ -45,7 +49,10 @@ def reach(shape: Shape, deviations: Sequence[float], confidence: float) -> float
 
 
 def fewest(deviations: Sequence[float], most: int) -> list[float]:
-    """The same, smallest first, with the smallest as one draw as wide where there are more: wider at 90 % and above."""
+    """At most `most` deviations with the same root of squares: the smallest ones are combined. Ascending.
+
+    For Laplace noise, combining draws makes intervals at 90 % and above wider, never narrower.
+    """
     found = sorted(deviations)
     while len(found) > most:
         insort(found, math.hypot(found.pop(0), found.pop(0)))
@@ -58,22 +65,22 @@ def _normal(confidence: float) -> float:
 
 
 _MOST: Final = 16
-"""Laplace draws that are told apart in a sum; more of them are nearly normal together."""
+"""The most Laplace draws that a sum distinguishes; sums of more are nearly normal."""
 
 
 @lru_cache(maxsize=4096)
 def _laplace(scales: tuple[float, ...], confidence: float) -> float:
     """The reach x of a sum of Laplace noises of these scales, smallest first: P(|S| > x) = 1 - confidence.
 
-    P(|S| > x) = Σ A_i e^(-x/b_i) with A_i = Π_{j≠i} b_i²/(b_i² - b_j²), by partial fractions of Π 1/(1 + b²t²). Scales
-    that are equal are moved apart a little, upwards: the terms are then huge and of both signs, and about 3 digits
-    cancel for each. A log-concave law has a log-concave tail, so Newton's steps on its logarithm come down to the
-    answer from above.
+    P(|S| > x) = Σ A_i e^(-x/b_i) with A_i = Π_{j≠i} b_i²/(b_i² - b_j²), by partial fractions of Π 1/(1 + b²t²). Equal
+    scales are moved apart a little, upwards. The terms are then huge and of both signs, and about 3 digits cancel for
+    each scale; hence the extra precision. A log-concave law has a log-concave tail, so Newton's method on its logarithm
+    approaches the solution from above.
     """
     missed = noise_quantiles.miss(confidence)
     if len(scales) == 1:
         return -scales[0] * math.log(missed)
-    # Two or three lose a few digits of a float's sixteen.
+    # With two or three scales only a few of a float's sixteen digits cancel.
     number, exp, log = (float, math.exp, math.log) if len(scales) <= 3 else (Decimal, Decimal.exp, Decimal.ln)
     with localcontext() as context:
         context.prec = 24 + 4 * len(scales)
@@ -81,7 +88,7 @@ def _laplace(scales: tuple[float, ...], confidence: float) -> float:
 
 
 def _newton(number: Any, exp: Any, log: Any, scales: Sequence[float], missed: float) -> Any:
-    """Where Σ A_i e^(-x/b_i) comes down to `missed`, in this kind of numbers."""
+    """x with Σ A_i e^(-x/b_i) = `missed`, computed with the given type of numbers."""
     apart = 1 + number("0.005") / len(scales)
     moved: list[Any] = []
     for scale in map(number, scales):
@@ -107,8 +114,9 @@ def _newton(number: Any, exp: Any, log: Any, scales: Sequence[float], missed: fl
 
 @final
 class Share(NamedTuple):
-    """What one draw adds to a merged number: `weight` times a sum of `cells` whole numbers of noise of this width (σ of
-    the normal law that was rounded, or the scale of discrete Laplace noise).
+    """The contribution of one draw to a merged number: `weight` times a sum of `cells` independent integers of noise.
+
+    `width` is σ of the rounded normal law, or the scale of discrete Laplace noise.
     """
 
     weight: float
@@ -116,13 +124,13 @@ class Share(NamedTuple):
     cells: int = 1
 
     def deviation(self, shape: Shape) -> float:
-        """Of what is added."""
+        """The standard deviation of the contribution."""
         r = math.exp(-1 / self.width)
         one = math.sqrt(2 * r) / (1 - r) if shape is Shape.LAPLACE else math.hypot(self.width, math.sqrt(1 / 12))
         return self.weight * one * math.sqrt(self.cells)
 
     def pieces(self, shape: Shape) -> list[float]:
-        """Standard deviations of noise between whole numbers that makes up as much, or more: the cells in a few."""
+        """Standard deviations of continuous noise that is at least as wide; many cells are combined into a few."""
         few = min(self.cells, _MOST)
         own = self.deviation(shape) / math.sqrt(self.cells)
         one = max(own, math.sqrt(2) * self.width * self.weight) if shape is Shape.LAPLACE else own
@@ -130,30 +138,31 @@ class Share(NamedTuple):
 
     @classmethod
     def between(cls, shape: Shape, length: float) -> Share:
-        """Noise of this standard deviation whose law is not known to be on whole numbers: on very small steps."""
+        """A share for continuous noise of this standard deviation, represented on very small steps."""
         return cls(length / _ENDLESS, _ENDLESS / math.sqrt(2) if shape is Shape.LAPLACE else _ENDLESS)
 
 
 _ENDLESS: Final = 2.0**30
+"""Steps per standard deviation that represent continuous noise."""
 _FINE: Final = 256
-"""Steps of the grid in one standard deviation, for each share."""
+"""Steps of the convolution grid per standard deviation, for each share."""
 _FAR: Final = 40
-"""Standard deviations after which nothing is left that a float can tell."""
-_FILLED: Final = 10
-"""The same where more than `_MOST` draws have steps of different sizes: what one leaves out another reaches."""
+"""Standard deviations beyond which the tail is below the precision of a float."""
 _COARSE: Final = 30
-"""Where a standard deviation has this many steps, the law between whole numbers is as good; but for half a step, by
-which an interval that ends just before a whole number holds less.
+"""With this many steps per standard deviation the continuous law is accurate, except for half a step: an interval that
+ends just before an integer misses that integer's probability.
 """
+_FILLED: Final = 10
+"""Like `_COARSE`, for more than `_MOST` draws with steps of different sizes: each fills gaps that others leave."""
 
 
 @lru_cache(maxsize=512)
 def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:
-    """The distance that a weighted sum of draws on whole numbers keeps with this probability, by their own law.
+    """x such that a weighted sum of draws on integers is within ±x with at least this probability, by their exact law.
 
-    Few steps of noise leave gaps: an interval that ends in one by the law between whole numbers can hold far less than
-    it says. So the laws themselves are put on a fine grid and convolved; each moves by half a step at most, which is
-    added.
+    The law of a few steps has gaps; an interval from the continuous law that ends in a gap can cover far less than it
+    states. So the discrete laws are put on a fine grid and convolved by FFT. The grid moves each law by at most half a
+    step, which is added to the result.
     """
     alike: Counter[tuple[float, float]] = Counter()
     for weight, width, cells in shares:
@@ -166,7 +175,7 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
         return shares[0].weight * quantile(Fraction(shares[0].width), noise_quantiles.miss(confidence))
     lengths = [share.deviation(shape) for share in shares]
     spread = math.hypot(*lengths)
-    if spread == 0:  # so much was paid that no noise is left
+    if spread == 0:  # at a very high cost the noise is 0
         return 0.0
     steps = {share.weight for share in shares}
     is_fine = max(steps) * _COARSE < spread
@@ -196,11 +205,12 @@ def merged_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
 
 
 def _gap(shape: Shape, shares: tuple[Share, ...], spread: float) -> float:
-    """Half of the gaps that many steps of different sizes leave in their sum.
+    """Half the width of the gaps in the law of a sum of many steps of different sizes.
 
-    Where its characteristic function is A at t, its law has waves of length 2π/t and of this height, and the end of an
-    interval may be off by A·π/t: by half a step where all steps are equal (A = 1), and by nothing where they are so
-    different that no t is near a multiple of 2π for all of them. Waves beyond the last t are taken to be of height 1.
+    If the characteristic function of the sum has absolute value A at t, its law has a ripple of wavelength 2π/t and
+    relative height A, so the end of an interval may be off by A·π/t. That is half a step if all steps are equal (A = 1
+    at t = 2π/step), and nearly 0 if no t is close to a multiple of 2π/step for all steps. For t beyond the examined
+    range, A = 1 is assumed.
     """
     largest = max(share.weight for share in shares)
     at = np.arange(math.pi / largest, 16 * math.pi / largest, 0.1 / spread)
@@ -218,12 +228,12 @@ def _gap(shape: Shape, shares: tuple[Share, ...], spread: float) -> float:
 
 
 def smooth_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:
-    """A distance that the same sum keeps with at least this probability, and that changes little with the weights.
+    """Like `merged_reach`, but continuous in the weights: an upper bound without a convolution.
 
-    Whole noise is noise between whole numbers, moved by half a step at most (of the Laplace law: no farther out than
-    that). So half of each step is added to the reach of the law between them; but nothing for a step that other noise,
-    in steps of half the size or less, is as wide as, because this fills the gaps. Of noise that is itself as wide as
-    its steps, the largest step is enough.
+    Noise on integers is continuous noise moved by at most half a step (Laplace noise: not further outwards than that).
+    So half of each step is added to the reach of the continuous law. Nothing is added for a step if other noise, in
+    steps of at most half its size, is as wide as the step, because it fills the gaps. Among noise that is at least as
+    wide as its own steps, only the largest step is added.
     """
     lengths = {share: share.pieces(shape) for share in shares}
 
@@ -239,14 +249,14 @@ def smooth_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> 
 
 
 def _smooth(shape: Shape, share: Share, frequencies: Any) -> Any:
-    """The characteristic function of what a draw adds whose steps are far smaller than its noise."""
+    """The characteristic function of a draw whose steps are much smaller than its noise."""
     squares = (share.weight * share.width * frequencies) ** 2
     one = np.exp(-squares / 2) if shape is Shape.NORMAL else 1 / (1 + squares)
     return one**share.cells
 
 
 def _summed(shape: Shape, share: Share) -> tuple[Any, Any]:
-    """The whole numbers that a draw can be, and how likely each is."""
+    """(the integers that a draw, summed over its cells, can be; the probability of each)."""
     if shape is Shape.LAPLACE:
         most = math.ceil(_FAR * share.width) + 1
         at = np.arange(-most, most + 1)

@@ -1,10 +1,10 @@
 """Noise intervals of quotients, where the denominator is noisy too (Fieller's theorem).
 
-Of N/D, the true value t makes N - t·D zero without noise. N - t·D is nearly linear in the noisy numbers, so its noise
-has a known law for every t; the interval holds each t for which N - t·D may be noise alone. It is not symmetric around
-N/D: a small denominator may be far smaller still. Where D itself may be noise alone, no t is too large, and there is no
-interval: the stated probability counts this as held. What is left of second order (products of noise, `curved`) widens
-it.
+For the true value t of N/D, N - t·D is zero without noise. N - t·D is nearly linear in the noisy numbers, so its noise
+has a known law for every t. The interval consists of each t for which N - t·D is within the reach of its noise. It is
+not symmetric around N/D, because the true denominator may be much smaller than a small noisy one. If the denominator
+may be 0 given its noise, every large t is possible and there is no interval (None); coverage counts this case as
+covered. Second-order terms (products of noise, `curved`) widen the interval.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deniable.tables.expressions import Call, Expression, columns_used
 from deniable.tables.kinds import Domain
 
 _ROUNDS: Final = 50
-"""Steps of the fixed point; it takes two for Gaussian noise, and about five for Laplace noise."""
+"""The most iterations of the fixed point; it takes two for Gaussian noise, and about five for Laplace noise."""
 
 
 @final
@@ -35,9 +35,10 @@ Parts = Callable[[Mapping[str, Any]], Quotient | None]
 
 
 def quotient(expression: Expression, domains: Mapping[str, Domain]) -> Parts:
-    """A function that gives an expression of a row as one quotient; None where it is no number.
+    """A function from a row to the value of `expression` as one quotient; None where that is not a number.
 
-    Sums, differences and products of quotients are quotients. What else there is (a root, a CASE) is a number over 1.
+    Sums, differences, products and quotients of quotients are quotients. Any other expression (a root, a CASE) is its
+    value over 1.
     """
     if isinstance(expression, Call) and expression.operator in _COMBINED:
         inner = [quotient(each, domains) for each in expression.arguments]
@@ -79,22 +80,22 @@ _COMBINED: Final[Mapping[str, Callable[..., Quotient]]] = {
 
 @final
 class Move(NamedTuple):
-    """How far a whole step of one draw moves a quotient's parts, with signs, and the draw."""
+    """One draw, and the signed change of numerator and denominator if it changes by one step."""
 
     step: Quotient
     share: Share
 
     def at(self, t: float) -> Share:
-        """What the draw adds to N - t·D."""
+        """The share of the draw in N - t·D."""
         return self.share._replace(weight=abs(self.step.above - t * self.step.below) * self.share.weight)
 
 
 _SLACK: Final = 1e-9
-"""What roundings may take off a half-width, relative to it: the answer without noise often lies at an end."""
+"""A relative allowance for rounding in a half-width: the value without noise often lies exactly at an end."""
 
 
 def is_linear(expression: Expression) -> bool:
-    """Whether each draw moves an expression equally far in all rows."""
+    """Whether an expression is linear in its columns, so that a draw changes it equally in all rows."""
     if not isinstance(expression, Call):
         return True
     inner = expression.arguments
@@ -109,36 +110,40 @@ def is_linear(expression: Expression) -> bool:
 
 
 def moved_reach(shape: Shape, shares: tuple[Share, ...], confidence: float) -> float:
-    """`merged_reach` of shares that differ by roundings from one row to the next: it is worked out once."""
+    """`merged_reach` with weights rounded to 12 digits, so that rows with nearly equal shares use its cache."""
     return merged_reach(shape, tuple(each._replace(weight=float(f"{each.weight:.11e}")) for each in shares), confidence)
 
 
 def is_smooth(expression: Expression) -> bool:
-    """Whether an expression is linear, or one linear expression over another: such quotients are exact by Fieller."""
+    """Whether an expression is linear or a quotient of two linear ones; Fieller's theorem is exact for these."""
     if isinstance(expression, Call) and expression.operator == "divide":
         return all(map(is_linear, expression.arguments))
     return is_linear(expression)
 
 
 _SECOND: Final = 2.0
-"""How often the deviation of second-order terms counts. The slopes of a product are read at noisy numbers, and are too
-small where noise has made these small: at 0 times, 95 % intervals of a product of two noisy numbers hold 90.2 % at
-worst (both are 1.5 standard deviations), at 1 time 93.2 %, at 2 times 94.8 %.
+"""The factor on the standard deviation of second-order terms. The slopes of a product are evaluated at noisy numbers,
+and are too small where noise made these small. With a factor of 0, 95 % intervals of a product of two noisy numbers
+cover 90.2 % in the worst case (both true numbers are 1.5 standard deviations); with 1, 93.2 %; with 2, 94.8 %.
 """
 _SLIGHT: Final = 1 / 50
-"""Second-order terms below this part of the first-order ones widen an interval by less than 1/1000."""
+"""Second-order terms below this fraction of the first-order ones are ignored: they widen an interval by < 1/1000."""
 
 
 def bend(a: Quotient, b: Quotient, c: Quotient, d: Quotient, weight: float) -> Quotient:
-    """a - b + c - d, part by part: what two steps do beyond what each does alone, if these are the corners in turn."""
+    """weight·(a - b + c - d) in numerator and denominator: the mixed second difference.
+
+    a, b, c, d are the values at the corners of the rectangle of two steps, in turn.
+    """
     return Quotient(weight * (a.above - b.above + c.above - d.above), weight * (a.below - b.below + c.below - d.below))
 
 
 def curved(middle: Quotient, moves: Sequence[Move], bends: Sequence[Quotient], shape: Shape) -> list[Move]:
-    """The draws that second-order terms count as: `bends` says how far each pair of draws moves a quotient's parts
-    beyond what the two do alone, if both move by a standard deviation.
+    """Two artificial draws that represent the second-order terms; empty if these are negligible.
 
-    Their sum of squares at N - t·D is a quadratic in t, which two draws have as well.
+    `bends` has, for each pair of draws, the mixed second difference of numerator and denominator for steps of one
+    standard deviation. The variance of the second-order terms in N - t·D is a quadratic in t, and so is the variance of
+    two suitable draws.
     """
     squares = math.fsum(each.above**2 for each in bends)
     both = math.fsum(each.above * each.below for each in bends)
@@ -159,7 +164,10 @@ Reach = Callable[[Shape, tuple[Share, ...], float], float]
 def interval(
     middle: Quotient, moves: Sequence[Move], shape: Shape, confidence: float, far: Reach = smooth_reach
 ) -> tuple[float, float] | None:
-    """The interval of a quotient that these draws move; `far` tells how far they do, if the denominator is exact."""
+    """The interval of a quotient under these draws; None if the denominator is or may be 0.
+
+    `far` computes the reach of several draws if the denominator is exact.
+    """
     above, below = middle
     if not below:
         return None
@@ -174,10 +182,10 @@ def interval(
 
 
 def _end(middle: Quotient, moves: Sequence[Move], shape: Shape, confidence: float, sign: int) -> float | None:
-    """The smallest or the largest t at which |N - t·D| is the reach of its noise.
+    """The smallest (sign -1) or largest (sign 1) t at which |N - t·D| equals the reach of its noise.
 
-    The reach is z standard deviations. For a z, the ends are the roots of a quadratic; z is that of the noise's law at
-    the end itself, which changes little with t.
+    The reach is z standard deviations. For a given z, the ends are the roots of a quadratic. z depends on the law of
+    the noise at the end itself, but changes little with t, so a fixed-point iteration finds it.
     """
     above, below = middle
     lengths = [math.hypot(*each.share.pieces(shape)) for each in moves]

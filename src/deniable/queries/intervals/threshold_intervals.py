@@ -1,13 +1,13 @@
-"""Intervals of a noisy count that was shown because it reached a threshold.
+"""Confidence intervals for a noisy count that is published because it reached a threshold.
 
-Keys that are not public are shown if their noisy count X = n + Z of people reaches τ. Among the keys that are shown, X
-has the law of n + Z given n + Z >= τ: near the threshold it lies above n almost surely, and the interval for Z alone
-hardly ever holds n. So the interval is made from the law that X has once it is shown (a truncated law, inverted):
+A key that is not public is published if its noisy number of people X = n + Z reaches τ. Among published keys, X follows
+the law of n + Z given n + Z >= τ. For n far below τ, X is above n almost surely, and an interval from the law of Z
+alone would hardly ever cover n. So the interval inverts tests of the truncated law:
 
     {n >= 1 : P(n + Z >= x | n + Z >= τ) > α/2 and P(n + Z <= x | n + Z >= τ) > α/2}
 
-Z is log-concave, so both probabilities are monotone in n, and the set is an interval. It holds n with probability at
-least 1 - α given that the key is shown, for every n. A key without people is never shown, so n is at least 1.
+Z is log-concave, so both probabilities are monotone in n, and the set is an interval. For every n it covers n with
+probability at least 1 - α given that the key is published. A key without people is never published, so n >= 1.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from deniable.mechanisms import noise_quantiles
 from deniable.queries.intervals.noise_intervals import Share, merged_reach
 
 _CLEAR: Final = 100
-"""Where the threshold cuts off less than this part of what an interval may miss, it does not matter."""
+"""A threshold is ignored if it cuts off less than 1/100 of the probability that an interval may miss."""
 _TINY: Final = 1e-9
-"""What an interval may miss at least, for `merged_reach` to tell."""
+"""The smallest probability of missing for which `merged_reach` is accurate."""
 
 
 @final
 class ThresholdGate(NamedTuple):
-    """One draw of whole noise of this width (see `Share`), and the threshold that the noisy count had to reach."""
+    """One draw of integer noise of this width (see `Share`), and the threshold that the noisy count had to reach."""
 
     shape: Shape
     width: float
@@ -43,12 +43,15 @@ class ThresholdGate(NamedTuple):
         return _log_tail(self.shape, self.width, value - count) - self.log_shown(count)
 
     def low(self, value: int, missed: float) -> int:
-        """The smallest n that is shown as this value or more with a probability above `missed`."""
+        """The smallest n for which a published count is at least `value` with a probability above `missed`."""
         wanted = math.log(missed)
         return _first(1, max(1, value), lambda n: self.log_above(value, n) > wanted)
 
     def high(self, value: int, missed: float) -> int:
-        """The largest n that is shown as this value or less with a probability above `missed`; or the value itself."""
+        """The largest n for which a published count is at most `value` with a probability above `missed`.
+
+        At least `value` itself.
+        """
 
         def beyond(n: int) -> bool:
             return -math.expm1(self.log_above(value + 1, n)) <= missed
@@ -59,7 +62,7 @@ class ThresholdGate(NamedTuple):
         return max(value, _first(value, value + step, beyond) - 1)
 
     def critical(self, count: int, missed: float) -> int:
-        """The smallest value that n = `count` is shown as, or as more, with at most this probability."""
+        """The smallest x such that a published count of n = `count` is at least x with at most this probability."""
         wanted, step = math.log(missed), 1
         while self.log_above(self.threshold + step, count) > wanted:
             step *= 2
@@ -69,23 +72,23 @@ class ThresholdGate(NamedTuple):
 
 @final
 class ThresholdPassed(NamedTuple):
-    """How a count came to be shown: every draw behind it reached its threshold."""
+    """The thresholds that a published count passed, one for each draw behind it."""
 
     gates: tuple[ThresholdGate, ...]
-    """None, if it is not known which draws are behind it."""
+    """Empty if it is not known which draws are behind the count."""
     shares: tuple[Share, ...] = ()
-    """Of a count that was merged from several draws: what each of them adds, in the order of the gates."""
+    """The share of each draw in a count that was merged from several, in the order of the gates."""
 
     def bounds(self, value: float, half: float, confidence: float) -> tuple[float, float]:
-        """The interval of a count that is shown as `value`; `half` is the reach of its noise, the threshold apart.
+        """The interval of a count published as `value`; `half` is the reach of its noise without the threshold.
 
-        A count just at the threshold can speak against every n: then the interval ends at the count itself.
+        A count just at the threshold can reject every n; then the interval ends at the count itself.
         """
         missed = noise_quantiles.miss(confidence)
         if len(self.gates) == 1:
             [gate], whole = self.gates, round(value)
             return gate.low(whole, missed / 2), gate.high(whole, missed / 2)
-        # A threshold only raises what is shown, so the upper end that noise alone would have is on the safe side.
+        # A threshold only raises published counts, so the upper end from noise alone is conservative.
         high = value + half
         if not self.gates:
             return min(1, value), high
@@ -94,16 +97,16 @@ class ThresholdPassed(NamedTuple):
         return min(self._merged_low(value, missed), value), high
 
     def matters(self, low: float, confidence: float) -> bool:
-        """Whether a threshold changes the interval of a count that is hardly below `low`."""
+        """Whether the thresholds change the interval of a count whose true number is almost surely at least `low`."""
         if not self.gates:
             return True
         return math.fsum(gate.log_shown(low) for gate in self.gates) < -noise_quantiles.miss(confidence) / _CLEAR
 
     def _merged_low(self, value: float, missed: float) -> int:
-        """The smallest n that is not refuted by either of two bounds on P(Σ wᵢXᵢ >= value | all are shown).
+        """The smallest n that neither of two upper bounds on P(Σ wᵢXᵢ >= value | all passed) rejects.
 
-        It is at most Σ P(Xᵢ >= cᵢ | Xᵢ is shown) where Σ wᵢcᵢ <= value, each of which may be α/2k; and at most
-        P(Σ wᵢZᵢ >= value - n) / P(all are shown). The first is the better one far below the thresholds.
+        The probability is at most Σ P(Xᵢ >= cᵢ | Xᵢ passed) for any cᵢ with Σ wᵢcᵢ <= value; each term may be α/2k. It
+        is also at most P(Σ wᵢZᵢ >= value - n) / P(all passed). The first bound is better far below the thresholds.
         """
         each, shape = missed / 2 / len(self.gates), self.gates[0].shape
         slack = 1e-9 * (1 + abs(value))
@@ -122,7 +125,7 @@ class ThresholdPassed(NamedTuple):
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The first of low, low + 1, …, high from which on it holds; `high` is known to hold."""
+    """The smallest integer from low to high for which `holds`, by bisection; `holds` is monotone, and true at high."""
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle + 1, high)
@@ -130,7 +133,7 @@ def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
 
 
 def _log_tail(shape: Shape, width: float, at: float) -> float:
-    """ln P(Z >= at), for `at` a whole number, of whole noise; between whole numbers, what lies on the way.
+    """ln P(Z >= at) of integer noise for an integer `at`; between integers, an interpolation.
 
     Discrete Laplace: P(Z >= d) = r^d/(1 + r) for d >= 1. Rounded Gaussian: P(N >= (d - 1/2)/σ).
     """
