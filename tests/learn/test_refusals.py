@@ -56,7 +56,7 @@ class InnerMix(nn.Module):
 )
 def test_models_that_mix_examples_are_refused(model):
     trainer = made(model, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
-    with pytest.raises(InvalidParameter, match=r"other examples|cannot be told apart"):
+    with pytest.raises(InvalidParameter, match=r"other examples|cannot be separated"):
         run(trainer)
 
 

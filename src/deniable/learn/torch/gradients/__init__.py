@@ -1,11 +1,12 @@
 """Per-example gradients of one batch from one backward pass: norms first, then clipped sums.
 
     forward_calls          one record for each call of a module, made by hooks; `attention_projections` for attention
-    layers, vmap_rerun     from what went through a layer to captures of its gradients: closed forms, or vmap
-    gradient_captures      what is known of one parameter's gradients from one use; `parameter_uses` joins the uses
+    layers, vmap_rerun     from a layer's input and output gradient to captures: closed forms, or vmap
+    gradient_captures      one parameter's gradients from one use, as factors; `parameter_uses` combines the uses
     parameters, batch_layout, broadcast_additions, stacked_layers      where parameters and examples lie
-    per_example            norms of all examples together, and their weighted sums
-    bookkeeping            the pass itself; `gradient_check` compares it with vmap on a batch of one's choice
+    per_example            norms over all parameters, and weighted sums over examples
+    bookkeeping            the pass itself; read its first page first
+    autograd_comparison    the test of what bookkeeping learned; `gradient_check` is the test that users run
 
-A batch's losses come in; the clipped sum of its per-example gradients goes to `gradient_noise`.
+Input: the losses of a batch. Output: the clipped sum of its per-example gradients, for `gradient_noise`.
 """

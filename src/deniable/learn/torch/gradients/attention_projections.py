@@ -1,7 +1,8 @@
-"""nn.MultiheadAttention: its projections, which no module call shows, heard from inside.
+"""The projections inside nn.MultiheadAttention, which are linear maps but no calls of a module.
 
-The layer hands its weights to one function of torch. While it runs, that function is replaced, for this call only, by a
-twin of the same code whose `linear` writes down what it was given. Nothing is patched that another call could see.
+The layer passes its weights to one function of torch. During the layer's forward pass, a copy of that function runs
+instead. Its code is the same, but its `linear` records input, weight, bias and output. No global name is patched, so
+other calls are not affected.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 Heard = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
-"""Told of input, weight, bias and output."""
+"""Receives input, weight, bias and output of a linear map."""
 
 
 def _twin(function: Any, names: dict[str, Any]) -> FunctionType:
@@ -25,7 +26,7 @@ def _twin(function: Any, names: dict[str, Any]) -> FunctionType:
 
 
 def _listening(heard: Heard) -> FunctionType:
-    """A twin of torch's attention function that tells of each linear map."""
+    """A copy of torch's attention function that calls `heard` for each linear map."""
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         out = F.linear(x, weight, bias)
@@ -40,7 +41,7 @@ def _listening(heard: Heard) -> FunctionType:
 
 @final
 class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """While entered, attention runs as its twin."""
+    """While entered, torch's attention function is replaced by the recording copy."""
 
     def __init__(self, heard: Heard) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no typ
 
 
 def block_of(weight: Tensor, module: nn.Module) -> tuple[str, int, int] | None:
-    """Which parameter of the module, and which of its rows, a weight is; None if it is no part of one."""
+    """(name, first row, end) of the parameter that this weight is, or is a slice of; None if there is none."""
     for name, parameter in module.named_parameters():
         if weight is parameter:
             return name, 0, parameter.shape[0]

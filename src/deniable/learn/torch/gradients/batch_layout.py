@@ -1,6 +1,6 @@
-"""Where the examples are in a tensor: along which axis, and in blocks of how many.
+"""Where the examples lie in a tensor: along which axis, and in blocks of how many.
 
-Found, not guessed: the gradient of one example's loss is zero wherever other examples are.
+The search uses gradients, not shapes alone: the gradient of one example's loss is zero at all other examples.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows
 @final
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Example i of B has the places i·m, ..., i·m + m - 1 of `axis`; or, if not `blocks`, i, i + B, i + 2B, ..."""
+    """Example i of B has the indices i·m, ..., i·m + m - 1 of `axis`; or, if not `blocks`, i, i + B, i + 2B, ..."""
 
     axis: int
     blocks: bool = True
     is_single: bool = False
-    """Whether it was seen with m = 1 only: then nobody knows in which order more would come."""
+    """Whether it was observed with m = 1 only. Then the order for m > 1 is unknown, and such shapes do not fit."""
 
     def fits(self, shape: tuple[int, ...], count: int) -> bool:
+        """Whether a tensor of this shape can hold `count` examples in this layout."""
         if len(shape) <= self.axis or shape[self.axis] == 0:
             return False
         return shape[self.axis] == count if self.is_single else shape[self.axis] % count == 0
 
     def is_of(self, domain: Domain, shape: tuple[int, ...], count: int) -> bool:
-        """Whether this is where a followed forward pass has its examples."""
+        """Whether this is the layout that the trace of a forward pass proved."""
         if not isinstance(domain, ExampleRows) or domain.axis != self.axis:
             return False
         return domain.after == (shape[self.axis] // count if self.blocks else 1)
 
     def split(self, values: Tensor, count: int) -> Tensor:
-        """One more axis in front, for the examples; behind it what one example alone would look like."""
+        """The values with a new first axis for the examples. The other axes are those of one example alone."""
         many = values.shape[self.axis] // count
         if self.axis == 0 and self.blocks:
             return values.view(count, many, *values.shape[1:])
@@ -45,12 +46,12 @@ class Layout:
         return values.unflatten(self.axis, (many, count)).movedim(self.axis + 1, 0)
 
     def touched(self, values: Tensor, count: int) -> Tensor:
-        """Which examples have a value other than zero."""
+        """A mask of the examples with a value other than zero."""
         return self.split(values, count).flatten(1).ne(0).any(1)
 
 
 def candidates(shape: tuple[int, ...], count: int) -> Iterator[Layout]:
-    """Layouts that a shape allows, the usual ones first: (B, ...), (T, B, ...), (B·T, ...), (T·B, ...)."""
+    """The layouts that a shape allows, usual ones first: (B, ...), (T, B, ...), (B·T, ...), (T·B, ...)."""
     axes = [axis for axis in range(min(len(shape), 3)) if shape[axis] and shape[axis] % count == 0]
     exact = [axis for axis in axes if shape[axis] == count]
     for axis in exact:
@@ -63,7 +64,7 @@ def candidates(shape: tuple[int, ...], count: int) -> Iterator[Layout]:
 
 @final
 class Search:
-    """The layouts that are left after some examples' gradients were seen. Nothing of the gradients is kept."""
+    """The layouts that are consistent with the gradients of the examples seen so far. Keeps no gradient."""
 
     __slots__ = ("_count", "_left", "mixed")
 
@@ -71,10 +72,10 @@ class Search:
         self._count = count
         self._left: list[Layout] | None = None
         self.mixed = False
-        """Whether some gradient was not zero at other examples, along an axis that has their number."""
+        """Whether a gradient was nonzero at other examples, although some axis has as many entries as examples."""
 
     def see(self, example: int, grad: Tensor | None) -> None:
-        """The gradient of one example's loss: where it is not zero, that example is, and no other."""
+        """Keep only layouts under which this gradient of one example's loss is nonzero at that example alone."""
         if grad is None or not bool(grad.ne(0).any()):
             return
         shape, kept = tuple(grad.shape), []
@@ -88,10 +89,10 @@ class Search:
 
     @property
     def is_blind(self) -> bool:
-        """Whether no gradient was seen yet."""
+        """Whether all gradients so far were zero or missing."""
         return self._left is None
 
     @property
     def found(self) -> Layout | None:
-        """The most usual of those left; None if there is none."""
+        """The most usual layout that is left; None if there is none."""
         return self._left[0] if self._left else None

@@ -1,21 +1,42 @@
-"""One backward pass for everything: norms of all per-example gradients, then their clipped sum.
+"""Per-example gradients from one backward pass: the norms of all examples, then the clipped sum.
 
-Hooks see what goes into each layer (`calls`). A backward pass that stops at the layers' outputs makes no gradient of
-any parameter. From both, `layers` has the norms in closed form, or `rerun` by running a module again; then the factors,
-then the clipped sums, from the same tensors.
+**The task.** DP-SGD needs Σ_i min(1, C/‖g_i‖)·g_i, where g_i is the gradient of example i's loss with respect to all
+parameters. Autograd returns Σ_i g_i only, and B backward passes, or B copies of every gradient, are too expensive.
 
-**Nothing of this is believed.** On the first batch, and whenever a call is seen that was not there before, the
-gradients of three examples, and their lengths, are compared with what autograd says about their losses alone. A
-parameter whose gradients differ (it is used by other means than its layer, its layer sees no examples, ...) is tried
-from the next larger module, up to the whole model; where that fails as well, the examples cannot be told apart, and
-training is refused.
+**The idea** (ghost clipping and book-keeping; Bu, Wang, Zha & Karypis 2023). Take a linear layer y = W x. Example i
+contributes G_i = Σ_t g_it x_itᵀ to the gradient of W, where t runs over its places (tokens, pixels), x_it is the input
+and g_it the gradient of the loss at the output. Inputs come from forward hooks (`forward_calls`). Output gradients come
+from one backward pass that stops at the layers' outputs and computes no gradient of a parameter. From the pair (x, g)
+a *capture* (`gradient_captures`) computes ‖G_i‖² and Σ_i c_i G_i, mostly without forming any G_i.
+
+**One batch** (`Bookkeeping.gradients`), in this order:
+
+1. Take the records of the forward pass: one `ModuleCall` for each call of a module.
+2. Compute the gradients at the outputs of these calls (`pulled`, by the key of the call).
+3. Find the examples in each tensor. A `Layout` says along which axis they lie.
+4. Make captures (`_gathered`). A parameter has one of three sources:
+       closed form   its layer has a formula in `layers` (`Trained.unit` is None)
+       rerun         the module `Trained.unit` is run again for each example with vmap (`vmap_rerun`)
+       spread        it is added to every example, like a position embedding (`broadcast_additions`)
+5. Return them as `PerExample`, which has norms and weighted sums. The caller chooses the weights c_i.
+
+**Learning.** Layouts and sources are learned from the first batch (`_learned`), and again from each batch whose calls
+differ from the known ones. For three examples, the gradients and norms of each parameter are compared with autograd's
+(`autograd_comparison`). If they differ (the parameter is also used outside its layer, or its layer sees no examples),
+the next larger module becomes the source (`_climb`), up to the whole model. If that fails too, the model mixes
+examples, and training is refused. Later batches only check that shapes, calls and graphs are known.
+
+**Proof.** Three examples are evidence, not a proof. With `shapes`, a batch is accepted only if a `Trace` has shown that
+each loss depends on its own example alone, for a forward pass with the same shapes and the same autograd graph.
+Otherwise `Unproved` asks the caller to run the forward pass again under a trace, and `Alone` asks it to process the
+examples one at a time, where the question does not arise.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, final
 
 import torch
@@ -23,6 +44,13 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
+from deniable.learn.torch.gradients.autograd_comparison import (
+    TOLERANCE,
+    AutogradComparison,
+    has_nonzero,
+    is_multiple,
+    tolerance_of,
+)
 from deniable.learn.torch.gradients.batch_layout import Layout, Search
 from deniable.learn.torch.gradients.broadcast_additions import additions, narrowed
 from deniable.learn.torch.gradients.forward_calls import Key, Listener, ModuleCall, gradients, shown
@@ -36,22 +64,20 @@ from deniable.learn.torch.guards.separation_trace import Trace, structure
 from deniable.learn.torch.guards.single_example import check_alone
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, MixedExamples, Same
 
-TOLERANCE = {torch.float64: 1e-7, torch.float32: 2e-3, torch.bfloat16: 0.2, torch.float16: 0.05}
-"""How far a probed gradient may be from autograd's, relative to its length, by the coarsest precision in use."""
-
 SCALE = 2.0**32
-"""How much larger gradients are made than they are; see `per_example`. A power of two: nothing is rounded by it."""
+"""The backward pass enlarges gradients by this factor against underflow; see `per_example`. Exact: a power of two."""
 
 AGAIN = (2, 16)
-"""On the second batch, and when there were 16 times as many, one example is asked about again."""
+"""One example is probed again at batch 2, and then each time the number of batches has grown 16-fold."""
 
 Pulled = dict[Any, list[Tensor | None]]
-"""Gradients at outputs, by the key of the call; by ("spread", key) where something was added to every example."""
+"""Gradients at the outputs of calls, by the key of the call; by ("spread", key) where a value was added to all
+examples."""
 
 
 @final
 class Alone(Exception):
-    """Gradients of this batch cannot be told apart; those of its examples one at a time can."""
+    """The examples of this batch cannot be separated: process them one at a time, from now on if `is_lasting`."""
 
     def __init__(self, why: str, *, is_lasting: bool) -> None:
         super().__init__(why)
@@ -60,44 +86,47 @@ class Alone(Exception):
 
 @final
 class Unproved(Exception):
-    """The forward pass was not followed, and is another one than those that were: it must be run again."""
+    """No trace covers a forward pass like this one: run it again under a trace."""
 
 
 @final
 class Bookkeeping:
-    """Per-example gradients of a model that stays as it is."""
+    """Per-example gradients of an unmodified model. It has hooks on the model until `close`."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self._modules = dict(model.named_modules())
         self.parameters = {each.name: each for each in trained_parameters(model, self._modules)}
         self._by_path: dict[str, list[tuple[str, Trained]]] = defaultdict(list)
-        """Parameters by the modules whose calls use them, and their names as seen from there."""
+        """Module path -> (name inside that module, parameter) for the parameters that calls of the module use."""
         for each in self.parameters.values():
             for path in sources(each):
                 self._by_path[path] += [(local, each) for local in names_at(each, path)]
         self.is_learning = True
         self._batches, self._next_look = 0, AGAIN[0]
         self._proved: set[tuple[Hashable, int]] = set()
-        """Shapes of batches and graphs whose examples were proved to stay apart."""
+        """(shapes of the batch, autograd graph) for which a trace proved that examples stay apart."""
         self._shapes: set[Hashable] = set()
         self._graphs: set[int] = set()
-        """Graphs for which what was learnt was compared with autograd."""
+        """Graphs for which the learned layouts and sources were compared with autograd."""
         self._is_refused = False
-        """Whether examples could not be told apart: a refusal holds, also for who catches it and goes on."""
+        """A refusal is final, even if the caller catches the error and continues."""
         self.scale = 1.0
-        """How much larger gradients are made than they are, in this model."""
+        """SCALE, or 1 if this model's backward pass is not linear at that scale."""
         self._closed: set[str] = set()
+        """Paths of modules whose calls are needed for closed forms."""
         self._units: set[str] = set()
+        """Paths of modules that are run again."""
         self._layouts: dict[Key, list[Layout | None]] = {}
+        """Call -> layout of each output. None where no gradient arrived."""
         self._fitting: dict[Key, tuple[int, list[tuple[int, ...]]]] = {}
-        """For which outputs, of how many examples, the layouts were last seen to fit."""
+        """Call -> (batch size, output shapes) that its layouts fitted last: a cache of `_still_fits`."""
         self._here: dict[str, dict[str, Trained]] = {}
-        """By path: parameters whose gradients come from calls of it in closed form, all of them."""
+        """A cache of `_closed_at` for all parameters."""
         self._inputs: dict[Key, list[Layout | None]] = {}
+        """Call of a module that is run again -> layout of each of its flattened inputs."""
         self._spread: dict[Key | str, list[Layout | None]] = {}
-        """Of calls, and of parameters by name, that are added to every example. All three were seen to give the right
-        gradients on the batch that taught them."""
+        """Call, or name of a parameter, whose value is added to every example -> layout at each such addition."""
         self.listener = Listener(model, self._wanted)
 
     def close(self) -> None:
@@ -105,16 +134,16 @@ class Bookkeeping:
         self.listener.close()
 
     def forget(self) -> None:
-        """Drop what was seen of forward passes that no backward pass followed."""
+        """Drop the records of forward passes that no backward pass followed."""
         self.listener.taken()
 
     def listen(self) -> None:
-        """Begin to hear forward passes, and forget those before."""
+        """Start recording forward passes. Drops earlier records."""
         self.forget()
         self.listener.paused = False
 
     def rest(self) -> None:
-        """Hear nothing more until `listen`: inputs of layers that nobody asks for would pile up."""
+        """Stop recording until `listen`, so that the inputs of layers do not accumulate unused."""
         self.listener.paused = True
 
     def _wanted(self, path: str, kind: str) -> bool:
@@ -127,13 +156,14 @@ class Bookkeeping:
     # -- one batch -----------------------------------------------------------------------------------------------------
 
     def gradients(self, losses: Tensor, *, shapes: Hashable = None, trace: Trace | None = None) -> PerExample:
-        """The per-example gradients behind these losses; the graph is used up.
+        """The per-example gradients of these losses, one loss for each example. Frees the autograd graph.
 
-        With the `shapes` of the batch, only where examples were proved to stay apart: by a `trace` of this forward
-        pass, or by one of the same shapes and the same graph before.
+        With the `shapes` of the batch, separation of examples must be proved: by the `trace` of this forward pass, or
+        by an earlier trace with the same shapes and the same graph. Raises `Unproved` or `Alone` otherwise, and
+        `InvalidParameter` if the model or the loss mixes examples.
         """
         if self._is_refused:
-            rule = "this trainer refused the model, or a loss, and what it knew of them is half undone"
+            rule = "this trainer refused the model or a loss, and its records of them are incomplete"
             raise InvalidOperation(f"{rule}; make a new trainer")
         calls, count = self.listener.taken(), int(losses.shape[0])
         self._batches += 1
@@ -155,14 +185,14 @@ class Bookkeeping:
         return found
 
     def is_proved(self, shapes: Hashable) -> bool:
-        """Whether a batch of these shapes was followed before."""
+        """Whether a trace covered a batch of these shapes before."""
         return shapes in self._shapes
 
     def _check_apart(self, losses: Tensor, calls: list[ModuleCall], found: Domain, count: int) -> None:
-        """Losses must be of one example each; where they are mixed for sure, and not only maybe, they are refused."""
+        """Accept losses that the trace found separate. Refuse those that probing shows to be mixed; else `Alone`."""
         if found == ExampleRows(0, 1):
             return
-        whole = [call for call in calls if call.path == "" and call.kind == "unit"]
+        whole = [call for call in calls if call.is_whole_model]
         if all(isinstance(each, ExampleRows | Same) for call in calls for each in call.proved) or whole:
             edges = [edge for call in whole or calls for edge in call.edges]
             searches, _ = self._probed(losses, edges, gradients(losses.sum(), edges, keep=True), count)
@@ -176,7 +206,7 @@ class Bookkeeping:
         raise Alone(why, is_lasting=True)
 
     def _check_layouts(self, calls: list[ModuleCall], count: int) -> None:
-        """Where the examples were taken to be is where they are, in this very batch."""
+        """The learned layouts must agree with the trace of this batch."""
         for call in calls:
             if call.key in self._spread:
                 known = all(isinstance(each, Same) for each in call.proved)
@@ -189,12 +219,12 @@ class Bookkeeping:
     def _check_graph(
         self, losses: Tensor, calls: list[ModuleCall], asked: dict[Any, list[GradientEdge]], count: int
     ) -> None:
-        """What was learnt must be right for a graph that is new, too: a parameter may be used in one more way."""
+        """Compare with autograd for a graph that is new: it may use a parameter in one more way."""
         edges = [edge for listed in asked.values() for edge in listed]
         grads = gradients(losses, edges, keep=True, times=self.scale)[::-1]
         pulled: Pulled = {key: [grads.pop() for _ in listed] for key, listed in asked.items()}
         probed = sorted({0, 1, count - 1})
-        truth = _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)])
+        truth = AutogradComparison(self.parameters, self.scale, losses, probed, tolerance_of(calls))
         if truth.denies(set(self.parameters), self._gathered(calls, pulled, count, None), count):
             raise Alone("a parameter that is used in other ways than before", is_lasting=True)
 
@@ -205,26 +235,26 @@ class Bookkeeping:
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
             return self._learned(losses, calls, count)
         self._look_again(losses, calls, count)
-        # Of what was added to every example, only the places where it was are asked about.
+        # A value that is added to every example needs the gradients at the additions, not at its own output.
         asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
         asked |= {("spread", key): listed for key, listed in spread.items()}
         if graph and graph not in self._graphs:
             self._check_graph(losses, calls, asked, count)
-        # Where no gradient was when the layouts were learnt, one may come up now; then they are learnt again.
+        # An output that had no gradient on the learning batch may have one now; then layouts are learned again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
         edges = [edge for listed in asked.values() for edge in listed]
         grads = gradients(losses, edges, keep=bool(unlearnt), times=self.scale)[::-1]
         pulled: Pulled = {key: [grads.pop() for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
-                if layout is None and _is_something(grad):
+                if layout is None and has_nonzero(grad):
                     return self._learned(losses, calls, count)
         families: list[Family] = []
         gathered = self._gathered(calls, pulled, count, None, families)
         return PerExample(self.parameters, gathered, count, scale=self.scale, families=families)
 
     def _look_again(self, losses: Tensor, calls: list[ModuleCall], count: int) -> None:
-        """Now and then: the loss of one example must still reach no other, however large the batch has become."""
+        """From time to time, check on one example that its loss has zero gradient at all other examples."""
         if self._batches < self._next_look:
             return
         self._next_look *= AGAIN[1]
@@ -237,14 +267,15 @@ class Bookkeeping:
         example = self._batches % count
         found = gradients(losses[example], [edge for edge, _ in known], keep=True)
         for grad, (_, layout) in zip(found, known, strict=True):
-            if grad is not None and bool(layout.touched(_numbers(grad), count).nonzero().ne(example).any()):
+            # Another example that is NaN gives 0 · NaN here, which says nothing: count it as 0.
+            if grad is not None and bool(layout.touched(grad.nan_to_num(0, 0, 0), count).nonzero().ne(example).any()):
                 self._is_refused = True
                 raise _mixed()
 
     def _additions(
         self, losses: Tensor, calls: list[ModuleCall], wanted: set[Key | str] | None
     ) -> dict[Key | str, list[GradientEdge]]:
-        """Where closed-form layers and bare parameters are added to something larger."""
+        """Call or parameter -> the additions that broadcast its value over the examples (`broadcast_additions`)."""
         nodes: dict[Key | str, object] = {
             call.key: call.edges[0].node
             for call in calls
@@ -259,7 +290,7 @@ class Bookkeeping:
         return {key: found[node] for key, node in nodes.items() if node in found}
 
     def _still_fits(self, call: ModuleCall, count: int) -> bool:
-        """Whether what was learnt of a call is of outputs like these."""
+        """Whether the layouts learned for this call fit the shapes of its outputs now."""
         asked = (count, call.shapes)
         if self._fitting.get(call.key) == asked:
             return True
@@ -273,7 +304,7 @@ class Bookkeeping:
         return True
 
     def _alone(self, losses: Tensor) -> PerExample:
-        """One example: its gradient is the gradient."""
+        """A batch of one example: autograd's gradient is the per-example gradient."""
         edges = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
         found = zip(self.parameters, gradients(losses.sum(), edges, keep=False), strict=True)
         gathered: Gathered = {
@@ -291,8 +322,8 @@ class Bookkeeping:
         names: set[str] | None,
         families: list[Family] | None = None,
     ) -> Gathered:
-        """Captures of these parameters, or of all, from all calls; where `families` are asked for, layers alike are
-        worked on together, and those of their weights are put there."""
+        """Captures of the parameters in `names` (None: all) from all calls. With `families`, equal layers are computed
+        together, and the list receives their weights."""
         found: Gathered = defaultdict(lambda: defaultdict(list))
         alone = calls
         if families is not None:
@@ -316,7 +347,7 @@ class Bookkeeping:
     def _by_families(
         self, calls: list[ModuleCall], pulled: Pulled, count: int, found: Gathered, families: list[Family]
     ) -> list[ModuleCall]:
-        """Those of the calls that have no others like them; of the rest, the captures are put into `found`."""
+        """Add the captures of groups of equal layers to `found`. Returns the remaining calls."""
         if is_quick(next(iter(self.parameters.values())).tensor):
             return calls
         in_order = [call for call in calls if call.kind == "layer" and self._layouts[call.key][0] in IN_ORDER]
@@ -346,6 +377,7 @@ class Bookkeeping:
         count: int,
         names: set[str] | None,
     ) -> Iterator[tuple[str, Block, Capture]]:
+        """(parameter, its rows, capture) for each parameter in `names` that this call is a source of."""
         if call.kind == "unit":
             here = [self.parameters[name] for name in (self.parameters if names is None else names)]
             wanted = {each.name_in(call.path): each for each in here if each.unit == call.path and not each.is_spread}
@@ -381,7 +413,7 @@ class Bookkeeping:
                 yield closed[local].name, all_rows(closed[local].tensor), found_form
 
     def _closed_at(self, path: str, names: set[str] | None) -> dict[str, Trained]:
-        """Which of these parameters, or of all, a module's calls give in closed form, by their names in it."""
+        """Name inside the module -> parameter, for those in `names` (None: all) whose closed form is at this module."""
         if names is None and path in self._here:
             return self._here[path]
         listed = self._by_path.get(path, ())
@@ -391,64 +423,79 @@ class Bookkeeping:
         return found
 
     def _quietly(self, work: Callable[[], dict[str, Vectors]]) -> dict[str, Vectors]:
-        """Run a module again without the hooks hearing it."""
+        """Run a module again without recording it."""
         with self.listener.quiet():
             return work()
 
-    # -- the first batch -----------------------------------------------------------------------------------------------
+    # -- learning ------------------------------------------------------------------------------------------------------
 
     def _learned(self, losses: Tensor, calls: list[ModuleCall], count: int) -> PerExample:
-        """As `gradients`, with everything compared with autograd for three examples."""
-        edges = [edge for call in calls for edge in call.edges]
+        """The same as `gradients`, after learning layouts and sources anew and comparing them with autograd."""
         spread = self._additions(losses, calls, None)
-        more = [edge for listed in spread.values() for edge in listed]
+        edges = [edge for call in calls for edge in call.edges]
+        edges += [edge for listed in spread.values() for edge in listed]
         self._inputs.clear()
         self._fitting.clear()
         self._here.clear()
-        own = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
-        (*plain,) = gradients(losses.sum(), [*edges, *more, *own], keep=True)
-        if not all(each is None or bool(torch.isfinite(each).all()) for each in (losses.detach(), *plain)):
-            raise Alone("an example is no number: 0 times NaN would hide the others from autograd", is_lasting=False)
-        del plain[len(edges) + len(more) :]
-        searches, probed = self._probed(losses, [*edges, *more], plain, count)
-        grads = gradients(losses.sum(), [*edges, *more], keep=True, times=SCALE)
+        unscaled = self._finite_gradients(losses, edges)
+        searches, probed = self._probed(losses, edges, unscaled, count)
+        grads = gradients(losses.sum(), edges, keep=True, times=SCALE)
         self.scale = SCALE
-        if not all(_is_times(SCALE, before, grad) for before, grad in zip(plain, grads, strict=True)):
-            self.scale, grads = 1.0, plain
-        place = 0
-        pulled: Pulled = {}
+        if not all(is_multiple(SCALE, before, grad) for before, grad in zip(unscaled, grads, strict=True)):
+            self.scale, grads = 1.0, unscaled
+        pulled = self._learn_layouts(calls, spread, grads, searches)
         for call in calls:
-            stop = place + len(call.edges)
-            pulled[call.key] = grads[place:stop]
-            self._layouts[call.key] = [search.found for search in searches[place:stop]]
-            if call.path == "" and call.kind == "unit" and any(search.mixed for search in searches[place:stop]):
-                self._is_refused = True
-                raise _mixed()
-            place = stop
-        self._spread = {}
-        for key, listed in spread.items():
-            stop = place + len(listed)
-            pulled["spread", key] = grads[place:stop]
-            known = [search.found for search in searches[place:stop]]
-            wanted = isinstance(key, str) or self._layouts[key][0] is None
-            if wanted and all(layout is not None for layout in known):
-                self._spread[key] = known
-                if isinstance(key, str):
-                    self.parameters[key].is_spread = True
-            place = stop
-        for call in calls:
-            if call.path == "" and call.kind == "unit" and self.is_learning:
+            if call.is_whole_model and self.is_learning:
                 with self.listener.quiet():
                     check_alone(self.model, call, self._layouts[call.key], count, TOLERANCE)
-        gathered = self._settle(calls, pulled, _Truth(self, losses, probed, TOLERANCE[_coarsest(calls)]), count)
+        truth = AutogradComparison(self.parameters, self.scale, losses, probed, tolerance_of(calls))
+        gathered = self._settle(calls, pulled, truth, count)
         self.is_learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in sources(each)}
         self._units = {each.unit for each in self.parameters.values() if each.unit is not None and not each.is_spread}
         self.listener.listen_only_to(self._closed | self._units)
         return PerExample(self.parameters, gathered, count, scale=self.scale)
 
-    def _settle(self, calls: list[ModuleCall], pulled: Pulled, truth: _Truth, count: int) -> Gathered:
-        """Captures that agree with the truth, each parameter from the smallest module for which they do."""
+    def _finite_gradients(self, losses: Tensor, edges: list[GradientEdge]) -> list[Tensor | None]:
+        """The gradients of the summed losses at these edges, unless they, or those of parameters, are not finite."""
+        own = [get_gradient_edge(each.tensor) for each in self.parameters.values()]
+        found = gradients(losses.sum(), [*edges, *own], keep=True)
+        if not all(each is None or bool(torch.isfinite(each).all()) for each in (losses.detach(), *found)):
+            raise Alone("an example is not finite, and 0 times NaN would hide the others", is_lasting=False)
+        return found[: len(edges)]
+
+    def _learn_layouts(
+        self,
+        calls: list[ModuleCall],
+        spread: Mapping[Key | str, Sequence[GradientEdge]],
+        grads: list[Tensor | None],
+        searches: list[Search],
+    ) -> Pulled:
+        """Set `_layouts` and `_spread` from the searches, which have the order of the edges of `calls`, then of
+        `spread`. Returns the gradients by call."""
+        pulled: Pulled = {}
+        at_edges = zip(grads, searches, strict=True)
+        for call in calls:
+            here = list(islice(at_edges, len(call.edges)))
+            pulled[call.key] = [grad for grad, _ in here]
+            self._layouts[call.key] = [search.found for _, search in here]
+            if call.is_whole_model and any(search.mixed for _, search in here):
+                self._is_refused = True
+                raise _mixed()
+        self._spread = {}
+        for key, listed in spread.items():
+            here = list(islice(at_edges, len(listed)))
+            pulled["spread", key] = [grad for grad, _ in here]
+            known = [search.found for _, search in here]
+            wanted = isinstance(key, str) or self._layouts[key][0] is None
+            if wanted and all(layout is not None for layout in known):
+                self._spread[key] = known
+                if isinstance(key, str):
+                    self.parameters[key].is_spread = True
+        return pulled
+
+    def _settle(self, calls: list[ModuleCall], pulled: Pulled, truth: AutogradComparison, count: int) -> Gathered:
+        """Captures that agree with autograd, for each parameter from the smallest module that achieves it."""
         called = {call.path for call in calls if call.kind == "unit"}
         gathered: Gathered = {}
         open_names = set(self.parameters)
@@ -458,7 +505,7 @@ class Bookkeeping:
                 try:
                     now |= self._gathered(calls, pulled, count, names)
                 except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
-                    continue  # it cannot be worked out from there
+                    continue  # this source cannot compute them; the comparison below moves on to the next
             wrong = truth.denies(open_names, now, count)
             gathered |= {name: blocks for name, blocks in now.items() if name not in wrong}
             for name in wrong:
@@ -467,7 +514,7 @@ class Bookkeeping:
         return gathered
 
     def _together(self, names: set[str]) -> list[set[str]]:
-        """Parameters that are worked out together, so that one that cannot be does not take others with it."""
+        """Groups of parameters to compute together, so that a failure of one source affects only its own group."""
         by_unit: dict[str | None, set[str]] = defaultdict(set)
         for name in names:
             each = self.parameters[name]
@@ -476,20 +523,20 @@ class Bookkeeping:
         return [*({name} for name in closed), *by_unit.values()] if closed else list(by_unit.values())
 
     def _climb(self, parameter: Trained, called: set[str]) -> None:
-        """Try the next larger module for this parameter."""
+        """Make the next larger module the source of this parameter. Refuse the model if there is none."""
         if parameter.is_spread:
             parameter.is_spread = False
             self._spread.pop(parameter.name, None)
             return
         if parameter.unit == "":
             rule = (
-                "gradients of single examples cannot be told apart here: the loss or the forward pass mixes examples, "
+                "its per-sample gradients cannot be separated: the loss or the forward pass mixes examples, "
                 "draws random numbers inside a module that has to be run again, or uses the parameter outside of the "
                 "model's forward pass"
             )
             remedy = (
-                "keep examples apart, use layers where they can be (nn.Dropout beside an LSTM, not its dropout=), and "
-                "the optimizer's weight_decay= for a penalty on weights"
+                "keep examples apart, use layers that keep them apart (nn.Dropout beside an LSTM, not its dropout=), "
+                "and the optimizer's weight_decay= for a penalty on weights"
             )
             self._is_refused = True
             raise InvalidParameter("model", parameter.name, rule, remedy)
@@ -505,13 +552,13 @@ class Bookkeeping:
                 return
 
     def _probed(
-        self, losses: Tensor, edges: list[GradientEdge], plain: list[Tensor | None], count: int
+        self, losses: Tensor, edges: list[GradientEdge], summed: list[Tensor | None], count: int
     ) -> tuple[list[Search], list[int]]:
-        """Where the examples are at each edge, and which were asked about.
+        """The search for the examples at each edge, and the numbers of the probed examples.
 
-        Three are, or as many as it takes to see a gradient wherever there is one.
+        Probes three examples, then more until each edge with a nonzero gradient in `summed` had one from some example.
         """
-        blind = {at for at, grad in enumerate(plain) if _is_something(grad)}
+        blind = {at for at, grad in enumerate(summed) if has_nonzero(grad)}
         searches, probed, usual = [Search(count) for _ in edges], [], (0, 1, count - 1)
         for example in sorted(range(count), key=lambda e: (e not in usual, e)):
             if example not in usual and not blind:
@@ -523,69 +570,6 @@ class Bookkeeping:
         return searches, probed
 
 
-@final
-class _Truth:
-    """What autograd says about single examples, one at a time so that little has to be held."""
-
-    def __init__(self, book: Bookkeeping, losses: Tensor, probed: list[int], tolerance: float) -> None:
-        self._book, self._losses, self._probed, self._tolerance = book, losses, probed, tolerance
-        self._own = [get_gradient_edge(each.tensor) for each in book.parameters.values()]
-
-    def denies(self, names: set[str], gathered: Gathered, count: int) -> set[str]:
-        """Those of the names whose gathered gradients are not autograd's."""
-        wrong: set[str] = set()
-        for example in self._probed:
-            found = gradients(self._losses[example], self._own, keep=True)
-            expected = dict(zip(self._book.parameters, found, strict=True))
-            length = math.sqrt(sum(float(grad.norm()) ** 2 for grad in found if grad is not None))
-            for name in names - wrong:
-                if not self._agrees(name, gathered, expected[name], example, length, count):
-                    wrong.add(name)
-        return wrong
-
-    def _agrees(
-        self, name: str, gathered: Gathered, expected: Tensor | None, example: int, length: float, count: int
-    ) -> bool:
-        try:
-            found = {name: gathered[name]} if gathered.get(name) else {}
-            mine = PerExample(self._book.parameters, found, count, scale=self._book.scale)
-            squared = mine.squared(self._losses)[example] if found else None
-            seen = mine.each(name, example, example + 1)
-        except (RuntimeError, ValueError, IndexError):
-            return False
-        if expected is None or not _is_something(expected):
-            return seen is None or float(seen.norm()) <= 1e-6
-        own = float(expected.norm())
-        allowed = self._tolerance * (own + 1e-3 * length)
-        if seen is None or squared is None or float((seen[0] - expected).norm()) > allowed:
-            return False
-        # Lengths are worked out in other ways than gradients; they may be longer, and no number counts as infinite.
-        return not float(squared) < max(own - allowed, 0.0) ** 2
-
-
-def _coarsest(calls: list[ModuleCall]) -> torch.dtype:
-    order = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
-    used = {dtype for call in calls for dtype in call.dtypes if dtype in order}
-    return max(used or {torch.float32}, key=order.index)
-
-
 def _mixed() -> InvalidParameter:
     rule = "losses[i] depends on the model's answers for other examples than i"
     return InvalidParameter("losses", NOTHING, rule, "give each example a loss of its own: reduction='none'")
-
-
-def _is_times(times: float, before: Tensor | None, after: Tensor | None) -> bool:
-    """Whether a backward pass is as linear as it should be. Half precision has no room for it, and a hook may clip."""
-    if before is None or after is None:
-        return before is after
-    expected = before.double() * times
-    return bool((after.double() - expected).norm() <= 1e-2 * expected.norm()) and bool(torch.isfinite(after).all())
-
-
-def _numbers(grad: Tensor) -> Tensor:
-    """0 where there is none: the gradient of one example at another one that is NaN is 0 times NaN."""
-    return grad.nan_to_num(0.0, 0.0, 0.0)
-
-
-def _is_something(grad: Tensor | None) -> bool:
-    return grad is not None and bool(grad.ne(0).any())

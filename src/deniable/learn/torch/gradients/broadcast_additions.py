@@ -1,7 +1,7 @@
-"""What is made once and added to every example: positions, class tokens, a bare bias.
+"""Values that are broadcast: computed once and added to every example, such as position embeddings or a bare bias.
 
-Autograd sums the gradient of such a tensor over the examples inside the node of the addition. One place before, where
-the sum of both operands is, the examples are still apart, and there the gradient is the same.
+Autograd sums the gradient of such a value over the examples inside of the addition's node. The gradient at the output
+of the addition is the same, but still has the examples apart. So it is taken there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Node = Any
 
 
 def additions(losses: Tensor, wanted: Iterable[Node]) -> dict[Node, list[GradientEdge]]:
-    """For each node the places where its output was added to something larger; none if it was used in other ways."""
+    """Node -> the additions that use its output. A node that is also used in another way is left out."""
     targets = set(wanted)
     found: dict[Node, list[GradientEdge]] = {}
     other: set[Node] = set()
@@ -39,13 +39,13 @@ def additions(losses: Tensor, wanted: Iterable[Node]) -> dict[Node, list[Gradien
 
 
 def _spreads(node: Node) -> bool:
-    """Whether the gradient at a node's output is, summed over what was spread, that of its operands."""
+    """Whether the operand's gradient is the output's gradient, summed over the broadcast axes."""
     kind = node.name()
     return bool(kind == "ExpandBackward0" or (kind == "AddBackward0" and node._saved_alpha == 1))
 
 
 def narrowed(split: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Gradients of single examples, (B, ...), summed to the shape that was spread: (B, *shape)."""
+    """Per-example gradients (B, ...) summed over the broadcast axes of one example: (B, *shape)."""
     extra = split.dim() - 1 - len(shape)
     summed = split.sum(tuple(range(1, 1 + extra))) if extra else split
     wide = tuple(i + 1 for i, size in enumerate(shape) if size == 1 and summed.shape[i + 1] > 1)

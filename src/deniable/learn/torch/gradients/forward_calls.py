@@ -1,4 +1,4 @@
-"""What was seen of a forward pass: one record for each call of a module, made by hooks that change nothing."""
+"""Records of a forward pass: one for each call of a module, made by hooks that do not change the computation."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from deniable.learn.torch.gradients.attention_projections import Listening, bloc
 from deniable.learn.torch.guards.tensor_domains import Domain
 
 Key = tuple[str, str, int]
-"""Path of the module, kind of record, and which of its calls it was."""
+"""Path of the module, kind of record, and the number of the call among those of this path and kind."""
 
 
 @final
 @dataclass(slots=True)
 class ModuleCall:
-    """One call: enough to reach the gradient at its outputs, and to run it again."""
+    """One call of a module: its inputs, and edges to obtain the gradients at its outputs."""
 
     key: Key
     module: nn.Module
@@ -34,14 +34,15 @@ class ModuleCall:
     shapes: list[torch.Size]
     dtypes: list[torch.dtype]
     places: list[int]
-    """Which of the flattened outputs the edges belong to."""
+    """The index of each edge's tensor among the flattened outputs."""
     blocks: dict[str, tuple[int, int]]
-    """Of a linear map inside attention: which rows of which parameters it used."""
+    """For a linear map inside attention: parameter -> rows that it used."""
     versions: list[tuple[Tensor, int]]
+    """Input tensors with their version counters at the time of the call."""
     proved: list[Domain]
-    """What is known of the outputs, where the forward pass was followed (`separation_trace`)."""
+    """What the trace knows of each output (`separation_trace`); empty without a trace."""
     given: list[Domain | None]
-    """And of what is run again: of each of its flattened inputs; None of what is no tensor."""
+    """What the trace knows of each flattened input of a "unit"; None for an input that is not a tensor."""
 
     @property
     def path(self) -> str:
@@ -49,34 +50,39 @@ class ModuleCall:
 
     @property
     def kind(self) -> str:
-        """ "layer" for a closed form, "heard" for a map inside attention, "unit" for what is run again."""
+        """ "layer": a layer with a closed form; "heard": a linear map inside attention; "unit": a module to rerun."""
         return self.key[1]
+
+    @property
+    def is_whole_model(self) -> bool:
+        """Whether this is a call of the model itself, recorded to be run again."""
+        return self.path == "" and self.kind == "unit"
 
     @property
     def x(self) -> Tensor:
         return self.args[0]
 
     def let_go(self) -> None:
-        """Hold the input no longer."""
+        """Free the input."""
         self.args, self.versions = (), []
 
     def check_unchanged(self) -> None:
-        """Refuse an input that was written over after the layer had read it."""
+        """Raise if an input was overwritten after the call."""
         for tensor, version in self.versions:
             if tensor._version != version:
-                rule = "its input was changed in place after it was used, so its gradient cannot be known"
+                rule = "its input was changed in place after the call, so its gradient cannot be computed"
                 raise InvalidParameter("model", shown(self.path), rule, "do not write into inputs of layers")
 
 
 def shown(path: str) -> str:
-    """A module's path for people."""
+    """A module's path as errors print it."""
     return path or "(the model itself)"
 
 
 @final
 class Hook:
-    """A hook on one model. A copy of the model, or one that was saved as a whole, has hooks that do nothing: what it is
-    asked is no part of the training."""
+    """A hook on one model. In a copy, or in a pickle of the model, the hook does nothing: calls of a copy are not part
+    of the training."""
 
     __slots__ = ("_heard",)
 
@@ -93,19 +99,19 @@ class Hook:
 
 @final
 class Listener:
-    """Hooks on every module that has something to train, and what they saw since it was last asked."""
+    """Hooks on every module that has trained parameters, and the calls they recorded since the last `taken`."""
 
     def __init__(self, model: nn.Module, wanted: Callable[[str, str], bool]) -> None:
         self.model, self.wanted = model, wanted
         self.paused = False
         self.follow: Callable[[Tensor], Domain] | None = None
-        """What a tensor is, while a forward pass is followed."""
+        """The domain of a tensor, while a trace is active."""
         self.calls: list[ModuleCall] = []
         self._counts: dict[tuple[str, str], int] = {}
         self._modes: list[Listening | None] = []
         self._handles: dict[str, list[Any]] = {}
         self._kinds: dict[str, list[str]] = {}
-        """Which records are wanted of calls of a path, until what is listened to changes."""
+        """Path -> kinds of records to make: a cache of `wanted`, cleared by `listen_only_to`."""
         for path, module in model.named_modules():
             if any(each.requires_grad for each in module.parameters()):
                 self._listen(path, module)
@@ -119,14 +125,14 @@ class Listener:
         handles.append(module.register_forward_hook(Hook(partial(self._seen, path)), with_kwargs=True))
 
     def listen_only_to(self, paths: Collection[str]) -> None:
-        """Take the hooks off all other modules: a call that nobody wants to know of costs nothing then."""
+        """Remove the hooks from all other modules, so that their calls cost nothing extra."""
         self._kinds.clear()
         for path in [path for path in self._handles if path not in paths]:
             for handle in self._handles.pop(path):
                 handle.remove()
 
     def taken(self) -> list[ModuleCall]:
-        """The calls since the last time, and forget them."""
+        """Return the recorded calls, and forget them."""
         calls, self.calls = self.calls, []
         self._counts.clear()
         return calls
@@ -136,7 +142,7 @@ class Listener:
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
-        """Nothing is written down meanwhile."""
+        """Pause recording inside of the `with` block."""
         before, self.paused = self.paused, True
         try:
             yield
@@ -161,7 +167,7 @@ class Listener:
                 self._keep_unit(path, kind, module, args, kwargs, output)
 
     def _keep_map(self, path: str, kind: str, module: nn.Module, x: Tensor, output: Any) -> ModuleCall | None:
-        """A call that makes one tensor of another."""
+        """Record a call that maps one tensor to one tensor."""
         if not isinstance(output, Tensor) or not output.requires_grad:
             return None
         call = ModuleCall(
@@ -184,7 +190,7 @@ class Listener:
     def _keep_unit(
         self, path: str, kind: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
     ) -> None:
-        """Any call at all."""
+        """Record a call with any inputs and outputs."""
         flat = tree_flatten(output)[0]
         places = [i for i, each in enumerate(flat) if isinstance(each, Tensor) and each.requires_grad]
         if not places:
@@ -239,7 +245,7 @@ class Listener:
 
 
 def _edge(output: Tensor) -> GradientEdge:
-    """Where the gradient of an output arrives; by the short way where autograd's own nodes stand."""
+    """The edge of an output's gradient. Built directly, which is faster, unless the node is a custom Function."""
     node = output.grad_fn
     if node is None or isinstance(node, torch._C._FunctionBase):
         return get_gradient_edge(output)
@@ -247,8 +253,8 @@ def _edge(output: Tensor) -> GradientEdge:
 
 
 def gradients(losses: Tensor, edges: Iterable[GradientEdge], *, keep: bool, times: float = 1.0) -> list[Tensor | None]:
-    """The gradients of one number, or of the sum of several, at all of these places, `times` as large, by one backward
-    pass that makes nothing else."""
+    """`times` the gradient of the summed losses at each edge, from one backward pass that sets no `.grad`. None where
+    the losses do not depend on an edge. `keep` keeps the graph for another pass."""
     listed = list(edges)
     if not listed:
         return []

@@ -1,23 +1,36 @@
-"""What is known of the per-example gradients of one parameter, from one use of it: enough for norms and clipped sums.
+"""Captures: the per-example gradients of one parameter from one use of it, stored as factors rather than as tensors.
 
-A capture stands for B gradients without holding them where it can. It answers three questions:
+A parameter has one gradient G_i for each example i of a batch of B. DP-SGD needs two things of them: the norms ‖G_i‖,
+to choose a clipping factor c_i for each example, and the clipped sum Σ_i c_i G_i. A capture provides both, and does not
+form the B gradients where there is a cheaper way:
 
     squared()       ‖G_i‖² of each example
     summed(c)       Σ_i c_i G_i
-    each(low, high) the gradients of some examples themselves
+    each(low, high) the gradients of some examples themselves, for checks
 
-=============  ============================================  =======================================================
-capture        G_i                                           ‖G_i‖²
-=============  ============================================  =======================================================
-Outer          Σ_t g_it a_itᵀ                                Σ_ts (g_it·g_is)(a_it·a_is), or of G_i itself if shorter
-Sums           g_i: the bias beside it, of one place         ‖g_i‖²: with ‖a_i‖² + 1 both come at once
-Convolution    the same over unfolded windows                the same
-Rows           row v: Σ_{t: id_it = v} g_it                  sum over equal ids first
-Vectors        held as it is                                 as it is
-=============  ============================================  =======================================================
+**Why this is possible.** A linear layer maps the input a_it of example i at place t (a token, a pixel, a window) to
+W a_it. If g_it is the gradient of the loss at that output, then G_i = Σ_t g_it a_itᵀ. With T places, o outputs and i
+inputs per place, G_i has o·i entries, but g and a have only T(o + i). Its squared norm is a sum of inner products,
 
-The first line with the inner products is the ghost norm (Goodfellow 2015; Li et al. 2022); all of it from one backward
-pass is book-keeping (Bu, Wang, Zha & Karypis 2023).
+    ‖G_i‖² = Σ_t Σ_s (g_it·g_is)(a_it·a_is),
+
+the *ghost norm* (Goodfellow 2015; Li et al. 2022). The clipped sum is one matrix product over all examples and places:
+Σ_i c_i G_i = (c g)ᵀ a. For few places this is much less work than forming each G_i; for many places it is more.
+`Outer.is_ghost` decides.
+
+=============  =====================================  ==============================================================
+capture        G_i                                    ‖G_i‖²
+=============  =====================================  ==============================================================
+Outer          Σ_t g_it a_itᵀ                         the ghost norm, or from G_i itself if that is smaller
+BiasSums       g_i, the bias of a layer with T = 1    ‖g_i‖²; weight and bias together: ‖g_i‖² (‖a_i‖² + 1)
+Convolution    as Outer, over unfolded windows        as Outer
+EmbeddingRows  row v: Σ_{t: id_it = v} g_it           add the places with equal ids, then square
+Vectors        stored as it is                        computed as it is
+=============  =====================================  ==============================================================
+
+**Rounding.** Norms must not be too small, or an example would be clipped too little. Ghost norms add terms of both
+signs, so rounding can lose more than in a sum of squares; `_summed_up` adds a bound on that loss. `Capture.lost` bounds
+the effect of underflow (see `per_example`).
 """
 
 from __future__ import annotations
@@ -35,43 +48,46 @@ from torch.nn import functional as F
 from deniable.learn.torch.kernels.convolution_kernel import columns, offsets, products
 
 CPU_ROOM = 2**20
-"""Numbers that a temporary may have on a CPU: 4 MB of single precision stay near the caches, and the next one takes
-them over. Larger ones come as fresh pages each time, which takes longer than to fill them."""
+"""The most numbers in a temporary tensor on a CPU. 4 MB of single precision stay near the caches and are reused; larger
+ones get new pages from the system each time, which costs more than filling them."""
 
 DEVICE_ROOM = 2**28
-"""And on an accelerator, where one large product is quicker than many small ones."""
+"""The same on an accelerator, where one large product is faster than many small ones."""
 
 HALF = (torch.bfloat16, torch.float16)
 
 KEPT = 2
-"""A convolution's gradients are held if they are at most so many times as large as what goes in and out of it."""
+"""A convolution forms and holds its gradients if they have at most so many times the entries of its input windows and
+output gradients."""
 
 TOGETHER = 2**12
-"""Squares that are added up one by one in single precision: of many more, the sum would be off by whole percents."""
+"""How many squares are added one after the other in single precision. For many more, the error would reach percents."""
 
 TOGETHER_ON_A_DEVICE = 2**14
-"""There, hundreds of threads share them."""
+"""The same on an accelerator, where hundreds of threads share the sum."""
 
 MARGIN = 64
-"""Rounding errors, in units of the last place, by which an inner product may be off in proportion to its terms."""
+"""Bound on the relative rounding error of an inner product, in units of the last place of the sum of its terms' sizes.
+"""
 
 
 QUICK = ("cpu",)
-"""Devices that are handed an operation in no time; others take longer for that than for a small one itself."""
+"""Devices with negligible kernel-launch cost."""
 
 
 def is_quick(tensor: Tensor) -> bool:
-    """Whether many small operations are as quick as few large ones, where this tensor is."""
+    """Whether many small operations cost no more than a few large ones on the device of this tensor."""
     return tensor.device.type in QUICK
 
 
 def room(tensor: Tensor) -> int:
+    """The most numbers in a temporary tensor on the device of this tensor."""
     return CPU_ROOM if is_quick(tensor) else DEVICE_ROOM
 
 
 @final
 class Factors:
-    """What each example's gradient is multiplied by; the same for each of its places is made once."""
+    """The weight c_i of each example, with cached expansions to all places of an example."""
 
     __slots__ = ("_over", "_room", "each")
 
@@ -81,7 +97,8 @@ class Factors:
         self._room: dict[torch.Size, Tensor] = {}
 
     def scaled(self, rows: Tensor, places: int) -> Tensor:
-        """Rows of B × `places`, each times its example's factor; in room that the next of this shape takes over."""
+        """The rows (B · `places`, width), each times its example's factor. The next call with this shape overwrites the
+        result."""
         over = self._over.get(places)
         if over is None:
             over = self._over[places] = self.each.view(-1, 1, 1).expand(-1, places, 1).reshape(-1, 1)
@@ -96,15 +113,15 @@ class Capture(ABC):
 
     __slots__ = ("shape",)
     shape: torch.Size
-    """Of the parameter, or of the block."""
+    """The shape of the parameter, or of the block."""
 
     @abstractmethod
     def squared(self) -> Tensor:
-        """‖G_i‖², on the safe side of the rounding that ghost norms suffer."""
+        """‖G_i‖² of each example. Ghost norms are rounded up."""
 
     @property
     def lost(self) -> int:
-        """How much of ‖G_i‖² may be lost where numbers are too small, in units of (2 / scale)²; see `per_example`."""
+        """Bound on what underflow removes from ‖G_i‖, squared, in units of (2 / scale)²; see `per_example`."""
         return 0
 
     @abstractmethod
@@ -117,12 +134,13 @@ class Capture(ABC):
 
     @abstractmethod
     def keep(self, kept: Tensor) -> None:
-        """Make the gradients of all other examples 0, whatever they were: a factor 0 would leave NaN what it is."""
+        """Set the gradients of the examples outside of the mask to 0. (A factor of 0 would keep NaN.)"""
 
 
 @final
 class Outer(Capture):
-    """Sums of outer products over places t: g of shape (B·m, T, o), a of shape (B·m, T, i), m independent blocks."""
+    """Sums of outer products over places t: g of shape (B·m, T, o), a of shape (B·m, T, i). The m blocks are groups of
+    rows of one weight, each with its own inputs (m > 1 for grouped convolutions)."""
 
     __slots__ = ("_kept", "a", "blocks", "g")
 
@@ -135,19 +153,19 @@ class Outer(Capture):
         return int(self.g.shape[0]) // self.blocks
 
     def some(self, low: int, high: int) -> tuple[Tensor, Tensor]:
-        """What the gradients of some examples are made of."""
+        """g and a of examples low, …, high - 1."""
         if low == 0 and high == self.count:
             return self.g, self.a
         return self.g[low * self.blocks : high * self.blocks], self.a[low * self.blocks : high * self.blocks]
 
     def direct(self, low: int, high: int) -> Tensor:
-        """The gradients of some examples, one row for each, block by block."""
+        """The gradients of examples low, …, high - 1, one row for each, block after block."""
         g, a = self.some(low, high)
         return torch.bmm(g.transpose(1, 2), a).view(high - low, -1)
 
     @property
     def is_ghost(self) -> bool:
-        """Whether the gradients are longer than what they are made of: then only their lengths are worked out."""
+        """Whether a gradient has more entries than its factors g and a. Then only its ghost norm is computed."""
         (_, places, outs), ins = self.g.shape, self.a.shape[-1]
         return bool(places > 1 and outs * ins > places * (outs + ins))
 
@@ -157,14 +175,14 @@ class Outer(Capture):
         return int(2 * self.blocks * places**2 * (outs + ins)) if places == 1 or self.is_ghost else 0
 
     def squared(self, *, with_sums: bool = False) -> Tensor:
-        """‖G_i‖²; of a single place with those of the bias beside it, if wanted."""
+        """‖G_i‖². With one place, `with_sums` adds the squared norm of the bias' gradient."""
         if self.g.shape[1] == 1:
             a = square(self.a)
             return _by_example(square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
         assert not with_sums
         if self.is_ghost:
             return ghosts([self], self.count, self.g)
-        self._kept = self.direct(0, self.count)  # their sum comes for nothing
+        self._kept = self.direct(0, self.count)  # `summed` uses them again
         return square(self._kept)
 
     @property
@@ -182,7 +200,7 @@ class Outer(Capture):
         return one.mul_(other) if onto is None else onto.addcmul_(one, other)
 
     def cross(self, rows: EmbeddingRows) -> Tensor:
-        """<G_i, R_i> with the rows of an embedding that shares the weight."""
+        """The inner product ⟨G_i, R_i⟩ with the gradient R_i of an embedding that shares the weight."""
         heard = torch.gather(self.g, 2, rows.ids.unsqueeze(1).expand(-1, self.g.shape[1], -1))
         return (heard * torch.bmm(self.a, rows.g.transpose(1, 2))).flatten(1).sum(1)
 
@@ -204,7 +222,7 @@ class Outer(Capture):
 
 @final
 class BiasSums(Capture):
-    """The bias of a linear map that saw one place of each example: what is known of it is known of the weight."""
+    """The bias of a linear map with one place for each example. It shares g with the capture of the weight."""
 
     __slots__ = ("outer", "values")
 
@@ -226,7 +244,8 @@ class BiasSums(Capture):
 
 @final
 class Convolution(Capture):
-    """A convolution: x of shape (B, m, C, ...), padded already, and g of shape (B, m, O, ...)."""
+    """A convolution: padded input x of shape (B, m, C, ...) and output gradient g of shape (B, m, O, ...), for m images
+    of each example."""
 
     __slots__ = ("_kept", "dilation", "g", "groups", "kernel", "stride", "x")
 
@@ -244,10 +263,10 @@ class Convolution(Capture):
         self.stride, self.dilation, self.groups = tuple(stride), tuple(dilation), groups
         self.kernel = tuple(shape[2:])
         self._kept: Tensor | None = None
-        """Gradients that are held: (B·groups, K·C, O), and maybe columns of zeros."""
+        """The gradients, if they are held: (B·groups, K·C, O), possibly with extra columns of zeros."""
 
     def _multiplied(self) -> Tensor | None:
-        """The gradients by the compiled kernel; None where it is of no use."""
+        """The gradients by the compiled kernel; None if it does not apply."""
         if self.x.shape[1] != 1:
             return None
         x = self.x.reshape(len(self.x) * self.groups, self.shape[1], *self.x.shape[3:])
@@ -259,7 +278,7 @@ class Convolution(Capture):
         return products(g, x, taps, places)
 
     def _unfolded(self, low: int, high: int) -> Outer:
-        """The same as outer products: every window laid out as a row, channels last, as long runs copy fast."""
+        """The same gradients as outer products. Each window becomes a row with channels last: long runs copy fast."""
         x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
         count, more = high - low, self.x.shape[1]
         last = x.movedim(1, -1).contiguous()
@@ -282,7 +301,7 @@ class Convolution(Capture):
         return Outer(g.flatten(0, 1), a, self.shape, self.groups)
 
     def _ordered(self, flat: Tensor) -> Tensor:
-        """From channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
+        """Reorder from channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
         split = flat.reshape(*flat.shape[:-1], self.shape[0], *self.kernel, self.shape[1])
         return split.movedim(-1, -1 - len(self.kernel))
 
@@ -292,8 +311,7 @@ class Convolution(Capture):
         return int(2 * places**2 * (self.shape[0] + self.groups * math.prod(self.shape[1:])))
 
     def _hold(self) -> Tensor | None:
-        """Make the gradients once, for their lengths and their sum; None if they are longer than what they are made
-        of."""
+        """Form the gradients once, for norms and sums. None if they have too many entries (see KEPT)."""
         if self._kept is not None:
             return self._kept
         count, more = self.x.shape[:2]
@@ -310,7 +328,7 @@ class Convolution(Capture):
 
     @property
     def _each(self) -> int:
-        """Numbers that the unfolded windows of one example, and what they are multiplied with, have."""
+        """How many numbers the unfolded windows and the output gradients of one example have."""
         places, ins = self.x.shape[1] * math.prod(self.g.shape[3:]), math.prod(self.shape[1:])
         return int(places * (self.groups * ins + self.shape[0]))
 
@@ -360,15 +378,15 @@ class Convolution(Capture):
 
 @final
 class EmbeddingRows(Capture):
-    """An embedding: ids of shape (B, T), g of shape (B, T, d); what must not count has g = 0 already."""
+    """An embedding: ids of shape (B, T) and g of shape (B, T, d), with g = 0 at padding."""
 
     __slots__ = ("_kept", "g", "ids")
 
     def __init__(self, g: Tensor, ids: Tensor, shape: torch.Size) -> None:
         self.g, self.ids, self.shape = g, ids, shape
         self._kept: tuple[Tensor, Tensor, Tensor] | None = None
-        """Example, id and gradient of each row that an example has: its places may cancel, and a sum over all examples
-        of places that do would lose the others in rounding."""
+        """(example, id, gradient) of each row that an example uses. Places of one example may cancel, so they are added
+        before the sum over examples, where rounding would otherwise lose small terms of other examples."""
 
     @property
     def places(self) -> int:
@@ -380,7 +398,7 @@ class EmbeddingRows(Capture):
 
     @property
     def is_ghost(self) -> bool:
-        """Whether places are compared with each other: on an accelerator, which sorting ids would wait for."""
+        """Whether to use the ghost norm. On an accelerator it is faster than sorting ids, which synchronises."""
         return not is_quick(self.g) and self.places > 1
 
     def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
@@ -425,7 +443,7 @@ class EmbeddingRows(Capture):
 
 @final
 class Vectors(Capture):
-    """Gradients held as they are: (B, *shape)."""
+    """Gradients stored as they are: (B, *shape)."""
 
     __slots__ = ("values",)
 
@@ -451,13 +469,13 @@ class Vectors(Capture):
 
 
 def only(kept: Tensor, values: Tensor) -> Tensor:
-    """The values of the examples that are kept, and 0 for the others; an example may have several rows in front."""
+    """The values with 0 for examples outside of the mask `kept`. An example may have several rows of the first axis."""
     rows = kept.repeat_interleave(values.shape[0] // kept.shape[0])
     return torch.where(rows.view(-1, *[1] * (values.dim() - 1)), values, 0.0)
 
 
 def square(values: Tensor) -> Tensor:
-    """The squared lengths of the last axis, without a temporary of the size of the values."""
+    """Squared norms over the last axis, without a temporary tensor of the size of the values."""
     together = TOGETHER if is_quick(values) else TOGETHER_ON_A_DEVICE
     if values.shape[-1] <= together:
         return torch.linalg.vector_norm(values, dim=-1).square_()
@@ -470,33 +488,33 @@ def square(values: Tensor) -> Tensor:
 
 
 def counted(dtype: torch.dtype) -> torch.dtype:
-    """The precision in which lengths and sums are counted: that of the parameter, but single for a half one."""
+    """The precision for norms and sums: that of the parameter, or single precision for half precision."""
     return torch.float32 if dtype in HALF else dtype
 
 
 def _by_example(values: Tensor, count: int) -> Tensor:
-    """One number for each block, or place, becomes one for each example."""
+    """Add the numbers of all blocks of an example: one number for each example."""
     if values.dim() == 1 and values.shape[0] == count:
         return values
     return values.view(count) if values.numel() == count else values.reshape(count, -1).sum(1)
 
 
 class Ghost(Protocol):
-    """What has lengths by inner products of all its places with each other."""
+    """Has norms from inner products between all pairs of its places: a ghost norm."""
 
     @property
     def places(self) -> int: ...
 
     @property
     def maps(self) -> int:
-        """Of how many weights the inner products are."""
+        """How many weights, or blocks of a weight, the inner products cover."""
 
     def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
-        """(g_it·g_is)(a_it·a_is) of some examples, added to what is there already."""
+        """(g_it·g_is)(a_it·a_is) of examples low, …, high - 1, added to `onto`."""
 
 
 def ghosts(several: Sequence[Ghost], count: int, on: Tensor) -> Tensor:
-    """‖G_i‖² of weights that saw as many places as each other, added up."""
+    """Σ ‖G_i‖² over several weights with equally many places, for each of `count` examples."""
 
     def some(low: int, high: int) -> Tensor:
         total: Tensor | None = None
@@ -512,10 +530,11 @@ def ghosts(several: Sequence[Ghost], count: int, on: Tensor) -> Tensor:
 
 
 def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
-    """Σ_ts of inner products (B·m, T, T) for each of B examples, and what rounding may have lost of it.
+    """Σ_ts of the inner products (B·m, T, T) for each of B examples, plus a bound on the rounding error.
 
-    Terms of both signs cancel, rounding errors do not; they are in proportion to (Σ_t ‖g_t‖‖a_t‖)², which is at most T
-    times the sum over the diagonal. (Not by a product with ones: a CPU adds its terms one by one.)
+    Terms of both signs cancel, but their rounding errors do not. The errors are proportional to (Σ_t ‖g_t‖‖a_t‖)²,
+    which is at most T times the sum over the diagonal. (A product with ones would be less exact: a CPU adds its terms
+    one by one.)
     """
     more = margin * torch.finfo(inner.dtype).eps * inner.shape[-1]
     diagonal = inner.diagonal(dim1=1, dim2=2).sum(1)
@@ -523,13 +542,13 @@ def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
 
 
 def chunks(count: int, each: int, most: int) -> list[tuple[int, int]]:
-    """Some examples at a time, from and to, so that what is made of them stays small."""
+    """Ranges (low, high) of examples such that a range has at most `most` numbers, at `each` numbers per example."""
     size = max(1, min(count, most // max(each, 1)))
     return [(low, min(low + size, count)) for low in range(0, max(count, 1), size)]
 
 
 def padded(x: Tensor, module: torch.nn.Module) -> Tensor:
-    """The input of a convolution with its padding written out."""
+    """The input of a convolution with explicit padding."""
     padding = module._reversed_padding_repeated_twice
     if module.padding_mode != "zeros":
         return F.pad(x, padding, mode=module.padding_mode)

@@ -1,4 +1,4 @@
-"""A model's per-example gradients beside vmap's, on a batch of one's own choice."""
+"""A model's per-example gradients compared with vmap's, on a batch that the user chooses."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._pytree import tree_flatten, tree_map
 
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.learn.torch.gradients.bookkeeping import TOLERANCE, Alone, Bookkeeping
+from deniable.learn.torch.gradients.autograd_comparison import TOLERANCE
+from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping
 from deniable.learn.torch.gradients.vmap_rerun import plain_kernels
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How far per-example gradients are from vmap's."""
+    """The distance of per-example gradients, their norms and their weighted sums from vmap's."""
 
     worst: float
-    """The largest distance of one example's gradient of one parameter, relative to the length of that example's whole
-    gradient."""
+    """The largest relative distance. For one example and one parameter, it is the distance of the two gradients divided
+    by the norm of that example's whole gradient."""
     by_parameter: dict[str, float]
+    """The largest relative distance for each parameter."""
     tolerance: float = 1e-4
-    """How far they may be apart by rounding alone, in the coarsest precision that layers answered in."""
+    """The distance that rounding alone can explain, in the coarsest precision of the layers' outputs."""
 
     @property
     def agrees(self) -> bool:
-        """Whether they are the same up to rounding."""
+        """Whether `worst` is within the tolerance."""
         return self.worst <= self.tolerance
 
     def __str__(self) -> str:
@@ -40,7 +42,7 @@ class Checked:
 
 
 def some_losses(model: Callable[..., Any], batch: Any) -> Tensor:
-    """Some fixed combination of the outputs: as good as any loss for comparing gradients."""
+    """A fixed linear combination of the outputs, as a loss for comparing gradients."""
     first = batch[0] if isinstance(batch, list | tuple) else batch
     out = model(**batch) if isinstance(batch, dict) else model(first)
     total: Any = 0.0
@@ -64,7 +66,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     coarsest = {dtype for call in book.listener.calls for dtype in call.dtypes} & {torch.bfloat16, torch.float16}
     tolerance = max([1e-4, *(TOLERANCE[dtype] for dtype in coarsest)])
     try:
-        book.gradients(made)  # the first batch teaches; what training does is what comes after it
+        book.gradients(made)  # the first batch is for learning; training uses the path of the second one
     except Alone:
         rule = "a loss or a gradient of this batch is not finite, so there is nothing to compare with"
         raise InvalidOperation(f"{rule}; training counts such an example as nothing: leave it out here") from None
@@ -91,7 +93,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
         mine = found.each(name, 0, count)
         difference = expected if mine is None else mine - expected
         apart[name] = float((difference.reshape(count, -1).square().sum(1).sqrt() / lengths).max())
-    # Lengths may be longer, on the safe side, and never shorter; sums are of what was measured.
+    # Norms may be larger, on the safe side, and never smaller; weighted sums must be those of the same gradients.
     shorter = float((1 - found.squared(made).sqrt() / lengths).max())
     factors = torch.linspace(0.5, 1.0, count, device=lengths.device, dtype=lengths.dtype)
     sums = {name: torch.zeros_like(expected[0]) for name, expected in truth.items()}

@@ -1,4 +1,4 @@
-"""Closed forms: from what went through a layer, forward and backward, to captures of its parameters' gradients."""
+"""Closed forms: from a layer's input and its output gradient to captures of its parameters' gradients."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from deniable.learn.torch.gradients.gradient_captures import (
 )
 
 Found = dict[str, Capture]
-"""Captures by the name of the parameter inside its module."""
+"""Name of the parameter inside its module -> capture."""
 
 
 @final
 @dataclass(slots=True)
 class Passed:
-    """One call of a layer: input, and gradient at the output; the examples are in front, or where `layout` says."""
+    """One call of a layer: its input x and the gradient g at its output. `layout` is None if the first axis has the
+    examples already."""
 
     module: nn.Module
     x: Tensor
@@ -39,11 +40,11 @@ class Passed:
     count: int
 
     def split(self, values: Tensor) -> Tensor:
-        """With the examples in front."""
+        """The values with the examples on the first axis."""
         return values if self.layout is None else self.layout.split(values, self.count)
 
     def rows(self, values: Tensor) -> Tensor:
-        """All places of an example one after the other: (B, T, width)."""
+        """The values as (B, T, width), where T counts all places of an example."""
         layout = self.layout
         in_order = layout is not None and layout.axis == 0 and layout.blocks and values.dim() > 1
         whole = values if in_order else self.split(values)
@@ -53,7 +54,7 @@ class Passed:
 
 
 def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
-    """The call in one precision: what autocast made half is counted in single, from the halves that were used."""
+    """The call in one precision. What autocast computed in half precision is rounded as it was, then held in single."""
     if g.dtype in HALF:
         x, g = (x.to(g.dtype).float() if x.is_floating_point() else x), g.float()
     return Passed(module, x, g, layout, count)
@@ -67,7 +68,7 @@ def spread_over(
     shape: tuple[int, ...],
     count: int,
 ) -> Passed:
-    """The call of a layer that saw no examples, and whose output was added to every one of them."""
+    """The call of a layer whose input has no examples and whose output was added to every example."""
     split = [
         narrowed(layout.split(grad, count), shape)
         for grad, layout in zip(grads, layouts, strict=True)
@@ -78,12 +79,12 @@ def spread_over(
 
 
 def outer_product(call: Passed, shape: torch.Size) -> Outer:
-    """A weight of this shape, or a block of its rows."""
+    """The capture of a linear map's weight, or of a block of its rows."""
     return Outer(call.rows(call.g), call.rows(call.x), shape)
 
 
 def summed_to_last(call: Passed) -> Vectors:
-    """A bias on the last axis."""
+    """The capture of a bias on the last axis."""
     return Vectors(call.rows(call.g).sum(1))
 
 
@@ -112,7 +113,7 @@ def _embedding(call: Passed) -> Found:
 
 
 def _normalised(call: Passed, plain: Tensor, axes: int) -> Found:
-    """Weight and bias on the last `axes` axes of the input, after it was normalised."""
+    """Weight and bias on the last `axes` axes; `plain` is the normalised input before weight and bias."""
     scaled = call.g * plain
     if axes == 1:
         return {"weight": Vectors(call.rows(scaled).sum(1)), "bias": summed_to_last(call)}
@@ -150,9 +151,9 @@ RULES: dict[type[Any], Callable[[Passed], Found]] = {
     nn.RMSNorm: _rms_norm,
     nn.GroupNorm: _group_norm,
 }
-"""Exactly these types: a subclass may do something else in its forward pass, and is handled like any other module."""
+"""Exactly these types: a subclass may have another forward pass, so it is run again like any other module."""
 
 
 def closed_form(module: nn.Module) -> Callable[[Passed], Found] | None:
-    """The closed form of a layer; None if it has none, or is not used as its type would have it."""
+    """The closed form of a layer, or None."""
     return RULES.get(type(module))

@@ -1,4 +1,4 @@
-"""All uses of one parameter in a batch, as one: captures of one kind join, and others are added up."""
+"""All uses of one parameter in a batch as one gradient: captures of the same kind are merged, others are added."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Uses:
 
     @property
     def sole(self) -> Capture | None:
-        """The only use, if there is but one."""
+        """The only capture, if there is exactly one."""
         return self.captures[0] if len(self.captures) == 1 else None
 
     @property
     def lost(self) -> int:
-        """Of all of them: lengths add up, so that squares do with their number."""
+        """See `Capture.lost`. For n captures the norms add up, and (Σ a)² ≤ n Σ a²."""
         return len(self.captures) * sum(each.lost for each in self.captures)
 
     def squared(self) -> Tensor:
@@ -63,7 +63,7 @@ class Uses:
         return chunks(_count(first), len(self.captures) * math.prod(first.shape), room(first.each(0, 1)))
 
     def summed(self, factors: Factors) -> Tensor:
-        if self._is_direct:  # uses may cancel, and then the sums of all examples would lose others in rounding
+        if self._is_direct:  # uses may cancel within an example, so add them before the sum over examples
             total = factors.each.new_zeros(math.prod(self.captures[0].shape))
             for low, high in self._chunks():
                 total.addmv_(self.each(low, high).flatten(1).T, factors.each[low:high])
@@ -82,7 +82,7 @@ class Uses:
 
 
 def _merged(captures: Sequence[Capture]) -> Sequence[Capture]:
-    """As few captures as say the same: uses of one kind join along their places."""
+    """An equivalent, shorter list: captures of the same kind are concatenated along their places."""
     if len(captures) == 1:
         return captures
     found: list[Capture] = [each for each in captures if isinstance(each, Convolution)]

@@ -1,4 +1,4 @@
-"""The parameters of a model that are trained: all their places in it, and from where their gradients are worked out."""
+"""The trained parameters of a model: the modules that own them, and the source of their per-example gradients."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from deniable.learn.torch.gradients.layers import closed_form
 @final
 @dataclass(slots=True)
 class Trained:
-    """One parameter that is trained: all its places in the model, and from where its gradients are worked out."""
+    """One trained parameter, with all its owners and the source of its per-example gradients."""
 
     name: str
     tensor: nn.Parameter
     owners: list[tuple[str, str]]
-    """(path of a module, name in it); several where weights are tied."""
+    """(path of a module, name in it); several if weights are tied."""
     unit: str | None
-    """The module that is run again for it; None where closed forms do."""
+    """Path of the module that is run again for it; None if closed forms suffice."""
     is_spread: bool = False
-    """Whether it is added to every example by itself (see `broadcast_additions`)."""
+    """Whether the parameter itself is added to every example (see `broadcast_additions`)."""
 
     def name_in(self, path: str) -> str:
-        """Its name as seen from a module above it."""
+        """Its name relative to the module at `path`, which contains it."""
         for owner, local in self.owners:
             full = f"{owner}.{local}" if owner else local
             if path == "" or owner == path or owner.startswith(f"{path}."):
@@ -36,7 +36,7 @@ class Trained:
 
 
 def trained_parameters(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[Trained]:
-    """All of them, each once, however many places it has."""
+    """All parameters with requires_grad, each once, even if several modules share it."""
     owners: dict[int, list[tuple[str, str]]] = defaultdict(list)
     tensors: dict[int, nn.Parameter] = {}
     for path, module in modules.items():
@@ -57,7 +57,7 @@ def _in_attention(path: str, modules: dict[str, nn.Module]) -> bool:
 
 
 def sources(parameter: Trained) -> Iterator[str]:
-    """Modules whose calls its gradients come from; the output projection of attention is used by what it is in."""
+    """Paths of the modules whose calls use it. Attention itself uses the weight of its output projection."""
     for owner, _ in parameter.owners:
         yield owner
         if owner.endswith("out_proj"):
@@ -65,7 +65,7 @@ def sources(parameter: Trained) -> Iterator[str]:
 
 
 def names_at(parameter: Trained, path: str) -> Iterator[str]:
-    """Its names as seen from the module that was called."""
+    """Its names relative to the module at `path` whose calls use it."""
     for owner, local in parameter.owners:
         if owner == path:
             yield local
@@ -74,7 +74,7 @@ def names_at(parameter: Trained, path: str) -> Iterator[str]:
 
 
 def common_path(paths: list[str]) -> str:
-    """The path of the smallest module that has all of these in it."""
+    """The path of the smallest module that contains all of these."""
     parts = [path.split(".") if path else [] for path in paths]
     shared = []
     for names in zip(*parts, strict=False):

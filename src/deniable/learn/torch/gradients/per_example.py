@@ -1,13 +1,14 @@
-"""The gradients of one batch, example by example: norms of all of them together, and their weighted sums.
+"""The gradients of one batch, example by example: the norm over all parameters, and weighted sums over examples.
 
-**Small numbers.** ‖g‖²‖a‖² is 0 in single precision where g is so short that its square is no number any more, however
-long a is. So gradients are `scale` times as large here, by the backward pass itself, and come back to their size in the
-factors. What may still be lost: an inner product of n numbers is off by n·2⁻¹²⁶ at most, times an inner product that is
-a number, so below 2¹²⁸. Of the length of Σ_t g_t a_tᵀ that is at most T(√o + √i)·2/scale, and so much is added to it.
+**Underflow.** In single precision, ‖g‖²‖a‖² becomes 0 if ‖g‖² underflows, even if ‖a‖ is large. Therefore the backward
+pass multiplies gradients by `scale`, and the weights of the sums divide by it. The remaining loss is bounded: underflow
+changes an inner product of n numbers by at most n·2⁻¹²⁶, and the inner product that multiplies it is below 2¹²⁸. For
+the norm of Σ_t g_t a_tᵀ this is at most T(√o + √i)·2/scale, where T is the number of places and o, i are the widths of
+g and a. The trainer adds this bound (`lost`) to each norm.
 
-**No numbers.** An example whose loss or gradient is not finite counts as one whose gradient is 0; so does one whose
-length is too large for its square to be a number, above 2⁶⁴/scale, or of which 0·∞ or ∞ - ∞ is all that is known. No
-record can stop a run or change what others count for: both would tell that it is there.
+**NaN and infinity.** An example counts as one with gradient 0 if its loss or its gradient is not finite, if its squared
+norm overflows (a norm above 2⁶⁴/scale), or if its norm evaluates to NaN (from 0·∞ or ∞ - ∞). So no record can stop a
+run or change the weight of other records: both would reveal its presence.
 """
 
 from __future__ import annotations
@@ -39,18 +40,18 @@ from deniable.learn.torch.gradients.parameters import Trained
 from deniable.learn.torch.gradients.stacked_layers import Family
 
 SMALL = 2**13
-"""Gradients that are held and have at most so many numbers are put together: fewer, larger operations."""
+"""Per-example gradients with at most so many entries each are concatenated, for fewer and larger operations."""
 
 Block = tuple[int, int]
-"""Rows of a parameter, from and to."""
+"""Rows of a parameter: from the first number up to, and without, the second."""
 
 Gathered = dict[str, dict[Block, list[Capture]]]
-"""Captures by the name of the parameter and the rows that they are of."""
+"""Name of a parameter -> its rows -> captures of these rows."""
 
 
 @final
 class PerExample:
-    """The gradients of one batch, example by example, not summed yet."""
+    """The per-example gradients of one batch. Call `squared` first, then `summed`, each at most once."""
 
     __slots__ = (
         "_families",
@@ -76,7 +77,7 @@ class PerExample:
     ) -> None:
         self._parameters, self.count, self._scale, self._lost = parameters, count, scale, 0
         self._uses = {name: _settled(blocks, parameters[name].tensor) for name, blocks in gathered.items()}
-        # A weight that is used elsewhere as well has other gradients than its family knows of.
+        # A family does not know of uses of its weights elsewhere, so it is valid only without such uses.
         self._families = [
             family
             for family in families
@@ -84,19 +85,22 @@ class PerExample:
         ]
         self._pool: tuple[list[str], Tensor] | None = None
         self._unread: Callable[[], float] | None = None
-        """Brings a number of the device that is finite if all lengths and losses are, where it was not waited for."""
+        """On an accelerator: fetches a number that is finite if and only if all norms and losses are."""
         self.left_out = 0
-        """How many examples count as nothing. Of the data, so not private."""
+        """How many examples count as gradient 0 because they are not finite. Not private: computed without noise."""
 
     def squared(self, losses: Tensor) -> Tensor:
-        """‖gradient‖² of each example, over all parameters; an example that is no number is left out, and has 0."""
+        """‖gradient‖² of each example over all parameters, 0 for an example that is not finite.
+
+        On an accelerator such examples are not replaced here; ask `is_sound` later.
+        """
         parts = self._parts()
         if not parts:
-            rule = "do not depend on any parameter that is trained, as far as this batch's forward pass tells"
+            rule = "do not depend on any trained parameter in this batch's forward pass"
             raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
         total = torch.stack(parts).sum(0)
         self.loss = losses.detach().sum()
-        whole = total.sum() + self.loss  # finite only if all of them are
+        whole = total.sum() + self.loss  # finite only if every norm and every loss is finite
         if self.count > 1 and not is_quick(total):
             self._unread = _fetched(whole)
         elif not math.isfinite(float(whole)):
@@ -107,14 +111,16 @@ class PerExample:
         return total if self._scale == 1 else total.mul_(self._scale**-2)
 
     def is_sound(self) -> bool:
-        """Whether the sums may be used. On an accelerator, ask when the sums are queued there: the answer waits for the
-        lengths, and the device works on the sums meanwhile. No means that an example is no number, and that the batch
-        must come again one example at a time.
+        """Whether the sums may be used. False means that an example is not finite: process the batch one example at a
+        time instead.
+
+        On an accelerator, call it after the sums are queued: it waits for the norms only, while the device computes
+        the sums.
         """
         return self._unread is None or math.isfinite(self._unread())
 
     def _keep(self, kept: Tensor) -> None:
-        """Leave out all other examples."""
+        """Set the gradients of all examples outside of the mask `kept` to 0."""
         self.left_out = self.count - int(kept.sum())
         for blocks in self._uses.values():
             for uses in blocks.values():
@@ -124,11 +130,11 @@ class PerExample:
 
     @property
     def lost(self) -> float:
-        """How much longer a gradient may be than `squared` says, beside rounding."""
+        """An upper bound on how much underflow shortened a norm: add it to the root of `squared`."""
         return 0.0 if self._scale == 1 else 2 * math.sqrt(self._lost) / self._scale
 
     def _parts(self) -> list[Tensor]:
-        """Squared lengths of some parameters each: alike ones together, biases with weights."""
+        """Squared norms to add up, each over one or more parameters: equal shapes together, biases with weights."""
         small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
         ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Ghost]]] = {}
         outers: dict[int, Outer] = {}
@@ -168,7 +174,7 @@ class PerExample:
         return parts
 
     def summed(self, factors: Tensor) -> Iterator[tuple[str, Tensor, Block]]:
-        """(parameter, Σ_i factors_i × gradient_i, rows of the parameter) for each block; what is summed is let go."""
+        """(parameter, Σ_i factors_i · gradient_i, rows of the parameter) for each block. Frees captures after use."""
         made: dict[torch.dtype, Factors] = {}
 
         def of(dtype: torch.dtype) -> Factors:
@@ -195,7 +201,7 @@ class PerExample:
                 yield name, uses.summed(of(dtype)), rows
 
     def each(self, name: str, low: int, high: int) -> Tensor | None:
-        """The gradients of one parameter for some examples; None if it was not used."""
+        """The gradients of one parameter for examples low, …, high - 1; None if the forward pass did not use it."""
         blocks = self._uses.get(name)
         if not blocks:
             return None
@@ -207,12 +213,12 @@ class PerExample:
 
 
 def _sole(blocks: dict[Block, Uses]) -> Capture | None:
-    """The one capture that a parameter's gradients come from, if there is but one."""
+    """The capture of all of a parameter's gradients, if one capture has them all."""
     return next(iter(blocks.values())).sole if len(blocks) == 1 else None
 
 
 def _fetched(number: Tensor) -> Callable[[], float]:
-    """A number from the device, on its way from now on; who asks for it does not wait for later work of the device."""
+    """Start copying a number from the device. The returned function waits for the copy, not for later device work."""
     if number.device.type != "cuda":
         return lambda: float(number)
     here, done = number.to("cpu", non_blocking=True), torch.cuda.Event()
@@ -226,7 +232,7 @@ def _fetched(number: Tensor) -> Callable[[], float]:
 
 
 def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, Uses]:
-    """Uses by rows; where rows overlap without being the same, everything is held as it is."""
+    """Uses by rows. If blocks of rows overlap without being equal, the gradients are formed and held instead."""
     if len(blocks) == 1:
         return {span: Uses(captures) for span, captures in blocks.items()}
     spans = sorted(blocks)
@@ -244,5 +250,5 @@ def _settled(blocks: dict[Block, list[Capture]], whole: Tensor) -> dict[Block, U
 
 
 def all_rows(tensor: Tensor) -> Block:
-    """All rows of a parameter; a single number counts as one."""
+    """All rows of a parameter; a scalar counts as one row."""
     return (0, tensor.shape[0] if tensor.dim() else 1)

@@ -1,7 +1,7 @@
-"""Layers alike, worked on together: an accelerator takes longer to be handed a small operation than to do it.
+"""Equal layers computed together, because on an accelerator the launch of a small kernel costs more than its work.
 
-The blocks of a transformer have maps and normalisations of the same shapes. Inputs and gradients of those are put one
-behind the other, as if one layer had seen the examples of all of them: a handful of operations instead of hundreds.
+The blocks of a transformer have linear maps and normalisations of equal shapes. The inputs and output gradients of
+equal layers are concatenated along the batch, as if one layer had seen all examples: a few operations replace hundreds.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from deniable.learn.torch.gradients.gradient_captures import BiasSums, Capture, 
 from deniable.learn.torch.gradients.layers import Found, closed_form, passed
 
 ROOM = 2**27
-"""Numbers that are copied to lie together: where there are more, operations are large enough as they are."""
+"""The most numbers that are copied for a group. Larger groups have operations that are large enough already."""
 
 IN_ORDER = Layout(0), Layout(0, is_single=True)
-"""Examples in front, one behind the other: so they still are when layers are put together."""
+"""Layouts with the examples in order along the first axis: concatenation keeps that order."""
 
 
 @final
 class Family:
-    """The weights of linear maps alike: `whole` has the examples of the first in front, then those of the second."""
+    """The weights of equal linear maps. `whole` has the examples of the first map, then those of the second, ..."""
 
     __slots__ = ("_whole", "members")
 
@@ -48,7 +48,7 @@ class Family:
         return len(self.members)
 
     def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
-        """See `Ghost`: over all weights."""
+        """See `Ghost`; summed over all weights of the family."""
         whole, count = self._whole, self._whole.count // self.maps
         if high - low < count:
             sides = (each.view(self.maps, count, *each.shape[1:])[:, low:high] for each in (whole.g, whole.a))
@@ -68,7 +68,7 @@ class Family:
 
 
 def alike(calls: Iterable[ModuleCall]) -> list[list[ModuleCall]]:
-    """Calls that may be worked on together; those that have no others like them are left out."""
+    """Groups of at least two calls that can be computed together."""
     groups: dict[Hashable, list[ModuleCall]] = defaultdict(list)
     for call in calls:
         kind, x = _kind(call.module), call.x
@@ -79,7 +79,7 @@ def alike(calls: Iterable[ModuleCall]) -> list[list[ModuleCall]]:
 
 
 def _kind(module: nn.Module) -> Hashable:
-    """The same for layers that may be worked on together; None for those that may not."""
+    """A key that is equal for layers that can be computed together; None for other types of layers."""
     if type(module) is nn.Linear:
         return nn.Linear, module.weight.shape, module.bias is None
     if type(module) is nn.LayerNorm:
@@ -88,13 +88,15 @@ def _kind(module: nn.Module) -> Hashable:
 
 
 def _held(call: ModuleCall) -> int:
-    """Numbers that went into a call and out of it."""
+    """How many numbers the input and the output of a call have."""
     return int(math.prod(call.x.shape) + math.prod(call.shapes[0]))
 
 
 def put_together(group: Sequence[ModuleCall], grads: list[Tensor], count: int) -> tuple[list[Found], Outer | None]:
-    """The captures of each call of a group, and of all their weights as one where only lengths are worked out. What
-    calls and `grads` held is let go as soon as it is copied, so that no more than one group is held twice."""
+    """The captures of each call of a group, and one capture of all their weights if ghost norms are used (else None).
+
+    Frees the inputs of the calls and empties `grads` after copying, so that at most one group is in memory twice.
+    """
     module = group[0].module
     x = torch.cat([call.x for call in group])
     for call in group:
@@ -111,7 +113,7 @@ def put_together(group: Sequence[ModuleCall], grads: list[Tensor], count: int) -
 
 
 def _apart(capture: Capture, layers: int) -> list[Capture]:
-    """The captures of single layers, which hold nothing of their own."""
+    """The captures of the single layers, as views of the capture of all."""
     if isinstance(capture, Outer):
         return [
             Outer(g, a, capture.shape) for g, a in zip(capture.g.chunk(layers), capture.a.chunk(layers), strict=True)

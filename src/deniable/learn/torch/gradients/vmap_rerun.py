@@ -1,4 +1,5 @@
-"""Any module at all: run it again for each example by itself, with vmap, and pull its output's gradient back."""
+"""Per-example gradients of any module: run it again for each example with vmap, and apply the vector-Jacobian product
+to its output gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows
 
 
 def layout_of_input(value: Tensor, count: int, at_output: Layout, size: int) -> Layout | None:
-    """Where the examples are in an input: a guess from its shape, whose outcome is compared with autograd."""
+    """The layout of an input, guessed from its shape. The resulting gradients are compared with autograd later."""
     axis = at_output.axis
     if value.dim() > axis and value.shape[axis] == size:
         return at_output
@@ -28,7 +29,7 @@ def layout_of_input(value: Tensor, count: int, at_output: Layout, size: int) -> 
 
 
 def input_layouts(call: ModuleCall, layouts: list[Layout | None], count: int) -> list[Layout | None]:
-    """Where the examples are in each of the flattened inputs."""
+    """The layout of each flattened input; None for one that all examples share or that is not a tensor."""
     first, size = next(
         (layout, shape[layout.axis]) for layout, shape in zip(layouts, call.shapes, strict=True) if layout is not None
     )
@@ -45,7 +46,7 @@ def input_layouts(call: ModuleCall, layouts: list[Layout | None], count: int) ->
 
 
 def _followed(value: Tensor, domain: Domain | None, count: int) -> Layout | None:
-    """Where the examples of an input were followed to: as many places as examples make a guess go wrong."""
+    """The layout that the trace proved. A guess fails if two axes have the length of the batch."""
     if not isinstance(domain, ExampleRows):
         return None
     shape = tuple(value.shape)
@@ -60,7 +61,7 @@ def rerun(
     inputs: list[Layout | None],
     count: int,
 ) -> dict[str, Vectors]:
-    """The gradients of the `wanted` parameters (by their names in the module) for each example of this call."""
+    """The per-example gradients of the `wanted` parameters, by their names in the module, for this call."""
     used = [
         (place, grad, layout)
         for place, grad, layout in zip(call.places, grads, layouts, strict=True)
@@ -101,7 +102,7 @@ def rerun(
 
 
 def _started(call: ModuleCall, count: int) -> tuple[Any, ...]:
-    """The arguments; a recurrent layer gets its first state written out: vmap cannot write into a shared one."""
+    """The arguments. A recurrent layer gets an explicit initial state, because vmap cannot write into a shared one."""
     layer = call.module
     if not isinstance(layer, nn.RNNBase) or len(call.args) + len(call.kwargs) != 1 or not call.args:
         return call.args
@@ -114,7 +115,7 @@ def _started(call: ModuleCall, count: int) -> tuple[Any, ...]:
 
 @contextmanager
 def plain_kernels(module: nn.Module) -> Iterator[None]:
-    """Recurrent layers without their fused kernels, for which vmap has no rule; and no warning that it is slow."""
+    """Disable fused kernels of recurrent layers, which vmap does not support, and vmap's warning about speed."""
     recurrent = any(isinstance(each, nn.RNNBase) for each in module.modules())
     before = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
     torch._C._set_mkldnn_enabled(before[0] and not recurrent)
