@@ -15,7 +15,6 @@ from deniable.errors import DeniableError
 
 if TYPE_CHECKING:
     from deniable.ledger import Ledger
-    from deniable.server.catalogue.catalogue import DatasetRecord
 
 
 @final
@@ -41,7 +40,8 @@ class ChargeInThread(threading.local):
     family: str = ""
     key: str | None = None
     charged: bool | None = None
-    dataset: DatasetRecord | None = None
+    dataset: tuple[str, str] | None = None
+    """The name and the family of the dataset that is asked, for errors and logs."""
 
     def forget(self) -> None:
         """Begin with a new question. No ledger was charged for it yet."""

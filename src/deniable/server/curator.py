@@ -213,7 +213,7 @@ class Curator:
             if len(self._seen) > 10_000:
                 self._seen.clear()
             self._seen[person.name, dataset] = (time.monotonic(), record)
-        self._asking.dataset = record
+        self._asking.dataset = (record.name, record.family)
         return record
 
     def _sees(self, person: Person, record: DatasetRecord) -> bool:
@@ -566,8 +566,8 @@ class Curator:
 
     def place(self, error: BaseException) -> None:
         """Say in an error which dataset this thread was working on."""
-        if (record := self._asking.dataset) is not None:
-            of_dataset(error, record.name, record.family)
+        if (dataset := self._asking.dataset) is not None:
+            of_dataset(error, *dataset)
 
     def fate(self) -> Fate | None:
         """What became of the charge of what this thread worked on; None where there was nothing to charge.
