@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import Amount, exact_amount
-from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, require_names
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.ledger.spending_accounts import SPENT
 from deniable.mechanisms import noise_quantiles
@@ -287,15 +287,6 @@ class AskedCost:
             value = getattr(self, name)
             if type(value) not in _PLAIN:
                 object.__setattr__(self, name, plain(value))
-
-    @classmethod
-    def of(cls, amounts: tuple[object, ...], cost: Mapping[str, Any]) -> AskedCost:
-        """What a caller wrote; InvalidParameter for an amount without a name, or with one that means nothing here."""
-        require_names(amounts)
-        if unknown := next((name for name in cost if name not in _ASKED), None):
-            rule, ways = "is no way to say what to spend", ", ".join(f"{name}=" for name in _ASKED[:5])
-            raise InvalidParameter(unknown, cost[unknown], rule, f"give one of {ways}")
-        return cls(**cost)
 
     def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
         """The cost, from public facts alone."""
