@@ -22,7 +22,7 @@ from deniable.queries.answer.shared_measurements import Measurement, mark_of
 from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.answer_size import Admits, Plans
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
-from deniable.queries.plan.pricing import AskedCost, PartOf, Price
+from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question
 from deniable.queries.relations.relation_nodes import tables_read
 from deniable.units import Guarantee
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 T = TypeVar("T")
-
-Near = float | Mapping[str, float] | None
-"""How near an answer shall be: one number, or one by column."""
 
 ASSUMPTIONS = ("the declared schema was not made from the data, but for bounds that this ledger paid for",)
 

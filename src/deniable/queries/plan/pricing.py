@@ -37,7 +37,6 @@ TYPICAL_ROWS: Final = 1000
 """The group size at which errors are told that depend on it."""
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Price:
     """The cost of a question, the noise it buys, and how often it could be asked. No data was read for it."""
@@ -260,6 +259,9 @@ def _short(value: float) -> str:
 _ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
 """The fields of `AskedCost`."""
 
+Near = float | Mapping[str, float] | None
+"""How near an answer shall be: one number for all columns, or one by column."""
+
 _PLAIN: Final = frozenset({float, int, str, type(None)})
 """What is a value of Python already."""
 
@@ -276,7 +278,7 @@ class AskedCost:
     """A part of what is left, in what the budget adds up: μ² under a Gaussian budget, else ε or ρ. So a tenth of μ²,
     told as an ε, is about a third of it.
     """
-    within: float | Mapping[str, float] | None = None
+    within: Near = None
     """How near the answer shall be, at `confidence`: the cheapest noise is found."""
     delta: Amount | None = None
     """For keys that are not public."""
