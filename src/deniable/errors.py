@@ -29,7 +29,10 @@ its text. No error contains a value of the data, or anything computed from one.
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from os import PathLike, fspath
 from typing import final
 
@@ -322,3 +325,31 @@ def require_names(amounts: tuple[object, ...]) -> None:
         raise InvalidParameter(
             "cost", amounts[0], "must be named", "write epsilon=0.1; or one of mu=, rho=, share=, within="
         )
+
+
+def require_known(method: Callable[..., object], amounts: tuple[object, ...], unknown: Mapping[str, object]) -> None:
+    """InvalidParameter for an amount without a name, or for a keyword that `method` does not have.
+
+    The error lists the arguments of `method` and suggests the nearest one. A method that ends in `**unknown: Never`
+    calls this first: type checkers refuse a misspelt keyword there, and at run time this error replaces a TypeError.
+    """
+    require_names(amounts)
+    for name, value in unknown.items():
+        parameters = inspect.signature(method).parameters.values()
+        known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+        near = nearest(name, known)
+        hint = f"did you mean {near}=? " if near is not None else ""
+        shown = value if isinstance(value, int | float) else type_of(value)
+        rule = f"is not an argument of {method.__name__}()"
+        raise InvalidParameter(name, shown, rule, f"{hint}the arguments are {', '.join(known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name that `name` most likely stands for: one that begins with it, or one that is spelt almost the same.
+
+    >>> nearest("eps", ["rho", "epsilon"]), nearest("colums", ["rows", "columns"]), nearest("seed", ["mu"])
+    ('epsilon', 'columns', None)
+    """
+    names = list(known)
+    begun = [each for each in names if len(name) > 1 and each.startswith(name)]
+    return begun[0] if begun else next(iter(get_close_matches(name, names, n=1)), None)

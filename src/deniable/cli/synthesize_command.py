@@ -45,7 +45,11 @@ def add(app: "typer.Typer") -> None:
             ),
         ] = None,
         rows: Annotated[
-            int | None, typer.Option(help="Number of synthetic rows. Default: about as many as the table has.")
+            int | None,
+            typer.Option(
+                help="Number of synthetic rows. Default: about as many as the table has. "
+                "(rows= of Session.synthesize in Python is the public size of the table instead.)"
+            ),
         ] = None,
         target: Annotated[
             str | None, typer.Option(help="A column that a model will learn to predict from the synthetic rows.")

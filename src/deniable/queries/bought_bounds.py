@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.frame.frame import Frame
@@ -37,7 +37,6 @@ _FINEST, _WIDEST = -32, 64
 _YEARS: Final = range(1899, 2101)
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Bounds of a column, bought. They are public now: put `domain` into the schema of the next session.

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 from hashlib import sha256
 from time import monotonic, sleep
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, final, overload
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, final, overload
 
-from deniable.errors import (
-    BudgetExceeded,
-    DeniableError,
-    EngineFailed,
-    InvalidOperation,
-    InvalidParameter,
-    UnreadableRecord,
-    type_of,
-)
-from deniable.ledger import Budget, Cost, Entry, Ledger, State
+from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord, require_known
+from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.ledger.account_balances import Replay
-from deniable.queries.answer import batch_answers, rollups
+from deniable.queries.answer import batch_answers, rollups, single_answers
 from deniable.queries.answer.answer import Answer, Receipt
 from deniable.queries.answer.grouping_sets import Grouped, Sets, names_sets, sets_of
 from deniable.queries.answer.release import Released, release
@@ -32,16 +22,16 @@ from deniable.queries.answer.shared_measurements import Measurement, mark_of
 from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.answer_size import Admits, Plans
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
-from deniable.queries.plan.pricing import AskedCost, PartOf, Price
+from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question
 from deniable.queries.relations.relation_nodes import tables_read
-from deniable.queries.sql.share_windows import shares_in
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from deniable.curves import Curve
+    from deniable.curves.filters import Amount
     from deniable.queries.answer.batch_price import Quoted
     from deniable.queries.answer.privacy_statement import Statement
     from deniable.queries.bought_bounds import Bounds
@@ -55,9 +45,6 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 T = TypeVar("T")
-
-_REFINED: Final = "refined: "
-"""What the ledger's words for a second answer begin with."""
 
 ASSUMPTIONS = ("the declared schema was not made from the data, but for bounds that this ledger paid for",)
 
@@ -96,73 +83,47 @@ class Session:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    def sql(self, question: str, *amounts: Never, **cost: Any) -> Answer | Grouped:
-        """Answer a question in SQL. Say what to spend by one of `epsilon=`, `mu=`, `rho=`, `share=` (of what is left,
-        in what the budget adds up: μ², or ε or ρ) or `within=` (how near, at `confidence=`); `delta=` is for keys that
-        are not public (else they take a hundredth of what is left for them, and less once much of it is spent).
+    def sql(
+        self, question: str, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
+        payer: str | None = None, **unknown: Never,
+    ) -> Answer | Grouped:  # fmt: skip
+        """Answer a question in SQL.
+
+        Give the cost as exactly one of `epsilon`, `mu`, `rho`, `share` (a part, above 0 and at most 1, of what is left
+        in what the budget adds up: μ², or ε or ρ) and `within` (the half-width of the noise interval at `confidence`:
+        one number, or one by column). `delta` is for keys that are not public; without it they take a hundredth of the
+        δ that is left, and less once much of it is spent. With a `key`, a retry is charged once. With a `payer`, that
+        account of the ledger pays as well.
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
-        before, at this cost or a higher one, is answered again from the ledger, for nothing. ROLLUP, CUBE and GROUPING
-        SETS make several tables, which are a `batch`.
+        before, at this cost or a higher one, is answered again from the ledger at no cost. ROLLUP, CUBE and GROUPING
+        SETS give several tables, which are a `batch`.
         """
+        require_known(self.sql, amounts, unknown)
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
+        )
         sets = self._sets(question)
-        if sets is None:
-            shares = shares_in(question)
-            if shares is not None:
-                rollups.check_shares(self._planned(shares.text), list(shares.factors))
-                return self.ask(shares.text, *amounts, **cost).with_shares(shares.factors)
-            return self.ask(question, *amounts, **cost)
-        within, key, payer = (cost.pop(name, None) for name in ("within", "key", "payer"))
-        asked = AskedCost.of(amounts, cost)
-        return Grouped(sets, batch_answers.answered(self, sets.questions, asked, None, within, key, payer, question))
+        if sets is not None:
+            alike: Any = within
+            cost = replace(cost, within=None)
+            return Grouped(sets, batch_answers.answered(self, sets.questions, cost, None, alike, key, payer, question))
+        return single_answers.answered_text(self, question, cost, key, payer)
 
     def ask(
-        self, question: str | Question, *amounts: Never, key: str | None = None, payer: str | None = None, **cost: Any
-    ) -> Answer:
-        """Answer a question, in SQL or built from `table(...)`.
-
-        With a `key`, a retry is charged once. With a `payer`, that account of the ledger pays as well.
-        """
-        first = isinstance(question, str) and question not in self._plans
-        made, asked = self._planned(question), AskedCost.of(amounts, cost)
-        # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
-        depends = asked.share is not None or asked.shares_delta(made)
-        left = self._left(payer) if depends else self.budget.limit
-        try:
-            price = self._price(made, asked, left)
-        except BudgetExceeded:  # a share of nothing: any answer that is there is worth more
-            stored = self._stored(made, payer)
-            if stored is None:
-                raise
-            return self._again(made, *stored, asked.confidence)
-        drawn = None
-        if first:  # most likely a new question: the ledger looks for an answer when it charges, and not before as well
-            with suppress(DeniableError):  # said below, where there is no answer
-                drawn = self._checked_noise(made, price)
-        known = self._known(made, price, payer) if drawn is None else None
-        if known is not None:
-            return self._again(made, *known, price.confidence)
-        drawn = drawn or self._checked_noise(made, price)
-        words, rest = batch_answers.said(question, made), [left]
-        if isinstance(question, str):
-            self._finer.look(self._ledger, self._tables)
-        summed = rollups.answered(self, self._finer.of(made), made, price, words, key, payer)
-        if summed is not None:
-            return summed
-        entry = self._ledger.reserve_or_replay(
-            price.cost,
-            question=made.question.hash,
-            version=self._version(made.question),
-            description=words,
-            enough=lambda sealed: self._is_enough(made, sealed, price),
-            key=key,
-            payer=payer,
-            left=rest.append,
+        self, question: str | Question, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
+        payer: str | None = None, **unknown: Never,
+    ) -> Answer:  # fmt: skip
+        """Answer a question, in SQL or built from `table(...)`. The arguments are those of `sql`."""
+        require_known(self.ask, amounts, unknown)
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
-        if entry.state is State.SEALED:  # by somebody else meanwhile, or by the first request with this key
-            return self._told(made, entry, price.confidence, payer)
-        [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, released, entry, price.confidence, rest[-1])
+        return single_answers.answered(self, question, cost, key, payer)
 
     def recall(
         self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
@@ -178,60 +139,66 @@ class Session:
         return None if read is None else self._again(made, read, self._replay(entry, None), confidence)
 
     @overload
-    def price(self, question: str | Question, *amounts: Never, payer: str | None = None, **cost: Any) -> Price: ...
+    def price(
+        self, question: str | Question, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, weights: None = None,
+        payer: str | None = None, **unknown: Never,
+    ) -> Price: ...  # fmt: skip
     @overload
-    def price(self, question: list[str | Question] | list[str], *amounts: Never, **cost: Any) -> Quoted: ...
-    def price(self, question: Any, *amounts: Never, payer: str | None = None, **cost: Any) -> Price | Quoted:
+    def price(
+        self, question: list[str | Question] | list[str], *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
+    ) -> Quoted: ...  # fmt: skip
+    def price(
+        self, question: Any, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Any = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
+    ) -> Price | Quoted:  # fmt: skip
         """What `sql` would charge, and how exact it would be; of a list, what `batch` would, and of a text with ROLLUP,
         CUBE or GROUPING SETS, what its tables would as one. Free: no data is read.
         """
+        require_known(self.price, amounts, unknown)
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
+        )
         if (sets := self._sets(question)) is not None or isinstance(question, list | tuple):
-            return self.price_batch(question if sets is None else sets.questions, *amounts, payer=payer, **cost)
-        shares = shares_in(question)
-        made = self._planned(question if shares is None else shares.text)
-        if shares is not None:
-            rollups.check_shares(made, list(shares.factors))
-        found = self._price(made, AskedCost.of(amounts, cost), self._left(payer))
-        return found if shares is None else replace(found, quotients=frozenset(shares.factors))
+            several = question if sets is None else sets.questions
+            return batch_answers.priced(self, several, replace(cost, within=None), weights, within, payer)
+        if weights is not None:
+            raise InvalidParameter("weights", NOTHING, "are for several questions", "leave them out, or give a list")
+        return single_answers.priced(self, question, cost, payer)
 
     def refine(
-        self, answer: Answer, *amounts: Never, text: str | None = None, key: str | None = None,
-        payer: str | None = None, **cost: Any,
+        self, answer: Answer, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float | None = None, text: str | None = None,
+        key: str | None = None, payer: str | None = None, **unknown: Never,
     ) -> Answer:  # fmt: skip
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
         Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
         has a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
-        `text` is what the ledger says was asked; without it, what it said when the answer was bought.
+        `confidence` is the answer's, unless given. `text` describes the question in the ledger; without it, the
+        description of the first answer is kept.
         """
-        if not isinstance(answer, Answer):
-            raise InvalidParameter("answer", type_of(answer), "must be an Answer of this session")
+        require_known(self.refine, amounts, unknown)
+        single_answers.check_answer(answer)
         self._open()
-        made = answer.plan
-        self._plans.check([made.question])
-        batch_answers.check_refinable(self, answer)
-        price = self._price(made, AskedCost.of(amounts, cost), self._left(payer))
-        drawn = self._noise(made, price)
-        stored, base = self._stored(made, payer), answer.released
-        if stored is not None and stored[0].precision.units > base.precision.units:
-            base = stored[0]
-        bought = self._ledger.charge(answer.receipt.entry) if text is None else None
-        said = text if bought is None or bought.question != made.question.hash else bought.description
-        words = f"{_REFINED}{batch_answers.said(said or made.question, made).removeprefix(_REFINED)}"
-        hash = made.question.hash
-        version = self._version(made.question)
-        entry = self._ledger.reserve(
-            price.cost, question=hash, description=words, key=key, payer=payer, version=version
+        confidence = answer.confidence if confidence is None else confidence
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
-        if entry.state is State.SEALED:  # by the first request with this key
-            return self._told(made, entry, price.confidence, payer)
-        rest = self._left(payer)
-        [released] = self._released([(made, drawn, price.cost)], [entry])
-        return self._sealed(made, base.merged(released, self.budget, made), entry, price.confidence, rest)
+        return single_answers.refined(self, answer, cost, text, key, payer)
 
     def batch(
-        self, questions: Sequence[str | Question], *amounts: Never, weights: batch_answers.Weights = None,
-        within: batch_answers.Within = None, key: str | None = None, payer: str | None = None, **cost: Any,
+        self, questions: Sequence[str | Question], *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: batch_answers.Weights = None, key: str | None = None, payer: str | None = None, **unknown: Never,
     ) -> list[Answer]:  # fmt: skip
         """Several questions at once, for one cost that they share: all are paid for, or none.
 
@@ -242,23 +209,30 @@ class Session:
         (None: as it comes). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`) cost together
         what one of them costs. One that was answered before, as exactly, costs nothing. With a `key`, a retry is free.
         """
-        return batch_answers.answered(self, questions, AskedCost.of(amounts, cost), weights, within, key, payer)
+        require_known(self.batch, amounts, unknown)
+        cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)
+        return batch_answers.answered(self, questions, cost, weights, within, key, payer)
 
     def price_batch(
-        self, questions: str | Sequence[str | Question], *amounts: Never, weights: batch_answers.Weights = None,
-        within: batch_answers.Within = None, payer: str | None = None, **cost: Any,
+        self, questions: str | Sequence[str | Question], *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
     ) -> Quoted:  # fmt: skip
         """What `batch` would charge, how exact each cell of each table would be, and how the cost is split. Free: no
         data is read. `price` with a list of questions says the same. Also of a text with ROLLUP, CUBE or GROUPING SETS.
         """
+        require_known(self.price_batch, amounts, unknown)
+        cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)
         sets = self._sets(questions)
-        asked = questions if sets is None else sets.questions
-        found = batch_answers.planned(self, asked, AskedCost.of(amounts, cost), weights, within, payer)
-        return batch_answers.price(self, found)
+        several = questions if sets is None else sets.questions
+        return batch_answers.priced(self, several, cost, weights, within, payer)
 
     def bounds(
-        self, column: str, table: str | None = None, *amounts: Never, cover: float = 0.99, key: str | None = None,
-        payer: str | None = None, **cost: Any,
+        self, column: str, table: str | None = None, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, cover: float = 0.99,
+        key: str | None = None, payer: str | None = None, **unknown: Never,
     ) -> Bounds:  # fmt: skip
         """Buy bounds for a number, a date or a timestamp that has none, such that about `cover` of the rows are within.
 
@@ -266,52 +240,83 @@ class Session:
         """
         from deniable.queries import bought_bounds
 
-        share = bought_bounds.checked_cover(cover)
+        require_known(self.bounds, amounts, unknown)
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
+        )
+        rows = bought_bounds.checked_cover(cover)
         name, question = bought_bounds.question(column, table, self._tables)
-        return bought_bounds.read(name, column, self.ask(question, *amounts, key=key, payer=payer, **cost), share)
+        return bought_bounds.read(name, column, single_answers.answered(self, question, cost, key, payer), rows)
 
     def price_bounds(
-        self, column: str, table: str | None = None, *amounts: Never, payer: str | None = None, **cost: Any
-    ) -> Price:
+        self, column: str, table: str | None = None, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, payer: str | None = None,
+        **unknown: Never,
+    ) -> Price:  # fmt: skip
         """What `bounds` would charge. Free: no data is read."""
         from deniable.queries import bought_bounds
 
-        return self.price(bought_bounds.question(column, table, self._tables)[1], *amounts, payer=payer, **cost)
+        require_known(self.price_bounds, amounts, unknown)
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
+        )
+        question = bought_bounds.question(column, table, self._tables)[1]
+        return single_answers.priced(self, question, cost, payer)
 
     def synthesize(
         self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
         target: str | None = None, workload: Sequence[Sequence[str]] | None = None,
         bins: Mapping[str, int] | None = None, forbid: Sequence[Mapping[str, Any]] = (),
-        unlisted: Sequence[str] = (), rows: int | None = None, key: str | None = None, payer: str | None = None,
-        **cost: Any,
+        unlisted: Sequence[str] = (), rows: int | None = None,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
+        payer: str | None = None, **unknown: Never,
     ) -> Synthetic:  # fmt: skip
-        """A distribution of some columns of a table, from which synthetic rows can be drawn. Each word but the cost is
-        explained at `synthesis.Wanted`; `rows` says about how many rows there are, if that is public: a cost that is
-        too small for them is refused.
+        """A distribution of some columns of a table, from which synthetic rows can be drawn. `synthesis_request.Wanted`
+        explains each argument but the cost. `rows` is about how many rows the table has, if that is public: a cost that
+        is too small for so many is refused. How many synthetic rows are drawn is the argument of `Synthetic.rows`
+        (and `--rows` of `deniable synthesize`), not this one.
 
         Counts by columns and pairs of columns are measured with noise, for one cost and as one entry of the ledger; all
         else is worked out from them. Asked again, it is read from the ledger.
         """
         from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 
+        require_known(self.synthesize, amounts, unknown)
         self._open()
-        spend, asked = AskedCost.of(amounts, cost), synthesis_request.asked(
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
+        )
+        asked = synthesis_request.asked(
             table, columns, target, bins, tables=self._tables, method=method, workload=workload, forbid=forbid,
             unlisted=unlisted,
         )  # fmt: skip
-        return synthesis_measurement.synthesized(self, asked, spend, rows, key, payer)
+        return synthesis_measurement.synthesized(self, asked, cost, rows, key, payer)
 
     def price_synthesis(
-        self, table: str | None = None, *amounts: Never, payer: str | None = None, **said: Any
-    ) -> SynthesisPrice:
-        """What `synthesize` with the same words, `rows` apart, would charge, the noise of each count, and from how many
-        rows on it is of use. Free: no data is read.
+        self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
+        target: str | None = None, workload: Sequence[Sequence[str]] | None = None,
+        bins: Mapping[str, int] | None = None, forbid: Sequence[Mapping[str, Any]] = (),
+        unlisted: Sequence[str] = (),
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95, payer: str | None = None,
+        **unknown: Never,
+    ) -> SynthesisPrice:  # fmt: skip
+        """What `synthesize` with the same arguments, `rows` apart, would charge, the noise of each count, and from how
+        many rows on it is of use. Free: no data is read.
         """
         from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 
-        wanted, cost = synthesis_request.apart(said)
-        spend, asked = AskedCost.of(amounts, cost), synthesis_request.asked(table, tables=self._tables, **wanted)
-        return synthesis_measurement.price(self, asked, spend, payer)
+        require_known(self.price_synthesis, amounts, unknown)
+        cost = AskedCost(
+            epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
+        )
+        asked = synthesis_request.asked(
+            table, columns, target, bins, tables=self._tables, method=method, workload=workload, forbid=forbid,
+            unlisted=unlisted,
+        )  # fmt: skip
+        return synthesis_measurement.price(self, asked, cost, payer)
 
     def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
         """How far the counts of a synthetic table are off. NOT PRIVATE: it reads the data and charges nothing, so it is
@@ -464,17 +469,6 @@ class Session:
     def _price(self, made: NoisePlan, asked: AskedCost | PartOf, left: Cost) -> Price:
         cost = asked.cost(made, self.budget, left)
         return Price(made, self.budget, cost, left, asked.confidence, asked.shares_delta(made))
-
-    def _prices(
-        self, plans: Mapping[str, NoisePlan], asked: AskedCost, shares: Sequence[Fraction], left: Cost
-    ) -> dict[str, Price]:
-        """What each question of a batch costs. Those that share δ share what the ones before them leave."""
-        found, rest = {}, left
-        for (name, made), share in zip(plans.items(), shares, strict=True):
-            found[name] = self._price(made, asked.part(share), rest)
-            if found[name].shares_delta:
-                rest = Cost(rest.units, rest.delta_units - found[name].cost.delta_units)
-        return found
 
     def _stored(self, made: NoisePlan, payer: str | None) -> tuple[Released, Replay] | None:
         """What the ledger has of this question."""

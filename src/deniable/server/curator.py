@@ -6,7 +6,6 @@ Every method takes the person who asks and checks what they may see; a dataset t
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import secrets
@@ -18,7 +17,6 @@ from typing import Any, Final, final
 from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import EVERYBODY, Cost, Entry, Ledger
 from deniable.queries.answer.answer import Answer
-from deniable.queries.answer.remaining_budget import Remaining
 from deniable.queries.bought_bounds import rows_to_be_seen
 from deniable.queries.engines.scratch_folders import scratch, sweep
 from deniable.queries.session import Session
@@ -56,7 +54,7 @@ from deniable.server.privacy_labels import label_of, label_of_synthetic, signed
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
-from deniable.server.wire import asked_now, described_budget, moment, noted, question_now, recalled, reported, told
+from deniable.server.wire import asked_now, moment, noted, question_now, recalled, told
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,9}")
@@ -108,9 +106,7 @@ class Curator:
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """What a question would cost. Reads no data."""
         session = self._session(person, dataset)
-        found = session.price(question_now(session, sql), payer=person.name, **cost)
-        left = found.left.describe_rest(found.budget)
-        return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
+        return wire.priced(dataset, session.price(question_now(session, sql), payer=person.name, **cost))
 
     def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
         """The plan of a question, with the noise that a cost buys if one is given. Reads no data."""
@@ -156,9 +152,7 @@ class Curator:
     ) -> dict[str, Any]:
         """What bounds of a column would cost. Reads no data."""
         found = self._session(person, dataset).price_bounds(column, table, payer=person.name, **cost)
-        left = found.left.describe_rest(found.budget)
-        seen = rows_to_be_seen(found)
-        return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines(), "rows_to_be_seen": seen}
+        return {**wire.priced(dataset, found), "rows_to_be_seen": rows_to_be_seen(found)}
 
     def bounds(
         self,
@@ -182,7 +176,7 @@ class Curator:
                 self._seen.clear()
                 self.open(person, dataset)  # here and now, before somebody has to wait for it
                 break
-        return {**found.to_dict(), "dataset": dataset, "answer": told(dataset, found.answer)}
+        return wire.bought(dataset, found)
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
         """Dummy rows."""
@@ -191,14 +185,13 @@ class Curator:
 
     def dummy_ask(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
         """Answer a question from dummy rows. Free, and about nobody."""
-        rehearsal = self.open(person, dataset).rehearsal()
+        opened = self.open(person, dataset)
+        rehearsal = opened.rehearsal()
         try:
             answer = asked_now(rehearsal, sql, **cost)
         finally:
             rehearsal.ledger.close()
-        told = answer.to_dict()
-        told["provenance"] |= {"paid": "nothing", "left": "as much as before"}  # what it paid was of a copy
-        return {**told, "dataset": dataset, "dummy": True}
+        return wire.rehearsed(dataset, answer, self._left(person, opened.session.ledger))
 
     # -- datasets ------------------------------------------------------------------------------------------------------
 
@@ -234,31 +227,16 @@ class Curator:
     def described(self, person: Person, dataset: str) -> dict[str, Any]:
         """All that is public about a dataset, and its account; to its owner also what became of its rows, exactly."""
         opened = self.open(person, dataset)
-        session, ledger = opened.session, opened.session.ledger
-        left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
+        record, left = opened.record, self._left(person, opened.session.ledger)
         return {
-            "name": opened.record.name,
-            "owner": opened.record.owner,
-            "tables": json.loads(write_schema(opened.tables, form="json"))["tables"],
-            "partners": {
-                name: [[list(columns), most] for columns, most in table.most_partners]
-                for name, table in opened.tables.items()
-                if table.unit is None
-            },
-            "unit": ledger.unit.describe(),
-            "budget": described_budget(session.budget),
-            "limit": ledger.limit.describe(session.budget),
-            "spent": ledger.charged.describe(session.budget),
-            "spent_curve": session.spent.to_dict(),
-            "guarantee": {
-                "curve": ledger.guarantee.curve.to_dict(),
-                "assumptions": list(ledger.guarantee.assumptions),
-            },
-            "left": left.describe_rest(session.budget),
-            "left_in_words": str(Remaining(session.budget, left, ledger.unit)),
+            "name": record.name,
+            "owner": record.owner,
+            **wire.described(opened.session, left, is_owner=person.name == record.owner),
             "answers_leave_every": self.settings.grid,
-            **({"registration": reported(session)} if person.name == opened.record.owner else {}),
         }
+
+    def _left(self, person: Person, ledger: Ledger) -> Cost:
+        return ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
 
     def folders(self, person: Person) -> tuple[Path, ...]:
         """Where the files of an owner lie."""

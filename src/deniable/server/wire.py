@@ -6,9 +6,13 @@ from datetime import datetime
 from typing import Any, Final
 
 from deniable.errors import QuestionRefused
-from deniable.ledger import Budget, Entry
+from deniable.ledger import Budget, Cost, Entry
 from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.grouping_sets import Grouped, names_sets, sets_of
+from deniable.queries.answer.remaining_budget import Remaining
+from deniable.queries.answer.sent_papers import papers_of, price_papers, written_cost, written_unit
+from deniable.queries.bought_bounds import Bounds
 from deniable.queries.bought_bounds import question as bounds_question
 from deniable.queries.frame.recorded_steps import question_of
 from deniable.queries.plan.pricing import Price
@@ -25,7 +29,10 @@ from deniable.server.noted_questions import (
     read_note,
     sent,
 )
+from deniable.tables.schema import write_schema
 
+RECORDS: Final = 2
+"""Which records the server sends: from 2 on they have papers (`sent_papers`). A client asks for it when it connects."""
 MOST_WRITTEN: Final = 20_000
 """Bytes of a dataframe's steps as JSON, which takes about twice as many as the same in SQL."""
 
@@ -95,9 +102,13 @@ def priced_batch(session: Session, dataset: str, questions: list[str], **cost: A
     with session.limits(questions[0] if len(questions) == 1 and names_sets(questions[0]) else ""):
         asked = [question_now(session, each) for each in questions]
         sets = sets_of(asked[0], session.tables) if len(asked) == 1 else None
-    found = session.price_batch(asked if sets is None else sets.questions, **cost)
+    return priced(dataset, session.price_batch(asked if sets is None else sets.questions, **cost))
+
+
+def priced(dataset: str, found: Price | Quoted) -> dict[str, Any]:
+    """A price as it goes over the wire."""
     left = found.left.describe_rest(found.budget)
-    return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines()}
+    return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines(), "papers": price_papers(found)}
 
 
 def moment(answer: Answer) -> float:
@@ -108,18 +119,70 @@ def moment(answer: Answer) -> float:
 def told(dataset: str, answer: Answer | Grouped) -> dict[str, Any]:
     """An answer as it goes over the wire. Of several tables, each is a release; that of the whole is the first one."""
     more = {"tables": [told(dataset, each) for each in answer.tables]} if isinstance(answer, Grouped) else {}
-    return {**answer.to_dict(), **more, "dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
+    where = {"dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
+    return {**answer.to_dict(), **more, **where, "papers": papers_of(answer)}
+
+
+def rehearsed(dataset: str, answer: Answer | Grouped, left: Cost) -> dict[str, Any]:
+    """An answer from dummy rows, which paid nothing: what it seems to pay is of a copy of the ledger."""
+
+    def free(record: dict[str, Any], each: Answer | Grouped) -> dict[str, Any]:
+        record["provenance"] |= {"paid": "nothing", "left": "as much as before"}
+        papers = papers_of(each) | {"cost": written_cost(Cost(0)), "rest": written_cost(left)}
+        return {**record, "papers": papers, "dataset": dataset, "dummy": True}
+
+    found = free(answer.to_dict(), answer)
+    if isinstance(answer, Grouped):
+        found["tables"] = [free(record, each) for record, each in zip(found["tables"], answer.tables, strict=True)]
+    return found
+
+
+def bought(dataset: str, found: Bounds) -> dict[str, Any]:
+    """Bounds as they go over the wire."""
+    nullable = found.domain is None or found.domain.nullable
+    return {**found.to_dict(), "nullable": nullable, "dataset": dataset, "answer": told(dataset, found.answer)}
+
+
+def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]:
+    """All that is public about the tables of a session, and its account; to the owner also the exact numbers of rows.
+
+    `left` is what the reader may still spend.
+    """
+    ledger, budget, tables = session.ledger, session.budget, session.tables
+    return {
+        "tables": json.loads(write_schema(tables, form="json"))["tables"],
+        "partners": {
+            name: [[list(columns), most] for columns, most in table.most_partners]
+            for name, table in tables.items()
+            if table.unit is None
+        },
+        "unit": ledger.unit.describe(),
+        "budget": described_budget(budget),
+        "limit": ledger.limit.describe(budget),
+        "spent": ledger.charged.describe(budget),
+        "spent_curve": session.spent.to_dict(),
+        "guarantee": {
+            "curve": ledger.guarantee.curve.to_dict(),
+            "assumptions": list(ledger.guarantee.assumptions),
+            "unit": written_unit(ledger.unit),
+        },
+        "left": left.describe_rest(budget),
+        "left_in_words": str(Remaining(budget, left, ledger.unit)),
+        "left_in_units": written_cost(left),
+        **({"registration": reported(session)} if is_owner else {}),
+    }
 
 
 def reported(session: Session) -> dict[str, Any]:
-    """What became of the rows of each table: exact numbers, for the owner alone."""
-    return {table: each.to_dict() for table, each in session.registration.items()}
+    """The exact numbers of rows of each table, for the owner alone."""
+    return {table: {**each.to_dict(), "version": each.version} for table, each in session.registration.items()}
 
 
 def described_budget(budget: Budget) -> dict[str, Any]:
     """A budget in words and numbers."""
     epsilon = budget.epsilon
     return {
+        "record": budget.to_dict(),
         "words": repr(budget),
         "currency": budget.currency,
         "epsilon": None if epsilon is None else str(epsilon),

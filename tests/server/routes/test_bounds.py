@@ -13,6 +13,7 @@ import pytest
 
 from deniable.client import RemoteSession
 from deniable.ledger import State
+from deniable.queries.bought_bounds import Bounds
 from deniable.server.access.bearer_tokens import FRESH
 from deniable.server.app import served
 from deniable.server.catalogue.catalogue import Person
@@ -146,7 +147,7 @@ def test_another_process_knows_them_soon_and_questions_that_run_meanwhile_end_we
         assert ask(there, SUM, epsilon=1.0).status_code == 200
 
 
-def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
+def remote(survey: World) -> RemoteSession:
     class Web:
         """What `httpx.Client` is, on the application itself."""
 
@@ -155,12 +156,24 @@ def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
         def request(self, method: str, path: str, *, json: Any, headers: dict[str, str]) -> Any:
             return survey.call("olga", method, path, json, headers=headers)
 
-    session = RemoteSession(Wire(Web()), "survey")
+    return RemoteSession(Wire(Web()), "survey")
+
+
+def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
+    session = remote(survey)
     assert "n: ±" in str(session.price_bounds("height", epsilon=20.0))
     found = session.bounds("height", cover=0.6, epsilon=20.0)
     assert (found.low, found.high) == (128, 255)
     assert str(found).startswith("height: {kind: integer, low: 128, high: 255}")
-    assert session.bounds("born", cover=0.6, epsilon=20.0).low == "1990-01-01"
+    born = session.bounds("born", cover=0.6, epsilon=20.0)
+    assert born.low == "1990-01-01"
+    assert isinstance(found, Bounds)
+    assert {name for name in dir(Bounds) if not name.startswith("_")} <= set(dir(found))
+    for each in (found, born):
+        assert each.domain == dict(session.tables["survey"].columns)[each.column]
+        assert (each.table, each.cover, each.receipt) == ("survey", 0.6, each.answer.receipt)
+        assert each.line in str(each)
+        assert each.again(each.answer).domain == each.domain, "read off the counts here, by the schema of then"
 
 
 # -- forms -------------------------------------------------------------------------------------------------------------

@@ -64,10 +64,14 @@ class Receipt:
     """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
     version: str | None = None
     """Which version of the data it is about, as the ledger calls it; None if that is not known."""
+    dummy: bool = False
+    """Whether it was a rehearsal on a server's dummy rows, which costs nothing."""
 
     @property
     def paid(self) -> str:
         """The cost in words; nothing, for an answer that was paid for before."""
+        if self.dummy:
+            return "nothing"
         if self.replayed:
             return f"nothing (asked before; the answer is of {self.time[:10]})"
         if not self.cost.units and not self.cost.delta_units:
@@ -77,13 +81,14 @@ class Receipt:
     @property
     def left(self) -> str:
         """What was left, in words."""
-        return rest_said(self.rest, self.budget)
+        return "as much as before" if self.dummy else rest_said(self.rest, self.budget)
 
     def __str__(self) -> str:
+        if self.dummy:
+            return "free: from dummy rows, about nobody"
         return f"charge {self.entry}: paid {self.paid}; left {self.left}"
 
 
-@final
 class Answer(Shown):
     """The noisy answer to a question, with the plan it was made by, its guarantee and its receipt."""
 

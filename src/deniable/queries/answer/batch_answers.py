@@ -126,13 +126,25 @@ def planned(
         _within(session, found, asked, groups, _targets(within, given, names))
         return found
     rest = [i for i in range(len(names)) if i not in measured]
-    found.alone = session._prices({names[i]: values[i] for i in rest}, asked, [shares[i] for i in rest], found.left)
+    found.alone = _prices(session, {names[i]: values[i] for i in rest}, asked, [shares[i] for i in rest], found.left)
     for group in groups:
         parts = [asked.part(shares[i]).cost(values[i], session.budget, found.left).units for i in group]
         tables = Jointly.of([values[i] for i in group], session._plans.room([each.question for each in values]))
         counted = [float(each[i]) for i in group]
         made_for = tables.made(session.budget, Cost(sum(parts)), counted, fair=weights == "fair")
         found.together.append(TogetherMeasured([names[i] for i in group], tables, made_for))
+    return found
+
+
+def _prices(
+    session: Session, plans: Mapping[str, NoisePlan], asked: AskedCost, shares: Sequence[Fraction], left: Cost
+) -> dict[str, Price]:
+    """What each question of a batch costs. Those that share δ share what the ones before them leave."""
+    found, rest = {}, left
+    for (name, made), share in zip(plans.items(), shares, strict=True):
+        found[name] = session._price(made, asked.part(share), rest)
+        if found[name].shares_delta:
+            rest = Cost(rest.units, rest.delta_units - found[name].cost.delta_units)
     return found
 
 
@@ -241,6 +253,18 @@ def check_refinable(session: Session, answer: Answer) -> None:
 
 
 # -- what it would cost ------------------------------------------------------------------------------------------------
+
+
+def priced(
+    session: Session,
+    questions: str | Sequence[str | Question],
+    asked: AskedCost,
+    weights: Weights,
+    within: Within,
+    payer: str | None,
+) -> Quoted:
+    """See `Session.price_batch`."""
+    return price(session, planned(session, questions, asked, weights, within, payer))
 
 
 def price(session: Session, found: Planned) -> Quoted:

@@ -134,7 +134,6 @@ def _refuse_many() -> None:
     )
 
 
-@final
 class Grouped(Shown):
     """The tables of a question that groups by several sets of keys, one below the other."""
 

@@ -94,6 +94,11 @@ class Plans:
         self._evaluations: int | None = None
         self._admits: Admits | None = None
 
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """The public schemas that questions are read by."""
+        return self._tables
+
     def __len__(self) -> int:
         return len(self._kept)
 

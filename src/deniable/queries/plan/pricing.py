@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.curves.filters import Amount, exact_amount
-from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, require_names
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.ledger.spending_accounts import SPENT
 from deniable.mechanisms import noise_quantiles
@@ -38,7 +38,6 @@ TYPICAL_ROWS: Final = 1000
 """The group size at which errors are told that depend on it."""
 
 
-@final
 @dataclass(frozen=True, slots=True)
 class Price:
     """The cost of a question, the noise it buys, and how often it could be asked. No data was read for it."""
@@ -261,6 +260,9 @@ def _short(value: float) -> str:
 _ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
 """The fields of `AskedCost`."""
 
+Near = float | Mapping[str, float] | None
+"""How near an answer shall be: one number for all columns, or one by column."""
+
 _PLAIN: Final = frozenset({float, int, str, type(None)})
 """What is a value of Python already."""
 
@@ -277,7 +279,7 @@ class AskedCost:
     """A part of what is left, in what the budget adds up: μ² under a Gaussian budget, else ε or ρ. So a tenth of μ²,
     told as an ε, is about a third of it.
     """
-    within: float | Mapping[str, float] | None = None
+    within: Near = None
     """How near the answer shall be, at `confidence`: the cheapest noise is found."""
     delta: Amount | None = None
     """For keys that are not public."""
@@ -288,15 +290,6 @@ class AskedCost:
             value = getattr(self, name)
             if type(value) not in _PLAIN:
                 object.__setattr__(self, name, plain(value))
-
-    @classmethod
-    def of(cls, amounts: tuple[object, ...], cost: Mapping[str, Any]) -> AskedCost:
-        """What a caller wrote; InvalidParameter for an amount without a name, or with one that means nothing here."""
-        require_names(amounts)
-        if unknown := next((name for name in cost if name not in _ASKED), None):
-            rule, ways = "is no way to say what to spend", ", ".join(f"{name}=" for name in _ASKED[:5])
-            raise InvalidParameter(unknown, cost[unknown], rule, f"give one of {ways}")
-        return cls(**cost)
 
     def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
         """The cost, from public facts alone."""

@@ -11,6 +11,7 @@ from deniable.server.request_bodies import Adjustment, BoundsBody, DummyQuestion
 from deniable.server.requests.request_desk import Desk, body_hash
 from deniable.server.routes.question_routes import Key
 from deniable.server.routes.route_rights import may
+from deniable.server.wire import RECORDS
 
 Dataset = Annotated[str, Path(min_length=1, max_length=100)]
 
@@ -22,7 +23,7 @@ def router(desk: Desk) -> APIRouter:
     @routes.get("/datasets")
     async def listed(person: Person = may("see datasets")) -> Any:
         """The datasets that you may see."""
-        return {"datasets": await desk.run(curator.listed, person)}
+        return {"datasets": await desk.run(curator.listed, person), "records": RECORDS}
 
     @routes.post("/datasets", status_code=201)
     async def register(body: NewDataset, person: Person = may("register")) -> Any:

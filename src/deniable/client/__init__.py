@@ -1,0 +1,27 @@
+"""Sessions on a server: `deniable.connect(url, token=...)` has the verbs and the objects of a local session.
+
+    remote_session     RemoteSession and `connect`: each verb is one request
+    remote_answers     answers and bounds: the classes of a local session, read from what the server sent
+    remote_prices      prices, likewise
+    remote_plans       the plan of a question that was asked elsewhere, from its text and the public schema
+    registration       `register`: an owner adds a dataset to a server
+
+A question goes out as SQL or as the steps of a dataframe. A record comes back, with the numbers in words and as papers
+(`queries.answer.sent_papers`). Numbers are read at once; the plan is made only if something asks for it, because that
+needs the public schema, and for SQL the extra "sql".
+"""
+
+from deniable.client.registration import register
+from deniable.client.remote_answers import RemoteAnswer, RemoteBounds, RemoteGrouped
+from deniable.client.remote_prices import RemotePrice
+from deniable.client.remote_session import RemoteSession, connect
+
+__all__ = [
+    "RemoteAnswer",
+    "RemoteBounds",
+    "RemoteGrouped",
+    "RemotePrice",
+    "RemoteSession",
+    "connect",
+    "register",
+]

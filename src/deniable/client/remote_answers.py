@@ -1,0 +1,237 @@
+"""Answers, receipts and bounds of a server: the classes of a local session, with the numbers that the server sent.
+
+Cells, intervals, notes, receipt and guarantee are read from the record at once. What needs the plan of the question
+(`plan`, `rollup`, `shares`, `adding_up_to`, ...) makes it when it is first used: see `remote_plans`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self, cast, final
+
+from deniable.errors import DeniableError, InvalidOperation, MissingExtra, UnreadableRecord
+from deniable.queries.answer import privacy_statement
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.answer_display import Cell, Interval, Shown
+from deniable.queries.answer.grouping_sets import Grouped
+from deniable.queries.answer.release import Released
+from deniable.queries.answer.sent_papers import read_promise, read_receipt
+from deniable.queries.bought_bounds import Bounds
+from deniable.queries.sql.share_windows import shares_in
+from deniable.tables.kinds import Domain, Kind, declared
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.frame.recorded_steps import Steps
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.units import Guarantee
+
+LatePlan = Callable[[], "NoisePlan"]
+"""Makes the plan of an answer."""
+
+_MADE_LATE = ("_places", "_plan", "_released", "_shared")
+"""What an answer has only once its plan is made."""
+
+
+@final
+class RemoteAnswer(Answer):
+    """The noisy answer of a server: an `Answer`, and where it is kept (`dataset`, `release`)."""
+
+    __slots__ = ("_late", "_notes", "_promise", "_record", "curve", "dataset", "question", "release")
+
+    _record: dict[str, Any]
+    _promise: Guarantee
+    curve: Curve
+    dataset: str
+    question: str | Steps
+    release: str | None
+    """What the server calls it: "visits:7"; None of a rehearsal."""
+
+    def __init__(self, record: dict[str, Any], question: str | Steps, late: LatePlan | None = None) -> None:
+        """`late` makes the plan; without it the answer can be shown and no more."""
+        _fill(self, record, question)
+        self._joint, self._late = None, late
+        self._budget = self.receipt.budget
+        self._notes = tuple(str(each) for each in record["notes"])
+
+    if not TYPE_CHECKING:  # else every misspelt name would pass
+
+        def __getattr__(self, name: str) -> Any:
+            """A slot that is not filled yet."""
+            if name == "guarantee":
+                rule = "an answer from dummy rows is about nobody and promises nothing"
+                raise InvalidOperation(f"{rule}; ask with ask(...)")
+            if name not in _MADE_LATE:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._make()
+            return object.__getattribute__(self, name)
+
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))
+        for name in (each for kind in type(self).__mro__ for each in getattr(kind, "__slots__", ())):
+            try:  # what is not made yet is not made for a copy
+                object.__setattr__(other, name, object.__getattribute__(self, name))
+            except AttributeError:
+                continue
+        return other
+
+    def _make(self) -> None:
+        """Everything that needs the plan."""
+        if self._late is None:
+            raise InvalidOperation("this answer was read without a session, so its plan is not known; use connect(...)")
+        plan = self._late()
+        released = Released.from_bytes(self._record["papers"]["released"].encode(), plan)
+        if plan.totals is not None and not released.picked:
+            plan = plan.totals
+        made = Answer(plan, released, self._budget, self._promise, self.receipt, self.confidence)
+        if (shares := shares_in(self.question)) is not None:
+            made = made.with_shares(shares.factors)
+        for name in _MADE_LATE:
+            object.__setattr__(self, name, getattr(made, name))
+
+    def _has_plan(self) -> bool:
+        """False where SQL cannot be read here: then what a plan would make better is done without it."""
+        try:
+            return self.plan is not None
+        except MissingExtra:
+            return False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know when reading it, a sentence each, as the server said it."""
+        return self._notes
+
+    @property
+    def tables(self) -> tuple[RemoteAnswer, ...]:
+        """Empty: this is one table. An answer to ROLLUP, CUBE or GROUPING SETS (`Grouped`) has several."""
+        return ()
+
+    def nonnegative(self) -> Self:
+        """See `Answer.nonnegative`; without the extra "sql", count by count."""
+        made = Answer.nonnegative(self) if self._has_plan() else Shown.nonnegative(self)
+        return cast(Self, made)
+
+    def rounded(self, *, base: int = 1) -> Self:
+        """See `Answer.rounded`; without the extra "sql", count by count."""
+        made = Answer.rounded(self, base=base) if self._has_plan() else Shown.rounded(self, base=base)
+        return cast(Self, made)
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """See `Answer.statement`; without the extra "sql" it does not describe the tables."""
+        if self._has_plan() and not self.receipt.dummy:
+            return Answer.statement(self, delta=delta)
+        unit = str(self._record["provenance"]["unit"])
+        return privacy_statement.of_curve(self.curve, unit, self.receipt.entry, self.adjustments, delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values: as the server sent it, or as it was adjusted since."""
+        is_sent = self.adjustments == tuple(self._record["papers"]["adjustments"])
+        return dict(self._record) if is_sent else Answer.to_dict(self)
+
+
+@final
+class RemoteGrouped(Grouped):
+    """The tables of a text with ROLLUP, CUBE or GROUPING SETS, from a server."""
+
+    __slots__ = ("_promise", "_record", "curve", "dataset", "question", "release")
+
+    _record: dict[str, Any]
+    curve: Curve
+    dataset: str
+    question: str
+    release: str | None
+
+    def __init__(self, record: dict[str, Any], question: str, late: Callable[[int, str], LatePlan]) -> None:
+        """`late` gives what makes the plan of a table, by its place and the hash of its question."""
+        _fill(self, record, question)
+        self.tables = tuple(
+            RemoteAnswer(each, question, late(place, each["provenance"]["question"]))
+            for place, each in enumerate(record["tables"])
+        )
+
+    if not TYPE_CHECKING:
+        __getattr__ = RemoteAnswer.__getattr__
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as the server sent it."""
+        return dict(self._record)
+
+
+def _fill(answer: Any, record: dict[str, Any], question: str | Steps) -> None:
+    """What an answer and several tables together have in common; UnreadableRecord where something is missing."""
+    try:
+        kinds, papers = record["kinds"], record["papers"]
+        cells = [[_cell(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in record["rows"]]
+        bounds: list[list[Interval]] = [
+            [None if each is None else (each[0], each[1]) for each in row] for row in record["intervals"]
+        ]
+        measured, counts = frozenset(record["measured"]), frozenset(record["counts"])
+        Shown.__init__(answer, record["columns"], cells, bounds, record["confidence"], measured=measured, counts=counts)
+        answer.adjustments = tuple(str(each) for each in papers["adjustments"])
+        answer._touched = bool(answer.adjustments)
+        answer.receipt, answer._promise = read_receipt(record), read_promise(record)
+        answer.dataset, answer.release = record["dataset"], record.get("release")
+        answer.curve = answer._promise.curve
+        if not answer.receipt.dummy:
+            answer.guarantee = answer._promise
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, DeniableError) and not isinstance(error, UnreadableRecord):
+            raise
+        raise UnreadableRecord("this is not an answer that this client can read; update deniable") from None
+    answer._record, answer.question = record, question
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RemoteBounds(Bounds):
+    """Bounds that were bought on a server. The dataset has them from then on."""
+
+    record: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, record: dict[str, Any], answer: Answer) -> RemoteBounds:
+        """The bounds of a record."""
+        kind, ends = Kind(record["kind"]), (record["low"], record["high"])
+        domain: Domain | None = None
+        if ends[0] is not None:
+            low, high = (_cell(each, kind.value) for each in ends)
+            domain = declared(kind, low, high, None, record["nullable"])
+        return cls(record["table"], record["column"], domain, answer, record["cover"], record)
+
+    @property
+    def low(self) -> Any:
+        """The lowest value, a date or moment as text; None where no bin stood out of the noise."""
+        return self.record["low"]
+
+    @property
+    def high(self) -> Any:
+        """The highest value."""
+        return self.record["high"]
+
+    @property
+    def line(self) -> str:
+        """The column's line in a schema file; empty where no bin stood out of the noise."""
+        return str(self.record["line"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return dict(self.record)
+
+    def __str__(self) -> str:
+        none = f"{self.column}: no bin stands out of the noise, so there are no bounds; spend more"
+        return f"{self.line or none}\n{self.receipt}"
+
+    __repr__ = __str__
+
+
+def _cell(cell: Any, kind: str) -> Cell:
+    if isinstance(cell, str) and kind == Kind.DATE.value:
+        return dt.date.fromisoformat(cell)
+    if isinstance(cell, str) and kind == Kind.TIMESTAMP.value:
+        return dt.datetime.fromisoformat(cell)
+    if not isinstance(cell, bool | int | float | str | None):
+        raise TypeError
+    return cell

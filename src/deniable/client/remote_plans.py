@@ -1,0 +1,93 @@
+"""The plan of a question that a server answered: made again here, from its text and the public schema alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, final
+
+from deniable.errors import DeniableError, InvalidOperation, MissingExtra
+from deniable.ledger import Budget
+from deniable.queries import bought_bounds
+from deniable.queries.answer.grouping_sets import sets_of
+from deniable.queries.frame.recorded_steps import Steps, question_of
+from deniable.queries.plan.answer_size import Plans
+from deniable.queries.sql.share_windows import shares_in
+from deniable.tables.schema import Table, read_schema
+
+if TYPE_CHECKING:
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.plan.question import Question
+
+Build = Callable[[Mapping[str, Table]], "str | Question"]
+"""A question, once the public schema is known."""
+
+
+def of_question(question: str | Steps) -> Build:
+    """What was asked as SQL, without its shares of a total, or as the steps of a dataframe."""
+
+    def build(tables: Mapping[str, Table]) -> str | Question:
+        if isinstance(question, Steps):
+            return question_of(question.text(), tables)
+        shares = shares_in(question)
+        return question if shares is None else shares.text
+
+    return build
+
+
+def of_set(text: str, place: int) -> Build:
+    """One table of a text with ROLLUP, CUBE or GROUPING SETS."""
+
+    def build(tables: Mapping[str, Table]) -> Question:
+        sets = sets_of(text, tables)
+        assert sets is not None
+        return sets.questions[place]
+
+    return build
+
+
+def of_bounds(column: str, table: str | None) -> Build:
+    """The noisy count that bounds are read off."""
+    return lambda tables: bought_bounds.question(column, table, tables)[1]
+
+
+def tables_of(about: Mapping[str, Any]) -> dict[str, Table]:
+    """The tables of a dataset, as the server describes it."""
+    tables = read_schema({"version": 1, "tables": about["tables"]})
+    for public, known in about["partners"].items():  # how many rows of a public table one row can meet, at most
+        partners = tuple((tuple(columns), most) for columns, most in known)
+        tables[public] = replace(tables[public], most_partners=partners)
+    return tables
+
+
+@final
+class RemotePlanner:
+    """Makes plans for one dataset. The description of the dataset is kept, and read again where it is out of date."""
+
+    __slots__ = ("_about", "_describe")
+
+    def __init__(self, describe: Callable[[], dict[str, Any]]) -> None:
+        self._describe, self._about = describe, dict[str, Any]()
+
+    def plan(self, build: Build, hash: str) -> NoisePlan:
+        """The plan of the question with this hash; InvalidOperation if this version and this schema give another one.
+
+        MissingExtra where SQL cannot be read here.
+        """
+        for kept in (True, False):
+            if not kept or not self._about:
+                self._about = self._describe()
+            try:
+                plans = Plans(tables_of(self._about), Budget.from_dict(self._about["budget"]["record"]))
+                asked = build(plans.tables)
+                built = plans.question(asked)
+            except MissingExtra:
+                raise
+            except DeniableError:  # the question means nothing by this schema: perhaps by the one of today
+                continue
+            if built.hash == hash:
+                return plans.plan(asked, built)
+        raise InvalidOperation(
+            "the schema of the dataset changed since this was answered, or the server runs another version of "
+            "deniable, so the plan cannot be made here; ask again"
+        )

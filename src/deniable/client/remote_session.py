@@ -1,0 +1,493 @@
+"""A session on a server: each verb is one request, and what comes back is what a local session gives.
+
+Nothing private is here: prices and answers come from the server, as they would from `deniable.session`. Every question
+carries an idempotency key, so that one whose answer was lost on the way is asked again at no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Never, Self, final, overload
+from urllib.parse import quote
+
+from deniable.client import remote_plans
+from deniable.client.remote_answers import RemoteAnswer, RemoteBounds, RemoteGrouped
+from deniable.client.remote_plans import RemotePlanner, tables_of
+from deniable.client.remote_prices import RemotePrice
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
+from deniable.ledger import Budget
+from deniable.queries.answer.grouping_sets import names_sets
+from deniable.queries.answer.remaining_budget import Failure, Remaining
+from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_unit
+from deniable.transport import Wire, wire_to
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.curves.filters import Amount
+    from deniable.queries.answer.batch_answers import Weights, Within
+    from deniable.queries.answer.batch_price import Quoted
+    from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.engines.registration_report import Registration
+    from deniable.queries.frame.recorded_steps import Recorded, Steps
+    from deniable.queries.plan.answer_notes import Tables
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.plan.pricing import Near
+    from deniable.queries.synthetic.synthesis_measurement import SynthesisPrice
+    from deniable.queries.synthetic.synthesis_request import Wanted
+    from deniable.queries.synthetic.synthetic_table import Synthetic
+    from deniable.units import Guarantee
+
+
+def connect(url: str, *, token: str, dataset: str | None = None, timeout: float = 120.0) -> RemoteSession:
+    """A session on the server at `url`. Without `dataset` it is the only one that the token may see.
+
+    The token is sent with every request, so `url` must be https, unless the server is on this machine.
+    """
+    wire = wire_to(url, token, timeout)
+    try:
+        found = wire.get("/v1/datasets")
+        if "records" not in found:  # said before anything is paid for
+            rule = "runs an older version of deniable, whose records this client cannot read"
+            raise InvalidOperation(f"the server at {wire.place} {rule}; update the server, or use its own version here")
+        names = [each["name"] for each in found["datasets"]]
+        chosen = names[0] if dataset is None and len(names) == 1 else dataset
+        if chosen is None or chosen not in names:
+            if not names:
+                raise InvalidParameter("dataset", dataset, "no dataset is granted to you yet", "ask its owner")
+            raise InvalidParameter("dataset", dataset, f"must be one that you may see: {', '.join(names)}")
+    except BaseException:
+        wire.close()
+        raise
+    return RemoteSession(wire, chosen)
+
+
+@final
+class RemoteSession:
+    """Questions about a dataset on a server, under a budget that the server keeps. Made by `deniable.connect`."""
+
+    __slots__ = ("_planner", "_wire", "dataset")
+
+    def __init__(self, wire: Wire, dataset: str) -> None:
+        self._wire, self.dataset = wire, dataset
+        self._planner = RemotePlanner(self.describe)
+
+    # -- asking --------------------------------------------------------------------------------------------------------
+
+    def sql(
+        self, question: str, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        **unknown: Never,
+    ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
+        """Answer a question in SQL; the arguments are those of a local session. What was asked before is free."""
+        require_known(self.sql, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        return self._answer(self._wire.ask("/v1/questions", self._body(question, paid)), question)
+
+    def ask(
+        self, question: str | Steps, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        **unknown: Never,
+    ) -> RemoteAnswer:  # fmt: skip
+        """Answer a question, in SQL or built from `table(...)`."""
+        require_known(self.ask, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        return self._one(self._wire.ask("/v1/questions", self._body(question, paid)), question)
+
+    def table(self, name: str) -> Recorded:
+        """A table, for questions in Python: `s.ask(s.table("visits").group_by("ward").agg(n=count()), epsilon=0.1)`.
+
+        They are built and checked here, from the public schema, and built and checked again by the server.
+        """
+        from deniable.queries.frame.recorded_steps import Recorded
+
+        return Recorded.of(name, tables_of(self.describe()))
+
+    @overload
+    def price(
+        self, question: str | Steps, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: None = None, **unknown: Never,
+    ) -> RemotePrice: ...  # fmt: skip
+    @overload
+    def price(
+        self, question: list[str | Steps] | list[str], *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: Weights = None, **unknown: Never,
+    ) -> Quoted: ...  # fmt: skip
+    def price(
+        self, question: Any, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Any = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: Weights = None, **unknown: Never,
+    ) -> RemotePrice | Quoted:  # fmt: skip
+        """What `sql` would charge, and how exact it would be; of a list, what `batch` would, and of a text with ROLLUP,
+        CUBE or GROUPING SETS, what its tables would as one. Free: no data is read.
+        """
+        require_known(self.price, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        if isinstance(question, list | tuple):
+            return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(question, paid, weights)))
+        if weights is not None:
+            raise InvalidParameter("weights", NOTHING, "are for several questions", "leave them out, or give a list")
+        body = self._body(question, paid)
+        found = self._wire.post("/v1/questions:price", body)
+        if "tables" in found:
+            return read_quoted(found)
+        return RemotePrice.read(found, body, self._late(remote_plans.of_question(question), found["question"]))
+
+    def explain(self, question: str | Steps | RemoteAnswer | RemoteGrouped | RemotePrice) -> str:
+        """The plan of a question, in the words of a local session: each step with its stability, each statistic with
+        its sensitivity, and the SQL that the server's engine runs; of a price also the noise. Free: no data is read.
+        """
+        if isinstance(question, RemotePrice):
+            if question.asked.get("dataset") != self.dataset:
+                raise InvalidParameter("price", NOTHING, "must be a price of this session")
+            body = question.asked
+        else:
+            asked = question.question if isinstance(question, RemoteAnswer | RemoteGrouped) else question
+            body = self._body(asked, {})
+        return str(self._wire.post("/v1/questions:explain", body)["text"])
+
+    def refine(
+        self, answer: RemoteAnswer, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float | None = None,
+        **unknown: Never,
+    ) -> RemoteAnswer:  # fmt: skip
+        """Spend more on a question that was answered: the answers are merged by inverse variance. `confidence` is the
+        answer's, unless given.
+        """
+        require_known(self.refine, amounts, unknown)
+        if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
+            raise InvalidParameter("answer", NOTHING, "must be an answer of this session")
+        confidence = answer.confidence if confidence is None else confidence
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        return self._one(self._wire.ask("/v1/questions:refine", self._body(answer.question, paid)), answer.question)
+
+    def batch(
+        self, questions: Sequence[str | Steps], *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: Weights = None, **unknown: Never,
+    ) -> list[RemoteAnswer]:  # fmt: skip
+        """Several questions at once, for one cost that they share: all are paid for, or none. `weights` and `within`
+        are those of a local session.
+        """
+        require_known(self.batch, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        found = self._wire.ask("/v1/questions:batch", self._several(questions, paid, weights))["answers"]
+        return [self._one(each, asked) for each, asked in zip(found, questions, strict=True)]
+
+    def price_batch(
+        self, questions: str | Sequence[str | Steps], *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
+        weights: Weights = None, **unknown: Never,
+    ) -> Quoted:  # fmt: skip
+        """What `batch` would charge, how exact each table would be, and how the cost is split. Free: no data read."""
+        require_known(self.price_batch, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(questions, paid, weights)))
+
+    def bounds(
+        self, column: str, table: str | None = None, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        cover: float = 0.99, **unknown: Never,
+    ) -> RemoteBounds:  # fmt: skip
+        """Buy bounds of a column that has none, such that about `cover` of the rows are within; for owners.
+
+        The dataset has them from then on: what was paid for is public.
+        """
+        require_known(self.bounds, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        body = {"column": column, "table": table, "cover": cover, **paid}
+        then = RemotePlanner(partial(dict, self.describe()))  # what is bought changes the schema, and so the question
+        record = self._wire.ask(f"/v1/datasets/{self.dataset}/bounds", body)
+        hash = record["answer"]["provenance"]["question"]
+        late = partial(then.plan, remote_plans.of_bounds(column, table), hash)
+        return RemoteBounds.read(record, RemoteAnswer(record["answer"], f"bounds of {column}", late))
+
+    def price_bounds(
+        self, column: str, table: str | None = None, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        **unknown: Never,
+    ) -> RemotePrice:  # fmt: skip
+        """What `bounds` would charge. Free: no data is read."""
+        require_known(self.price_bounds, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        body = {"column": column, "table": table, **paid}
+        found = self._wire.post(f"/v1/datasets/{self.dataset}/bounds:price", body)
+        return RemotePrice.read(found, body, self._late(remote_plans.of_bounds(column, table), found["question"]))
+
+    def synthesize(
+        self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
+        target: str | None = None, workload: Sequence[Sequence[str]] | None = None,
+        bins: Mapping[str, int] | None = None, forbid: Sequence[Mapping[str, Any]] = (),
+        unlisted: Sequence[str] = (), rows: int | None = None,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        **unknown: Never,
+    ) -> Synthetic:  # fmt: skip
+        """A synthetic table, as of a local session. The server measures noisy counts, and they are fitted here. `rows`
+        is about how many rows the table has, if that is public: a cost that is too small for so many is refused.
+        """
+        from deniable.queries.synthetic.synthesis_measurement import refuse_useless
+
+        require_known(self.synthesize, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        wanted: Wanted = {
+            "columns": columns, "method": method, "target": target, "workload": workload, "bins": bins,
+            "forbid": forbid, "unlisted": unlisted,
+        }  # fmt: skip
+        if rows is not None:
+            refuse_useless(self._price_synthesis(table, wanted, paid), rows)
+        return self._fitted(self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, wanted, paid)))
+
+    def price_synthesis(
+        self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
+        target: str | None = None, workload: Sequence[Sequence[str]] | None = None,
+        bins: Mapping[str, int] | None = None, forbid: Sequence[Mapping[str, Any]] = (),
+        unlisted: Sequence[str] = (),
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        **unknown: Never,
+    ) -> SynthesisPrice:  # fmt: skip
+        """What `synthesize` with the same arguments, `rows` apart, would charge, and the noise of each count. Free: no
+        data is read.
+        """
+        require_known(self.price_synthesis, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        wanted: Wanted = {
+            "columns": columns, "method": method, "target": target, "workload": workload, "bins": bins,
+            "forbid": forbid, "unlisted": unlisted,
+        }  # fmt: skip
+        return self._price_synthesis(table, wanted, paid)
+
+    def _price_synthesis(self, table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> SynthesisPrice:
+        from deniable.queries.synthetic.synthetic_records import read_price
+
+        found = self._wire.post(f"/v1/datasets/{self.dataset}/synthetic:price", _synthesis(table, wanted, paid))
+        return read_price(found, {"table": table, **wanted}, self.tables)
+
+    def synthetic(self, release: str) -> Synthetic:
+        """A synthetic table that you bought or that the owner published ("visits:7"), for nothing."""
+        charge = quote(release.rpartition(":")[2], safe="")
+        return self._fitted(self._wire.get(f"/v1/datasets/{self.dataset}/synthetic/{charge}"))
+
+    def synthetics(self) -> list[dict[str, Any]]:
+        """The synthetic tables that you bought, and those that the owner published."""
+        place = f"/v1/datasets/{self.dataset}/synthetic"
+        page = self._wire.get(place)
+        found = list(page["synthetic"])
+        while (before := page.get("before")) is not None:
+            page = self._wire.get(f"{place}?before={int(before)}")
+            found += page["synthetic"]
+        return found
+
+    def rehearse(
+        self, question: str | Steps, *amounts: Never,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
+        **unknown: Never,
+    ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
+        """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
+        require_known(self.rehearse, amounts, unknown)
+        paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
+        place = f"/v1/datasets/{self.dataset}/dummy:ask"
+        return self._answer(self._wire.post(place, {**_said(question), **paid}), question)
+
+    def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
+        """Dummy rows of each table."""
+        found: dict[str, list[dict[str, Any]]] = self._wire.get(f"/v1/datasets/{self.dataset}/dummy?rows={rows}")[
+            "tables"
+        ]
+        return found
+
+    # -- the account ---------------------------------------------------------------------------------------------------
+
+    def describe(self) -> dict[str, Any]:
+        """All that is public about the dataset: tables, unit, budget, and what is left."""
+        found: dict[str, Any] = self._wire.get(f"/v1/datasets/{self.dataset}")
+        return found
+
+    @property
+    def tables(self) -> Tables:
+        """The schemas, by name; print it to see the columns. All of it is public."""
+        from deniable.queries.plan.answer_notes import Tables
+
+        return Tables(tables_of(self.describe()))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What holds about everything that is ever answered under the dataset's budget."""
+        from deniable.curves import Curve
+        from deniable.units import Guarantee
+
+        said = self.describe()["guarantee"]
+        return Guarantee(
+            Curve.from_dict(said["curve"]), read_unit(said["unit"]), assumptions=tuple(said["assumptions"])
+        )
+
+    def statement(self, *, delta: float | None = None) -> Statement:
+        """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
+        from deniable.queries.answer import privacy_statement
+
+        about = self.describe()
+        return privacy_statement.of_description(about, self.guarantee, tables_of(about), delta)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of the dataset, fixed when it was registered."""
+        return Budget.from_dict(self.describe()["budget"]["record"])
+
+    @property
+    def spent(self) -> Curve:
+        """What was promised so far about the dataset, to everybody together, as a curve."""
+        from deniable.curves import Curve
+
+        return Curve.from_dict(self.describe()["spent_curve"])
+
+    @property
+    def remaining(self) -> Remaining:
+        """What you may still spend, in the budget's currency and in questions."""
+        about = self.describe()
+        budget, unit = Budget.from_dict(about["budget"]["record"]), read_unit(about["guarantee"]["unit"])
+        return Remaining(budget, read_cost(about["left_in_units"]), unit)
+
+    @property
+    def registration(self) -> Mapping[str, Registration]:
+        """The exact numbers of rows of each table. NOT PRIVATE: for the owner alone, see `Registration`."""
+        from deniable.queries.engines.registration_report import Registration, Registrations
+
+        about = self.describe()
+        if "registration" not in about:
+            raise InvalidOperation("only the owner of a dataset sees how many rows were read: those numbers are exact")
+        tables, found = tables_of(about), {}
+        for name, said in about["registration"].items():
+            unit, long = tables[name].unit, said.get("several_lines", {"records": 0, "longest": 1})
+            found[name] = Registration(
+                name, said["read"], said["left_out"], said["cut"], said["kept"], said["people"],
+                None if unit is None else unit.column, said["version"], long["records"], long["longest"],
+            )  # fmt: skip
+        return Registrations(found)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The runs that could not be finished and were answered as if the tables were empty. For the owner alone: the
+        server refuses anybody else.
+        """
+        found = self._wire.get(f"/v1/datasets/{self.dataset}/failures")["failures"]
+        return tuple(Failure(int(each["entry"]), str(each["code"])) for each in found)
+
+    # -- what a server keeps to itself ---------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Never:
+        """InvalidOperation: the ledger stays on the server."""
+        self._stays(
+            "the ledger",
+            f"owners and auditors export it with GET /v1/ledger/{self.dataset}; your receipts name entries",
+        )
+
+    def measured_errors(self, synthetic: Synthetic) -> Never:
+        """InvalidOperation: it reads the data without noise, which only the owner's own session may."""
+        self._stays("measured_errors()", "it reads the data without noise; a synthetic table tells quality() instead")
+
+    def recall(self, question: str | Steps, *, entry: object = None, confidence: float = 0.95) -> Never:
+        """InvalidOperation: ask the question again instead."""
+        self._stays("recall()", "ask the same question at the same cost: the server answers from its ledger at no cost")
+
+    def report_failures(self, to: Callable[[Failure], None]) -> Never:
+        """InvalidOperation: the server keeps the log; see `failures`."""
+        self._stays("report_failures()", "the server keeps them: its owner reads failures")
+
+    def limit_answers(self, *, cells: int, evaluations: int | None = None, admits: object = None) -> Never:
+        """InvalidOperation: the limits are settings of the server."""
+        self._stays("limit_answers()", "limits are settings of the server")
+
+    def limits(self, text: str = "") -> Never:
+        """InvalidOperation: the limits are settings of the server."""
+        self._stays("limits()", "limits are settings of the server")
+
+    def _stays(self, what: str, instead: str) -> Never:
+        raise InvalidOperation(f"{what} is for a session on the machine that has the data; {instead}")
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._wire.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<RemoteSession on {self.dataset} at {self._wire.place}>"
+
+    def _several(
+        self, questions: str | Sequence[str | Steps], paid: Mapping[str, Any], weights: Weights
+    ) -> dict[str, Any]:
+        if isinstance(questions, str) and not names_sets(questions):
+            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+        each = [_said(one) for one in ([questions] if isinstance(questions, str) else questions)]
+        texts = [one.get("sql", one.get("frame")) for one in each]
+        return {
+            "dataset": self.dataset,
+            "questions": texts,
+            **paid,
+            **({} if weights is None else {"weights": weights}),
+        }
+
+    def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
+        return {"dataset": self.dataset, **_said(question), **paid}
+
+    def _fitted(self, record: dict[str, Any]) -> Synthetic:
+        from deniable.queries.synthetic.synthetic_records import read_record
+
+        return read_record(record)
+
+    def _late(self, build: remote_plans.Build, hash: str) -> Callable[[], NoisePlan]:
+        return partial(self._planner.plan, build, hash)
+
+    def _answer(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer | RemoteGrouped:
+        if "tables" not in record:
+            return self._one(record, question)
+        text = str(question)
+        return RemoteGrouped(record, text, lambda place, hash: self._late(remote_plans.of_set(text, place), hash))
+
+    def _one(self, record: dict[str, Any], question: str | Steps) -> RemoteAnswer:
+        late = self._late(remote_plans.of_question(question), record["provenance"]["question"])
+        return RemoteAnswer(record, question, late)
+
+
+def _cost(**given: Any) -> dict[str, Any]:
+    """What to spend, as it goes over the wire."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> dict[str, Any]:
+    from deniable.queries.synthetic import impossible_combinations
+
+    return {"table": table, **wanted, "forbid": impossible_combinations.sendable(wanted["forbid"]), **paid}
+
+
+def _said(question: object) -> dict[str, Any]:
+    """A question as it goes over the wire."""
+    if isinstance(question, str):
+        return {"sql": question}
+    record = getattr(question, "record", None)
+    if not isinstance(record, Mapping) or not hasattr(question, "text"):
+        rule = "must be SQL, or made by table(...) and agg(...) of this session"
+        raise InvalidParameter("question", type_of(question), rule)
+    return {"frame": dict(record)}

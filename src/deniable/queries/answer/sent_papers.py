@@ -1,0 +1,122 @@
+"""What a server sends beside the words of an answer or a price, so that a client has the same objects as a session.
+
+A record of an answer tells people what was paid. Its papers tell it to a program: amounts in whole units as text (JSON
+numbers would round them), the budget, the unit, and the noisy statistics that were released. All of it is public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from deniable.curves import Curve
+from deniable.ledger import Budget, Cost
+from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.batch_price import Quote, Quoted
+from deniable.units import Guarantee, Relation, Unit
+
+if TYPE_CHECKING:
+    from deniable.queries.answer.grouping_sets import Grouped
+    from deniable.queries.plan.pricing import Price
+
+
+def written_cost(cost: Cost) -> list[str]:
+    """Units of the currency and of δ.
+
+    >>> read_cost(written_cost(Cost(10**30, 5))) == Cost(10**30, 5)
+    True
+    """
+    return [str(cost.units), str(cost.delta_units)]
+
+
+def read_cost(written: Sequence[str]) -> Cost:
+    """What `written_cost` wrote."""
+    units, delta_units = written
+    return Cost(int(units), int(delta_units))
+
+
+def written_unit(unit: Unit) -> dict[str, Any]:
+    """What is protected, as plain values."""
+    return {"relation": unit.relation.value, "rows": unit.rows, "column": unit.column}
+
+
+def read_unit(written: Mapping[str, Any]) -> Unit:
+    """What `written_unit` wrote."""
+    return Unit(Relation(written["relation"]), rows=written["rows"], column=written["column"])
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
+    """What a client needs beside `to_dict` to have the same answer. The statistics of several tables are with each."""
+    receipt, promise = answer.receipt, answer.guarantee
+    papers = {
+        "budget": receipt.budget.to_dict(),
+        "cost": written_cost(receipt.cost),
+        "rest": written_cost(receipt.rest),
+        "version": receipt.version,
+        "unit": written_unit(promise.unit),
+        "assumptions": list(promise.assumptions),
+        "adjustments": list(answer.adjustments),
+    }
+    return papers | ({"released": answer.released.to_bytes().decode()} if isinstance(answer, Answer) else {})
+
+
+def read_receipt(record: Mapping[str, Any]) -> Receipt:
+    """The receipt of an answer that was sent."""
+    said, papers = record["provenance"], record["papers"]
+    return Receipt(
+        said["entry"],
+        said["question"],
+        read_cost(papers["cost"]),
+        read_cost(papers["rest"]),
+        Budget.from_dict(papers["budget"]),
+        said["replayed"],
+        said["time"],
+        papers["version"],
+        bool(record.get("dummy", False)),
+    )
+
+
+def read_promise(record: Mapping[str, Any]) -> Guarantee:
+    """The guarantee of an answer that was sent."""
+    papers = record["papers"]
+    curve = Curve.from_dict(record["provenance"]["guarantee"])
+    return Guarantee(curve, read_unit(papers["unit"]), assumptions=tuple(papers["assumptions"]))
+
+
+# -- prices ------------------------------------------------------------------------------------------------------------
+
+
+def price_papers(price: Price | Quoted) -> dict[str, Any]:
+    """What a client needs beside `to_dict` to have the same price."""
+    papers = {
+        "budget": price.budget.to_dict(),
+        "cost": written_cost(price.cost),
+        "left": written_cost(price.left),
+    }
+    if isinstance(price, Quoted):
+        return papers | {"costs": [written_cost(each.cost) for each in price.tables]}
+    return papers | {"shares_delta": price.shares_delta, "quotients": sorted(price.quotients)}
+
+
+def read_quoted(record: Mapping[str, Any]) -> Quoted:
+    """The price of a batch that was sent."""
+    papers = record["papers"]
+    tables = tuple(
+        Quote(
+            each["name"],
+            each["question"],
+            each["cells"],
+            dict(each["errors"]),
+            dict(each["standard_errors"]),
+            read_cost(cost),
+            each["together"],
+            tuple(each["errors_at_rows"]),
+        )
+        for each, cost in zip(record["tables"], papers["costs"], strict=True)
+    )
+    split = tuple((str(name), float(share)) for name, share in record["split"])
+    budget, cost, left = Budget.from_dict(papers["budget"]), read_cost(papers["cost"]), read_cost(papers["left"])
+    return Quoted(budget, cost, left, record["confidence"], tables, split)

@@ -1,0 +1,284 @@
+"""Local and remote are the same objects: one script on a session here and on one of a server, attribute by attribute."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import deniable as dn
+from deniable.client import RemoteSession
+from deniable.client.remote_session import connect
+from deniable.errors import DeniableError, InvalidOperation, InvalidParameter, MissingExtra, ServerRefused
+from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.batch_price import Quoted
+from deniable.queries.answer.grouping_sets import Grouped
+from deniable.queries.answer.remaining_budget import Remaining
+from deniable.queries.plan.pricing import Price
+from deniable.queries.session import Session
+from deniable.transport import Wire
+from tests.queries.hospital import visits
+from tests.server.world import BUDGET, SCHEMA, WARDS, World
+
+COSTS = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
+PAYING = (
+    "sql", "ask", "price", "price_batch", "batch", "refine", "bounds", "price_bounds", "synthesize", "price_synthesis",
+)  # fmt: skip
+ROLLUP = "SELECT ward, sex, COUNT(*) AS n FROM visits WHERE age > 30 GROUP BY ROLLUP(ward, sex)"
+SHARES = "SELECT ward, COUNT(*) * 100.0 / SUM(COUNT(*)) OVER () AS p FROM visits WHERE age > 30 GROUP BY ward"
+TOWNS = "SELECT town, COUNT(*) AS n FROM visits GROUP BY town"
+MEANS = "SELECT sex, AVG(cost) AS c, COUNT(*) AS n FROM visits GROUP BY sex"
+MEDIAN = "SELECT MEDIAN(age) AS m FROM visits"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    """The same table, schema and budget as the server of these tests has."""
+    schema = tmp_path_factory.mktemp("local") / "visits.yaml"
+    schema.write_text(SCHEMA, encoding="utf-8")
+    with dn.session({"visits": visits()}, schema=str(schema), budget=dn.Budget(**BUDGET)) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def remote(served: tuple[World, str]) -> Iterator[RemoteSession]:
+    there, url = served
+    with connect(url, token=there.tokens["ana"]) as s:
+        yield s
+
+
+def names(thing: object) -> list[str]:
+    return [name for name in dir(thing) if not name.startswith("_")]
+
+
+def test_every_cost_is_a_named_argument_with_a_type_here_and_there() -> None:
+    """`**cost: Any` hid them from completion, help() and type checkers."""
+    for name in (*PAYING, "rehearse"):
+        sides = [
+            inspect.signature(getattr(kind, name)).parameters
+            for kind in (Session, RemoteSession)
+            if hasattr(kind, name)
+        ]
+        for parameters in sides:
+            for cost in COSTS:
+                assert parameters[cost].kind is inspect.Parameter.KEYWORD_ONLY, (name, cost)
+                assert parameters[cost].annotation not in ("", inspect.Parameter.empty), (name, cost)
+            assert [each.annotation for each in parameters.values() if each.kind is each.VAR_KEYWORD] == ["Never"]
+        if len(sides) == 2:
+            here, there = sides
+            assert set(here) - set(there) <= {"key", "payer", "text"}, (
+                "the server knows who pays, and sends its own keys"
+            )
+            assert list(there) == [each for each in here if each in there], name
+            assert [each.default for each in there.values()] == [here[each].default for each in there], name
+
+
+def test_a_misspelt_argument_is_named_with_the_nearest_one(local: Session, remote: RemoteSession) -> None:
+    sides: tuple[Any, ...] = (local, remote)
+    for s in sides:
+        for name in PAYING:
+            call = getattr(s, name)
+            with pytest.raises(
+                InvalidParameter, match=rf"eps=0.1: is not an argument of {name}\(\); did you mean epsilon="
+            ):
+                call("age", eps=0.1)
+        for call in (s.synthesize, s.price_synthesis):
+            with pytest.raises(InvalidParameter, match=r"colums=<list>: .*did you mean columns=\?"):
+                call("visits", colums=["age"], epsilon=0.1)
+
+
+def test_a_session_has_the_same_attributes(local: Session, remote: RemoteSession) -> None:
+    assert set(names(local)) <= set(names(remote))
+    assert type(remote.budget) is type(local.budget)
+    assert remote.budget == local.budget
+    assert remote.budget.epsilon == 100
+    assert remote.tables == local.tables
+    assert type(remote.remaining) is Remaining
+    assert remote.remaining.unit == local.remaining.unit
+    assert remote.remaining.budget == local.budget
+    assert remote.remaining.counts(within=10) > 0
+    assert remote.guarantee == local.guarantee
+    assert type(remote.spent) is type(local.spent)
+    refused: tuple[Callable[[], object], ...] = (
+        lambda: remote.ledger,
+        lambda: remote.registration,
+        lambda: remote.failures,
+        lambda: remote.measured_errors(None),  # type: ignore[arg-type]
+        lambda: remote.recall(WARDS),
+        lambda: remote.report_failures(print),  # type: ignore[arg-type]
+        lambda: remote.limit_answers(cells=3),
+        lambda: remote.limits(),
+    )
+    for each in refused:
+        with pytest.raises(DeniableError) as said:
+            each()
+        assert isinstance(said.value, InvalidOperation | ServerRefused)
+
+
+def test_what_only_an_owner_may_read_an_owner_reads(served: tuple[World, str], local: Session) -> None:
+    there, url = served
+    with connect(url, token=there.tokens["olga"]) as owner:
+        found, here = owner.registration["visits"], local.registration["visits"]
+        for name in ("table", "read", "cut", "kept", "people", "whose", "spanning", "widest"):
+            assert getattr(found, name) == getattr(here, name), name
+        assert found.describe() == here.describe()
+        assert owner.failures == ()
+
+
+@pytest.mark.parametrize("text", [WARDS, TOWNS, MEANS, MEDIAN, SHARES])
+def test_a_price_is_the_same_object(local: Session, remote: RemoteSession, text: str) -> None:
+    """Nothing is drawn, so every value is the same; `left` is what each account has."""
+    for cost in ({"epsilon": 0.25}, {"mu": 0.1, "confidence": 0.9}):
+        here, there = local.price(text, **cost), remote.price(text, **cost)  # type: ignore[arg-type]
+        assert isinstance(there, Price)
+        assert set(names(here)) <= set(names(there))
+        for name in ("budget", "cost", "confidence", "shares_delta", "quotients", "curve", "threshold", "fits"):
+            assert getattr(there, name) == getattr(here, name), name
+            assert type(getattr(there, name)) is type(getattr(here, name)), name
+        for call in ("errors", "rank_errors", "split"):
+            assert getattr(there, call)() == getattr(here, call)(), call
+        assert there.errors(rows=50) == here.errors(rows=50)
+        assert there.plan.question.hash == here.plan.question.hash
+        assert there.lines()[:-1] == here.lines()[:-1]
+        assert there.is_met_by(here.cost)
+        assert set(here.to_dict()) <= set(there.to_dict())
+
+
+def test_the_price_of_a_batch_is_the_same_object(local: Session, remote: RemoteSession) -> None:
+    texts = [WARDS, "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex", MEANS]
+    for here, there in (
+        (local.price(texts, epsilon=0.5), remote.price(texts, epsilon=0.5)),
+        (local.price_batch(ROLLUP, epsilon=0.5), remote.price_batch(ROLLUP, epsilon=0.5)),
+        (local.price(ROLLUP, epsilon=0.5), remote.price(ROLLUP, epsilon=0.5)),
+    ):
+        assert type(here) is type(there) is Quoted
+        assert (there.budget, there.cost, there.confidence) == (here.budget, here.cost, here.confidence)
+        assert there.tables == here.tables
+        assert there.split == here.split
+
+
+def same_answer(here: Answer, there: Answer) -> None:
+    """Whatever no noise is in."""
+    assert isinstance(there, Answer)
+    assert set(names(here)) <= set(names(there))
+    assert there.columns == here.columns
+    assert (there.measured, there.counted) == (here.measured, here.counted)
+    assert there.guarantee == here.guarantee
+    assert there.budget == here.budget
+    assert type(there.receipt) is Receipt
+    assert (there.receipt.cost, there.receipt.question) == (here.receipt.cost, here.receipt.question)
+    assert (there.receipt.paid, there.receipt.replayed) == (here.receipt.paid, here.receipt.replayed)
+    assert there.plan.question.hash == here.plan.question.hash
+    assert type(there.released) is type(here.released)
+    assert (there.released.cost, there.released.precision) == (here.released.cost, here.released.precision)
+    assert there.adjustments == here.adjustments
+    assert set(here.to_dict()) <= set(there.to_dict())
+
+
+@pytest.mark.parametrize("text", [WARDS, TOWNS, MEANS, MEDIAN, SHARES])
+def test_an_answer_is_the_same_object(local: Session, remote: RemoteSession, text: str) -> None:
+    here, there = (
+        local.sql(text, epsilon=2.0, delta=1e-8 if text == TOWNS else None),
+        remote.sql(text, epsilon=2.0, delta=1e-8 if text == TOWNS else None),
+    )
+    assert isinstance(here, Answer)
+    assert isinstance(there, Answer)
+    same_answer(here, there)
+    again = Answer(there.plan, there.released, there.budget, there.guarantee, there.receipt, there.confidence)
+    if text != SHARES:
+        assert again.rows == there.rows, "the noisy statistics are those that the server worked its cells out from"
+        assert again.interval(there.columns[-1]) == there.interval(there.columns[-1])
+        assert again.notes == there.notes
+
+
+def test_what_is_done_to_an_answer_is_the_same(local: Session, remote: RemoteSession) -> None:
+    text = "SELECT ward, sex, COUNT(*) AS n FROM visits WHERE age > 20 GROUP BY ward, sex"
+    sides: tuple[Any, ...] = (local, remote)
+    found = []
+    for s in sides:
+        answer = s.sql(text, epsilon=1.0)
+        finer = s.refine(answer, epsilon=1.0)
+        assert finer.confidence == answer.confidence
+        by_ward = answer.rollup("ward")
+        assert by_ward["n"] == tuple(sum(answer["n"][i : i + 2]) for i in (0, 2, 4))
+        shares = answer.shares()
+        assert sum(shares["n"]) == pytest.approx(1)
+        rounded = answer.nonnegative().rounded(base=5)
+        assert {n % 5 for n in rounded["n"]} == {0}
+        total = s.sql("SELECT ward, COUNT(*) AS n FROM visits WHERE age > 20 GROUP BY ward", epsilon=8.0)
+        fitted = answer.adding_up_to(total)
+        assert [sum(fitted["n"][i : i + 2]) for i in (0, 2, 4)] == pytest.approx(list(total["n"]))
+        statement = str(answer.statement())
+        found.append(
+            {
+                "refined": (finer.receipt.cost, finer.released.precision, finer.guarantee),
+                "words": [each.adjusted.split("charge")[0] for each in (by_ward, shares, rounded, fitted)],
+                "explained": s.explain(answer),
+                "statement": statement[: statement.index("charge")],
+                "curves": (answer.guarantee.curve, shares.guarantee.curve),
+            }
+        )
+    assert found[0] == found[1]
+
+
+def test_several_tables_are_the_same_object(local: Session, remote: RemoteSession) -> None:
+    here, there = local.sql(ROLLUP, epsilon=1.0), remote.sql(ROLLUP, epsilon=1.0)
+    assert isinstance(here, Grouped)
+    assert isinstance(there, Grouped)
+    assert set(names(here)) <= set(names(there))
+    assert there.columns == here.columns
+    assert there.guarantee == here.guarantee
+    assert there.receipt.cost == here.receipt.cost
+    assert len(there.tables) == len(here.tables) == 3
+    for a, b in zip(here.tables, there.tables, strict=True):
+        same_answer(a, b)
+    several = local.batch([WARDS, MEANS], epsilon=3.0), remote.batch([WARDS, MEANS], epsilon=3.0)
+    for a, b in zip(*several, strict=True):
+        same_answer(a, b)
+
+
+def test_a_question_of_a_dataframe_and_a_rehearsal_are_the_same_object(local: Session, remote: RemoteSession) -> None:
+    sides: tuple[Any, ...] = (local, remote)
+    here, there = (
+        s.ask(s.table("visits").filter(dn.col("age") > 10).group_by("sex").agg(n=dn.count()), epsilon=0.5)
+        for s in sides
+    )
+    same_answer(here, there)
+    tried = remote.rehearse(WARDS, epsilon=0.5)
+    assert isinstance(tried, Answer)
+    assert tried.released.groups == (("A",), ("B",), ("C",))
+    assert tried.receipt.cost == dn.ledger.Cost(0)
+    assert tried.receipt.rest == remote.remaining.cost
+    with pytest.raises(InvalidOperation, match="promises nothing"):
+        tried.guarantee  # noqa: B018  # it raises
+
+
+def test_without_the_extra_for_sql_an_answer_is_shown_and_its_plan_says_what_is_missing(
+    remote: RemoteSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "SELECT ward, COUNT(*) AS n FROM visits WHERE age > 60 GROUP BY ward"
+    price, answer = remote.price(text, epsilon=0.5), remote.sql(text, epsilon=0.5)
+
+    def missing(*_: object) -> None:
+        raise MissingExtra("sqlglot", "sql")
+
+    monkeypatch.setattr("deniable.client.remote_plans.Plans", missing)
+    assert answer.receipt.cost == price.cost
+    assert price.errors()["n"] is not None
+    assert price.curve == answer.guarantee.curve
+    assert min(answer.nonnegative()["n"]) >= 0  # type: ignore[type-var]
+    assert "This table" in str(answer.statement())
+    for needs in (lambda: answer.plan, lambda: answer.rollup(), lambda: price.plan):
+        with pytest.raises(MissingExtra):
+            needs()
+
+
+def test_an_older_server_is_refused_before_anything_is_paid(
+    served: tuple[World, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, url = served
+    monkeypatch.setattr(Wire, "get", lambda self, path: {"datasets": [{"name": "visits"}]})
+    with pytest.raises(InvalidOperation, match="runs an older version of deniable"):
+        connect(url, token=there.tokens["ana"])
