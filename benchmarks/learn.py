@@ -123,15 +123,19 @@ def _ours(noise_of: Callable[[], object]) -> Callable[[nn.Module, torch.Tensor, 
         fetched = trainer._records.batch
         trainer._records.batch = lambda places, device: [x, y] if len(places) == len(x) else fetched(places, device)
         batches = iter(trainer)
-        batch = next(batches)
+
+        def one_batch() -> None:
+            batch = next(batches)  # it first takes the step of the batch before
+            trainer.backward(F.cross_entropy(model(batch[0]), batch[1], reduction="none"))
 
         def step() -> None:
-            nonlocal batch
+            # It ends behind a backward pass: while a batch is out, the trainer follows what torch does in this thread,
+            # and refuses the transforms of torch.func that another contender uses.
             before = trainer.steps_taken
             while trainer.steps_taken == before:
-                trainer.backward(F.cross_entropy(model(batch[0]), batch[1], reduction="none"))
-                batch = next(batches)
+                one_batch()
 
+        one_batch()
         return step
 
     return ours
