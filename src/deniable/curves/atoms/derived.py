@@ -389,6 +389,11 @@ class WorstOfAtom(Atom):
     def zcdp_bound(self) -> float | None:
         return max(c.zcdp() for c in self.curves)
 
+    def covers(self, curve: Curve) -> bool:
+        from deniable.curves.meaning.blackwell_order import fits
+
+        return any(fits(curve, part) for part in self.curves)
+
 
 def worst_of(*curves: Curve) -> Curve:
     """Parallel composition: each person's data reach one of these mechanisms, so the largest profile at every ε holds.
