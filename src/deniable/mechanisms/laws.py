@@ -177,6 +177,7 @@ class Masses(OutputLaw):
 
     @property
     def places(self) -> Floats:
+        """The answers as numbers, or 0, 1, 2, ... if some are not numbers."""
         numbers = are_numbers(self.answers)
         return np.array(self.answers, dtype=float) if numbers else np.arange(float(len(self.answers)))
 

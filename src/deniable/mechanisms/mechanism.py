@@ -28,7 +28,6 @@ import numpy as np
 
 from deniable import curves, noise
 from deniable.curves import Curve, curve_arguments
-from deniable.curves.meaning.blackwell_order import fits
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
 from deniable.noise.noise_arguments import blamed
 from deniable.units import Relation, Unit
@@ -305,6 +304,8 @@ class Adaptive(Mechanism):
         """The mechanism chosen after these answers. Raises InvalidOperation if its guarantee is weaker
         than declared.
         """
+        from deniable.curves.meaning.blackwell_order import fits
+
         chosen = self.choose(answers)
         if not isinstance(chosen, Mechanism):
             raise InvalidParameter("choose", type_of(chosen), "must return a mechanism")
