@@ -87,7 +87,7 @@ EXAMPLES: list[DeniableError] = [
     QuestionRefused("star", "rows cannot be listed", "ask for COUNT(*)"),
     EngineFailed("time", "ask for less"),
     ServerRefused("forbidden", 403, "auditor may not ask"),
-    NotPrivateWarning("made with replayable entropy"),
+    NotPrivateWarning("drawn with replayable entropy"),
     WeakPrivacyWarning("delta 0.5 protects little"),
     MissingExtra("matplotlib", "plots"),
 ]

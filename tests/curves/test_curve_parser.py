@@ -152,8 +152,8 @@ REFUSED = {
     "gaussian(**1)": "cannot be unpacked",
     "worst_of()": "",
     "worst_of(1)": "must be a curve",
-    "gaussian(sigma=1)[0]": "is none of",
-    "gaussian(sigma=1).factors": "is none of",
+    "gaussian(sigma=1)[0]": "is not a curve, a number",
+    "gaussian(sigma=1).factors": "is not a curve, a number",
     "gaussian(sigma=σ)": "has no meaning",
 }
 

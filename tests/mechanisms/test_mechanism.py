@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from deniable import curves, mechanisms, noise
+from deniable.curves.meaning.blackwell_order import fits
 from deniable.errors import InvalidOperation, InvalidParameter, NotPrivateWarning
 from deniable.mechanisms import Composed, DiscreteLaplace, Gaussian, Laplace, Mechanism, Parallel, PoissonMechanism
-from deniable.mechanisms.mechanism import MOST_PARTS, Adaptive, fits
+from deniable.mechanisms.mechanism import MOST_PARTS, Adaptive
 from deniable.units import Unit
 from tests.mechanisms import lattice_laws as laws
 

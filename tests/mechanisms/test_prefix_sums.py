@@ -144,5 +144,5 @@ def test_cells_that_cannot_be(cells: object) -> None:
 
 
 def test_a_row_of_another_length_is_refused_without_saying_what_is_in_it() -> None:
-    with pytest.raises(InvalidParameter, match="must hold 3 counts"):
+    with pytest.raises(InvalidParameter, match="must have 3 counts"):
         LaplacePrefixSums(cells=3, sensitivity=1, epsilon=1.0).release([1, 71717171])

@@ -513,7 +513,7 @@ def test_what_numpy_makes_of_an_answer_is_followed(function: Callable[[Any], Any
 
 def test_what_is_made_of_an_answer_and_cannot_be_listed_is_refused() -> None:
     made = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1).then(lambda y: {"y": y})
-    with pytest.raises(InvalidOperation, match="of type dict, which cannot be listed; make a number"):
+    with pytest.raises(InvalidOperation, match="returned a dict, which cannot be listed; return a number"):
         plots.laws(made, 0, 1)
 
 
@@ -549,7 +549,7 @@ def test_a_function_is_never_given_what_release_never_returns(
 ) -> None:
     """A mean beyond its bounds had a probability, and `picked[0]` of a place and a record was a bracket."""
     made = mechanism.then(function)
-    with pytest.raises(InvalidOperation, match="not of what release returns"):
+    with pytest.raises(InvalidOperation, match="does not describe what release returns"):
         made.law(pair[0])
     assert "before the last step" in plots.laws(made, *pair).note or "before it is" in plots.laws(made, *pair).note
 

@@ -127,10 +127,12 @@ class _Search:
         return self.known[value]
 
     def meets(self, value: Any) -> bool | None:
+        """Whether a value meets the target; None if `make_curve` refuses the value."""
         cost = self.cost(value)
         return None if cost is None else cost <= self.target.value
 
     def run(self) -> Any:
+        """The value that just meets the target. Raises ImpossibleTarget if there is none."""
         start = self._start()
         good, bad = self._bracket(start)
         return self._narrow(good, bad)

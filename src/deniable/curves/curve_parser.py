@@ -149,6 +149,7 @@ class _Reader:
             place = match.end()
 
     def tree(self) -> ast.expr:
+        """The text as a syntax tree, by Python's own parser."""
         try:
             return ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
@@ -190,7 +191,7 @@ class _Reader:
                 made = available().get(name)
                 hint = f"write {name}({_parameters(inspect.signature(made))})" if made else self.known(name)
                 self.refuse(node, f"{name!r} stands alone", hint)
-        self.refuse(node, f"{self.source(node)} is none of: a curve, a number, True, False, a list of these")
+        self.refuse(node, f"{self.source(node)} is not a curve, a number, True, False or a list of these")
 
     def chain(self, node: ast.BinOp, depth: int) -> Any:
         """a * b * c ... or a + b - c ...: a loop, because such a chain may be as long as the text."""
@@ -265,6 +266,7 @@ class _Reader:
         return getattr(curve, name)  # type: ignore[no-any-return]  # one of METHODS
 
     def call(self, node: ast.Call, function: Callable[..., Any], shown: str, depth: int) -> Curve:
+        """The curve of a call, with each argument checked against the signature first."""
         signature = inspect.signature(function)
         for argument in node.args:
             if isinstance(argument, ast.Starred):
@@ -309,9 +311,11 @@ class _Reader:
         self.refuse(node, str(error), "", error)
 
     def source(self, node: ast.AST) -> str:
+        """The text of a node, shortened."""
         return _short(self.text[_start(node) : _end(node)])
 
     def known(self, name: str) -> str:
+        """A hint with the most similar name, or with all names."""
         guess = difflib.get_close_matches(name, available(), 1, cutoff=0.6)
         return f"did you mean {guess[0]}?" if guess else f"there are {', '.join(available())}"
 

@@ -39,6 +39,7 @@ class Support:
 
     @property
     def own(self) -> Number:
+        """The probability that a report supports the person's own answer."""
         return self.other + self.gap
 
     def share(self, count: Any, people: int) -> Any:

@@ -1,4 +1,12 @@
-"""One release: a statistic, a sampler and a curve. Every mechanism here is a function that carries its promise.
+"""One release: a statistic, a sampler and a curve. Every mechanism here is a function that carries its guarantee.
+
+    mechanism            the base class and composition; noise_steps and additive_noise: Laplace, Gaussian, discrete
+    column_statistics    sum, mean, variance and bounds of a column; histogram: counts by bin or by unknown key
+    selection, threshold exponential mechanism, noisy max, sparse vector; exact_choice draws for them
+    piecewise_exponential, inverse_sensitivity        quantiles, medians, modes
+    continual_counting, prefix_sums, linear           streams, running totals, many linear queries
+    staircase, poisson_mechanism, graphs              further mechanisms
+    laws, distinguishing_parts, limits, small, denoise, cautionary      for planning and teaching
 
 >>> from deniable import mechanisms
 >>> noisy = mechanisms.Laplace(sensitivity=1, epsilon=0.5)

@@ -1,38 +1,38 @@
-"""Noise added to a statistic: Laplace, Gaussian and their discrete cousins, for numbers and vectors.
+"""Noise added to a statistic: Laplace, Gaussian and their discrete forms, for numbers and vectors.
 
-The kind of number is decided when the mechanism is made, never by the data:
+The type of the sensitivity, never the data, determines the kind of number:
 
-    Laplace(sensitivity=1, ...)       a whole-number sensitivity: for whole numbers; answers are whole numbers
+    Laplace(sensitivity=1, ...)       an int sensitivity: for integers; answers are integers
     Laplace(sensitivity=1.0, ...)     a float sensitivity: for real numbers; answers are floats on a fine grid
 
-(An answer whose type followed the value's type would give a table away whose sum happens to be empty, hence 0, not
-0.0.) Without `dimension=` a mechanism releases one number; with it, a vector of so many, and the sensitivity is that of
-the whole vector: L1 for Laplace, L2 for Gaussian noise.
+(If the type of an answer followed the type of the value, an empty table would reveal itself: its sum is 0, not 0.0.)
+Without `dimension=` a mechanism releases one number; with it, a vector of that many, and the sensitivity is that of the
+whole vector: L1 for Laplace, L2 for Gaussian noise.
 
 **Real numbers.** A value x is rounded to the grid of spacing s = 2^k, integer noise is added in steps of s, and the sum
-becomes a float last. Why this keeps the promise of textbook noise:
+is converted to a float last. Why this has the guarantee of textbook noise:
 
 1. Rounding moves each coordinate by at most s/2, and equal coordinates equally. So for neighbours x, y in R^d the
    rounded vectors, in steps, differ by at most ‖x − y‖₁/s + d in L1 and ‖x − y‖₂/s + √d in L2.
 2. Discrete Laplace noise of scale B steps, L1 distance m: never easier to tell apart than the same shift m in one
    coordinate (lemma A), and that never easier than Laplace noise with t = m/B + 1/(4B²) (lemma B).
-3. Rounded Gaussian noise: round(N(0, σ²)) on a whole number is post-processing of N(0, σ²) on it.
-4. The last step, to a float, is post-processing: it is a function of the exact sum alone.
+3. Rounded Gaussian noise: round(N(0, σ²)) on an integer is post-processing of N(0, σ²) on it.
+4. The conversion to a float is post-processing: it is a function of the exact sum alone.
 
 The noise grows by what 1 and 2 cost (less than one part in 10⁷ for ε > 0.2 and any vector up to a million numbers), so
-the curve is that of the textbook mechanism, and a bound on what is really released.
+the curve is that of the textbook mechanism, and an upper bound for the actual release.
 
 **Lemma A** (vectors). For r = e^(−1/B) and shifts m₁ + m₂ = m, the pair of products is dominated by one shift m.
 *Proof.* All losses lie on the lattice (m − 2j)/B, so δ is linear in e^ε between its points and it is enough to compare
 there; both curves are symmetric, so ε >= 0, that is j <= m/2, is enough. One shift has δ = 1 − r^j. Let m₁ <= m₂, so
-that j <= m₂. The first loss is (m₁ − 2J)/B with masses p₀ = 1/(1+r), p_i = (1−r)rⁱ/(1+r), and r^m₁/(1+r) at the end
-i = m₁; given J = i <= j the second coordinate has δ = 1 − r^(j−i). If j < m₁ the mean is 1 − r^j − j(1−r)r^j/(1+r). If
-j >= m₁ it is 1 − r^j(2 + (m₁−1)(1−r))/(1+r), and 2 >= 1 + r. Both are at most 1 − r^j. More coordinates: induction. ∎
+that j <= m₂. The first loss is (m₁ − 2J)/B with masses p₀ = 1/(1+r), p_i = (1−r)rⁱ/(1+r), and r^m₁/(1+r) at the end i =
+m₁; given J = i <= j the second coordinate has δ = 1 − r^(j−i). If j < m₁ the mean is 1 − r^j − j(1−r)r^j/(1+r). If j >=
+m₁ it is 1 − r^j(2 + (m₁−1)(1−r))/(1+r), and 2 >= 1 + r. Both are at most 1 − r^j. More coordinates: induction. ∎
 
 **Lemma B** (from the lattice to the line). Between lattice points the discrete δ is a chord of the continuous one, in
-e^ε. With u = e^((ε−m/B)/2) the continuous δ is 1 − u, and the chord from a = r^(j+1) to b = r^j is
-1 − (u² + ab)/(a + b). So 1 − κu lies above all chords if κ <= 2√(ab)/(a + b) = 1/cosh(1/2B): the Laplace curve of
-t = m/B + 2 log cosh(1/2B) <= m/B + 1/(4B²). ∎
+e^ε. With u = e^((ε−m/B)/2) the continuous δ is 1 − u, and the chord from a = r^(j+1) to b = r^j is 1 − (u² + ab)/(a +
+b). So 1 − κu lies above all chords if κ <= 2√(ab)/(a + b) = 1/cosh(1/2B): the Laplace curve of t = m/B + 2 log
+cosh(1/2B) <= m/B + 1/(4B²). ∎
 """
 
 from __future__ import annotations
@@ -58,13 +58,15 @@ if TYPE_CHECKING:
 __all__ = ["DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace", "asks_for_laplace", "gaussian_mu"]
 
 SHARP: Final = 10_000
-"""Largest whole sensitivity at which the lattice's own curve is used; beyond it lemma B loses nothing that shows."""
+"""Largest integer sensitivity at which the lattice's own curve is used; beyond it the loss of lemma B is negligible."""
 WIDEST_LAW: Final = 10_000
-"""Widest discrete Gaussian noise whose own law is worked out; beyond it zCDP, which holds for all of them."""
+"""Widest discrete Gaussian noise whose own law is computed; beyond it zCDP, which always holds."""
 
 
 def asks_for_laplace(*, scale: Any, epsilon: Any, sigma: Any, mu: Any, delta: Any) -> bool:
-    """Which noise is said: Laplace by `scale` or `epsilon`; Gaussian by `sigma`, `mu`, or `epsilon` with `delta`."""
+    """Which noise the arguments specify: Laplace by `scale` or `epsilon`; Gaussian by `sigma`, `mu`, or `epsilon` with
+    `delta`. Raises InvalidParameter for any other combination.
+    """
     curve_arguments.exactly_one(scale=scale, epsilon=epsilon, sigma=sigma, mu=mu)
     _only_with_epsilon(delta, epsilon)
     return scale is not None or (epsilon is not None and delta is None)
@@ -80,6 +82,8 @@ def _only_with_epsilon(delta: Any, epsilon: Any) -> None:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False, eq=False)
 class _LaplaceNoise(Additive):
+    """Laplace noise, in the integer and the real-valued form."""
+
     LEVEL: ClassVar[str] = "scale"
     NOISE: ClassVar[str] = "laplace"
 
@@ -95,8 +99,9 @@ class _LaplaceNoise(Additive):
         return noise_quantiles.discrete_laplace(Fraction(self.width), miss)
 
     def efficiency(self) -> float:
-        """How near to the best: the least root-mean-square error of any noise with the same pure ε (that of the
-        staircase, Geng & Viswanath 2014), divided by ours. 1 for whole numbers of sensitivity 1. Known for one number.
+        """The smallest root-mean-square error of any noise with the same pure ε (the staircase, Geng & Viswanath 2014),
+        divided by ours. 1 for integers of sensitivity 1. Known only for one number: raises InvalidOperation for
+        vectors.
         """
         if self.dimension not in (None, 1):
             raise InvalidOperation("the best noise for vectors is not known")
@@ -113,7 +118,7 @@ class _LaplaceNoise(Additive):
 
     def _whole(self, moved: Any, level: _Level, dimension: Any) -> None:
         rational_parameters.positive("sensitivity", moved)
-        m = numbers.whole(moved)  # whole numbers move by whole numbers
+        m = numbers.whole(moved)  # integers move by integers
         if m < 1:
             raise InvalidParameter("sensitivity", moved, "must be at least 1 for whole numbers")
         width, promise = _whole_laplace(m, *level)
@@ -136,6 +141,7 @@ _Level = tuple[Any, Any, Any, Any]
 
 
 def _laplace_level(bound: Fraction, scale: Any, epsilon: Any, delta: Any, mu: Any) -> _Level:
+    """The one noise level that was given, checked; warns if it protects little."""
     curve_arguments.exactly_one(scale=scale, epsilon=epsilon, mu=mu)
     _only_with_epsilon(delta, epsilon)
     if delta is not None:
@@ -154,7 +160,7 @@ def _laplace_level(bound: Fraction, scale: Any, epsilon: Any, delta: Any, mu: An
 
 
 def _real_laplace(bound: Fraction, scale: Any, epsilon: Any, delta: Any, mu: Any) -> tuple[Curve, Fraction]:
-    """The curve, and sensitivity/scale as an exact number that keeps it."""
+    """The curve, and the exact sensitivity/scale that has it."""
     if scale is not None:
         return curves.laplace(scale=1.0, sensitivity=rational_parameters.up(bound / scale)), bound / scale
     if mu is not None:
@@ -166,7 +172,7 @@ def _real_laplace(bound: Fraction, scale: Any, epsilon: Any, delta: Any, mu: Any
 
 @lru_cache(maxsize=256)
 def _approximate_shift(epsilon: float, delta: float) -> float:
-    """The largest shift t with δ(ε) = 1 - e^((ε-t)/2) <= delta: t = ε - 2 log(1-δ), less what roundings may hide."""
+    """The largest shift t with δ(ε) = 1 - e^((ε-t)/2) <= delta: t = ε - 2 log(1-δ), minus an allowance for rounding."""
     extra = -2 * math.log1p(-delta)
     for less in (1e-15, 1e-13, 1e-11, 1e-9, 1e-6, 1e-3):
         shift = epsilon + extra * (1 - less) - less * epsilon * extra
@@ -183,7 +189,7 @@ def _laplace_shift(mu: float) -> float:
 
 @lru_cache(maxsize=256)
 def _whole_laplace(m: int, scale: Any, epsilon: Any, delta: Any, mu: Any) -> tuple[Any, Curve]:
-    """The scale of discrete Laplace noise for whole numbers that move by m, and its curve."""
+    """The scale of discrete Laplace noise for integers that move by m, and its curve."""
     if scale is not None:
         return rational_parameters.short(scale), _lattice_curve(scale, m)
     if mu is not None:
@@ -214,11 +220,11 @@ def _lattice_curve(scale: Fraction, m: int) -> Curve:
 class Laplace(_LaplaceNoise):
     """Laplace noise of scale b = Δ₁/ε on a statistic of L1 sensitivity Δ₁.
 
-    For all neighbours D, D′ and events S: P(M(D) ∈ S) <= e^ε P(M(D′) ∈ S). Say the noise by `scale=`, by `epsilon=`, by
-    `epsilon=` and `delta=` (b = Δ₁/(ε + 2 log(1/(1−δ)))), or by `mu=`.
+    For all neighbours D, D′ and events S: P(M(D) ∈ S) <= e^ε P(M(D′) ∈ S). Give the noise by `scale=`, by `epsilon=`,
+    by `epsilon=` and `delta=` (b = Δ₁/(ε + 2 log(1/(1−δ)))), or by `mu=`.
 
-    A whole-number `sensitivity` makes a mechanism for whole numbers (then the noise is exactly discrete Laplace); a
-    float makes one for real numbers, on a fine grid. See the top of this module.
+    An int `sensitivity` gives a mechanism for integers (the noise is then exactly discrete Laplace); a float gives one
+    for real numbers, on a fine grid. See the top of this module.
 
     >>> from deniable import mechanisms
     >>> noisy = mechanisms.Laplace(sensitivity=1, epsilon=0.5)
@@ -249,10 +255,11 @@ class Laplace(_LaplaceNoise):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class DiscreteLaplace(_LaplaceNoise):
-    """Integer noise with P(z) ∝ e^(−|z|/b), b = Δ₁/ε, on whole numbers of L1 sensitivity Δ₁: the geometric mechanism.
+    """Integer noise with P(z) ∝ e^(−|z|/b), b = Δ₁/ε, on integers of L1 sensitivity Δ₁: the geometric mechanism.
 
-    For all neighbours D, D′ and events S: P(M(D) ∈ S) <= e^ε P(M(D′) ∈ S). For sensitivity 1 its curve is that of
-    randomized response, and no other noise on counts has less error (Ghosh, Roughgarden & Sundararajan 2009).
+    For all neighbours D, D′ and events S: P(M(D) ∈ S) <= e^ε P(M(D′) ∈ S). Arguments as for `Laplace`. For sensitivity
+    1 its curve is that of randomized response, and no other noise on counts has less error (Ghosh, Roughgarden &
+    Sundararajan 2009).
 
     >>> from deniable import curves, mechanisms
     >>> mechanisms.DiscreteLaplace(sensitivity=1, scale=2).curve == curves.discrete_laplace(scale=2)
@@ -283,7 +290,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _gaussian_mu(bound: Fraction, sigma: Any, mu: Any, epsilon: Any, delta: Any) -> tuple[Fraction, float]:
-    """Δ₂/σ as an exact number, and the μ of the curve, at least as large."""
+    """The exact Δ₂/σ, and the μ of the curve, at least as large."""
     curve_arguments.exactly_one(sigma=sigma, mu=mu, epsilon=epsilon)
     _only_with_epsilon(delta, epsilon)
     if sigma is not None:
@@ -307,11 +314,11 @@ def _gaussian_mu(bound: Fraction, sigma: Any, mu: Any, epsilon: Any, delta: Any)
 class Gaussian(Additive):
     """Gaussian noise N(0, σ²) on a statistic of L2 sensitivity Δ₂: μ-GDP with μ = Δ₂/σ.
 
-    For all neighbours D, D′: telling the answers apart is as hard as telling N(0, 1) from N(μ, 1), so
-    δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ). Say the noise by `sigma=`, `mu=`, or `epsilon=` and `delta=`.
+    For all neighbours D, D′: the answers are at most as distinguishable as N(0, 1) and N(μ, 1), so δ(ε) = Φ(μ/2 − ε/μ)
+    − e^ε Φ(−μ/2 − ε/μ). Give the noise by `sigma=`, `mu=`, or `epsilon=` and `delta=`.
 
-    A whole-number `sensitivity` makes a mechanism for whole numbers, whose noise is round(N(0, σ²)), exactly; a float
-    makes one for real numbers, on a fine grid. `Gaussian.whole` is for whole numbers with a sensitivity such as √2.
+    An int `sensitivity` gives a mechanism for integers, whose noise is exactly round(N(0, σ²)); a float gives one for
+    real numbers, on a fine grid. `Gaussian.whole` is for integers with a sensitivity such as √2.
 
     >>> from deniable import mechanisms
     >>> noisy = mechanisms.Gaussian(sensitivity=1, epsilon=1.0, delta=1e-5)
@@ -356,7 +363,7 @@ class Gaussian(Additive):
         delta: float | None = None,
         dimension: int | None = None,
     ) -> Gaussian:
-        """For whole numbers, whatever the type of the sensitivity: counts that move by √2 in L2, say."""
+        """For integers, whatever the type of the sensitivity: counts that move by √2 in L2, say."""
         bound = rational_parameters.moved(rational_parameters.l2(sensitivity))
         ratio, promised = _gaussian_mu(bound, sigma, mu, epsilon, delta)
         self = object.__new__(cls)
@@ -365,7 +372,7 @@ class Gaussian(Additive):
 
     def _fill_whole(self, bound: Fraction, ratio: Fraction, promised: float, dimension: Any) -> None:
         sigma = bound / ratio
-        # A float where it is one, or the next larger one: shorter numbers are quicker to draw with.
+        # An int if exact, else the next float up: drawing is faster with short numbers.
         width = sigma.numerator if sigma.denominator == 1 else rational_parameters.up(sigma)
         self._fill(bound, width, None, dimension, curves.gaussian(mu=promised))
 
@@ -398,13 +405,13 @@ class Gaussian(Additive):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class DiscreteGaussian(Additive):
-    """Integer noise with P(z) ∝ e^(−z²/2σ²) on whole numbers of L2 sensitivity Δ₂: ρ-zCDP with ρ = Δ₂²/2σ².
+    """Integer noise with P(z) ∝ e^(−z²/2σ²) on integers of L2 sensitivity Δ₂: ρ-zCDP with ρ = Δ₂²/2σ².
 
-    For all neighbours D, D′ by which one number moves by Δ: as hard to tell apart as `curves.discrete_gaussian`. A
-    vector that moves by v (whole numbers, ‖v‖² <= Δ₂²) has the product of the curves of the v_i; the curve is the worst
-    over all such v while they can be listed, and zcdp(ρ) beyond.
+    For all neighbours D, D′ between which one number moves by Δ: the curve is `curves.discrete_gaussian`. A vector that
+    moves by v (integers, ‖v‖² <= Δ₂²) has the product of the curves of the v_i; the curve is the worst over all such v
+    if they can be listed, and zcdp(ρ) otherwise.
 
-    Say the noise by `sigma=`, `rho=`, or `epsilon=` and `delta=`. (It is not μ-GDP for any μ: see `Gaussian`.)
+    Give the noise by `sigma=`, `rho=`, or `epsilon=` and `delta=`. (It is not μ-GDP for any μ: see `Gaussian`.)
 
     >>> from deniable import curves, mechanisms
     >>> mechanisms.DiscreteGaussian(sensitivity=1, sigma=2).curve == curves.discrete_gaussian(sigma=2)
@@ -428,7 +435,7 @@ class DiscreteGaussian(Additive):
     ) -> None:
         given = rational_parameters.l2(sensitivity)
         bound = rational_parameters.positive("sensitivity", given)
-        square = numbers.square(given)  # a whole vector's squared length is whole
+        square = numbers.square(given)  # the squared length of an integer vector is an integer
         if square < 1:
             raise InvalidParameter("sensitivity", sensitivity, "must be at least 1 for whole numbers")
         curve_arguments.exactly_one(sigma=sigma, rho=rho, epsilon=epsilon)
@@ -469,9 +476,9 @@ def _discrete_sigma(square: int, single: bool, epsilon: float, delta: float) -> 
 
 @lru_cache(maxsize=256)
 def _vector_curve(square: int, single: bool, sigma: Fraction) -> Curve:
-    """The worst curve of discrete Gaussian noise over whole shifts v with ‖v‖² <= square.
+    """The worst curve of discrete Gaussian noise over integer shifts v with ‖v‖² <= square.
 
-    Moving further is never better (the noise is log-concave), so shifts of squared length exactly `square` are enough.
+    A larger shift is never better (the noise is log-concave), so shifts of squared length exactly `square` are enough.
     """
     narrow = rational_parameters.down(sigma)
     if single and narrow <= WIDEST_LAW:

@@ -1,15 +1,15 @@
-"""Mechanisms that keep an (ε, δ) promise to the letter and that nobody should use: what δ means when it is not tiny.
+"""Mechanisms that satisfy (ε, δ)-DP literally and that nobody should use: what δ means if it is not tiny.
 
-Each of these publishes somebody's record as it is, with a small probability. `curve` is the whole truth about it, and
-the numbers look harmless: (0, 1/n) for the second. They teach three things.
+Each of these publishes somebody's record unchanged, with a small probability. `curve` is exact, and the numbers look
+harmless: (0, 1/n) for the second. They teach three lessons.
 
-- δ is a probability of disaster, not a measure of blur. It must be far below 1/n (`NameAndShame`), say 1/n² or less.
+- δ is a probability of disaster, not an amount of blur. It must be far below 1/n (`NameAndShame`), say 1/n² or less.
 - n × δ people are exposed on average (`Subsampling`): with δ = 1/n, one in every release.
-- "ε-DP except with probability δ" permits handing over the whole table with probability δ (`Catastrophe`). Gaussian
-  noise of the same (ε, δ) never does: its curve δ(ε) goes on falling as ε grows, where this one's stays at δ for ever.
+- "ε-DP except with probability δ" permits publishing the whole table with probability δ (`Catastrophe`). Gaussian noise
+  of the same (ε, δ) never does: its δ(ε) keeps falling as ε grows, while this one stays at δ.
 
-Sources: Yu-Xiang Wang, Differential Privacy Basics (name and shame); Near & Abuah, Programming Differential
-Privacy, 2021 (catastrophe); Differential Privacy for Machine Learning, Master IASD, Université PSL, 2024 (subsampling).
+Sources: Yu-Xiang Wang, Differential Privacy Basics (name and shame); Near & Abuah, Programming Differential Privacy,
+2021 (catastrophe); Differential Privacy for Machine Learning, Master IASD, Université PSL, 2024 (subsampling).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _share(name: str, value: Number) -> Fraction:
 class Catastrophe(Mechanism):
     """With probability δ the data themselves, otherwise a private mechanism's answer about a statistic of them.
 
-    For all neighbours D, D′: δ_c(t) = δ + (1 - δ) δ_m(t), where δ_m is the curve of `mechanism`: whoever sees the data
-    knows everything, and whether this happened can be seen. So (ε, δ)-DP if the mechanism is ε-DP, and its δ never
+    For all neighbours D, D′: δ_c(t) = δ + (1 - δ) δ_m(t), where δ_m is the curve of `mechanism`: an observer who sees
+    the data knows everything, and can see whether this happened. So (ε, δ)-DP if the mechanism is ε-DP, and its δ never
     falls below δ however large ε is.
 
     >>> from deniable import mechanisms
@@ -85,7 +85,7 @@ class Catastrophe(Mechanism):
         delta = _share("delta", self.delta)
         if delta == 0:
             return self.mechanism.curve
-        # A little more than δ covers the roundings of the two weights: exposing more often is never better.
+        # Slightly more than δ covers the rounding of the two weights: exposing more often never improves the curve.
         share = min(1.0, rational_parameters.up(delta * (1 + Fraction(1, 2**50))))
         return curves.mixture([share, 1 - share], [curves.approximate(epsilon=0, delta=1), self.mechanism.curve])
 
@@ -97,7 +97,7 @@ class Catastrophe(Mechanism):
         return self.mechanism.release(self.statistic(value), entropy=entropy)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The losses of the answer about the statistic, and with probability δ the data: an infinite one."""
+        """The privacy losses of the answer about the statistic, and with probability δ an infinite loss."""
         share = float(_share("delta", self.delta))
         inside = all_losses(self.mechanism.told_apart(self.statistic(x), self.statistic(x2)))
         told = ([share, 0.0], [0.0, share]) if repr(x) != repr(x2) else ([share], [share])
@@ -128,7 +128,7 @@ class NameAndShame(Mechanism):
         return curves.approximate(epsilon=0, delta=rational_parameters.up(Fraction(1, self.records)))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, Any]:
-        """The place and the record that were picked."""
+        """The index and the record that were picked."""
         source = witnessed(entropy)
         records = self._declared(value)
         index = noise.uniform(below=self.records, entropy=source)
@@ -141,12 +141,12 @@ class NameAndShame(Mechanism):
         return records
 
     def law(self, value: Any) -> Masses:
-        """Masses on places with their records, in words."""
+        """Masses on indices with their records, as texts."""
         told = [f"({i}, {record!r})" for i, record in enumerate(self._declared(value))]
         return masses(told, [1 / self.records] * self.records)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The places with their records, in words: records need not be such that they can be compared."""
+        """Indices with their records, as texts: records need not be comparable."""
         return [AnswerPart(self.law(x), self.law(x2))]
 
 
@@ -156,8 +156,8 @@ class Subsampling(Mechanism):
     """Every record is published with probability `rate`, independently of the others.
 
     For all neighbours D, D′ that differ by one record, replaced or added or removed: the answers differ only if that
-    record is published, so (0, rate)-DP. (A sample of a fixed *size* is another matter: when a record is added, the
-    rate of all others changes.)
+    record is published, so (0, rate)-DP. (A sample of a fixed *size* is different: if a record is added, the rate of
+    all others changes.)
 
     >>> from deniable import mechanisms
     >>> published = mechanisms.cautionary.Subsampling(rate=0.001)
@@ -184,8 +184,8 @@ class Subsampling(Mechanism):
         return [record for record, is_out in zip(records, chosen.tolist(), strict=True) if is_out]
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """Whether each record is published that one list has and the other has not at its place, counted from the front
-        or from the back.
+        """For each record that the two lists do not share at the same place, counted from the front or the back:
+        whether it is published.
         """
         one, two = ([repr(record) for record in _records(each)] for each in (x, x2))
         while one and two and one[0] == two[0]:
@@ -201,7 +201,7 @@ class Subsampling(Mechanism):
         return [AnswerPart(law(a), law(b), before=before) for a, b in zip_longest(one, two)] or [NOTHING_TOLD]
 
     def exposed(self, *, records: int) -> float:
-        """How many of n records are published on average: n × rate."""
+        """The mean number of published records out of n: n × rate."""
         return float(curve_arguments.integer("records", records, 0) * _share("rate", self.rate))
 
     def exposes_anybody(self, *, records: int) -> float:

@@ -1,16 +1,15 @@
 """Sum, mean and variance of a column with public bounds, and bounds found privately.
 
-Every value is clamped to [low, high] first, so that one unit can move the answer only so far. A clamp is total: NaN,
-missing values and rows that are no number (a text in an object column or a list) count as the point of [low, high]
-nearest to 0, infinities as the ends. Sums are exact (rational
-arithmetic), so their sensitivity holds for floats as it does on paper, whatever the order of the rows (Casacuberta,
-Shoemate, Vadhan & Wagaman 2022).
+Every value is clamped to [low, high] first, which limits how far one unit can move the answer. Clamping is total: NaN,
+missing values and rows that are not numbers (a text in an object column or a list) count as the point of [low, high]
+nearest to 0, infinities as the ends. Sums are exact (rational arithmetic), so their sensitivity is the textbook one for
+floats too, whatever the order of the rows (Casacuberta, Shoemate, Vadhan & Wagaman 2022).
 
-The number of rows is private when a unit is added or removed, and public when it is replaced. `Mean` and `Variance`
-treat the two differently, and honestly:
+The number of rows is private if a unit is added or removed, and public if it is replaced. `Mean` and `Variance` treat
+the two cases differently:
 
-    Unit.row()             the noisy number of rows is part of what is paid for; no row count is taken or shown
-    Unit.replaced_row()    say rows=; all neighbours have that many
+    Unit.row()             the noisy number of rows is part of the cost; no row count is used or shown
+    Unit.replaced_row()    give rows=; all neighbours have that many
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 RESOLUTION: Final = 2**30
-"""Values are cut into this many steps between the bounds before they are squared, so that sums of squares are exact."""
+"""Values are rounded to this many steps between the bounds before they are squared, so that sums of
+squares are exact.
+"""
 
 
 def _bounds(low: Any, high: Any) -> tuple[Fraction, Fraction]:
@@ -64,23 +65,26 @@ def _noise(
 def clamp(data: Any, low: Fraction, high: Fraction) -> input_values.Floats:
     """A column between its bounds. NaN and missing values become the point nearest to 0."""
     column = input_values.column(data)
-    # Bounds that are no floats are met from inside.
+    # Bounds that are not floats are rounded inwards.
     least, most = rational_parameters.up(low), rational_parameters.down(high)
     middle = min(max(0.0, least), most)
     return np.clip(np.where(np.isnan(column), middle, column), least, most)
 
 
 def clamp_whole(data: Any, low: int, high: int) -> input_values.Ints:
-    """The same for whole numbers: rows that are none are rounded, each by itself. (A missing value turns a column of
-    whole numbers into floats in many programs, and must not turn into an error.)
+    """As `clamp`, for integers: other rows are rounded, each by itself. (In many programs a missing value turns a
+    column of integers into floats, and this must not raise an error.)
     """
-    # By way of floats whatever the dtype: one missing value must not change what the other rows count as.
+    # Converted to floats whatever the dtype: one missing value must not change the other rows.
     rounded = np.rint(clamp(data, Fraction(low), Fraction(high)))
-    # Beyond 2⁵³ a bound may be no float: clamp once more, in whole numbers.
+    # Beyond 2⁵³ a bound may not be a float: clamp again, in integers.
     return np.clip(rounded, -(2.0**62), 2.0**62).astype(np.int64).clip(low, high)
 
 
 def _rows(rows: Any, unit: Unit) -> int | None:
+    """The public number of rows under replacement, None if it is private. Raises InvalidParameter if `rows` contradicts
+    this.
+    """
     check_unit(unit)
     if unit.relation is Relation.REPLACE:
         if rows is None:
@@ -93,7 +97,7 @@ def _rows(rows: Any, unit: Unit) -> int | None:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class _Bounded(Mechanism):
-    """What the three have in common: bounds, a unit, and noise."""
+    """Base of sum, mean and variance: bounds, a unit, and noise."""
 
     low: Fraction
     high: Fraction
@@ -111,7 +115,7 @@ class _Bounded(Mechanism):
 
     @property
     def needs_its_rows(self) -> bool:
-        """Whether the sensitivity is that of rows which are replaced, and not also that of rows which go."""
+        """Whether the sensitivity holds only for replaced rows, and not for rows that are removed."""
         replaced = self.unit.relation is Relation.REPLACE
         return replaced and (self.rows is not None or not self.low <= 0 <= self.high)
 
@@ -127,7 +131,7 @@ class _Bounded(Mechanism):
 
     def _check_rows(self, found: int) -> None:
         if self.rows is not None and found != self.rows:
-            raise input_values.refused(f"must hold {self.rows} rows, as declared")
+            raise input_values.refused(f"must have {self.rows} rows, as declared")
 
     def _believed(self, rows: int | None) -> int:
         if self.rows is not None:
@@ -145,11 +149,11 @@ class Sum(_Bounded):
     """The sum of a column whose values are clamped to [low, high], with noise.
 
     For all neighbours D, D′ by `unit` with k rows: the exact sum moves by at most k·max(|low|, |high|) if the unit is
-    added or removed, and by k·(high − low) if it is replaced; so the answers are as hard to tell apart as `curve` says.
-    Laplace noise by `scale=` or `epsilon=`; Gaussian noise by `sigma=`, `mu=`, or `epsilon=` with `delta=`.
+    added or removed, and by k·(high − low) if it is replaced; `curve` follows from that. Laplace noise by `scale=` or
+    `epsilon=`; Gaussian noise by `sigma=`, `mu=`, or `epsilon=` with `delta=`.
 
-    Whole-number bounds make a mechanism for whole numbers: its answers are whole, and rows that are not are rounded to
-    whole numbers first. For fractions, give the bounds as floats.
+    Integer bounds give a mechanism for integers: its answers are integers, and other rows are rounded first. For
+    fractions, give the bounds as floats.
 
     >>> from deniable import Unit, mechanisms
     >>> visits = mechanisms.Sum(low=0, high=20, unit=Unit.row(), epsilon=0.5)
@@ -183,13 +187,13 @@ class Sum(_Bounded):
         self._fill(low_end, high_end, unit, _noise(bound, 1, scale, epsilon, sigma, mu, delta), None)
 
     def total(self, data: Any) -> int | Fraction:
-        """The exact clamped sum: data, not to be shown."""
+        """The exact clamped sum. It is private data: do not show it."""
         if self.noise.exponent is None:
             return input_values.whole_sum(clamp_whole(data, int(self.low), int(self.high)))
         return noise.exact_sum(clamp(data, self.low, self.high))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
-        """The noisy sum of a column. An empty column is a column."""
+        """The noisy sum of a column, which may be empty."""
         return self.noise.release(self.total(value), entropy=entropy)
 
     def law(self, value: Any) -> NoiseLaw:
@@ -198,11 +202,13 @@ class Sum(_Bounded):
         return self.noise.law(total if self.noise.exponent is None else float(total))
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence` the answer is this near to the clamped sum. Clamping is not in it."""
+        """A bound on the distance from the clamped sum, with probability at least `confidence`. It does not include
+        clamping.
+        """
         return self.noise.error(confidence=confidence)
 
     def efficiency(self) -> float:
-        """That of the noise: see `Laplace.efficiency`."""
+        """The efficiency of the noise: see `Laplace.efficiency`."""
         return self.noise.efficiency()
 
 
@@ -212,12 +218,13 @@ class Mean(_Bounded):
     """The mean of a column whose values are clamped to [low, high].
 
     *Replaced:* the number of rows n is public, the sum moves by at most k·W with W = high − low, and the answer is the
-    noisy sum over n. *Added or removed:* n is private. Two sums are made noisy, A = Σ(x − low) and B = Σ(high − x). A
-    row adds a point of the segment from (W, 0) to (0, W), so one unit of k rows moves (A, B) by at most k·W in L1 and
+    noisy sum over n. *Added or removed:* n is private. Noise is added to two sums, A = Σ(x − low) and B = Σ(high − x).
+    A row adds a point of the segment from (W, 0) to (0, W), so one unit of k rows moves (A, B) by at most k·W in L1 and
     in L2; and low + W·A/(A + B) is the mean. (Sum and count with ε/2 each need √2 times as much noise on both.)
 
-    For all neighbours D, D′ by `unit`: as hard to tell apart as `curve` says. The answer is clamped to [low, high], and
-    is the middle if no row seems to be left.
+    For all neighbours D, D′ by `unit`: at most as distinguishable as `curve` says. The answer is clamped to [low,
+    high], and is the middle if the noisy number of rows is not positive. Arguments as for `Sum`; `rows=` if it is
+    public.
 
     >>> from deniable import Unit, mechanisms
     >>> wait = mechanisms.Mean(low=0, high=60, unit=Unit.row(), epsilon=1.0)
@@ -242,7 +249,7 @@ class Mean(_Bounded):
         mu: float | None = None,
         delta: float | None = None,
     ) -> None:
-        """`scale` and `sigma` are those of the noise on the sums."""
+        """`scale` and `sigma` are the noise levels of the sums."""
         low_end, high_end = _bounds(low, high)
         known = _rows(rows, unit)
         size = 2 if known is None else 1
@@ -266,7 +273,7 @@ class Mean(_Bounded):
         return total - column.size * self.low, column.size * self.high - total
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The two noisy sums where the number of rows is private; else the mean, before it is clamped."""
+        """The two noisy sums if the number of rows is private; else the mean, before it is clamped."""
         if self.rows is not None:
             return [AnswerPart(self.law(x), self.law(x2), before="the noisy mean, before it is clamped to its bounds")]
         one, two = (list(map(float, self._sums(column))) for column in (x, x2))
@@ -275,10 +282,12 @@ class Mean(_Bounded):
         return distinguishing_parts.numbers(self.noise, one, two, names.__getitem__, before)
 
     def law(self, value: Any) -> NoiseLaw:
-        """The law of the answer before it is clamped to [low, high], where the number of rows is public."""
+        """The law of the answer before it is clamped to [low, high]. Raises InvalidOperation if the number of rows is
+        private.
+        """
         if self.rows is None:
             raise InvalidOperation(
-                "where the number of rows is private, a mean is the ratio of two noisy sums and has no law of noise; "
+                "with a private number of rows, a mean is a ratio of two noisy sums, and its law is not a noise law; "
                 "look at the mean of replaced rows (Unit.replaced_row(), rows=), or at plots.tradeoff(mechanism.curve)"
             )
         column = clamp(value, self.low, self.high)
@@ -290,9 +299,11 @@ class Mean(_Bounded):
         return min(max(float(self.low) + above, float(self.low)), float(self.high))
 
     def error(self, *, confidence: float, rows: int | None = None) -> float:
-        """With probability at least `confidence` the answer is this near to the mean of the clamped values.
+        """A bound on the distance from the mean of the clamped values, with probability at least `confidence`. If the
+        number of rows is private, give a guess as `rows`.
 
-        With noise a, b of at most e on both sums, |a(1−q) − bq|/(n + (a+b)/W) <= e/(n − 2e/W), q being the share of A.
+        With noise a, b of at most e on both sums, |a(1−q) − bq|/(n + (a+b)/W) <= e/(n − 2e/W), where q is the share of
+        A.
         """
         n, reach, width = self._believed(rows), self.noise.error(confidence=confidence), float(self.width)
         left = n if self.rows is not None else n - 2 * reach / width
@@ -306,12 +317,13 @@ class Variance(_Bounded):
 
     With u = (x − low)/(high − low), every row adds the three numbers (1−u)², 2u(1−u), u². They are not negative and add
     up to 1, so *one unit of k rows added or removed* moves their sums (B₀, B₁, B₂) by at most k, in L1 and in L2. The
-    sums tell everything: n = B₀ + B₁ + B₂, Σu = B₁/2 + B₂, Σu² = B₂. *Replaced:* n is public and (B₁, B₂) is enough.
-    From u to v with d = v − u, s = u + v it moves by |2d(1 − s)| and d·s: at most 4/3 in L1 (from 1/3 to 1) and √1.024
-    in L2 (from 1/5 to 1), for each row.
+    sums determine everything: n = B₀ + B₁ + B₂, Σu = B₁/2 + B₂, Σu² = B₂. *Replaced:* n is public and (B₁, B₂) is
+    enough. From u to v with d = v − u, s = u + v it moves by |2d(1 − s)| and d·s: at most 4/3 in L1 (from 1/3 to 1) and
+    √1.024 in L2 (from 1/5 to 1), for each row.
 
-    For all neighbours D, D′ by `unit`: as hard to tell apart as `curve` says. Values are rounded to (high − low)/2³⁰,
-    so that the squares add up exactly. The answer is clamped to [0, (high − low)²/4].
+    For all neighbours D, D′ by `unit`: at most as distinguishable as `curve` says. Values are rounded to (high −
+    low)/2³⁰, so that the squares add up exactly. The answer is clamped to [0, (high − low)²/4]. Arguments as for
+    `Mean`.
 
     >>> from deniable import Unit, mechanisms
     >>> spread = mechanisms.Variance(low=0, high=10, unit=Unit.row(), epsilon=1.0)
@@ -334,7 +346,7 @@ class Variance(_Bounded):
         mu: float | None = None,
         delta: float | None = None,
     ) -> None:
-        """`scale` and `sigma` are those of the noise on the sums, which count rows."""
+        """`scale` and `sigma` are the noise levels of the sums, whose unit is one row."""
         low_end, high_end = _bounds(low, high)
         known, k = _rows(rows, unit), Fraction(unit.rows)
         if known is None:
@@ -363,7 +375,7 @@ class Variance(_Bounded):
         return min(max(second - first * first, 0.0), 0.25) * float(self.width) ** 2
 
     def _sums(self, value: Any) -> list[Fraction]:
-        """B₁ and B₂, and B₀ where the number of rows is private."""
+        """B₁ and B₂, and B₀ if the number of rows is private."""
         steps = _steps(value, self.low, self.high)
         self._check_rows(steps.size)
         rest = RESOLUTION - steps
@@ -379,10 +391,11 @@ class Variance(_Bounded):
         return distinguishing_parts.numbers(self.noise, one, two, lambda i: f"the noisy sum {names[i]}", before)
 
     def error(self, *, confidence: float, rows: int | None = None) -> float:
-        """With probability at least `confidence` the answer is this near to the variance of the clamped values.
+        """A bound on the distance from the variance of the clamped values, with probability at least `confidence`. If
+        the number of rows is private, give a guess as `rows`.
 
-        With noise of at most e on each sum, the mean of u is wrong by at most 1.5e/m and that of u² by 2e/m, m = n − 3e
-        (1.5e/n and e/n if n is public), and squaring doubles the former.
+        With noise of at most e on each sum, the mean of u is off by at most 1.5e/m and the mean of u² by 2e/m, m = n −
+        3e (1.5e/n and e/n if n is public), and squaring doubles the former.
         """
         n, reach = self._believed(rows), self.noise.error(confidence=confidence)
         most = float(self.width) ** 2 / 4
@@ -394,9 +407,9 @@ class Variance(_Bounded):
 
 
 def _steps(data: Any, low: Fraction, high: Fraction) -> input_values.Ints:
-    """Where each clamped value lies between the bounds, in whole steps from 0 to RESOLUTION.
+    """The position of each clamped value between the bounds, in steps from 0 to RESOLUTION.
 
-    Each row's steps depend on that row alone, so that roundings here cannot move another row.
+    Each row's steps depend on that row alone, so that rounding here cannot move another row.
     """
     column = clamp(data, low, high)
     share = (column - float(low)) / float(high - low)
@@ -409,13 +422,13 @@ def _steps(data: Any, low: Fraction, high: Fraction) -> input_values.Ints:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Bounds(Mechanism):
-    """Bounds for a column, found privately: between powers of two that hold more than noise.
+    """Bounds for a column, found privately: between powers of two whose counts exceed the noise.
 
     Counts the rows by sign and size (2^j <= |x| < 2^(j+1), j from the first to the last of `exponents`; smaller ones
-    count as 0, larger ones as the largest) and makes the counts noisy: a histogram with public bins, and as private as
-    that, for all neighbours D, D′ by `unit`. The bounds are the outer ends of the first and the last bin whose noisy
-    count exceeds what noise alone reaches, in all empty bins together, with probability at most 1 − `confidence`. None
-    if there is no such bin: too few rows.
+    count as 0, larger ones as the largest) and adds noise to the counts: a histogram with public bins, with its
+    guarantee for all neighbours D, D′ by `unit`. The bounds are the outer ends of the first and the last bin whose
+    noisy count exceeds a threshold that noise alone reaches, in any empty bin, with probability at most 1 −
+    `confidence`. None if there is no such bin: too few rows.
 
     >>> from deniable import Unit, mechanisms
     >>> found = mechanisms.Bounds(unit=Unit.row(), epsilon=1.0, confidence=1 - 1e-10)
@@ -464,7 +477,9 @@ class Bounds(Mechanism):
         return curve_of_counts(self.noise, self.unit)
 
     def count(self, data: Any) -> input_values.Ints:
-        """The exact counts, from the most negative bin to the most positive: data, not to be shown."""
+        """The exact counts, from the most negative bin to the most positive. They are private data: do
+        not show them.
+        """
         column = input_values.column(data)
         first, last = self.exponents
         half = last - first + 1
@@ -475,15 +490,17 @@ class Bounds(Mechanism):
         return np.bincount(np.where(column < 0, half - size, half + size), minlength=2 * half + 1).astype(np.int64)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[float, float] | None:
-        """(low, high), or None."""
+        """(low, high), or None if there are too few rows."""
         noisy = self.noise.release(self.count(value), entropy=entropy)
         kept = np.flatnonzero(noisy > self.noise.error(confidence=self.confidence))
         return (self._end(int(kept[0]), -1), self._end(int(kept[-1]), 1)) if kept.size else None
 
     def law(self, value: Any) -> Masses:
-        """Masses on pairs of bounds, and None: each bin is kept or not by itself, the first and the last count."""
+        """Masses on pairs of bounds, and None: each bin is kept or dropped independently, and the first and the last
+        kept count.
+        """
         counts, least = self.count(value), math.floor(self.noise.error(confidence=self.confidence))
-        # P(count + noise > least): noise is as likely on either side, so that nothing cancels.
+        # P(count + noise > least), by the symmetry of the noise, so that nothing cancels.
         kept, dropped = (
             np.array([float(self.noise.around(0).cdf(at)) for at in ends.tolist()])
             for ends in (counts - least - 1, least - counts)
@@ -499,7 +516,7 @@ class Bounds(Mechanism):
         return masses(list(found), list(found.values()))
 
     def _end(self, place: int, side: int) -> float:
-        """The outer end of a bin on the given side: bins run away from 0 on both."""
+        """The outer end of a bin on the given side; bins grow away from 0 in both directions."""
         half = self.exponents[1] - self.exponents[0] + 1
         away = place - half
         if away == 0:

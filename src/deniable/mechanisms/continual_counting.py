@@ -1,14 +1,13 @@
-"""Counting while the data arrives: after every step a noisy total so far, under one promise for the whole stream.
+"""Counting while the data arrive: after every step a noisy total so far, with one guarantee for the whole stream.
 
-One unit is in one step of the stream, and moves that step's number by at most `sensitivity`. Adding fresh noise to
-every total would cost ε for each of the T totals. Both counters here make a few noisy linear combinations of the steps
-and put every total together from those:
+One unit affects one step of the stream, and moves that step's number by at most `sensitivity`. Fresh noise on every
+total would cost ε for each of the T totals. Both counters here add noise to a few linear combinations of the steps and
+compute every total from those:
 
     TreeCounter          sums over the blocks of a binary tree; each step is in log₂ T + 1 of them. Pure ε possible.
     FactorisedCounter    the prefix-sum matrix as the square of its root; a third of the tree's error at T = 1000.
 
-The next step's number may depend on the answers so far (a stream that reacts): every combination is paid for in
-advance.
+The next step's number may depend on the answers so far (an adaptive stream): every combination is paid for in advance.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 LONGEST: Final = 2**20
 MOST_FACTORISED: Final = 2**16
 LARGEST_STEP: Final = 2**61
-"""Larger numbers of a step count as this one in `FactorisedCounter`. A clamp moves no two values apart."""
+"""Larger numbers of a step are clamped to this in `FactorisedCounter`. Clamping never moves two values apart."""
 COEFFICIENT: Final = 2**32
 """The coefficients of the square root are multiples of 2⁻³², so that they and their sums are exact."""
 
@@ -52,10 +51,10 @@ class Counting(Mechanism):
 
     @abstractmethod
     def start(self, *, entropy: Entropy | None = None) -> Stream:
-        """A running counter, for numbers that arrive one by one. Each start is one release."""
+        """A running counter, for numbers that arrive one by one. Each start is one release, and costs the curve."""
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
-        """The noisy totals after each step of a finished stream (a list or array of whole numbers)."""
+        """The noisy totals after each step of a finished stream (a list or array of integers)."""
         steps = self._steps(value)
         stream = self.start(entropy=entropy)
         return np.array([stream.add(step) for step in steps])
@@ -67,12 +66,12 @@ class Counting(Mechanism):
             )
         steps = input_values.wholes(value)
         if not 0 < steps.size <= self.horizon:
-            raise input_values.refused(f"must hold between 1 and {self.horizon} steps")
+            raise input_values.refused(f"must have between 1 and {self.horizon} steps")
         listed: list[int] = steps.tolist()
         return listed
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The noisy sums that differ; the totals say each of them, and nothing else."""
+        """The noisy sums that differ; the totals are a function of these sums and determine them."""
         one, two = (self._sums(self._steps(stream)) for stream in (x, x2))
         return distinguishing_parts.numbers(self.noise, one, two, lambda i: f"the noisy sum made at step {i + 1}")
 
@@ -82,10 +81,10 @@ class Counting(Mechanism):
 
 
 class Stream(ABC):
-    """A running counter: `add` takes the next step's number and gives the noisy total so far.
+    """A running counter: `add` takes the next step's number and returns the noisy total so far.
 
     Threads may share it. It cannot be copied, pickled or used in a forked process: each copy would give answers about
-    the same steps that were paid for once.
+    the same steps, which were paid for once. All of these raise InvalidOperation.
     """
 
     __slots__ = ("_horizon", "_lock", "_noise", "_process", "_source", "_steps")
@@ -97,11 +96,11 @@ class Stream(ABC):
 
     @property
     def steps(self) -> int:
-        """How many steps were counted."""
+        """The number of steps so far."""
         return self._steps
 
     def add(self, number: Any) -> Any:
-        """Count one more step. Refused once `horizon` steps were counted: more were not paid for."""
+        """Count one more step. Raises BudgetExceeded after `horizon` steps, which is what was paid for."""
         if os.getpid() != self._process:
             raise InvalidOperation("a running counter does not go on in a forked process: start one there, and pay")
         whole = input_values.whole(number)
@@ -130,8 +129,8 @@ class Stream(ABC):
 class TreeCounter(Counting):
     """Totals from a binary tree of noisy block sums.
 
-    For all neighbours D, D′ that differ in one step by at most Δ: a step is in L = ⌊log₂ T⌋ + 1 blocks, one a level, so
-    all block sums together move by L·Δ in L1 and √L·Δ in L2. Laplace noise by `scale=` or `epsilon=` (scale LΔ/ε on
+    For all neighbours D, D′ that differ in one step by at most Δ: a step is in L = ⌊log₂ T⌋ + 1 blocks, one per level,
+    so all block sums together move by L·Δ in L1 and √L·Δ in L2. Laplace noise by `scale=` or `epsilon=` (scale LΔ/ε on
     each block), Gaussian noise by `sigma=`, `mu=`, or `epsilon=` with `delta=` (σ = √L·Δ/μ). A total is a sum of at
     most L blocks.
 
@@ -184,11 +183,11 @@ class TreeCounter(Counting):
         return TreeStream(self.noise, self.horizon, entropy)
 
     def _sums(self, steps: list[int]) -> list[Any]:
-        # Step t closes the block of its lowest binary digit, which is as many steps long.
+        # Step t closes the block of its lowest binary digit, whose value is the length of the block.
         return [sum(steps[t - (t & -t) : t]) for t in range(1, len(steps) + 1)]
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, all totals are this near to the truth at once: a union bound over the
+        """A bound on the error of all totals at once, with probability at least `confidence`: a union bound over the
         steps, each the sum of at most `levels` independent noises.
         """
         allowed = noise_quantiles.miss(confidence) / self.horizon
@@ -202,7 +201,7 @@ class TreeCounter(Counting):
 
 @final
 class TreeStream(Stream):
-    """Holds one open block a level, exact and noisy, as the binary digits of the number of steps."""
+    """Keeps one open block per level, exact and noisy, like the binary digits of the number of steps."""
 
     __slots__ = ("_blocks", "_shown")
 
@@ -212,7 +211,7 @@ class TreeStream(Stream):
         self._shown = [0] * horizon.bit_length()
 
     def _count(self, number: int) -> int:
-        # Step t closes the block at the level of t's lowest digit: it takes in all smaller open ones.
+        # Step t closes the block at the level of t's lowest digit, which absorbs all smaller open blocks.
         level = (self._steps & -self._steps).bit_length() - 1
         self._blocks[level] = sum(self._blocks[:level]) + number
         self._blocks[:level] = [0] * level
@@ -233,10 +232,10 @@ class FactorisedCounter(Counting):
     The vector R·x moves by at most Δ‖f‖₂ in L2, so R·x + z with z of σ = Δ‖f‖₂/μ is μ-GDP, for all neighbours D, D′
     that differ in one step by at most Δ; multiplying by R is post-processing, and gives A·x + R·z. The standard
     deviation at step t is σ(f₀² + … + f²_{t−1})^(1/2), at most about (1 + log(T)/π)Δ/μ, where the tree has log₂(T)Δ/μ.
-    Say `sigma=`, `mu=`, or `epsilon=` with `delta=`.
+    Give `sigma=`, `mu=`, or `epsilon=` with `delta=`.
 
-    The coefficients are rounded to 2⁻³² and R·x is worked out exactly in whole numbers, so the sensitivity is exact.
-    Totals are floats. A step's number beyond ±2⁶¹ counts as ±2⁶¹.
+    The coefficients are rounded to 2⁻³² and R·x is computed exactly in integers, so the sensitivity is exact. Totals
+    are floats. A step's number beyond ±2⁶¹ counts as ±2⁶¹.
 
     >>> from deniable import mechanisms
     >>> tree = mechanisms.TreeCounter(horizon=1000, sensitivity=1, mu=1.0)
@@ -244,7 +243,7 @@ class FactorisedCounter(Counting):
     >>> tree.error(confidence=0.95) / root.error(confidence=0.95) > 2.9
     True
 
-    Source: Henzinger, Upadhyay & Upadhyay (2023); Fichtenberger, Henzinger & Upadhyay (2023). Streams that react:
+    Source: Henzinger, Upadhyay & Upadhyay (2023); Fichtenberger, Henzinger & Upadhyay (2023). Adaptive streams:
     Denisov, McMahan, Rush, Smith & Thakurta (2022), Theorem 2.1.
     """
 
@@ -284,19 +283,19 @@ class FactorisedCounter(Counting):
         return found
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, all totals are this near to the truth at once (a union bound over the
-        steps). Rounding the coefficients adds up to 2⁻³¹√T of the true total on top.
+        """A bound on the error of all totals at once, with probability at least `confidence` (a union bound over the
+        steps). Rounding of the coefficients adds at most 2⁻³¹√T of the true total.
         """
         allowed = noise_quantiles.miss(confidence) / self.horizon
         f = coefficients(self.horizon).astype(np.float64) / COEFFICIENT
         spread = float(self.noise.width) * math.sqrt(float(f @ f)) * noise_quantiles.normal(allowed)
-        # Noise and values are each rounded to a step, on every coordinate that is summed.
+        # On every summed coordinate, both the noise and the value are rounded to a step.
         return (spread + float(f.sum())) * float(self.noise.spacing) * (1 + 1e-9)
 
 
 @final
 class FactorisedStream(Stream):
-    """Holds the numbers so far, and the noisy vector R·x + z, of which totals are sums."""
+    """Keeps the numbers so far, and the noisy vector R·x + z, of which totals are sums."""
 
     __slots__ = ("_coefficients", "_high", "_low", "_noisy")
 
@@ -308,7 +307,8 @@ class FactorisedStream(Stream):
 
     def _count(self, number: int) -> float:
         t = self._steps
-        # Numbers in two parts, below 2³¹ and up to ±2³⁰ in size: products with coefficients up to 2³² fit into 64 bits.
+        # Numbers in two parts, below 2³¹ and up to ±2³⁰ in size: their products with coefficients up to 2³² fit into 64
+        # bits.
         self._high[t - 1], self._low[t - 1] = divmod(max(-LARGEST_STEP, min(LARGEST_STEP, number)), 2**31)
         turned = self._coefficients[:t][::-1]
         total = (input_values.whole_sum(turned * self._high[:t]) << 31) + input_values.whole_sum(turned * self._low[:t])
@@ -320,7 +320,7 @@ class FactorisedStream(Stream):
 def coefficients(count: int) -> input_values.Ints:
     """f_k = C(2k, k)/4^k in units of 2⁻³², rounded."""
     found = np.empty(count, dtype=np.int64)
-    # 64 bits more than are kept: each of the divisions loses less than one of them.
+    # 64 extra bits: each division loses less than one of them.
     current = COEFFICIENT << 64
     for k in range(count):
         if k:

@@ -1,11 +1,10 @@
-"""Denoising: what a released vector says about the truth once the noise is known. It is post-processing, so it is free.
+"""Denoising: better estimates from a released vector and the known noise. Post-processing, so it costs no privacy.
 
     shrink        James & Stein (1961): towards 0, or towards the mean; never worse than the release on average
     projected     onto what the truth must be: not negative, or shares that add up to a total
-    whole         the same for counts: whole numbers, not negative, that add up to a total
+    whole         the same for counts: integers, not negative, that add up to a total
 
-Both need independent Gaussian noise of one σ on every number for what is promised of them; they may be applied to any
-release.
+Their error bounds assume independent Gaussian noise of one σ on every number; they may be applied to any release.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def shrink(answers: Any, *, sigma: float, towards: Literal["zero", "mean"] = "ze
     """The positive-part James–Stein estimate, c + (1 - (d - 2)σ²/‖y - c‖²)₊ (y - c), from d noisy numbers y.
 
     With c = 0 its mean square error is below dσ² whatever the truth is, for d >= 3; with c the mean of the answers one
-    more number is needed (d >= 4, and d - 3 in the formula). Fewer numbers are returned as they are.
+    more number is needed (d >= 4, and d - 3 in the formula). Fewer numbers are returned unchanged.
 
     >>> shrink([3.0, 4.0, 0.0, 0.0], sigma=1.0)
     array([2.76, 3.68, 0.  , 0.  ])
@@ -65,7 +64,7 @@ def shrunk_error(*, length: float, sigma: float, dimension: int) -> float:
 def projected(answers: Any, *, total: float | None = None) -> Floats:
     """The nearest vector whose numbers are at least 0 and, with `total`, add up to it.
 
-    The truth is such a vector, so no truth gets farther away: ‖projected - θ‖ <= ‖answers - θ‖.
+    The truth is such a vector, so the projection is never farther from it: ‖projected - θ‖ <= ‖answers - θ‖.
 
     >>> projected([3.0, -1.0, 1.0], total=4.0)
     array([3., 0., 1.])
@@ -77,12 +76,12 @@ def projected(answers: Any, *, total: float | None = None) -> Floats:
 
 
 def whole(answers: Any, *, total: int) -> Ints:
-    """The nearest vector of whole numbers that are at least 0 and add up to `total`, a number that may be known.
+    """The nearest vector of integers that are at least 0 and add up to `total`, which must be public.
 
-    Noisy counts become a table that could have been counted: a census does so for the parts of each place, from the top
-    down. The nearest in L2: round `projected` down, and one up where most was cut, as often as is missing. (Raising an
-    entry by one costs 1 - 2 × what was cut off it, which is the least for the largest remainders, and more than any of
-    them for an entry that was projected to 0.) Of equal remainders the first is raised.
+    It turns noisy counts into a table that could have been counted, as a census does for the parts of each place, from
+    the top down. Nearest in L2: round `projected` down, then raise the entries with the largest remainders by one, as
+    many as are missing. (Raising an entry by one costs 1 - 2 × its remainder, which is least for the largest
+    remainders, and larger for an entry that was projected to 0.) Of equal remainders the first is raised.
 
     >>> whole([3.4, -1.0, 1.4, 0.5], total=6)
     array([4, 0, 1, 1])
@@ -101,5 +100,5 @@ def whole(answers: Any, *, total: int) -> Ints:
 def _vector(answers: Any) -> Floats:
     values = curve_arguments.numbers_array("answers", answers)
     if not len(values):
-        raise InvalidParameter("answers", NOTHING, "must hold at least one number")
+        raise InvalidParameter("answers", NOTHING, "must contain at least one number")
     return values

@@ -1,15 +1,15 @@
-"""What tells two values apart: the independent parts of an answer, and the law of the privacy loss they add up to.
+"""What distinguishes two values: the independent parts of an answer, and the law of their total privacy loss.
 
-An answer may be a vector, a tuple, a stream of totals: it has no law on a line. But all that tells two values x and x2
-apart is one number, the privacy loss log p(y | x)/p(y | x2) of the answer y, which every best test is a threshold of
-(Neyman & Pearson). Losses of independent parts add up, so that the laws of the loss on x and on x2 are convolutions.
+An answer may be a vector, a tuple or a stream of totals, which has no distribution on a line. But a single number
+distinguishes two values x and x2: the privacy loss log p(y | x)/p(y | x2) of the answer y. Every best test is a
+threshold on it (Neyman & Pearson). Losses of independent parts add up, so the laws of the loss on x and on x2 are
+convolutions.
 
-    mechanism.told_apart(x, x2)    the parts in which answers differ: `AnswerPart`s, or `Losses` where parts depend
-    on others joined(parts)                  one part, where the answer is one number or Gaussian noise on several;
-    else `Losses`
+    mechanism.told_apart(x, x2)    the parts in which answers differ: `AnswerPart`s, or `Losses` if parts are dependent
+    joined(parts)                  one part, if the answer is one number or Gaussian noise on several; else `Losses`
 
-Cells and bins only ever join outcomes, in both laws at once. So what is drawn here is the true pair after
-post-processing: no loss is larger than it is, and total variation is at most what it is.
+Cells and bins only merge outcomes, in both laws at once. So the result is the true pair after post-processing: losses
+and total variation are never larger than the true ones.
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ from deniable.mechanisms.input_values import Floats
 from deniable.mechanisms.laws import Masses, NoiseLaw, OutputLaw, Pieces, Stairs, are_numbers, between, image, in_cells
 
 MOST_LOSSES: Final = 1000
-"""Losses that are told apart; more are joined with their neighbours."""
+"""Most distinct losses; beyond, neighbouring ones are merged."""
 CELLS: Final = 400
-"""Cells between two values that noise is put around, and in three deviations of Gaussian noise."""
+"""Cells between two noise centres, and in three standard deviations of Gaussian noise."""
 UNSEEN: Final = 1e-13
-"""What lies beyond, on either side, is joined into one outcome once there are too many."""
+"""Mass beyond which outcomes on either side are merged into one, once there are too many."""
 LIGHTEST: Final = 1e-30
-"""The largest and the smallest loss stand alone where they are at least as likely as this."""
+"""The largest and the smallest loss keep a bin of their own if their probability is at least this."""
 SAME: Final = 1e-12
 MANY: Final = 10**4
-"""Outcomes beyond which equal losses are not looked for, only bins."""
+"""Most outcomes whose equal losses are merged exactly; beyond, bins are used directly."""
 FINE: Final = 2.0**46
-"""Steps in one deviation of Gaussian noise on real numbers, as in `steps.FINENESS`."""
+"""Steps in one standard deviation of Gaussian noise on real numbers, as in `noise_steps.FINENESS`."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerPart:
-    """One of the independent numbers or choices that an answer is made from: its laws on two values."""
+    """One of the independent numbers or choices that an answer consists of: its laws on two values."""
 
     one: OutputLaw
     two: OutputLaw
     name: str = ""
-    """Which of several it is; others have the same law on both values. Empty if it is the answer."""
+    """Which of several parts it is; the others have the same law on both values. Empty if it is the answer."""
     times: int = 1
     before: str = ""
-    """What it is, where an answer is made from it by post-processing."""
+    """What the part is, if an answer is computed from it by post-processing."""
     is_answer: bool = False
     """Whether it is what `release` returns, and not one number of it."""
 
     @property
     def losses(self) -> Losses:
-        """How likely each privacy loss is, of all `times` together."""
+        """The law of the privacy loss, of all `times` repetitions together."""
         return Losses.of(*outcomes(self.one, self.two)).power(self.times)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Losses:
-    """Outcomes by their privacy loss, which rises: how likely they are on x (`one`) and on x2 (`two`)."""
+    """Outcomes ordered by their privacy loss: their probabilities on x (`one`) and on x2 (`two`)."""
 
     one: Floats
     two: Floats
@@ -73,13 +73,13 @@ class Losses:
 
     @property
     def values(self) -> Floats:
-        """log one/two: infinite for outcomes that one of the values never has."""
+        """log one/two: infinite for outcomes that are impossible on one of the values."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.one) - np.log(self.two))
 
     @classmethod
     def of(cls, one: Any, two: Any, before: str = "") -> Losses:
-        """Of outcomes in any order; those of equal loss are one."""
+        """From outcomes in any order; those of equal loss are merged."""
         p, q = np.asarray(one, dtype=float), np.asarray(two, dtype=float)
         seen = np.maximum(p, q) > 0
         found = cls(p[seen], q[seen], before)
@@ -94,8 +94,8 @@ class Losses:
         return merged if len(merged.one) <= MOST_LOSSES else merged._binned()
 
     def _binned(self) -> Losses:
-        """The same in bins of equal width where nearly all of it lies, none of which has losses of both signs. The
-        smallest and the largest loss stand alone.
+        """The same in bins of equal width where nearly all mass lies. No bin contains losses of both signs, and the
+        smallest and the largest loss have their own.
         """
         losses = self.values
         finite = np.isfinite(losses)
@@ -122,7 +122,7 @@ class Losses:
         return Losses.of(one, two, self.before or other.before)
 
     def power(self, count: int) -> Losses:
-        """So many independent outcomes."""
+        """`count` independent outcomes."""
         found, square = NOTHING_TOLD, self
         while count:
             found, count = (found.times(square) if count % 2 else found), count // 2
@@ -140,7 +140,7 @@ Told = AnswerPart | Losses
 
 
 def outcomes(one: OutputLaw, two: OutputLaw) -> tuple[Floats, Floats]:
-    """The masses of two laws on outcomes that they share: answers, or cells in which their ratio changes little."""
+    """The masses of two laws on common outcomes: answers, or cells in which their ratio changes little."""
     if isinstance(one, Masses) and isinstance(two, Masses):
         one, two = alike(one, two)
         return one.masses, two.masses
@@ -149,7 +149,7 @@ def outcomes(one: OutputLaw, two: OutputLaw) -> tuple[Floats, Floats]:
 
 
 def alike(one: Masses, two: Masses) -> tuple[Masses, Masses]:
-    """Both laws on the answers of either: an answer that one of them has alone gets a place in both."""
+    """Both laws on the union of their answers: an answer of only one of them gets mass 0 in the other."""
     answers = tuple(dict.fromkeys((*one.answers, *two.answers)))
     told = [dict(zip(law.answers, law.masses.tolist(), strict=True)) for law in (one, two)]
     first, second = (Masses(answers, np.array([each.get(answer, 0.0) for answer in answers])) for each in told)
@@ -157,12 +157,14 @@ def alike(one: Masses, two: Masses) -> tuple[Masses, Masses]:
 
 
 def _borders(one: OutputLaw, two: OutputLaw) -> Floats:
-    """Where cells end. Laplace noise has one ratio on all answers beyond both values, a staircase on each stair."""
+    """The ends of cells. The ratio of Laplace noise is constant beyond both values, that of a staircase
+    on each stair.
+    """
     if isinstance(one, Pieces) and isinstance(two, Pieces):
         return np.unique(np.concatenate((one.edges, two.edges)))
     if isinstance(one, Stairs) and isinstance(two, Stairs):
         edges = np.unique(np.concatenate((one.edges(), two.edges())))
-        # Edges of both that only rounding tells apart would leave cells of nothing but rounding.
+        # Edges that differ only by rounding would enclose cells that contain only rounding errors.
         return edges[np.concatenate(([True], np.diff(edges) > 1e-9 * one.step))]
     if not isinstance(one, NoiseLaw) or not isinstance(two, NoiseLaw):
         raise InvalidOperation("the laws on the two values are of two kinds, so that answers cannot be compared")
@@ -171,12 +173,12 @@ def _borders(one: OutputLaw, two: OutputLaw) -> Floats:
     cells = CELLS if one.kind == "laplace" else 4 * CELLS
     if not one.is_discrete:
         return np.linspace(low - far, high + far, cells + 1)
-    # An outcome of whole numbers ends at its border: the last one holds what is above the larger value.
+    # A cell of integers includes its upper border: the last cell contains everything above the larger value.
     return np.unique(np.floor(np.linspace(low - far, max(low, high - 1) + far, cells + 1)))
 
 
 def joined(parts: Sequence[Told]) -> Told:
-    """All parts as one: as it is if there is one, and as one number where all are Gaussian noise on real numbers."""
+    """All parts as one: unchanged if there is one, and as one number if all are Gaussian noise on real numbers."""
     if len(parts) == 1 and (isinstance(parts[0], Losses) or parts[0].times == 1):
         return parts[0]
     bells = [part for part in parts if isinstance(part, AnswerPart) and _is_bell(part)]
@@ -196,7 +198,7 @@ def _is_bell(part: AnswerPart) -> bool:
 
 
 def _along(bells: Sequence[AnswerPart]) -> AnswerPart:
-    """Gaussian noise on several numbers tells two values apart along the way from one to the other, and not across."""
+    """Gaussian noise on several numbers distinguishes two values only along the line from one to the other."""
     levels = {part.one.width * part.one.spacing for part in bells if isinstance(part.one, NoiseLaw)}
     level = levels.pop() if len(levels) == 1 else 1.0
     unit = "" if level != 1.0 or not levels else ", in standard deviations of the noise"
@@ -210,12 +212,12 @@ def _level(law: OutputLaw) -> float:
     return law.width * law.spacing if isinstance(law, NoiseLaw) else law.deviation
 
 
-# -- for mechanisms that tell their parts ----------------------------------------------------------------------------
+# -- for mechanisms that list their parts ----------------------------------------------------------------------------
 
 
 def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before: str = "") -> list[Told]:
-    """The numbers of a statistic that differ, with their noise; the first of them where none does. A statistic that is
-    no array is one number, and its noisy value the answer.
+    """The numbers of a statistic that differ, with their noise; the first one if none does. A statistic that is not an
+    array is one number, and its noisy value is the answer.
     """
     first, second = (np.ravel(each).tolist() for each in (one, two))
     if len(first) != len(second) or not first:
@@ -229,13 +231,13 @@ def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before:
 
 
 def the_answer(parts: Sequence[Told]) -> AnswerPart | None:
-    """The part that is what `release` returns, where one is."""
+    """The part that is what `release` returns, if there is one."""
     alone = parts[0] if len(parts) == 1 else None
     return alone if isinstance(alone, AnswerPart) and alone.is_answer and alone.times == 1 else None
 
 
 def pushed_apart(part: AnswerPart, function: Callable[[Any], Any]) -> AnswerPart:
-    """What a function makes of an answer, on two values: read in the same cells of both."""
+    """The values of a function of an answer, on two values: evaluated on the same cells for both."""
     answers, one, two = listed(part)
     made: dict[Any, list[float]] = {}
     for answer, p, q in zip(answers, one, two, strict=True):
@@ -249,7 +251,7 @@ def pushed_apart(part: AnswerPart, function: Callable[[Any], Any]) -> AnswerPart
 
 
 def listed(part: AnswerPart) -> tuple[list[Any], list[float], list[float]]:
-    """Answers, or the middles of cells, and how likely they are on two values."""
+    """Answers, or the middles of cells, and their probabilities on two values."""
     if isinstance(part.one, Masses) and isinstance(part.two, Masses):
         one, two = alike(part.one, part.two)
         return list(one.answers), one.masses.tolist(), two.masses.tolist()
@@ -258,7 +260,7 @@ def listed(part: AnswerPart) -> tuple[list[Any], list[float], list[float]]:
 
 
 def named(parts: Iterable[Told], name: str) -> list[Told]:
-    """Parts of one of several mechanisms, whose answers come in a tuple."""
+    """Parts of one of several mechanisms whose answers form a tuple."""
     return [
         replace(p, name=f"{name}, {p.name}" if p.name else name, is_answer=False) if isinstance(p, AnswerPart) else p
         for p in parts
@@ -266,7 +268,7 @@ def named(parts: Iterable[Told], name: str) -> list[Told]:
 
 
 def made_from(parts: Iterable[Told], before: str) -> list[Told]:
-    """Parts that an answer is made from without another look at the data."""
+    """Parts from which an answer is computed by post-processing."""
     return [
         replace(p, before=p.before or before, is_answer=False)
         if isinstance(p, AnswerPart)
@@ -276,7 +278,7 @@ def made_from(parts: Iterable[Told], before: str) -> list[Told]:
 
 
 def repeated(parts: Iterable[Told], count: int) -> list[Told]:
-    """The parts of so many independent answers, which come in a tuple: also one comes so."""
+    """The parts of `count` independent answers, which form a tuple, even if there is only one."""
     return [
         replace(p, times=p.times * count, is_answer=False) if isinstance(p, AnswerPart) else p.power(count)
         for p in parts
@@ -284,7 +286,7 @@ def repeated(parts: Iterable[Told], count: int) -> list[Told]:
 
 
 def differing(parts: Iterable[Told]) -> list[Told]:
-    """Those that tell anything; the first of them where none does."""
+    """The parts whose laws differ; the first part if none does."""
     every = list(parts)
     return [p for p in every if isinstance(p, Losses) or not _equal(p)] or every[:1]
 

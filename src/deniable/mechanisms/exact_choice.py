@@ -1,7 +1,7 @@
 """Exact choices: which of several noisy numbers is the largest, and which of several weights e^u is drawn.
 
-Noise is real-valued, exactly. Only comparisons are ever made with it (who won, above or below), so a real number never
-has to be written down: two numbers that agree so far get one more binary digit each. Equal ones would never end, and
+The noise is exactly real-valued. It is only ever compared (who won, above or below), so a real number never has to be
+computed in full: while two numbers agree, each gets one more binary digit. Equal numbers would never be decided, and
 have probability 0.
 """
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 FIRST_STEPS: Final = 64
-"""The first digits are a whole number of steps of scale/64: they decide most comparisons."""
+"""The first digits are an integer number of steps of scale/64: they decide most comparisons."""
 
 HALF: Final = Fraction(1, 2)
 
 FLOAT_REACH: Final = 2.0**40
-"""Exponents up to this size are first looked at as floats."""
+"""Exponents up to this size are first compared as floats."""
 
 
 @final
 class RealNoise:
-    """centre + X or centre - X for an exponential X of this scale, known to lie in [low, low + width] so far.
+    """centre + X or centre - X for an exponential X of this scale, known so far to lie in [low, low + width].
 
     X/scale = (k + 0.d₁d₂d₃...)/64 in binary, where k is geometric and the digits are independent: the density of an
-    exponential on any interval has the same shape, so digit j is 1 with odds e^(-2^-j/64) whatever came before. So each
-    digit can be drawn when it is needed, and the law is that of the real-valued noise.
+    exponential has the same shape on every interval, so digit j is 1 with odds e^(-2^-j/64) whatever came before. So
+    each digit can be drawn when it is needed, and the law is that of real-valued noise.
     """
 
     __slots__ = ("_odds", "_rises", "low", "width")
@@ -53,7 +53,7 @@ class RealNoise:
         return self.low + self.width
 
     def refine(self, entropy: Entropy | None) -> None:
-        """Draw one more binary digit: half the width."""
+        """Draw one more binary digit, which halves the width."""
         self._odds /= 2
         self.width /= 2
         if _digit(self._odds, entropy) == self._rises:
@@ -61,7 +61,7 @@ class RealNoise:
 
 
 def _digit(odds: Fraction, entropy: Entropy | None) -> bool:
-    """1 with odds e^(-odds) against 0: of two sides of a fair coin, one counts only with that probability."""
+    """1 with odds e^(-odds) against 0: a fair coin, one side of which counts only with that probability."""
     while noise.bernoulli(p=HALF, entropy=entropy):
         if noise.bernoulli_exp(x=odds, entropy=entropy):
             return True
@@ -94,8 +94,8 @@ def laplace_race(centres: Sequence[Fraction], scale: Fraction, winners: int, ent
 def _leaders(
     centres: Sequence[Fraction], scale: Fraction, steps: NDArray[np.int64], rises: NDArray[np.bool_], winners: int
 ) -> Race:
-    # Floats only set those aside that lose by far more than floats can be wrong: by 2^-40 of the largest number, where
-    # the few roundings of each number are 2^-50 of it at most. What is left is compared exactly.
+    # Floats only discard numbers that lose by far more than the error of floats: by 2^-40 of the largest number, while
+    # the few rounding errors of each number are at most 2^-50 of it. The rest is compared exactly.
     keep = np.ones(len(centres), dtype=bool)
     try:
         rough = np.array([float(centre) for centre in centres])
@@ -113,7 +113,7 @@ def _leaders(
 
 
 def highest(race: Race, entropy: Entropy | None) -> int:
-    """The index of the largest number, after as many digits as it takes."""
+    """The index of the largest number; draws as many digits as needed."""
     leaders = race
     while True:
         lead = max(number.low for number in leaders.values())
@@ -125,7 +125,7 @@ def highest(race: Race, entropy: Entropy | None) -> int:
 
 
 def exceeds(one: RealNoise, other: RealNoise, entropy: Entropy | None) -> bool:
-    """Whether one number is larger than another, after as many digits as it takes."""
+    """Whether one number is larger than another; draws as many digits as needed."""
     while True:
         if one.low >= other.high:
             return True
@@ -143,10 +143,10 @@ def choose(
     entropy: Entropy | None,
     weights: Sequence[Fraction] | None = None,
 ) -> int:
-    """Index i with probability ∝ weights_i e^(scores_i/scale), exactly.
+    """Index i with probability exactly ∝ weights_i e^(scores_i/scale).
 
-    Drawn with floats v_i that are surely at least u_i = scores_i/scale, and kept with probability e^(u_i - v_i): which
-    gives the exact law and makes only one rational number, that of the index drawn. So long lists are quick.
+    Draws with floats v_i that are certainly at least u_i = scores_i/scale, and accepts with probability e^(u_i - v_i).
+    This gives the exact law and computes only one rational number, that of the drawn index, so long lists are fast.
     """
     shares = None if weights is None else [rational_parameters.short(weight) for weight in weights]
     try:
@@ -156,8 +156,8 @@ def choose(
     if np.max(np.abs(rough)) > FLOAT_REACH:
         logs = [score / scale for score in scores]
         return int(noise.choice(log_weights=logs, weights=shares, entropy=entropy))
-    # Three roundings, each of 2^-53 of the number (or of 2^-1074, before it is divided by the scale, where it is tiny),
-    # and those of this line.
+    # Allows for three roundings, each of 2^-53 of the number (or, for a tiny number, of 2^-1074 before it is divided by
+    # the scale), and for those of this line.
     above = rough + (np.abs(rough) * 2.0**-48 + 2.0**-1000 / min(1.0, float(scale)))
     while True:
         drawn = int(noise.choice(log_weights=above, weights=shares, entropy=entropy))
@@ -167,8 +167,8 @@ def choose(
 
 
 def is_kept(x: Fraction, entropy: Entropy | None) -> bool:
-    """True with probability e^-x, for an x that was computed from data: `noise.bernoulli_exp` keeps its coin for the
-    next toss, this leaves no trace of x behind.
+    """True with probability e^-x, for an x computed from data: `noise.bernoulli_exp` caches its coin, this leaves no
+    trace of x.
     """
     source = noise.current() if entropy is None else entropy
     return is_below(source.word(), WORD, Fraction(1), x, source)

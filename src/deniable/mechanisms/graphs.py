@@ -1,4 +1,4 @@
-"""Graphs whose edges or nodes are private: number of edges, degree of each node, how many nodes have which degree.
+"""Graphs whose edges or nodes are private: number of edges, degree of each node, number of nodes of each degree.
 
 A graph is undirected, without loops. Two graphs are neighbours by one **edge** (`GraphUnit.edge()`: a friendship, the
 nodes are public) or by one **node** with all its edges (`GraphUnit.node()`: a person with all friendships). How far a
@@ -12,17 +12,18 @@ degree sequence      L1 2, L2 √2           L1 2D, L2 √2·D
 degree histogram     L1 4, L2 √8           L1 2D + 1, L2 √((D + 1)² + D²)
 ===================  ====================  =======================================================
 
-By an edge: two degrees move by one; in the histogram two nodes leave a bin for the next, both the same bins at worst,
-which moves two counts by two.
+By an edge: two degrees move by one; in the histogram two nodes move to the next bin, in the worst case between the same
+two bins, which moves two counts by two.
 
-By a node, nothing is bounded: a node can be a neighbour of all others, so a mechanism without `degree=` is refused. The
-projection goes through the possible edges in one public order and keeps an edge if both ends have fewer than D kept
-edges so far (Day, Li & Lyu 2016). *Why that moves so little.* Let v come with its edges, one after the other in that
-order. An edge of v that is not kept changes nothing; at most D are kept. A kept edge vu gives u one more. Either that
-stays so, or u is full by now at an edge uw that was kept, which is dropped: u is as before and w has one less. Either
-that stays so, or a later edge wx that was dropped, because w was full, is kept now: w is as before and x has one more.
-And so on, ever later in the order: in the end one node has one more or one less, and the number of edges is one more or
-the same. So at most D nodes besides v, counted with repetition, move by one, and v itself by at most D. ∎
+By a node, nothing is bounded: a node can be connected to all others, so a mechanism without `degree=` raises
+InvalidParameter. The projection goes through the possible edges in one public order and keeps an edge if both ends have
+fewer than D kept edges so far (Day, Li & Lyu 2016). *Why a node moves the statistics so little.* Add v's edges one by
+one, in that order. An edge of v that is not kept changes nothing; at most D are kept. A kept edge vu gives u one more.
+Either this is the end of the chain, or u is now full when a later edge uw comes that was kept before, and uw is
+dropped: u is as before and w has one less. Either this is the end, or a later edge wx that was dropped before, because
+w was full, is now kept: w is as before and x has one more. And so on, ever later in the order: in the end one node has
+one more or one less, and the number of edges is one more or the same. So at most D nodes besides v, counted with
+repetition, move by one, and v itself by at most D. ∎
 
 Source: Hay, Li, Miklau & Jensen (2009) for edges; Kasiviswanathan, Nissim, Raskhodnikova & Smith (2013) for nodes; Day,
 Li & Lyu (2016), section 3, for the projection.
@@ -106,21 +107,21 @@ class GraphUnit:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Graph:
-    """An undirected graph: nodes with different names, and pairs of them. An edge that is written twice, in either
-    direction, is one edge; loops and ends that are no node are refused. Nodes keep an order that only their names
-    decide.
+    """An undirected graph: nodes with different names, and pairs of them. An edge given twice, in either direction,
+    counts once; loops and ends that are not nodes raise InvalidParameter. The order of the nodes depends only on their
+    names.
     """
 
     nodes: tuple[Hashable, ...]
     edges: frozenset[tuple[int, int]]
-    """As pairs of places in `nodes`, the smaller one first."""
+    """As pairs of indices into `nodes`, the smaller one first."""
 
     def __init__(self, *, nodes: Iterable[Hashable], edges: Iterable[Edge]) -> None:
         listed = tuple(nodes)
         if any(isinstance(node, float) and node != node for node in listed):
-            # It has no place in an order: sorting leaves others where they stood, so that one node would move them all.
+            # NaN does not compare: it would break the sorting, so that one node could move all others.
             raise InvalidParameter("nodes", NOTHING, "must not be NaN", "leave out rows without a name")
-        # By name alone: where a node stands must not depend on which other nodes there are.
+        # Sorted by name alone: the order of two nodes must not depend on the other nodes.
         ordered = tuple(sorted(listed, key=lambda node: (type(node).__name__, node if _plain(node) else repr(node))))
         places = {node: i for i, node in enumerate(ordered)}
         if len(places) != len(ordered) or len(ordered) > MOST_NODES:
@@ -135,7 +136,7 @@ class Graph:
         object.__setattr__(self, "edges", frozenset(found))
 
     def __repr__(self) -> str:
-        return "<Graph>"  # neither its size nor its edges are public
+        return "<Graph>"  # neither the size nor the edges are public
 
 
 def _plain(node: object) -> bool:
@@ -143,15 +144,15 @@ def _plain(node: object) -> bool:
 
 
 def degrees(graph: Graph) -> dict[Hashable, int]:
-    """How many edges each node has: exact, for tests and teaching."""
+    """The number of edges of each node: exact, for tests and teaching."""
     counted = Counter(end for edge in graph.edges for end in edge)
     return {node: counted[i] for i, node in enumerate(graph.nodes)}
 
 
 def projected(graph: Graph, *, degree: int) -> Graph:
-    """The graph without the edges that would give a node more than `degree`, in the order of the nodes' names.
+    """The graph without the edges that would give a node more than `degree` edges, in the order of the nodes' names.
 
-    The order of two edges does not depend on the rest of the graph, which is what the sensitivities rest on.
+    The order of two edges does not depend on the rest of the graph, which the proof of the sensitivities needs.
     """
     most = curve_arguments.integer("degree", degree, 1)
     used: Counter[int] = Counter()
@@ -165,12 +166,12 @@ def projected(graph: Graph, *, degree: int) -> Graph:
 
 
 class _GraphMechanism(Mechanism):
-    """A whole-number statistic of a graph with noise for its unit."""
+    """An integer statistic of a graph with noise for its unit."""
 
     __slots__ = ()
 
     BINS: ClassVar[bool] = False
-    """Whether `degree` says the last bin, under either unit."""
+    """Whether `degree` is the last bin, under either unit."""
 
     unit: GraphUnit
     degree: int | None
@@ -199,7 +200,7 @@ class _GraphMechanism(Mechanism):
     @staticmethod
     @abstractmethod
     def _moves(unit: GraphUnit, degree: int | None) -> Sensitivity:
-        """How far the statistic moves between neighbours."""
+        """The sensitivity of the statistic."""
 
     @abstractmethod
     def statistic(self, graph: Graph) -> Any:
@@ -207,7 +208,7 @@ class _GraphMechanism(Mechanism):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """How far the statistic moves between neighbours, at most."""
+        """The sensitivity of the statistic between neighbours."""
         return self._moves(self.unit, self.degree)
 
     @property
@@ -230,11 +231,13 @@ class _GraphMechanism(Mechanism):
         return distinguishing_parts.numbers(self.noise, self.statistic(x), self.statistic(x2), self._number)
 
     def _number(self, place: int) -> str:
-        """What one of several numbers is."""
+        """The name of one of several numbers."""
         return f"number {place + 1}"
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence` every number is this near to the statistic of the projected graph."""
+        """A bound on the distance of every number from the statistic of the projected graph, with probability at least
+        `confidence`.
+        """
         return self.noise.error(confidence=confidence)
 
     def _bounded(self, graph: Graph) -> Graph:
@@ -251,10 +254,10 @@ class _GraphMechanism(Mechanism):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class EdgeCount(_GraphMechanism):
-    """The number of edges, with noise: moved by 1 by an edge, by D by a node of a graph that is projected onto degrees
-    <= D = `degree`.
+    """The number of edges, with noise: an edge moves it by 1, a node by D if the graph is projected onto degrees <= D =
+    `degree`.
 
-    Say the noise by `epsilon=` or `scale=` (discrete Laplace), or by `mu=`, `sigma=`, or `epsilon=` with `delta=`
+    Give the noise by `epsilon=` or `scale=` (discrete Laplace), or by `mu=`, `sigma=`, or `epsilon=` with `delta=`
     (rounded Gaussian).
     """
 
@@ -286,7 +289,7 @@ class EdgeCount(_GraphMechanism):
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class DegreeSequence(_GraphMechanism):
     """The degree of each of the public `nodes`, with noise, in their order. By an edge: L1 2, L2 √2. By a node: L1 2D,
-    L2 √2·D, where a node that is not there has degree 0 and D is `degree`. The noise is said as for `EdgeCount`.
+    L2 √2·D, where an absent node has degree 0 and D is `degree`. Arguments for the noise as for `EdgeCount`.
 
     >>> from deniable.mechanisms import graphs
     >>> noisy = graphs.DegreeSequence(nodes="abc", unit=graphs.GraphUnit.edge(), epsilon=1.0)
@@ -328,9 +331,9 @@ class DegreeSequence(_GraphMechanism):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class DegreeHistogram(_GraphMechanism):
-    """How many nodes have degree 0, 1, …, `degree`, with noise. By an edge: L1 4, L2 √8, and nodes of more than
-    `degree` edges are counted with those of `degree`. By a node: L1 2D + 1, L2 √((D + 1)² + D²), where the graph is
-    projected onto degrees <= D = `degree`. The noise is said as for `EdgeCount`.
+    """The number of nodes of degree 0, 1, …, `degree`, with noise. By an edge: L1 4, L2 √8, and nodes with more than
+    `degree` edges count as having `degree`. By a node: L1 2D + 1, L2 √((D + 1)² + D²), where the graph is projected
+    onto degrees <= D = `degree`. Arguments for the noise as for `EdgeCount`.
 
     >>> from deniable.mechanisms import graphs
     >>> noisy = graphs.DegreeHistogram(degree=3, unit=graphs.GraphUnit.edge(), epsilon=1.0)
@@ -357,7 +360,7 @@ class DegreeHistogram(_GraphMechanism):
         assert degree is not None
         if unit.thing == "edge":
             return _bounds(4, 8, 2)
-        # What comes into bins is at most D + 1 nodes, what leaves them at most D; a bin where both happen moves less.
+        # At most D + 1 nodes enter bins, and at most D leave them; a bin where both happen moves less.
         return _bounds(2 * degree + 1, (degree + 1) ** 2 + degree**2, degree + 1)
 
     def statistic(self, graph: Graph) -> Ints:

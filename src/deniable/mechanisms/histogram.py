@@ -1,4 +1,4 @@
-"""Counts by bin: with bins that are known in advance, and with keys that only the data knows.
+"""Counts by bin: with bins that are known in advance, and with keys that only the data know.
 
 A row falls into one bin, so one unit moves few counts (`Sensitivity.histogram`): the noise does not grow with the
 number of bins. Under `Unit.replaced_row()` a row may leave one bin and enter another: twice the ε of an added row.
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MOST_BINS: Final = 10**7
 MOST_CELLS: Final = 2000
-"""Most noisy counts of a key that are told one by one."""
+"""Most noisy counts of a key that are listed one by one."""
 HIDDEN: Final = "hidden"
 
 
@@ -59,7 +59,7 @@ def noise_for_counts(
 
 
 def curve_of_counts(noisy: Additive, unit: Unit) -> Curve:
-    """The sharp curve: a replaced row moves two counts by one, which is better than one count by two (lemma A)."""
+    """The sharp curve: a replaced row moves two counts by one, which leaks less than one count by two (lemma A)."""
     if unit.relation is Relation.REPLACE and unit.rows == 1 and isinstance(noisy, DiscreteLaplace):
         return curves.discrete_laplace(scale=rational_parameters.down(Fraction(noisy.width)), sensitivity=1) ** 2
     return noisy.curve
@@ -70,13 +70,13 @@ def curve_of_counts(noisy: Additive, unit: Unit) -> Curve:
 class Histogram(Mechanism):
     """Noisy counts in public bins, given by `edges` (numbers) or `categories`.
 
-    For all neighbours D, D′ by `unit`: all counts together are as hard to tell apart as `curve` says. With `epsilon=`
-    or `scale=` the noise is discrete Laplace of scale Δ₁/ε (Δ₁ = 1 for a row added or removed, 2 for a row replaced);
-    with `sigma=`, `mu=`, or `epsilon=` and `delta=` it is a rounded Gaussian of σ = Δ₂/μ (Δ₂ = 1, √2).
+    For all neighbours D, D′ by `unit`: all counts together are at most as distinguishable as `curve` says. With
+    `epsilon=` or `scale=` the noise is discrete Laplace of scale Δ₁/ε (Δ₁ = 1 for a row added or removed, 2 for a row
+    replaced); with `sigma=`, `mu=`, or `epsilon=` and `delta=` it is a rounded Gaussian of σ = Δ₂/μ (Δ₂ = 1, √2).
 
-    Bins must not come from the data. `edges` [a, b, c] are the bins [a, b) and [b, c]; what lies outside, and NaN, is
-    counted nowhere, and so is a value that is no category. Counts may come out negative; `shares()` clamps and
-    normalises them, which costs nothing.
+    Bins must not come from the data. `edges` [a, b, c] are the bins [a, b) and [b, c]. Values outside the edges, NaN,
+    and values that are not a category are not counted. Noisy counts may be negative; `shares()` clamps and normalises
+    them, at no cost.
 
     >>> from deniable import Unit, mechanisms
     >>> ages = mechanisms.Histogram(edges=[0, 18, 65, 120], unit=Unit.row(), epsilon=1.0)
@@ -121,7 +121,7 @@ class Histogram(Mechanism):
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """A name for each count: the categories, or the bins in words.
+        """A name for each count: the categories, or the bins as intervals.
 
         >>> from deniable import Unit, mechanisms
         >>> mechanisms.Histogram(edges=[0, 18, 65.5], unit=Unit.row(), epsilon=1.0).labels
@@ -141,7 +141,7 @@ class Histogram(Mechanism):
         return self.promise
 
     def count(self, data: Any) -> input_values.Ints:
-        """The exact counts: data, not to be shown."""
+        """The exact counts. They are private data: do not show them."""
         return _count_numbers(self.bins, data) if self.numeric else _count_categories(self.bins, data)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Ints:
@@ -149,7 +149,7 @@ class Histogram(Mechanism):
         return self.release_counts(self.count(value), entropy=entropy)
 
     def law(self, value: Any) -> OutputLaw:
-        """The noise around the count, for a histogram of one bin."""
+        """The noise around the count, for a histogram of one bin. Raises InvalidOperation for several bins."""
         laws.needs_one_number(len(self), "Histogram")
         return self.noise.law(int(self.count(value)[0]))
 
@@ -160,9 +160,9 @@ class Histogram(Mechanism):
         )
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> input_values.Ints:
-        """Noisy counts of exact counts that were made elsewhere: one for each bin, in the order of the bins. With
-        categories also by key: a dict, or a pandas series such as value_counts() makes; keys that are no category are
-        counted nowhere, and categories without a key count 0.
+        """Noisy counts from exact counts that were computed elsewhere: one for each bin, in the order of the bins. With
+        categories also by key: a dict, or a pandas series such as value_counts() returns; keys that are not categories
+        are ignored, and categories without a key count 0.
         """
         if isinstance(counts, Mapping) or input_values.is_labelled(counts):
             if self.numeric:
@@ -178,23 +178,22 @@ class Histogram(Mechanism):
         return noisy
 
     def shares(self) -> Mechanism:
-        """The same mechanism with its answer made into shares of one: clamped at 0 and divided by their sum.
+        """The same mechanism with its answer converted to shares: clamped at 0 and divided by the sum.
 
-        If no count is left above 0, all shares are equal. (Dividing by that sum is a common error: with 10 empty
-        bins it divides by zero once in a thousand runs.) Under `Unit.row()` the number of rows is private, and is not
-        needed.
+        If no count is above 0, all shares are equal. (Dividing by that sum is a common error: with 10 empty bins it
+        divides by zero once in a thousand runs.) Under `Unit.row()` the number of rows is private, and is not needed.
         """
         return Shares(self)
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, all counts are this near to the truth at once."""
+        """A bound on the error of all counts at once, with probability at least `confidence`."""
         return self.noise.error(confidence=confidence)
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Shares(Mechanism):
-    """A histogram as shares of one. Made by `Histogram.shares()`; for all neighbours D, D′ as private as that."""
+    """A histogram as shares. Created by `Histogram.shares()`; its guarantee is that of the histogram."""
 
     histogram: Histogram
 
@@ -207,7 +206,7 @@ class Shares(Mechanism):
 
     @property
     def unit(self) -> Unit:
-        """The histogram's."""
+        """The histogram's unit."""
         return self.histogram.unit
 
     @property
@@ -220,14 +219,14 @@ class Shares(Mechanism):
         return shares(self.histogram.release(value, entropy=entropy))
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The counts that differ, before they are made into shares."""
+        """The counts that differ, before they become shares."""
         return distinguishing_parts.made_from(
             self.histogram.told_apart(x, x2), "the noisy counts, before they are made into shares"
         )
 
 
 def shares(counts: Any) -> input_values.Floats:
-    """Noisy counts as shares of one: clamped at 0, divided by their sum; equal shares if nothing is above 0.
+    """Noisy counts as shares: clamped at 0 and divided by the sum; equal shares if no count is above 0.
 
     >>> shares([6, -1, 2])
     array([0.75, 0.  , 0.25])
@@ -247,7 +246,7 @@ def _edges(edges: Any) -> tuple[float, ...]:
 
 
 def _finite(edges: Any) -> Any:
-    """Edges as they are, unless one is infinite: a common wish, and worth words of its own."""
+    """The edges. An infinite edge is a common request, so it gets an error of its own."""
     if isinstance(edges, Iterable) and not isinstance(edges, str | bytes):
         edges = list(edges)
         if any(isinstance(edge, float) and math.isinf(edge) for edge in edges):
@@ -259,7 +258,7 @@ def _finite(edges: Any) -> Any:
 def _categories(categories: Any) -> tuple[Any, ...]:
     if isinstance(categories, Set):  # the order of a set of strings differs from process to process
         raise InvalidParameter(
-            "categories", NOTHING, "must be in an order, which a set has not", "sorted(...) gives one"
+            "categories", NOTHING, "must be in an order, but a set has none", "sorted(...) gives one"
         )
     if input_values.is_table(categories) or isinstance(categories, Mapping | str | bytes | numbers.Number):
         raise InvalidParameter("categories", NOTHING, "must be a list of categories")
@@ -267,9 +266,9 @@ def _categories(categories: Any) -> tuple[Any, ...]:
         raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     listed = tuple(categories)
     try:
-        # One spelling each: a row counts for all categories that are equal to it, and must be equal to one only.
+        # Compared in canonical form: a row counts for every category equal to it, so it must be equal to only one.
         distinct = len({key_spelling.of(category)[0] for category in listed})
-    except Exception:  # a category is anybody's class, and its own hash or == may raise anything
+    except Exception:  # a category may be of any class, and its hash or == may raise anything
         raise InvalidParameter("categories", NOTHING, "must be hashable: strings, numbers, tuples") from None
     if not 1 <= len(listed) <= MOST_BINS or distinct != len(listed):
         raise InvalidParameter("categories", NOTHING, "must be one or more different categories")
@@ -286,20 +285,20 @@ def _count_numbers(edges: tuple[float, ...], data: Any) -> input_values.Ints:
 
 
 Tally = dict[Hashable, tuple[Any, int]]
-"""Counts of keys, each with how it is shown, by what tells it from others."""
+"""Counts of keys by their identity, each with the form in which it is shown."""
 
 
 def tally(data: Any) -> Tally:
-    """How often each key occurs in a column. What cannot be hashed or written is no key: it is counted nowhere."""
+    """How often each key occurs in a column. Values that cannot be hashed or printed are not keys, and are ignored."""
     listed = input_values.keys(data)
-    # Equal keys of these types have equal spellings, so they may be counted first.
+    # Equal keys of these types have the same canonical form, so they may be counted first.
     if set(map(type, listed)) <= {str, bytes, int, float, bool, type(None)}:
         return _summed(Counter(listed).items())
     return _summed((key, 1) for key in listed)
 
 
 def by_key(counts: Any) -> Tally:
-    """Counts by key, from a dict or a labelled series, each key in its one spelling."""
+    """Counts by key, from a dict or a labelled series, with each key in canonical form."""
     if not isinstance(counts, Mapping) and not input_values.is_labelled(counts):
         raise input_values.refused("must be counts by key: a dict, or what value_counts() of pandas makes")
     return _summed((key, input_values.whole(count)) for key, count in counts.items())
@@ -311,9 +310,11 @@ def _summed(counts: Iterable[tuple[Any, int]]) -> Tally:
         try:
             identity, shown = key_spelling.of(key)
             if identity not in found:
-                str(shown)  # it will be written
+                str(shown)  # it must be printable
             found[identity] = (shown, found.get(identity, (shown, 0))[1] + count)
-        except Exception:  # anybody's class, whose hash, == or str may raise anything: it would be about one row
+        except (
+            Exception
+        ):  # a key may be of any class, whose hash, == or str may raise anything; an error would be about one row
             continue
     return found
 
@@ -327,7 +328,7 @@ def _count_categories(categories: tuple[Any, ...], data: Any) -> input_values.In
     return np.array(_in_order(categories, tally(data)), dtype=np.int64)
 
 
-# -- keys that only the data knows -----------------------------------------------------------------------------------
+# -- keys that only the data know ------------------------------------------------------------------------------------
 
 
 @final
@@ -335,24 +336,25 @@ def _count_categories(categories: tuple[Any, ...], data: Any) -> input_values.In
 class UnknownKeys(Mechanism):
     """Noisy counts of keys that are not known in advance: only keys whose noisy count reaches a threshold are shown.
 
-    For all neighbours D, D′ by `unit`: as hard to tell apart as noisy counts with public keys, times a mechanism that
-    reveals everything with probability δ_τ. The noise is discrete Laplace (`scale=`, `epsilon=`) or a rounded Gaussian
-    (`sigma=`, `mu=`). Say `delta=` and the threshold is the smallest that keeps it, or say `threshold=`.
+    For all neighbours D, D′ by `unit`: at most as distinguishable as noisy counts with public keys, times a mechanism
+    that reveals everything with probability δ_τ. The noise is discrete Laplace (`scale=`, `epsilon=`) or a rounded
+    Gaussian (`sigma=`, `mu=`). Give `delta=`, and the threshold is the smallest one that satisfies it, or give
+    `threshold=`.
 
     *Proof.* Let D′ be D with a unit of at most k rows added. Keys of D: their noisy counts are the mechanism with known
-    bins, and suppressing some is post-processing. Keys that only D′ has: all their rows are the unit's,
-    c₁ + … + c_n <= k. Their noise is independent of the rest, so what is seen on D′ has two independent parts: the keys
-    of D, and "nothing new" with probability 1 − δ′, something new with probability δ′ = 1 − Π P(c_i + Z < τ). On D the
-    second part is always "nothing new". So the curve is that of known bins times one of total variation δ′, which
+    bins, and suppressing some is post-processing. Keys that only D′ has: all their rows are the unit's, c₁ + … + c_n <=
+    k. Their noise is independent of the rest, so the output on D′ has two independent parts: the keys of D, and
+    "nothing new" with probability 1 − δ′, something new with probability δ′ = 1 − Π P(c_i + Z < τ). On D the second
+    part is always "nothing new". So the curve is that of known bins times one of total variation δ′, which
     approximate(0, δ′) dominates (Kairouz, Oh & Viswanath 2015). If rows are replaced, each table may have up to k rows
-    that make keys of its own, and the second part has mass δ′ on different events: dominated likewise.
+    with keys of their own, and the second part has mass δ′ on different events: dominated likewise.
 
     *The worst split.* φ(c) = −log P(c + Z < τ) is convex and increasing for log-concave noise. For n keys the sum of
-    φ(c_i) is largest at (k − n + 1, 1, …, 1), and convex in n, so largest at n = 1 or n = k:
-    δ_τ = max(P(Z >= τ − k), 1 − P(Z < τ − 1)^k). ∎
+    φ(c_i) is largest at (k − n + 1, 1, …, 1), and convex in n, so largest at n = 1 or n = k: δ_τ = max(P(Z >= τ − k), 1
+    − P(Z < τ − 1)^k). ∎
 
-    Keys with the same noisy count are shown in an order that depends on the keys only. Equal keys have one spelling,
-    whichever row came first: 1 for 1.0 and True, None for everything missing, UTC for a moment in any zone.
+    Keys with the same noisy count are shown in an order that depends on the keys only. Equal keys have one canonical
+    form, whichever row came first: 1 for 1.0 and True, None for everything missing, UTC for a moment in any zone.
 
     >>> from deniable import Unit, mechanisms
     >>> towns = mechanisms.UnknownKeys(unit=Unit.row(), epsilon=1.0, delta=1e-6)
@@ -393,7 +395,7 @@ class UnknownKeys(Mechanism):
 
     @property
     def delta(self) -> float:
-        """The probability that a key which one unit alone has is shown, rounded up."""
+        """The probability that a key that only one unit has is shown, rounded up."""
         return _shown(self.noise, self.unit.rows, self.threshold, self.unit.rows)
 
     @property
@@ -405,13 +407,13 @@ class UnknownKeys(Mechanism):
         return self._shown(tally(value), entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
-        """The same from exact counts by key that were made elsewhere: a dict, or what value_counts() of pandas makes.
-        Keys without a row must not be among them.
+        """As `release`, from exact counts by key that were computed elsewhere: a dict, or what value_counts() of pandas
+        returns. It must not contain keys without a row.
         """
         return self._shown(by_key(counts), entropy)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """Whether each key is shown that has another count, and with which."""
+        """For each key whose count differs: whether it is shown, and with which noisy count."""
         one, two = tally(x), tally(x2)
         found: list[Told] = []
         for key in {**one, **two}:
@@ -421,7 +423,7 @@ class UnknownKeys(Mechanism):
         return distinguishing_parts.differing(found) or [distinguishing_parts.NOTHING_TOLD]
 
     def _laws(self, both: list[int]) -> list[Masses]:
-        """Hidden, or shown with a noisy count, for two exact counts; the last cell holds all larger ones."""
+        """Hidden, or shown with a noisy count, for two exact counts; the last cell contains all larger ones."""
         reach = (40 if isinstance(self.noise, DiscreteLaplace) else 10) * float(self.noise.width)
         last = max(self.threshold, max(both) + math.ceil(reach))
         cells = np.unique(np.floor(np.linspace(self.threshold, last, min(last - self.threshold, MOST_CELLS) + 1)))
@@ -432,7 +434,7 @@ class UnknownKeys(Mechanism):
                 found.append(Masses((HIDDEN,), np.ones(1)))
             else:
                 around = self.noise.around(count)
-                # P(at least a cell's first count): from above, where nothing cancels.
+                # P(at least a cell's first count), computed from the upper tail, so that nothing cancels.
                 least = around.cdf(2.0 * count - cells)
                 masses = np.concatenate(([around.cdf(self.threshold - 1)], least[:-1] - least[1:], least[-1:]))
                 found.append(Masses(answers, masses))
@@ -447,16 +449,16 @@ class UnknownKeys(Mechanism):
         exact_counts = input_values.wholes([count for _, count in present])
         noisy = exact_counts + self.noise.draw(exact_counts.shape, entropy)
         kept = [(int(count), key) for (key, _), count in zip(present, noisy, strict=True) if count >= self.threshold]
-        # The order of the rows must not show: it may tell who came first.
+        # The order of the rows must not be visible: it may reveal who came first.
         kept.sort(key=lambda pair: (-pair[0], str(type(pair[1])), str(pair[1])))
         shown: dict[Any, int] = {}
         for count, key in kept:
-            shown.setdefault(key, count)  # of objects that are equal and look different, the one with more rows
+            shown.setdefault(key, count)  # of equal objects with different reprs, the one with the larger noisy count
         return shown
 
     def error(self, *, confidence: float) -> float:
-        """For any one key named in advance: with probability at least `confidence` its noise is at most this. (A key
-        that is shown was helped over the threshold by its noise, if its count is near.)
+        """A bound on the noise of any one key that is named in advance, with probability at least `confidence`. (If the
+        count of a shown key is near the threshold, its noise helped it across.)
         """
         return self.noise.error(confidence=confidence)
 
@@ -471,15 +473,17 @@ def _tail(noisy: Additive, reach: int) -> float:
         from scipy.special import ndtr
 
         found = float(ndtr(-(reach - 0.5) / width))
-    # The exponent is known to a few units in its last place, so its power to that many times its size.
+    # The exponent has an error of a few units in its last place, so the power has a relative error of that many times
+    # its size.
     return min(1.0, found * (1 + 1e-12) + 1e-300)
 
 
 def _shown(noisy: Additive, rows: int, threshold: int, each: int) -> float:
-    """The most that keys of one unit alone are shown, if it has `rows` rows and at most `each` of them share a key.
+    """The largest probability that a key of one unit alone is shown, if it has `rows` rows and at most `each` of them
+    share a key.
 
     A split of the rows counts by the sum of φ (see `UnknownKeys`), so all parts but one are 1 or `each`, and the sum is
-    linear in how many are `each`: none or as many as possible, the rest together or apart.
+    linear in how many are `each`: none or as many as possible, the rest together or separate.
     """
     full, rest = divmod(rows, each)
 
@@ -491,8 +495,8 @@ def _shown(noisy: Additive, rows: int, threshold: int, each: int) -> float:
 
 
 def least_threshold(noisy: Additive, *, rows: int, each: int, delta: float) -> int:
-    """The smallest threshold that shows a key of one unit alone with probability at most δ, if it has at most `rows`
-    rows, at most `each` of them with the same key. `each=1` counts people instead of rows.
+    """The smallest threshold that shows a key of one unit alone with probability at most δ, if the unit has at most
+    `rows` rows, at most `each` of them with the same key. `each=1` counts people instead of rows.
     """
     if delta < 1e-290:
         raise InvalidParameter("delta", delta, "must be at least 1e-290")

@@ -1,6 +1,6 @@
-"""What comes in: numbers and arrays of all kinds, turned into the two that mechanisms work with, float64 and int64.
+"""Input values: numbers and arrays of all kinds, converted to the two types that mechanisms use, float64 and int64.
 
-A dtype, a shape and a type are taken to be public. No error here shows a value.
+The dtype, shape and type of an input are assumed to be public. No error here contains a value.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 LARGEST: Final = 2**62
-"""Whole numbers are clamped to ±2⁶², so that adding noise cannot overflow. A clamp moves no two values apart."""
+"""Integers are clamped to ±2⁶², so that adding noise cannot overflow. Clamping never moves two values apart."""
 
 EXACT: Final = 2**53
-"""Whole numbers up to here are floats without rounding."""
+"""Integers up to this are exact as floats."""
 
 PLAIN: Final = (bool, int, float, np.bool_, np.int64, np.int32, np.float32)
-"""Rows that may be read together: numpy makes float64 of any mix of them without rounding one twice."""
+"""Types of rows that may be converted together: NumPy converts any mix of them to float64 without
+rounding one twice.
+"""
 
 MADE_FOR_WHOLE: Final = "for real numbers, make the mechanism with floats: sensitivity=1.0, high=100.0"
 ONE_COLUMN: Final = "one column: df['age']"
@@ -47,27 +49,27 @@ def is_array(value: Any) -> bool:
 
 
 def array(value: Any, *, kinds: str = "iufO") -> NDArray[Any]:
-    """Any list, array or series of numbers as an array; what is no number is refused."""
+    """A list, array or series of numbers as an array. Raises InvalidParameter for anything else."""
     if isinstance(value, str | bytes | dict | set | frozenset):
         raise refused("must be a number or an array of numbers")
     if isinstance(value, np.ma.MaskedArray):
         raise refused("must not be masked", "fill the masked entries first")
     try:
         found = exactly.array(value)
-    except Exception:  # ragged lists, series of an engine that cannot convert: its own message may show data
+    except Exception:  # ragged lists, or a series that cannot be converted: the original message may contain data
         raise refused("must be a number or an array of numbers") from None
     if found.dtype.kind not in kinds:
-        raise refused("must hold numbers", "a bool, string, date or complex number is none: convert it first")
+        raise refused("must contain numbers", "convert a bool, string, date or complex number first")
     if found.dtype.kind == "f" and found.dtype.itemsize > 8:
         raise refused("must not have more precision than float64", "round it to float64 before taking its sensitivity")
     return found
 
 
 def reals(value: Any) -> NDArray[Any]:
-    """The numbers of a finished statistic, exactly: float64, or Python's own numbers where floats do not hold them all.
+    """The exact numbers of a finished statistic: float64, or Python numbers if floats cannot store them all.
 
-    NaN and infinities come through in float64 only, to be refused. What a number becomes depends on that number alone,
-    in a list as in an array: a rounding, or a clamp that meets one type only, could move two values apart.
+    NaN and infinities pass in float64 only, for the caller to refuse. The result for a number depends on that number
+    alone, in a list as in an array: rounding, or a clamp for one type only, could move two values apart.
     """
     found = array(value)
     if found.dtype.kind == "O":
@@ -79,14 +81,15 @@ def reals(value: Any) -> NDArray[Any]:
 
 
 def column(value: Any) -> Floats:
-    """Rows as an array of float64, for statistics that clamp each row by itself: what is no number is NaN.
+    """Rows as an array of float64, for statistics that clamp each row: rows that are not numbers become NaN.
 
-    What a row becomes depends on that row alone, never on the dtype that the other rows gave the column: whole numbers
-    are rounded to the nearest float, True and False are 1 and 0. Only a column whose declared type holds no numbers
-    (strings, dates, complex numbers) is refused as a whole: its type is public, a single row is not.
+    The result for a row depends on that row alone, never on the dtype that other rows gave the column: integers are
+    rounded to the nearest float, True and False are 1 and 0. Only a column whose declared type excludes numbers
+    (strings, dates, complex numbers) raises InvalidParameter: its type is public, a single row is not.
     """
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        # Together where numpy and `_number` read every row alike, which they do not for rows that are lists or arrays.
+        # Convert all rows together if NumPy and `_number` agree on each of them, which they do not for rows that are
+        # lists or arrays.
         if all(issubclass(kind, PLAIN) for kind in set(map(type, value))):
             found = np.asarray(value)
             if found.dtype.kind in "biuf":
@@ -108,12 +111,14 @@ def column(value: Any) -> Floats:
 
 
 def is_table(value: Any) -> bool:
-    """Whether this is a table, of which one column was meant: summed as a whole, one row would count several times."""
+    """Whether this is a table where one column was intended: if it were summed as a whole, one row would count several
+    times.
+    """
     return hasattr(type(value), "columns") or getattr(value, "ndim", 1) > 1
 
 
 def _holds_numbers(dtype: Any) -> bool:
-    """Whether a column of this declared type may hold numbers. Of object columns every row speaks for itself."""
+    """Whether a column of this declared type may contain numbers. In an object column each row decides for itself."""
     if isinstance(dtype, np.dtype):
         return dtype.kind in "biufO"
     if callable(is_numeric := getattr(dtype, "is_numeric", None)):  # polars
@@ -124,7 +129,7 @@ def _holds_numbers(dtype: Any) -> bool:
 
 
 def keys(value: Any) -> list[Any]:
-    """Rows as a list of keys, each as it is. A table is refused, and so are counts by key where they can be told."""
+    """Rows as a list of keys, unchanged. Raises InvalidParameter for a table, and for recognisable counts by key."""
     if is_table(value):
         raise refused("must be one column, not a table", ONE_COLUMN)
     if isinstance(value, Mapping) or is_value_counts(value):
@@ -138,39 +143,41 @@ def keys(value: Any) -> list[Any]:
 
 
 def is_labelled(value: Any) -> bool:
-    """Whether this is a pandas series whose index says something: not just the numbers of its rows."""
+    """Whether this is a pandas series with a meaningful index, not just row numbers."""
     index = getattr(value, "index", None)
     return hasattr(value, "items") and hasattr(index, "dtype") and type(index).__name__ != "RangeIndex"
 
 
 def is_value_counts(value: Any) -> bool:
-    """Whether this is what pandas' value_counts() makes, as far as its own labels tell."""
+    """Whether this is a result of pandas' value_counts(), as far as its labels show."""
     if not is_labelled(value) or getattr(value, "name", None) != "count":
         return False
     return value.index.name is not None or not np.issubdtype(np.asarray(value.index).dtype, np.number)
 
 
 def _number(row: Any) -> float:
-    """One row as a float: NaN if it is no number, whatever goes wrong with it, for an error would be about one row."""
+    """One row as a float: NaN if it is not a number. It never raises, because an error would reveal something about one
+    row.
+    """
     value: Any = row.item() if isinstance(row, np.ndarray) and row.ndim == 0 and not np.ma.is_masked(row) else row
     try:
         return float(value) if isinstance(value, numbers.Real | Decimal | np.bool_) else math.nan
     except OverflowError:  # an int or Fraction beyond all floats
         return math.inf if value > 0 else -math.inf
-    except Exception:  # a signalling NaN, or a number of the caller's own class, may raise anything
+    except Exception:  # a signalling NaN, or a number of a user-defined class, may raise anything
         return math.nan
 
 
 def wholes(value: Any) -> Ints:
-    """An array of int64, clamped to ±2⁶². Floats are refused by their type, even those without a fraction."""
+    """An array of int64, clamped to ±2⁶². Floats raise InvalidParameter by their type, even if they are integers."""
     found = array(value)
     kind = found.dtype.kind
     if kind == "f" and found.size:
-        raise refused("must hold whole numbers (ints)", MADE_FOR_WHOLE)
+        raise refused("must contain whole numbers (ints)", MADE_FOR_WHOLE)
     if kind == "O":
         listed = found.ravel().tolist()
         if not all(isinstance(v, int | np.integer) and not isinstance(v, bool | np.timedelta64) for v in listed):
-            raise refused("must hold whole numbers (ints) only")
+            raise refused("must contain whole numbers (ints) only")
         return np.array([max(-LARGEST, min(LARGEST, int(v))) for v in listed], dtype=np.int64).reshape(found.shape)
     if found.dtype.itemsize == 8:
         found = np.clip(found, -LARGEST if kind == "i" else 0, LARGEST)
@@ -178,7 +185,7 @@ def wholes(value: Any) -> Ints:
 
 
 def whole(value: Any) -> int:
-    """One whole number: an int, or a numpy integer."""
+    """One integer: an int, or a NumPy integer."""
     if type(value) is int:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -190,18 +197,18 @@ def whole(value: Any) -> int:
 
 
 def _what(value: Any) -> str:
-    """What to do about a value that is no number, told by its type alone."""
+    """A remedy for a value that is not a number, chosen by its type alone."""
     if value is None:
-        return "None is no number: say what a missing value counts as before asking"
+        return "None is not a number: decide what a missing value counts as, and fill it in"
     if isinstance(value, bool | np.bool_):
-        return "a bool is none: write int(...)"
+        return "a bool is not a number here: write int(...)"
     if hasattr(value, "__len__") and not isinstance(value, str | bytes):
-        return "this is several: work out one number first"
-    return "a string, date or other object is none: convert it first"
+        return "this is several values: compute one number first"
+    return "a string, date or other object is not a number: convert it first"
 
 
 def real(value: Any) -> float | Fraction:
-    """One finite real number. Floats stay floats; whole and rational numbers are kept exactly, as Fractions."""
+    """One finite real number. A float stays a float; integers and rational numbers become exact Fractions."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, float | np.floating):
@@ -222,5 +229,5 @@ def real(value: Any) -> float | Fraction:
 
 
 def whole_sum(column: Ints) -> int:
-    """An exact sum: the two halves of 64-bit numbers cannot overflow when summed apart."""
+    """The exact sum: the two halves of 64-bit numbers are summed separately, so that they cannot overflow."""
     return (int((column >> 31).sum()) << 31) + int((column & (2**31 - 1)).sum())

@@ -1,12 +1,11 @@
 """Inverse sensitivity: an answer is likely if few people's data would have to change to make it the true one.
 
-For a statistic f with finitely many answers, D(x, y) = min{k : some x′ with d(x, x′) = k has f(x′) = y}. It moves by
-at most 1 between neighbours, so it is a utility of sensitivity 1 for any f at all. The mechanism that it gives is at
-least as accurate as every unbiased mechanism at ε/4 (Asi & Duchi 2020), and at ε/2 if there are only two
-answers.
+For a statistic f with finitely many answers, D(x, y) = min{k : some x′ with d(x, x′) = k has f(x′) = y}. It moves by at
+most 1 between neighbours, so it is a utility of sensitivity 1 for any f at all. The resulting mechanism is at least as
+accurate as every unbiased mechanism at ε/4 (Asi & Duchi 2020), and at ε/2 if there are only two answers.
 
-The list of answers must be public, and each must be the true one for some data: an answer that no data has is refused
-(its distance is infinite), for leaving it out has to be decided before looking at the data.
+The list of answers must be public, and each must be the true one for some data. An answer that no data have raises
+InvalidParameter (its distance is infinite), because leaving it out must be decided before looking at the data.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ __all__ = ["BinaryInverseSensitivity", "BinaryMedian", "InverseSensitivity", "Mo
 
 
 class Distance(ABC):
-    """A distance that is worked out for all answers at once. Neighbours: one row replaced."""
+    """A distance computed for all answers at once. Neighbours: one row replaced."""
 
     __slots__ = ()
 
@@ -58,8 +57,8 @@ class Distance(ABC):
 class QuantileDistance(Distance):
     """Rows to replace until y is the q-quantile: the r-th smallest of n rows, r = max(1, ⌈qn⌉).
 
-    y is the r-th smallest iff at most r-1 rows are below it and at most n-r above. Each replacement mends one, and
-    never both are too many: D = max(0, below - (r-1), above - (n-r)).
+    y is the r-th smallest iff at most r-1 rows are below it and at most n-r above. Each replacement reduces one excess,
+    and the two are never both positive: D = max(0, below - (r-1), above - (n-r)).
     """
 
     q: Fraction
@@ -81,7 +80,8 @@ class QuantileDistance(Distance):
 @final
 @dataclass(frozen=True, slots=True)
 class ModeDistance(Distance):
-    """Rows to replace until y is the most frequent of `answers`; among equally frequent ones the first in the list is.
+    """Rows to replace until y is the most frequent of `answers`; of equally frequent answers the first in the list
+    counts.
 
     With k rows turned into y it has count(y) + k; then every other answer must have at most that many (one less if it
     comes first), so k is the smallest number that pays for all of them: Σ max(0, count(a) - allowed(a)) <= k.
@@ -96,16 +96,16 @@ class ModeDistance(Distance):
         if not rows:
             raise input_values.refused("must be a list of answers, one for each row, and at least one")
         for row in rows:
-            # A row that is none of the answers votes for nobody: one row must not be able to raise an error.
+            # A row that is not one of the answers votes for nobody: one row must not be able to raise an error.
             try:
                 counts[place[row]] += 1
-            except Exception:  # not there; or anybody's class, whose hash or == may raise anything
+            except Exception:  # missing; or of any class, whose hash or == may raise anything
                 continue
         return [self._one(counts, place[answer], len(rows)) for answer in answers]
 
     def _one(self, counts: np.ndarray[Any, np.dtype[np.int64]], target: int, rows: int) -> int:
         others = np.delete(counts + (np.arange(len(counts)) < target), target)
-        low, high = -1, rows  # `high` is enough: then all rows say `target`
+        low, high = -1, rows  # `high` is enough: then all rows are `target`
         while high - low > 1:
             k = (low + high) // 2
             paid = int(np.maximum(others - (counts[target] + k), 0).sum()) <= k
@@ -116,8 +116,8 @@ class ModeDistance(Distance):
 @final
 @dataclass(frozen=True, slots=True)
 class _BinaryMedianDistance(Distance):
-    """Rows to replace until the majority of zeros and ones is y; an even split is a majority of zeros. What is not 1
-    (or True) counts as zero.
+    """Rows to replace until the majority of zeros and ones is y; an even split is a majority of zeros. Everything
+    except 1 (or True) counts as zero.
     """
 
     def to_each(self, data: Any, answers: Sequence[Any]) -> list[int]:
@@ -133,6 +133,8 @@ class _BinaryMedianDistance(Distance):
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class _Inverse(Mechanism):
+    """Base of the inverse sensitivity mechanisms."""
+
     answers: tuple[Any, ...]
     distance: Callable[[Any, Any], int]
     level: Fraction
@@ -147,9 +149,7 @@ class _Inverse(Mechanism):
             raise InvalidParameter("answers", NOTHING, "must be different from each other")
         if not callable(distance):
             raise InvalidParameter("distance", distance, "must be a function of the data and an answer")
-        object.__setattr__(self, "answers", listed)
-        object.__setattr__(self, "distance", distance)
-        object.__setattr__(self, "level", rational_parameters.epsilon(epsilon))
+        self._settle(answers=listed, distance=distance, level=rational_parameters.epsilon(epsilon))
 
     def __repr__(self) -> str:
         return (
@@ -158,7 +158,7 @@ class _Inverse(Mechanism):
 
     @property
     def unit(self) -> Unit | None:
-        """Of the ready statistics one row replaced; of your own distance, whatever it counts: it is not known here."""
+        """One row replaced for the built-in statistics; None for your own distance, whose unit is not known here."""
         return Unit.replaced_row() if isinstance(self.distance, Distance) else None
 
     @property
@@ -167,7 +167,7 @@ class _Inverse(Mechanism):
         return rational_parameters.up(self.level)
 
     def distances(self, data: Any) -> tuple[int, ...]:
-        """D(x, y) for each answer y. It is no release: never show it for private data."""
+        """D(x, y) for each answer y. It is not a release: never show it for private data."""
         if isinstance(self.distance, Distance):
             return tuple(self.distance.to_each(data, self.answers))
         found = [self.distance(data, answer) for answer in self.answers]
@@ -183,7 +183,7 @@ class _Inverse(Mechanism):
         return self.answers[choose(utilities, self.halves / self.level, source)]
 
     def probabilities(self, data: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The law of `release` on these data, for planning: it is no release, so never show it for private data."""
+        """The law of `release` on these data, for planning. It is not a release: never show it for private data."""
         found = np.array(self.distances(data), dtype=float)
         weights = np.exp(-float(self.level) / self.halves * (found - found.min()))
         return np.asarray(weights / weights.sum())
@@ -193,15 +193,15 @@ class _Inverse(Mechanism):
         return laws.masses(self.answers, self.probabilities(value))
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, the answer is true of data in which at most this many people differ
-        (more than the fewest possible, if none of the answers is the true one).
+        """With probability at least `confidence`, the answer is true for data in which at most this many people differ
+        (beyond the smallest possible number, if none of the answers is the true one).
         """
         miss = 1 - curve_arguments.inner_probability("confidence", confidence)
         return exponential_gap(rational_parameters.up(self.halves / self.level), len(self.answers) - 1, miss)
 
     def efficiency(self) -> float:
-        """1/4, or 1/2 for two answers: at least as often right, on all data, as every unbiased mechanism at this share
-        of ε (`limits.optimal_share`).
+        """1/4, or 1/2 for two answers: the mechanism is right at least as often, on all data, as every unbiased
+        mechanism at this share of ε (`limits.optimal_share`).
         """
         return 1 / (2 * self.halves)
 
@@ -215,13 +215,13 @@ def _repeats(answers: tuple[Any, ...]) -> bool:
 
 @final
 class InverseSensitivity(_Inverse):
-    """The inverse sensitivity mechanism: answer y with probability ∝ e^(-ε D(x, y)/2), exactly.
+    """The inverse sensitivity mechanism: answer y with probability exactly ∝ e^(-ε D(x, y)/2).
 
     For all neighbours D, D′: distances move by at most 1, so this is an exponential mechanism with Δ = 1, ε-bounded
-    range (Asi & Duchi 2020, Dong, Durfee & Rogers 2020). `distance(data, answer)` says how many people's data would
-    have to change to make the answer true; the promise is about the neighbours that it counts with.
+    range (Asi & Duchi 2020, Dong, Durfee & Rogers 2020). `distance(data, answer)` returns how many people's data would
+    have to change to make the answer true; the guarantee is about the neighbours that it counts with.
 
-    Ready: `median`, `quantile` and `mode`, for neighbours that differ by one row replaced.
+    Built in: `median`, `quantile` and `mode`, for neighbours that differ by one row replaced.
 
     >>> from deniable import mechanisms
     >>> typical = mechanisms.InverseSensitivity.median(answers=range(18, 100), epsilon=1)
@@ -240,15 +240,15 @@ class InverseSensitivity(_Inverse):
 
     @classmethod
     def median(cls, *, answers: Sequence[Number], epsilon: Number) -> InverseSensitivity:
-        """The median (of an even number of rows the lower one), as one of `answers`. A row between two answers counts
-        as what it is, NaN and what is no number as smaller than everything. Neighbours: one row replaced.
+        """The median (the lower one of an even number of rows), as one of `answers`. A row between two answers keeps
+        its value; NaN and rows that are not numbers count as smaller than everything. Neighbours: one row replaced.
         """
         return cls.quantile(q=Fraction(1, 2), answers=answers, epsilon=epsilon)
 
     @classmethod
     def quantile(cls, *, q: Number, answers: Sequence[Number], epsilon: Number) -> InverseSensitivity:
-        """The q-quantile, the ⌈qn⌉-th smallest of n rows, as one of `answers`. Rows count as in `median`. Neighbours:
-        one row replaced.
+        """The q-quantile, the ⌈qn⌉-th smallest of n rows, as one of `answers`; 0 <= q <= 1. Rows count as in `median`.
+        Neighbours: one row replaced.
         """
         share = rational_parameters.finite("q", q)
         if not 0 <= share <= 1:
@@ -263,7 +263,7 @@ class InverseSensitivity(_Inverse):
 
     @classmethod
     def mode(cls, *, answers: Sequence[Hashable], epsilon: Number) -> InverseSensitivity:
-        """The most frequent of `answers`; a row that is none of them votes for nobody. Neighbours: one row replaced.
+        """The most frequent of `answers`; a row that is not one of them votes for nobody. Neighbours: one row replaced.
 
         Of equally frequent answers the first in the list is the mode, also of data in which nobody votes. So the order
         of `answers` decides ties, and must not come from the data; a later answer needs one row more than a tie.
@@ -277,7 +277,7 @@ class InverseSensitivity(_Inverse):
         listed = tuple(answers)
         try:
             hash(listed)
-        except Exception:  # an answer is anybody's class, and its own hash may raise anything
+        except Exception:  # an answer may be of any class, and its hash may raise anything
             raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say") from None
         return cls(answers=listed, distance=ModeDistance(listed), epsilon=epsilon)
 
@@ -286,9 +286,9 @@ class InverseSensitivity(_Inverse):
 class BinaryInverseSensitivity(_Inverse):
     """The inverse sensitivity mechanism for two answers: y with probability ∝ e^(-ε D(x, y)), without the factor 1/2.
 
-    For all neighbours D, D′: ε-DP, and no less. One of the two distances is 0 and the other, d, at least 1. Either the
-    true answer stays and d moves by at most 1, so each probability changes by at most e^ε; or it changes, then d = 1
-    on both sides, and the law turns over: 1/(1+e^-ε) becomes 1/(1+e^ε), which is a factor e^ε, attained. Twice as good
+    For all neighbours D, D′: exactly ε-DP. One of the two distances is 0 and the other, d, at least 1. Either the true
+    answer stays and d moves by at most 1, so each probability changes by at most e^ε. Or it changes; then d = 1 on both
+    sides, and the two probabilities swap: 1/(1+e^-ε) becomes 1/(1+e^ε), a factor e^ε, which is attained. Twice as good
     as the general mechanism.
 
     >>> from deniable.mechanisms.inverse_sensitivity import BinaryInverseSensitivity
@@ -312,7 +312,7 @@ class BinaryInverseSensitivity(_Inverse):
         return curves.pure(epsilon=self.epsilon)
 
     def distances(self, data: Any) -> tuple[int, ...]:
-        """(D(x, y₀), D(x, y₁)): one of them is 0, for one of the two answers is the true one, and the other is not."""
+        """(D(x, y₀), D(x, y₁)): 0 for the true answer, and positive for the other one."""
         found = _Inverse.distances(self, data)
         if sorted(d > 0 for d in found) != [False, True]:
             raise InvalidParameter("distance", NOTHING, "must be 0 for the true answer and positive for the other")
@@ -327,12 +327,12 @@ class BinaryInverseSensitivity(_Inverse):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class BinaryMedian(Mechanism):
-    """The median of zeros and ones by the exponential mechanism: 1 with probability p(s) = 1/(1 + e^(-(2s - n)ε/2)), s
-    of n rows being ones.
+    """The median of zeros and ones by the exponential mechanism: 1 with probability p(s) = 1/(1 + e^(-(2s - n)ε/2)), if
+    s of n rows are ones.
 
     For all neighbours D, D′ by one row replaced: s moves by at most 1, so the log-odds (2s - n)ε/2 move by at most ε.
-    Right with probability 95 % and more where |s - n/2| >= 3/ε. `BinaryInverseSensitivity.median` is right more often,
-    and `limits.binary_median_ceiling` says how often any symmetric ε-DP mechanism can be.
+    Right with probability 95 % or more if |s - n/2| >= 3/ε. `BinaryInverseSensitivity.median` is right more often, and
+    `limits.binary_median_ceiling` bounds how often any symmetric ε-DP mechanism can be.
 
     >>> from deniable import mechanisms
     >>> majority = mechanisms.BinaryMedian(epsilon=0.5)
@@ -362,22 +362,24 @@ class BinaryMedian(Mechanism):
         return self.selector.curve
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
-        """0 or 1, from a list of zeros and ones; what is not 1 counts as zero."""
+        """0 or 1, from a list of zeros and ones; everything except 1 counts as zero."""
         return int(self.selector.release(self._scores(value), entropy=witnessed(entropy)))
 
     def probabilities(self, data: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The law of `release` on these data, for planning: it is no release, so never show it for private data."""
+        """The law of `release` on these data, for planning. It is not a release: never show it for private data."""
         return np.asarray(self.selector.probabilities(self._scores(data)))
 
     def probability(self, *, ones: int, rows: int) -> float:
-        """p(s): how often the answer is 1 if so many of the rows are ones."""
+        """p(s): the probability that the answer is 1 if this many of the rows are ones."""
         n, s = curve_arguments.integer("rows", rows, 1), curve_arguments.integer("ones", ones, 0)
         if s > n:
             raise InvalidParameter("ones", ones, f"must be at most the {n} rows")
         return float(self.selector.probabilities([n - s, s])[1])
 
     def error(self, *, confidence: float) -> float:
-        """How many rows the answer is short of half of all, at most, with this probability: half the gap of scores."""
+        """A bound on how many rows the answer falls short of half of all, with this probability: half the gap of
+        scores.
+        """
         return self.selector.error(confidence=confidence) / 2
 
     def law(self, value: Any) -> Masses:

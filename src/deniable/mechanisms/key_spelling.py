@@ -1,9 +1,9 @@
-"""One spelling for each key, so that what is shown of a key depends on nothing but the key.
+"""One canonical form for each key, so that what is shown of a key depends only on the key.
 
 Python has many ways to write one key: 1, 1.0, True and 1+0j are equal, and so are 9:00 in London and 10:00 in Berlin.
-Counted together and shown as the row that came first, they would tell which row that was. So numbers, texts, dates and
-tuples are shown in one way, and objects of other types are counted together only if they are equal, of one type and
-look alike.
+If they were counted together and shown as the row that came first, they would reveal which row that was. So numbers,
+texts, dates and tuples have one canonical form, and objects of other types are counted together only if they are equal,
+of one type and have the same repr.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, Final
 import numpy as np
 
 MOST_DIGITS: Final = 4300
-"""Python writes no longer numbers."""
+"""Python does not print longer integers."""
 
 
 def of(value: Any) -> tuple[Hashable, Any]:
-    """What tells a key from others, and how it is shown. May raise anything for what is no key.
+    """The identity of a key, and the form in which it is shown. May raise anything for an object that cannot be a key.
 
     >>> of(1 + 0j), of(True), of(float("nan"))
     ((1, 1), (1, 1), (None, None))
@@ -42,7 +42,7 @@ def of(value: Any) -> tuple[Hashable, Any]:
         parts = [of(part) for part in tuple.__iter__(value)]
         return ("tuple", tuple(one for one, _ in parts)), tuple(shown for _, shown in parts)
     if isinstance(value, frozenset):
-        # Sorted, for a set shows its members in the order in which they came if it cannot keep them apart.
+        # Sorted, because the order in which a set shows its members may depend on the order of their insertion.
         members = sorted(
             (of(part) for part in frozenset.__iter__(value)), key=lambda one: (str(type(one[1])), repr(one))
         )
@@ -54,11 +54,15 @@ def of(value: Any) -> tuple[Hashable, Any]:
         moment = _moment(value)
         return moment, moment
     kind: Any = type(value)
-    return (kind, value, "" if kind.__repr__ is object.__repr__ else repr(value)), value  # (that would be an address)
+    return (
+        kind,
+        value,
+        "" if kind.__repr__ is object.__repr__ else repr(value),
+    ), value  # the default repr is an address
 
 
 def _number(key: Any) -> Any:
-    """Whole numbers as ints, others as floats, or as Fractions where they are none; NaN as what is missing."""
+    """Integers as ints, other numbers as floats, or as Fractions if no float is exact; NaN as missing."""
     if isinstance(key, Decimal):
         if key.is_nan():
             return None

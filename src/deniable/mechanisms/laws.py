@@ -1,8 +1,8 @@
-"""The law of an answer: densities and masses, distribution functions and variances, for planning and for teaching.
+"""The law of an answer: densities and masses, distribution functions and variances, for planning and teaching.
 
-A law is a function of the value that it is asked about. It is no release: never show the law on private data.
+A law is a function of the value. It is not a release: never show the law on private data.
 
-    Laplace, Gaussian, ...     noise: `noise_law(mechanism)`, and `mechanism.law(value)` is that noise around the value
+    Laplace, Gaussian, ...     `mechanism.law(value)` is a `NoiseLaw`: the noise around the value
     Exponential, NoisyMax ...  masses on the candidates
     PoissonMechanism           masses on counts
     PiecewiseExponential       a density that is constant on pieces
@@ -10,13 +10,13 @@ A law is a function of the value that it is asked about. It is no release: never
     Staircase                  stairs around the value
     AboveThreshold, ...        masses on which questions are above
     TopK, OneShotTopK          masses on the orders of the winners
-    mechanism.then(function)   masses on what the function makes of an answer
-    Sum, Mean, Histogram       the noise around the exact answer, where it is one number
-    Bounds, NameAndShame       masses on pairs of bounds; on places with their records
+    mechanism.then(function)   masses on the values of the function
+    Sum, Mean, Histogram       the noise around the exact answer, if it is one number
+    Bounds, NameAndShame       masses on pairs of bounds; on indices with their records
 
-Answers of several parts have no law on a line; `distinguishing_parts` has what tells two values apart by them.
+Answers of several parts have no law on a line; `distinguishing_parts` describes what distinguishes two values by them.
 
-Numbers here describe; they are accurate to about 1e-12 and no bound on anything private.
+The numbers here are descriptions: accurate to about 1e-12, but not bounds on anything private.
 """
 
 from __future__ import annotations
@@ -38,20 +38,23 @@ from deniable.mechanisms.input_values import Floats
 __all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
 
 MOST_TOLD: Final = 4096
-"""Most answers of several parts whose probabilities are told one by one."""
+"""Most answers of several parts whose probabilities are listed."""
 LARGEST_WHOLE: Final = 2**52
 WIDE: Final = 1000.0
-"""Noise this many steps wide is read as the continuous law it approximates: masses agree to one part in 10⁷."""
+"""Noise at least this many steps wide is treated as the continuous law it approximates: masses agree to one part in
+10⁷.
+"""
 
 
 class OutputLaw(ABC):
-    """The law of one answer. `is_discrete`: `pdf` is then the probability of a point, and else a density."""
+    """The law of one answer. If `is_discrete`, `pdf` is the probability of a point; otherwise a density."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
-    def is_discrete(self) -> bool: ...
+    def is_discrete(self) -> bool:
+        """Whether the answers are points with masses."""
 
     @abstractmethod
     def pdf(self, answer: Any) -> Any:
@@ -59,7 +62,7 @@ class OutputLaw(ABC):
 
     @abstractmethod
     def cdf(self, answer: Any) -> Any:
-        """The probability of an answer of at most this."""
+        """The probability of an answer that is at most this."""
 
     @property
     @abstractmethod
@@ -76,18 +79,18 @@ class OutputLaw(ABC):
 
     @abstractmethod
     def points(self) -> Floats:
-        """Answers to draw the law at: all but one part in a thousand lies between the first and the last."""
+        """Answers at which to plot the law: all but one part in a thousand lies between the first and the last."""
 
 
 def centre(value: Any, *, is_whole: bool) -> float:
-    """Where the noise on this number lies. Laws are read in floats, which tell whole numbers apart up to 2⁵³ only."""
+    """The centre of the noise on this number, as a float. Raises InvalidParameter for integers beyond ±2⁵²."""
     if not is_whole:
         return float(input_values.real(value))
     number = input_values.whole(value)
     if abs(number) > LARGEST_WHOLE:
         raise input_values.refused(
-            "must lie within ±2⁵² for its law to be worked out",
-            "noise does not depend on where it lies: subtract the same whole number from all values",
+            "must lie within ±2⁵² for its law to be computed",
+            "the noise does not depend on the value: subtract the same whole number from all values",
         )
     return float(number)
 
@@ -116,7 +119,7 @@ class NoiseLaw(OutputLaw):
             return np.asarray(bell / _theta(self.width))
         if self.width > WIDE:
             return np.asarray(bell / (self.width * math.sqrt(2 * math.pi)))
-        far = -np.abs(steps)  # below the centre nothing cancels
+        far = -np.abs(steps)  # in the lower tail nothing cancels
         return np.asarray(_normal((far + 0.5) / self.width) - _normal((far - 0.5) / self.width))
 
     def pdf(self, answer: Any) -> Any:
@@ -163,7 +166,7 @@ class NoiseLaw(OutputLaw):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Masses(OutputLaw):
-    """Finitely many answers and their probabilities. Answers other than numbers are placed at 0, 1, 2, ..."""
+    """Finitely many answers and their probabilities. Answers that are not numbers are placed at 0, 1, 2, ..."""
 
     answers: tuple[Any, ...]
     masses: Floats
@@ -174,6 +177,7 @@ class Masses(OutputLaw):
 
     @property
     def places(self) -> Floats:
+        """The answers as numbers, or 0, 1, 2, ... if some are not numbers."""
         numbers = are_numbers(self.answers)
         return np.array(self.answers, dtype=float) if numbers else np.arange(float(len(self.answers)))
 
@@ -200,7 +204,7 @@ class Masses(OutputLaw):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces(OutputLaw):
-    """A density that is constant between `edges`, which rise; piece i has probability `masses[i]`."""
+    """A density that is constant between increasing `edges`; piece i has probability `masses[i]`."""
 
     edges: Floats
     masses: Floats
@@ -230,7 +234,7 @@ class Pieces(OutputLaw):
     def points(self) -> Floats:
         hair = 1e-6 * (self.edges[-1] - self.edges[0])
         dense = np.linspace(self.edges[0], self.edges[-1] - hair, 401)
-        # Both sides of every step, so that it is drawn upright.
+        # Both sides of every step, so that a plot shows it vertical.
         found = np.unique(np.concatenate((dense, self.edges[:-1], self.edges[1:] - hair)))
         return np.asarray(found[(found >= self.edges[0]) & (found < self.edges[-1])])
 
@@ -238,7 +242,7 @@ class Pieces(OutputLaw):
 @final
 @dataclass(frozen=True, slots=True)
 class Stairs(OutputLaw):
-    """Staircase noise around `centre`: lower by e^-ε beyond `high` of every `step`, on both sides."""
+    """Staircase noise around `centre`: lower by a factor e^-ε beyond `high` of every `step`, on both sides."""
 
     step: float
     high: float
@@ -273,7 +277,7 @@ class Stairs(OutputLaw):
         return _like(answer, np.where(away >= 0, 1 - self._beyond(away), self._beyond(-away)))
 
     def _beyond(self, away: Floats) -> Floats:
-        """The probability of more than this; `away` is not negative where it is read."""
+        """The probability of a larger distance; only meaningful for `away` >= 0."""
         fall = math.exp(-self.epsilon)
         full, rest = np.divmod(np.maximum(away, 0.0), self.step)
         begin = rest + 1 if self.is_whole else rest
@@ -290,7 +294,7 @@ class Stairs(OutputLaw):
         return 2 * self._stair / (1 - math.exp(-self.epsilon)) - (1 if self.is_whole else 0)
 
     def edges(self) -> Floats:
-        """Where stairs end, as far as one part in 10¹² is left; of whole numbers, the last of each stair."""
+        """The ends of stairs, out to where one part in 10¹² is left; for integers, the last integer of each stair."""
         steps = self.step * np.arange(min(math.ceil(30 / self.epsilon) + 1, MOST_TOLD))
         found = np.concatenate((steps, steps + self.high))
         rising = self.centre + found - (1 if self.is_whole else 0)
@@ -302,7 +306,7 @@ class Stairs(OutputLaw):
         if self.is_whole and reach <= 400:
             return np.asarray(self.centre + np.arange(-reach, reach + 1))
         dense = reach * np.linspace(-1, 1, 801)
-        if not self.is_whole and stairs <= 100:  # both sides of every edge, so that it is drawn upright
+        if not self.is_whole and stairs <= 100:  # both sides of every edge, so that a plot shows it vertical
             edges = np.add.outer(self.step * np.arange(stairs), [0.0, self.high]).ravel()
             hair = 1e-6 * self.step
             dense = np.unique(np.concatenate((dense, edges - hair, edges + hair, -edges - hair, -edges + hair)))
@@ -310,7 +314,7 @@ class Stairs(OutputLaw):
 
 
 def masses(answers: Sequence[Any], probabilities: Any) -> Masses:
-    """A law on finitely many answers."""
+    """A law on finitely many answers. Raises InvalidParameter unless the probabilities sum to 1."""
     found = np.asarray(probabilities, dtype=float)
     if found.shape != (len(answers),) or np.any(found < 0) or abs(float(found.sum()) - 1) > 1e-9:
         raise InvalidParameter("probabilities", "...", "must be one for each answer, at least 0, and sum to 1")
@@ -318,8 +322,8 @@ def masses(answers: Sequence[Any], probabilities: Any) -> Masses:
 
 
 def pushed(law: OutputLaw, function: Callable[[Any], Any]) -> Masses:
-    """The law of function(answer). A law on a line is read in cells of 1/128 of its deviation or less, whose borders do
-    not depend on where it lies: laws on two values are cut alike, so that their ratio is no larger than it was.
+    """The law of function(answer). A continuous law is divided into cells of at most 1/128 of its standard deviation,
+    whose borders do not depend on its position: laws on two values get the same cells, so their ratio does not grow.
     """
     found: dict[Any, float] = {}
     for answer, mass in zip(*_answers_of(law), strict=True):
@@ -331,20 +335,24 @@ def pushed(law: OutputLaw, function: Callable[[Any], Any]) -> Masses:
 
 
 def are_numbers(answers: Iterable[Any]) -> bool:
-    """Whether all have a place on a line."""
+    """Whether all answers are real numbers."""
     return all(isinstance(answer, Real) for answer in answers)
 
 
 def image(function: Callable[[Any], Any], answer: Any) -> Any:
-    """function(answer), asked twice: what is random or remembers has no law that could be told."""
+    """function(answer), evaluated twice. Raises InvalidOperation if the results differ: then the function is random or
+    has state, and its law is unknown.
+    """
     made = _plain(function(answer))
     if _plain(function(answer)) != made:
-        raise InvalidOperation("what is done to an answer is random or remembers, so that its law is not known")
+        raise InvalidOperation("the function applied to an answer is random or has state, so its law is not known")
     return made
 
 
 def _plain(made: Any) -> Any:
-    """What can be listed and compared: NumPy's numbers and arrays and lists as Python's, and nan and inf by name."""
+    """The result in a form that can be listed and compared: NumPy values and lists as Python values, nan and inf by
+    name.
+    """
     if isinstance(made, np.generic | np.ndarray):
         made = made.tolist()
     if isinstance(made, list | tuple):
@@ -355,15 +363,15 @@ def _plain(made: Any) -> Any:
         hash(made)
     except TypeError:
         raise InvalidOperation(
-            f"what is made of an answer is of type {type(made).__name__}, which cannot be listed; make a number, a "
-            "text or a tuple of it, or look at plots.tradeoff(mechanism.curve)"
+            f"the function returned a {type(made).__name__}, which cannot be listed; return a number, a "
+            "text or a tuple, or look at plots.tradeoff(mechanism.curve)"
         ) from None
     return made
 
 
 def in_cells(*given: OutputLaw) -> tuple[list[Any], list[list[float]]]:
-    """The middles of cells that hold all of these laws (of whole numbers, their first), and the masses of each law. The
-    first and the last cell hold what lies beyond.
+    """The middles of cells that cover all of these laws (for integers, their first elements), and the masses of each
+    law. The first and the last cell contain everything beyond.
     """
     whole, deviation = all(law.is_discrete for law in given), min(law.deviation for law in given)
     step = 2.0 ** math.floor(math.log2(deviation / 128))
@@ -379,14 +387,14 @@ def in_cells(*given: OutputLaw) -> tuple[list[Any], list[list[float]]]:
 
 
 def between(law: OutputLaw, borders: Floats) -> Floats:
-    """The masses of (-∞, b₀], (b₀, b₁], …, (b_k, ∞). Noise around a centre is read from the other side above it, so
-    that nothing cancels: a ratio may hang on the rarest cells.
+    """The masses of (-∞, b₀], (b₀, b₁], …, (b_k, ∞). Noise around a centre is computed from the upper tail above it, so
+    that nothing cancels: a ratio may depend on the rarest cells.
     """
     below = law.cdf(borders)
     if isinstance(law, NoiseLaw | Stairs):
         above, middle = law.cdf(2 * law.centre - borders - (1 if law.is_discrete else 0)), law.centre
     else:
-        above, middle = np.zeros_like(below), math.inf  # pieces lie within their edges
+        above, middle = np.zeros_like(below), math.inf  # pieces have no mass beyond their edges
     inner = np.where(borders[:-1] >= middle, above[:-1] - above[1:], np.diff(below))
     return np.asarray(np.maximum(np.concatenate((below[:1], inner, above[-1:])), 0.0))
 
@@ -399,9 +407,10 @@ def _answers_of(law: OutputLaw) -> tuple[list[Any], list[float]]:
 
 
 def orders(scores: Floats, count: int, *, two_sided: bool) -> dict[tuple[int, ...], float]:
-    """How likely each order of the `count` largest is, of scores with Laplace or (one-sided) exponential noise of scale
-    1: ∫ f_k(x) A(x) Π F_j(x) dx over the place x of the last winner, where A(x) is the probability that the others came
-    in above it in their order, itself such an integral from x upwards. By quadrature between the kinks.
+    """The probability of each order of the `count` largest scores, with Laplace or (one-sided) exponential noise of
+    scale 1: ∫ f_k(x) A(x) Π F_j(x) dx over the value x of the last winner, where A(x) is the probability that the
+    earlier winners lie above it in their order, itself such an integral from x upwards. By quadrature between the
+    kinks.
     """
     low = float(np.min(scores)) - (40.0 if two_sided else 0.0)
     cuts = np.unique(np.concatenate((scores, np.arange(low, float(np.max(scores)) + 40.0))))
@@ -436,7 +445,7 @@ def orders(scores: Floats, count: int, *, two_sided: bool) -> dict[tuple[int, ..
 
 
 def poisson(rate: float) -> Masses:
-    """A Poisson law, cut where one part in 10¹² is left."""
+    """A Poisson law, cut off where one part in 10¹² is left."""
     from scipy.special import gammaln
 
     level = curve_arguments.positive("rate", rate)
@@ -448,10 +457,11 @@ def poisson(rate: float) -> Masses:
 
 
 def needs_one_number(dimension: int | None, name: str) -> None:
+    """Raise InvalidOperation if a mechanism releases several numbers at once."""
     if dimension not in (None, 1):
         raise InvalidOperation(
-            f"the law of one number can be told; this {name} releases {dimension} at once: "
-            "ask one made for one number, or look at the curve, plots.tradeoff(mechanism.curve)"
+            f"law() describes one number; this {name} releases {dimension} at once: "
+            "use a mechanism for one number, or look at the curve, plots.tradeoff(mechanism.curve)"
         )
 
 
@@ -462,7 +472,7 @@ def _normal(x: Floats) -> Floats:
 
 
 def _theta(sigma: float) -> float:
-    """Σ e^(-z²/2σ²) over the whole numbers."""
+    """Σ e^(-z²/2σ²) over the integers."""
     if sigma > WIDE:
         return sigma * math.sqrt(2 * math.pi)
     steps = np.arange(1.0, math.ceil(40 * sigma) + 2)

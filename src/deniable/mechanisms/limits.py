@@ -1,8 +1,9 @@
-"""What no mechanism can do: lower bounds on error under a promise, and when privacy costs nothing beside chance.
+"""What no mechanism can do: lower bounds on error under a guarantee, and when privacy costs nothing beside sampling
+error.
 
-Ceilings on the probability of a right answer are rounded up, floors under an error are rounded down, so that a
-comparison with them is never in a mechanism's favour by rounding. Sources: Asi & Duchi (2020), and Differential Privacy
-for Machine Learning, slides of the Master IASD, Université PSL (2024), told in docs/course/psl.md.
+Upper bounds on the probability of a right answer are rounded up, lower bounds on an error down, so that rounding never
+favours a mechanism in a comparison. Sources: Asi & Duchi (2020), and Differential Privacy for Machine Learning, slides
+of the Master IASD, Université PSL (2024); see docs/course/psl.md.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ __all__ = [
 ]
 
 SLACK = 1e-12
-"""Relative error granted to a number worked out in floats; each takes fewer than a hundred roundings of 1e-16."""
+"""Relative error allowed for a number computed in floats; each takes fewer than a hundred roundings of 1e-16."""
 
 PEAK = 1.1088575528785451
-"""t²/(1 + e^(2t)) rises up to the t with t = 1 + e^(-2t), and falls after it."""
+"""t²/(1 + e^(2t)) increases up to the t with t = 1 + e^(-2t), and decreases after it."""
 
 
 # -- finitely many answers -------------------------------------------------------------------------------------------
@@ -47,8 +48,8 @@ PEAK = 1.1088575528785451
 def correct_ceiling(distances: Sequence[int], *, epsilon: Number) -> float:
     """The largest probability of the true answer that an unbiased ε-DP mechanism can have: 1/Σ_y e^(-2 D(x, y) ε).
 
-    For data x, D(x, y) is how many people's data have to change to make y the true answer (0 for the true one), and
-    unbiased means that on no data another answer is more likely than the true one. Rounded up.
+    For data x, D(x, y) is how many people's data have to change to make y the true answer (0 for the true one).
+    Unbiased means that on no data another answer is more likely than the true one. Rounded up.
 
     *Proof.* Let x′ at distance D have f(x′) = y. P(M(x) = y) >= e^(-Dε) P(M(x′) = y) >= e^(-Dε) P(M(x′) = f(x)) >=
     e^(-2Dε) P(M(x) = f(x)); sum over y. ∎
@@ -60,7 +61,7 @@ def correct_ceiling(distances: Sequence[int], *, epsilon: Number) -> float:
     level = float(rational_parameters.positive("epsilon", epsilon))
     found = [curve_arguments.integer("distances", d, 0) for d in distances]
     if not found or min(found) != 0:
-        raise InvalidParameter("distances", distances, "must hold 0, the distance to the true answer")
+        raise InvalidParameter("distances", distances, "must contain 0, the distance to the true answer")
     return min(1.0, (1 + SLACK) / math.fsum(math.exp(-2 * d * level) for d in found))
 
 
@@ -86,8 +87,8 @@ def binary_median_ceiling(*, records: int, ones: int, epsilon: Number) -> float:
 def optimal_share(*, answers: int) -> Fraction:
     """Inverse sensitivity at ε is right at least as often, on all data, as every unbiased mechanism at this share of ε.
 
-    1/4, for P(right) = 1/Σ e^(-Dε/2) is `correct_ceiling` at ε/4; and 1/2 for two answers, for then it is
-    1/(1 + e^(-Dε)), the ceiling at ε/2.
+    1/4, because P(right) = 1/Σ e^(-Dε/2) is `correct_ceiling` at ε/4; and 1/2 for two answers, because then it is 1/(1
+    + e^(-Dε)), the ceiling at ε/2.
 
     >>> from deniable.mechanisms import limits
     >>> limits.optimal_share(answers=4), limits.optimal_share(answers=2)
@@ -115,10 +116,10 @@ def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number
 
 
 def approximate_sampling(*, epsilon: Number, distance: Number) -> float:
-    """What a sampler costs that is only within total variation t of an ε-DP law: (1 + e^ε) t more in δ, rounded up.
+    """The additional δ of a sampler that is only within total variation t of an ε-DP law: (1 + e^ε) t, rounded up.
 
-    P̃(S) <= P(S) + t <= e^ε Q(S) + t <= e^ε Q̃(S) + (1 + e^ε) t. A Markov chain that was not run to the
-    end, or floating-point weights, are such samplers.
+    P̃(S) <= P(S) + t <= e^ε Q(S) + t <= e^ε Q̃(S) + (1 + e^ε) t. A Markov chain that was stopped early, or
+    floating-point weights, are such samplers.
 
     >>> from deniable.mechanisms import limits
     >>> limits.approximate_sampling(epsilon=1, distance=1e-6)
@@ -157,7 +158,7 @@ def squared_error_floor(modulus: Callable[[int], float], *, epsilon: Number, cha
 
 
 def linear_error_floor(*, sensitivity: Number, epsilon: Number, changes: int | None = None) -> float:
-    """`squared_error_floor` where k people move the statistic by k Δ: a count, or a mean at extreme data.
+    """`squared_error_floor` if k people move the statistic by k Δ: a count, or a mean at extreme data.
 
     sup_k (kΔ)² / (4(1 + e^(2kε))). For ε <= 1/2 and enough people it is at least Δ²/(34.832 ε²), and tends to
     Δ²/(33.138 ε²) as ε → 0. At data in the middle of their range k people move a mean half as far.
@@ -168,7 +169,7 @@ def linear_error_floor(*, sensitivity: Number, epsilon: Number, changes: int | N
     """
     delta = float(rational_parameters.positive("sensitivity", sensitivity))
     level = float(rational_parameters.positive("epsilon", epsilon))
-    peak = math.floor(PEAK / level)  # the best whole k is beside it
+    peak = math.floor(PEAK / level)  # the best integer k is next to it
     largest = curve_arguments.integer("changes", changes, 1) if changes is not None else peak + 2
     around = {min(max(k, 1), largest) for k in range(peak - 1, peak + 3)}
     return max(_two_point(k * delta, k * level) for k in around) * (1 - SLACK)
@@ -181,8 +182,8 @@ def _two_point(distance: float, loss: float) -> float:
 def mean_modulus(data: Any, *, bounds: tuple[Number, Number], changes: int) -> float:
     """Δ(x, k) of the mean: how far it can be moved by replacing k of the values by others within the bounds.
 
-    The k smallest values raised to the upper bound, or the k largest lowered to the lower one, whichever moves the
-    sum further, divided by n. It is about the very data, and so is no release.
+    The k smallest values raised to the upper bound, or the k largest lowered to the lower one, whichever moves the sum
+    further, divided by n. It depends on the exact data, so it is not a release.
 
     >>> from deniable.mechanisms import limits
     >>> limits.mean_modulus([0.0] * 100, bounds=(0, 1), changes=3)
@@ -201,11 +202,11 @@ def mean_modulus(data: Any, *, bounds: tuple[Number, Number], changes: int) -> f
     return max(raised, lowered) / len(rows)
 
 
-# -- when privacy costs nothing beside chance ------------------------------------------------------------------------
+# -- when privacy costs nothing beside sampling error ----------------------------------------------------------------
 
 
 def statistical_margin(*, records: int, confidence: float) -> float:
-    """How far from n/2 the number of ones among n must be to tell the majority in the population: √(n log(2/β)/2).
+    """How far from n/2 the number of ones among n must be to determine the majority in the population: √(n log(2/β)/2).
 
     Hoeffding's inequality, β = 1 - confidence.
 
@@ -218,10 +219,11 @@ def statistical_margin(*, records: int, confidence: float) -> float:
 
 
 def free_epsilon(*, records: int, confidence: float) -> float:
-    """The ε from which on the private median of zeros and ones is right wherever statistics could tell: 3/margin.
+    """The ε from which on the private median of zeros and ones is right whenever the sample determines it: 3/margin.
 
     If |s - n/2| >= 3/ε the exponential mechanism is right with probability at least 1/(1 + e^-3) > 0.95; nearer to n/2
-    than `statistical_margin` the sample itself does not say. So ε >= 3/margin, about √(5/n) at 95 %, costs nothing.
+    than `statistical_margin` the sample itself does not determine the majority. So ε >= 3/margin, about √(5/n) at 95 %,
+    costs nothing.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.free_epsilon(records=10_000, confidence=0.95), 5)
@@ -231,7 +233,7 @@ def free_epsilon(*, records: int, confidence: float) -> float:
 
 
 def mean_squared_error(*, records: int, width: Number, epsilon: Number) -> float:
-    """How far the private mean of a sample lies from the mean of the population: (D²/4n)(1 + 8/(nε²)), mean square.
+    """The mean squared distance of the private mean of a sample from the mean of the population: (D²/4n)(1 + 8/(nε²)).
 
     n independent numbers in an interval of width D. Their own mean has a variance of at most D²/4n, and Laplace noise
     for one replaced record, of scale D/(nε), adds 2D²/(nε)². Rounded up.
@@ -248,7 +250,7 @@ def mean_squared_error(*, records: int, width: Number, epsilon: Number) -> float
 def free_epsilon_of_mean(*, records: int, share: float = 1.0) -> float:
     """The ε from which on noise adds at most `share` of the sampling error to a private mean: √(8/(n·share)).
 
-    From about 1/√n on, privacy is free beside chance (see `mean_squared_error`). Rounded up.
+    From about 1/√n on, the cost of privacy is small beside the sampling error (see `mean_squared_error`). Rounded up.
 
     >>> from deniable.mechanisms import limits
     >>> round(limits.free_epsilon_of_mean(records=10_000), 6)

@@ -1,14 +1,14 @@
-"""Many linear questions about one private bit of each person: three ways to answer, and which is best when.
+"""Many linear queries about one private bit of each person: three mechanisms, and which is best when.
 
-There are n people, each with a private bit x_j, and k public questions with weights in [0, 1]:
-q_i = (w_i1 x_1 + … + w_in x_n)/n. Neighbours change one person's bit, so n is public.
+There are n people, each with a private bit x_j, and k public queries with weights in [0, 1]: q_i = (w_i1 x_1 + … + w_in
+x_n)/n. Neighbours change one person's bit, so n is public.
 
     LinearQueries.laplace                Laplace noise on all k answers; error about k·log(k/β)/(εn)
-    LinearQueries.gaussian               Gaussian noise; error about √k, the best for many questions
+    LinearQueries.gaussian               Gaussian noise; error about √k, the best for many queries
     LinearQueries.randomized_response    every bit is randomised once; error about √(log(k)/n)/ε; no curator
 
-For few questions noise on the answers wins, by a factor √n; for many, randomised bits win over Laplace noise, because
-they are paid for once. `best` compares all three before any data is looked at.
+For few queries noise on the answers is better, by a factor √n; for many, randomised bits are better than Laplace noise,
+because they are paid for once. `best` compares all three without looking at data.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 MOST_WEIGHTS: Final = 10**7
 MOST_PEOPLE: Final = 10**15
 SMALLEST_TAIL: Final = 1e-290
-"""Probabilities below this are handled by their logarithms."""
+"""Probabilities below this are represented by their logarithms."""
 
 
 class LinearQueries(Mechanism):
-    """Answers to k linear questions about n private bits. Made by one of the three named constructors.
+    """Answers to k linear queries about n private bits. Created by one of the three named constructors.
 
-    For all neighbours D, D′ that differ in one person's bit: as hard to tell apart as `curve` says. Private bits are 1
-    or True; every other entry (2, 0.9, "1") counts as 0, because an error about one entry would tell about its person.
-    So look at the coding of the column before you ask.
+    For all neighbours D, D′ that differ in one person's bit: at most as distinguishable as `curve` says. Private bits
+    are 1 or True; every other entry (2, 0.9, "1") counts as 0, because an error about one entry would reveal something
+    about its person. So check the coding of the column first.
 
     >>> from deniable import mechanisms
     >>> weights = [[1, 1, 1, 1], [1, 0, 1, 0]]  # everyone; every other person
@@ -81,7 +81,7 @@ class LinearQueries(Mechanism):
 
     @staticmethod
     def randomized_response(*, weights: Any, epsilon: float) -> LinearQueries:
-        """Every bit is kept with probability e^ε/(1 + e^ε) and flipped otherwise, once, whatever is asked."""
+        """Every bit is kept with probability e^ε/(1 + e^ε) and flipped otherwise, once for all queries."""
         return NoisyBits(_listed(_weights(weights)), rational_parameters.down(rational_parameters.epsilon(epsilon)))
 
     @property
@@ -93,10 +93,10 @@ class LinearQueries(Mechanism):
         return len(self.weights[0])
 
     def _bits(self, value: Any) -> input_values.Ints:
-        """One bit a person. What is not 1 (or True) is 0, so that no one person's entry can be an error."""
+        """One bit per person. Everything except 1 (or True) is 0, so that no person's entry can cause an error."""
         bits = input_values.column(value)
         if bits.size != self.people:
-            raise input_values.refused(f"must hold {self.people} bits, one for each person")
+            raise input_values.refused(f"must have {self.people} bits, one for each person")
         return np.asarray(bits == 1).astype(np.int64)
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class LinearQueries(Mechanism):
 
     @abstractmethod
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, all answers are this near to the truth at once."""
+        """A bound on the error of all answers at once, with probability at least `confidence`."""
 
 
 @final
@@ -142,7 +142,7 @@ class NoisyAnswers(LinearQueries):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class NoisyBits(LinearQueries):
-    """Randomised bits, made unbiased, with the questions asked of them."""
+    """Randomised bits, made unbiased, to which the queries are applied."""
 
     weights: tuple[tuple[float, ...], ...]
     epsilon: float
@@ -162,7 +162,7 @@ class NoisyBits(LinearQueries):
         return np.asarray(np.array(self.weights) @ unbiased / self.people)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The randomised bits that differ, before the questions are asked of them."""
+        """The randomised bits that differ, before the queries are applied."""
         kept = 1 / (1 + math.exp(-self.epsilon))
         laws = (Masses((0, 1), np.array([kept, 1 - kept])), Masses((0, 1), np.array([1 - kept, kept])))
         one, two = (self._bits(bits).tolist() for bits in (x, x2))
@@ -174,7 +174,7 @@ class NoisyBits(LinearQueries):
         return distinguishing_parts.differing(found)
 
     def error(self, *, confidence: float) -> float:
-        """Hoeffding: a person's unbiased bit has two values 1/tanh(ε/2) apart; a union bound over the questions."""
+        """Hoeffding: a person's unbiased bit has two values 1/tanh(ε/2) apart; a union bound over the queries."""
         squares = max(math.fsum(w * w for w in row) for row in self.weights)
         allowed = noise_quantiles.miss(confidence)
         reach = math.sqrt(math.log(2 * self.queries / allowed) * squares / 2)
@@ -182,7 +182,7 @@ class NoisyBits(LinearQueries):
 
 
 def _weights(weights: Any) -> input_values.Floats:
-    """Public weights as a table: one row a question, one column a person."""
+    """Public weights as a table: one row per query, one column per person."""
     try:
         table = np.asarray(weights)
         if table.dtype.kind not in "biufO" or (
@@ -215,7 +215,7 @@ def _listed(table: input_values.Floats) -> tuple[tuple[float, ...], ...]:
 
 
 def laplace_error(*, queries: int, people: int, epsilon: float, beta: float) -> float:
-    """(k/(nε)) log(k/β): k questions of weight at most 1, Laplace noise, all at once except with probability β.
+    """(k/(nε)) log(k/β): k queries of weight at most 1, Laplace noise, all at once except with probability β.
 
     >>> round(laplace_error(queries=10, people=1000, epsilon=1.0, beta=0.05), 12)
     0.052983173665
@@ -244,7 +244,7 @@ def randomized_response_error(*, queries: int, people: int, epsilon: float, beta
 
 
 def _over(numerator: int, denominator: int) -> float:
-    """The ratio of two whole numbers of any size, 2ⁿ questions say; inf beyond the largest float."""
+    """The ratio of two integers of any size, say 2ⁿ queries; inf beyond the largest float."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -252,7 +252,7 @@ def _over(numerator: int, denominator: int) -> float:
 
 
 def _normal(log_allowed: float) -> float:
-    """P(|N(0, 1)| > z) <= exp(log_allowed), also where that is below the smallest float."""
+    """z with P(|N(0, 1)| > z) <= exp(log_allowed), also if that underflows."""
     if log_allowed > math.log(SMALLEST_TAIL):
         return noise_quantiles.normal(math.exp(log_allowed))
     from scipy.special import log_ndtr
@@ -268,10 +268,11 @@ def _normal(log_allowed: float) -> float:
 def sample_size(
     *, queries: int, error: float, epsilon: float, beta: float, delta: float | None = None
 ) -> Mapping[str, int]:
-    """The smallest number of people for which each way answers all questions this near, except with probability β.
+    """The smallest number of people for which each mechanism answers all queries within `error`, except with
+    probability β.
 
-    The formulas above, solved for n: randomised bits need about log(k)/error² people, Laplace noise about
-    k/error, Gaussian noise (with `delta`) about √k/error.
+    The formulas above, solved for n: randomised bits need about log(k)/error² people, Laplace noise about k/error,
+    Gaussian noise (with `delta`) about √k/error.
 
     >>> sample_size(queries=100, error=0.05, epsilon=1.0, beta=0.05)
     {'laplace': 15202, 'randomized_response': 7768}
@@ -290,7 +291,7 @@ def sample_size(
 
 
 def _smallest(error_of: Callable[[int], float], wanted: float) -> int:
-    """The smallest n with error_of(n) <= wanted; the error falls with n."""
+    """The smallest n with error_of(n) <= wanted; the error decreases with n."""
     high = 1
     while error_of(high) > wanted:
         high *= 2
@@ -313,7 +314,7 @@ def _asked(queries: Any, people: Any, epsilon: Any, beta: Any) -> tuple[int, int
 
 
 def errors(*, weights: Any, epsilon: float, delta: float | None = None, confidence: float) -> Mapping[str, float]:
-    """The error of each way on these questions, at the same ε (and for Gaussian noise, δ). Looks at no data."""
+    """The error of each mechanism on these queries, at the same ε (and for Gaussian noise, δ). Uses no data."""
     found = {
         "laplace": LinearQueries.laplace(weights=weights, epsilon=epsilon),
         "randomized_response": LinearQueries.randomized_response(weights=weights, epsilon=epsilon),
@@ -324,7 +325,7 @@ def errors(*, weights: Any, epsilon: float, delta: float | None = None, confiden
 
 
 def best(*, weights: Any, epsilon: float, delta: float | None = None, confidence: float) -> LinearQueries:
-    """The way with the smallest error on these questions. Looks at no data, and so costs nothing.
+    """The mechanism with the smallest error on these queries. Uses no data, so it costs nothing.
 
     >>> import numpy as np
     >>> few, many = np.ones((1, 400)), np.random.default_rng(0).integers(0, 2, (3000, 400))

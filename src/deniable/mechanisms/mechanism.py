@@ -1,4 +1,4 @@
-"""A mechanism: a function that carries a curve. Doing two things multiplies their curves.
+"""A mechanism: a function that carries a curve. Running two mechanisms multiplies their curves.
 
 ::
 
@@ -6,11 +6,11 @@
     ├── Composed         m * n, m ** k               a tuple of answers about one value
     ├── Adaptive         m.followed_by(choose, ...)  the next mechanism is chosen after seeing the answers so far
     ├── Parallel         disjoint parts of the data, one mechanism each
-    ├── Processed        m.then(function)            what is done to an answer costs nothing
-    └── Asked            m.on(statistic)             the statistic is worked out first
+    ├── Processed        m.then(function)            post-processing of an answer, which costs nothing
+    └── Asked            m.on(statistic)             the statistic is computed first
 
-and every mechanism of this room. A mechanism validates its parameters once, when it is made; `release` only looks at
-the value. An error about a value says the public rule that the value broke, never the value.
+All mechanisms of this room derive from `Mechanism`. A mechanism checks its parameters once, in its constructor;
+`release` checks only the value. An error about a value names the public rule that it broke, never the value.
 """
 
 from __future__ import annotations
@@ -38,21 +38,25 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 MOST_PARTS: Final = 10**7
-"""Most answers of one release: a tuple of more would not fit beside the data."""
+"""Most answers of one release: a larger tuple would not fit into memory beside the data."""
 
 MOST_MIXES: Final = 64
-"""Most different selections of parts whose worst curve is worked out; beyond it all parts are multiplied, which is
-never smaller."""
+"""Most different selections of parts whose worst curve is computed; beyond it all parts are multiplied, which is never
+smaller.
+"""
 
 
 MOST_ANSWERS: Final = 10**5
-"""Most answers after which a choice is followed, one by one, when laws are told."""
+"""Most answers that are listed before an adaptive choice, for `told_apart`."""
 
 
 class Mechanism(ABC):
-    """One release: for all neighbours D, D′ the answers are as hard to tell apart as `curve` says.
+    """One release: for all neighbours D, D′ the two distributions of the answer are at most as distinguishable as
+    `curve` says.
 
-    A subclass is final, is made with keyword-only parameters, and fills in `curve`, `release` and `error`.
+    A subclass is final, takes keyword-only parameters, and implements `curve` and `release`, and `error` and `law`
+    where they exist. Every `release` validates its value: raises InvalidParameter, without the value, if it breaks a
+    public rule.
     """
 
     __slots__ = ()
@@ -60,59 +64,60 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """What is promised about one call of `release`."""
+        """The privacy guarantee of one call of `release`."""
 
     @abstractmethod
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
-        """One noisy answer. `entropy` is for tests: an answer made with a replayable one warns that it is not
-        private.
-        """
+        """One noisy answer. `entropy` is for tests: a replayable one issues a NotPrivateWarning."""
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, every number of the answer is this near to the truth."""
+        """A bound on the error of every number of the answer that holds with probability at least `confidence`, 0 <
+        confidence < 1. Raises InvalidOperation if the answer is not numeric.
+        """
         raise InvalidOperation(f"{type(self).__name__} has no error in numbers")
 
     def law(self, value: Any) -> OutputLaw:
-        """The law of the answer on this value, for planning and teaching: it is no release, so never show it for
-        private data.
+        """The distribution of the answer on this value, for planning and teaching. It is not a release: never show it
+        for private data. Raises InvalidOperation if the answer has no distribution of numbers.
         """
         raise InvalidOperation(
-            f"the law of an answer of {type(self).__name__} cannot be told as one law of numbers; "
+            f"an answer of {type(self).__name__} does not have a single distribution of numbers; "
             "look at one part of it, or at what an attacker can do with it: plots.tradeoff(mechanism.curve)"
         )
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The independent parts of an answer in which two values differ, each with its laws on both: for teaching, as
-        `law`. `plots.laws` draws them.
+        """The independent parts of an answer whose distributions differ between two values, each with both
+        distributions: for teaching, as `law`. `plots.laws` draws them.
         """
         from deniable.mechanisms.distinguishing_parts import AnswerPart
 
         return [AnswerPart(self.law(x), self.law(x2), is_answer=True)]
 
     def efficiency(self) -> float:
-        """The error of the best possible mechanism with this promise, divided by ours: 1 is optimal. Rounded down."""
+        """The error of the best possible mechanism with this guarantee, divided by ours: 1 is optimal. Rounded down."""
         raise InvalidOperation(f"no lower bound is known that {type(self).__name__} could be compared with")
 
     def _settle(self, **fields: Any) -> None:
-        """Fill the fields of a frozen mechanism, once, in its constructor."""
+        """Set the fields of a frozen mechanism, in its constructor."""
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     def then(self, function: Callable[[Any], Any]) -> Mechanism:
-        """Post-processing: whatever is done to an answer without another look at the data keeps the curve."""
+        """Post-processing by `function`, which sees only the answer: the curve is unchanged."""
         return Processed(self, _callable("function", function))
 
     def on(self, statistic: Callable[[Any], Any]) -> Mechanism:
-        """The mechanism asked about `statistic(data)`. That the statistic has the sensitivity that the mechanism was
-        given is the caller's word.
+        """The mechanism applied to `statistic(data)`. The caller guarantees that the statistic has the mechanism's
+        sensitivity.
         """
         return Asked(self, _callable("statistic", statistic))
 
     def followed_by(self, choose: Callable[[Any], Mechanism], *, curve: Curve) -> Adaptive:
-        """An adaptive sequence: `choose(answers)` makes the next mechanism from the answers so far.
+        """An adaptive sequence: `choose(answers)` returns the next mechanism, given the answers so far.
 
-        Its cost is fixed in advance: whatever is chosen must promise `curve` or less. So give a curve that many
-        mechanisms fit into: `curves.pure(epsilon=)`, `curves.gaussian(mu=)`, `curves.zcdp(rho=)`, `curves.worst_of()`.
+        Its cost is fixed in advance: whatever is chosen must have the guarantee `curve` or a stronger one. So give a
+        curve that many mechanisms fit into: `curves.pure(epsilon=)`, `curves.gaussian(mu=)`, `curves.zcdp(rho=)`,
+        `curves.worst_of()`.
         """
         return Adaptive(self, _callable("choose", choose), curve)
 
@@ -130,14 +135,16 @@ class Mechanism(ABC):
         if times == 0 or len(runs) == 1:
             return Composed(tuple((m, n * times) for m, n in runs if times))
         if len(runs) * times > MOST_PARTS:
-            raise InvalidParameter("power", times, f"a release may hold at most {MOST_PARTS:,} answers")
+            raise InvalidParameter("power", times, f"a release may have at most {MOST_PARTS:,} answers")
         return Composed(runs * times)
 
 
 def unit_of(*mechanisms: Mechanism) -> Unit | None:
-    """The unit that all of these promises are about; None where no mechanism says one. Two different ones are refused.
+    """The unit that all of these guarantees are about; None if no mechanism has one. Raises InvalidOperation for two
+    different units.
 
-    A curve is about the neighbours of its unit. A product of curves about different neighbours would be about none.
+    A curve is about the neighbours of its unit. A product of curves about different neighbours would not be a
+    guarantee.
     """
     said = dict.fromkeys(unit for one in mechanisms if (unit := getattr(one, "unit", None)) is not None)
     if len(said) > 1:
@@ -147,6 +154,7 @@ def unit_of(*mechanisms: Mechanism) -> Unit | None:
 
 
 def check_unit(unit: Any) -> None:
+    """Raise InvalidParameter unless this is a Unit."""
     if not isinstance(unit, Unit):
         raise InvalidParameter("unit", unit, "must be a Unit", "write Unit.row() or Unit.replaced_row()")
 
@@ -162,12 +170,12 @@ def _callable(name: str, function: Any) -> Any:
 
 
 def witnessed(entropy: Entropy | None) -> Entropy | None:
-    """The entropy of one release; says aloud when it can be replayed. Call it where `release` is given an entropy."""
+    """The entropy of one release. Warns if it can be replayed; raises InvalidParameter if it is not an Entropy."""
     if entropy is not None and not isinstance(entropy, noise.Entropy):
         raise InvalidParameter("entropy", blamed(entropy), "must be an Entropy")
     if entropy is not None and not entropy.is_private:
         warnings.warn(
-            "this answer was made with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
+            "this answer was drawn with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
         )
     return entropy
 
@@ -175,10 +183,10 @@ def witnessed(entropy: Entropy | None) -> Entropy | None:
 @final
 @dataclass(frozen=True, slots=True)
 class Composed(Mechanism):
-    """Several mechanisms about one value, their answers in a tuple. Made by `m * n` and `m ** k`.
+    """Several mechanisms about one value, their answers in a tuple. Created by `m * n` and `m ** k`.
 
-    For all neighbours D, D′: the tuple is as hard to tell apart as the product of the curves (Dwork & Roth 2014,
-    section 3.5, for trade-off functions Dong, Roth & Su 2022, Theorem 3.2).
+    For all neighbours D, D′: the tuple is at most as distinguishable as the product of the curves says (Dwork & Roth
+    2014, section 3.5; for trade-off functions Dong, Roth & Su 2022, Theorem 3.2).
 
     >>> from deniable import mechanisms
     >>> noisy = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.5)
@@ -187,7 +195,7 @@ class Composed(Mechanism):
     """
 
     runs: tuple[tuple[Mechanism, int], ...]
-    """The mechanisms in order, with how often each answers in a row."""
+    """The mechanisms in order, each with its number of consecutive answers."""
 
     def __post_init__(self) -> None:
         joined: list[tuple[Mechanism, int]] = []
@@ -206,7 +214,7 @@ class Composed(Mechanism):
 
     @property
     def unit(self) -> Unit | None:
-        """The unit of all of them; None if none of them says one."""
+        """The common unit; None if no mechanism has one."""
         return unit_of(*(mechanism for mechanism, _ in self.runs))
 
     @property
@@ -222,14 +230,16 @@ class Composed(Mechanism):
         return tuple(mechanism.release(value, entropy=entropy) for mechanism, count in self.runs for _ in range(count))
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """Those of all mechanisms."""
+        """The differing parts of all mechanisms."""
         from deniable.mechanisms.distinguishing_parts import NOTHING_TOLD, differing, repeated
 
         every = (part for one, count in self.runs for part in repeated(one.told_apart(x, x2), count))
         return differing(every) or [NOTHING_TOLD]
 
     def error(self, *, confidence: float) -> float:
-        """All answers at once: the largest of the parts' errors, each asked at 1 - (1 - confidence)/parts."""
+        """A bound for all answers at once: the largest of the parts' errors, each at confidence 1 - (1 -
+        confidence)/parts.
+        """
         if not self.runs:
             return 0.0
         each = _share(confidence, len(self))
@@ -237,7 +247,7 @@ class Composed(Mechanism):
 
 
 def _share(confidence: float, parts: int) -> float:
-    """The confidence that each of `parts` answers needs so that all hold together (union bound), rounded up."""
+    """The confidence that each of `parts` answers needs so that all hold at once (union bound), rounded up."""
     wanted = curve_arguments.inner_probability("confidence", confidence)
     if parts == 1:
         return wanted
@@ -253,11 +263,11 @@ def _share(confidence: float, parts: int) -> float:
 @final
 @dataclass(frozen=True, slots=True)
 class Adaptive(Mechanism):
-    """A mechanism, then one that is chosen after seeing its answer. Made by `m.followed_by(choose, curve=)`.
+    """A mechanism, then one that is chosen after seeing its answer. Created by `m.followed_by(choose, curve=)`.
 
-    For all neighbours D, D′: the answers together are as hard to tell apart as first.curve * curve, because for every
-    first answer the second mechanism promises `curve` or less (Dong, Roth & Su 2022, Theorem 3.2). A choice
-    that promises less privacy than that is refused, and the answers are not given.
+    For all neighbours D, D′: the answers together are at most as distinguishable as first.curve * curve says, because
+    for every first answer the second mechanism has the guarantee `curve` or a stronger one (Dong, Roth & Su 2022,
+    Theorem 3.2). If a weaker mechanism is chosen, `release` raises InvalidOperation and returns no answer.
 
     >>> from deniable import curves, mechanisms
     >>> first = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=0.3)
@@ -277,7 +287,7 @@ class Adaptive(Mechanism):
 
     @property
     def unit(self) -> Unit | None:
-        """The unit of the first mechanism; the one that is chosen must be for the same."""
+        """The unit of the first mechanism; the chosen one must have the same."""
         return unit_of(self.first)
 
     @property
@@ -285,13 +295,17 @@ class Adaptive(Mechanism):
         return self.first.curve * self.allowed
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
-        """The answers so far, and the new one last. `choose` is given the tuple of answers so far."""
+        """The answers so far, and the new one last. `choose` receives the tuple of answers so far."""
         so_far = self.first.release(value, entropy=entropy)
         answers = so_far if isinstance(self.first, Composed | Adaptive) else (so_far,)
         return (*answers, self.chosen(answers).release(value, entropy=entropy))
 
     def chosen(self, answers: tuple[Any, ...]) -> Mechanism:
-        """The mechanism that comes after these answers; refused if it promises less than was declared."""
+        """The mechanism chosen after these answers. Raises InvalidOperation if its guarantee is weaker
+        than declared.
+        """
+        from deniable.curves.meaning.blackwell_order import fits
+
         chosen = self.choose(answers)
         if not isinstance(chosen, Mechanism):
             raise InvalidParameter("choose", type_of(chosen), "must return a mechanism")
@@ -299,13 +313,15 @@ class Adaptive(Mechanism):
         if not fits(chosen.curve, self.allowed):
             # The refusal depends on the answers and on public parameters only: it is post-processing.
             raise InvalidOperation(
-                "the mechanism that was chosen is not known to promise what was declared; choose more noise, or "
+                "the chosen mechanism is not known to have the declared guarantee; choose more noise, or "
                 "declare a larger curve"
             )
         return chosen
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The losses of both answers, the second for every first one. Answers on a line are read in cells."""
+        """The privacy losses of both answers, the second for every first one. Real-valued answers are divided into
+        cells.
+        """
         from deniable.mechanisms.distinguishing_parts import Losses, all_losses
 
         one, two = [], []
@@ -317,11 +333,11 @@ class Adaptive(Mechanism):
 
 
 Answers = list[tuple[tuple[Any, ...], float, float]]
-"""Tuples of answers, and how likely they are on two values."""
+"""Tuples of answers, and their probabilities on two values."""
 
 
 def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> Answers:
-    """The answers that a choice is made after."""
+    """All answers before the choice, with their probabilities."""
     found: Answers = [((), 1.0, 1.0)]
     if isinstance(mechanism, Adaptive):
         for answers, p, q in (before := _all_answers(mechanism.first, x, x2)):
@@ -334,12 +350,12 @@ def _all_answers(mechanism: Mechanism, x: Any, x2: Any) -> Answers:
 
 
 def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers:
-    """Answers with one more. What is rarer than 10⁻¹⁵ on both values is left out."""
+    """Answers extended by one more. Those with probability below 10⁻¹⁵ on both values are dropped."""
     from deniable.mechanisms.distinguishing_parts import listed, the_answer
 
     if (told := the_answer(mechanism.told_apart(x, x2))) is None:
         raise InvalidOperation(
-            "what is chosen after an answer of several numbers has no law that could be told; choose after answers of "
+            "the law of a choice after an answer of several numbers cannot be listed; choose after answers of "
             "one number, or look at plots.tradeoff(mechanism.curve)"
         )
     shown = list(zip(*listed(told), strict=True))
@@ -349,35 +365,10 @@ def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers
 def _few(found: Answers, before: int) -> Answers:
     if len(found) > MOST_ANSWERS and before > 1:
         raise InvalidOperation(
-            f"more than {MOST_ANSWERS:,} answers can come before the last one: too many to be told one by one; choose "
+            f"more than {MOST_ANSWERS:,} answers can come before the last one: too many to list; choose "
             "after fewer, or look at plots.tradeoff(mechanism.curve)"
         )
     return found
-
-
-def fits(curve: Curve, allowed: Curve) -> bool:
-    """Whether `curve` provably leaks no more than `allowed`: equal, or inside what a black box promises.
-
-    pure(ε) and approximate(ε, δ) dominate everything with δ(ε) <= δ (Kairouz, Oh & Viswanath 2015), gaussian(μ)
-    everything that is μ-GDP, zcdp(ρ) everything that is ρ-zCDP, and worst_of(...) everything that fits into one of its
-    curves. False means "not known", and is the safe answer.
-    """
-    if curve == allowed or not curve.factors:
-        return True
-    if len(allowed.factors) != 1 or allowed.factors[0][1] != 1:
-        return False
-    box: Any = allowed.factors[0][0]
-    if box.name == "worst_of":
-        return any(fits(curve, part) for part in box.curves)
-    if box.name == "approximate":
-        if box.delta == 0:
-            return bool(curve.epsilon(delta=0.0) <= box.epsilon)
-        return bool(curve.delta(epsilon=box.epsilon) <= box.delta)
-    if box.name == "gaussian":
-        return bool(curve.gdp() <= box.mu)
-    if box.name == "zcdp":
-        return bool(curve.zcdp() <= box.rho)
-    return False
 
 
 @final
@@ -386,20 +377,19 @@ class Parallel(Mechanism):
     """One mechanism for each of several disjoint parts of the data: wards, years, blocks of rows.
 
     For all neighbours D, D′ by `unit`, only the parts that one unit touches differ, so the curve is the worst product
-    over the selections of that many parts. How many a unit touches is the whole question, and there are two
-    ways to say it:
+    over all selections of that many parts. The number of touched parts depends on what assigns rows to parts:
 
-    `Parallel.by_value(parts, unit=)`: what a row says decides its part. A unit that is added or removed touches as many
-    parts as it has rows. A replaced row may leave one part and enter another, so it touches two: two parts multiply.
+    `Parallel.by_value(parts, unit=)`: the content of a row determines its part. A unit that is added or removed touches
+    as many parts as it has rows. A replaced row may leave one part and enter another, so it touches two: two curves
+    multiply.
 
-    `Parallel.by_unit(parts, unit=)`: who a unit is decides its part, whatever its rows say. What that can be depends on
-    the relation. Added or removed: by the person's id, or by a key of the row's own; one part is touched. (Not by row
-    number: one row more or less moves all rows after it to other numbers, and so to other parts.) A replaced row: by
-    row number; one part is touched. A replaced person: by id; the person who takes their place has another, so two
-    parts are touched and multiply.
+    `Parallel.by_unit(parts, unit=)`: the identity of a unit determines its part, whatever its rows contain. Added or
+    removed: by the person's id, or by a key of the row's own; one part is touched. (Not by row number: one row more or
+    less shifts all later rows, and so moves them to other parts.) A replaced row: by row number; one part is touched. A
+    replaced person: by id; the new person has another id, so two parts are touched and multiply.
 
     Each part's sensitivity must hold for everything that can happen to one unit inside the part: under replacement by
-    value that includes one row added or removed. A part that was made for another unit than this one is refused.
+    value this includes one row added or removed. A part built for a different unit raises InvalidParameter.
 
     >>> from deniable import Unit, mechanisms
     >>> wards = [mechanisms.DiscreteLaplace(sensitivity=1, epsilon=e) for e in (0.3, 0.7)]
@@ -411,14 +401,14 @@ class Parallel(Mechanism):
 
     parts: tuple[Mechanism, ...]
     touched: int
-    """The most parts that differ between neighbours."""
+    """The largest number of parts that differ between neighbours."""
     mixed: bool
-    """Whether one neighbour may have more in one part and less in another."""
+    """Whether a neighbour may have more rows in one part and fewer in another."""
     unit: Unit
 
     @classmethod
     def by_value(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
-        """Parts decided by what rows say."""
+        """Parts determined by the content of rows."""
         checked = _parts(parts, unit)
         if unit.relation is Relation.REPLACE:
             _stand_moves(checked)
@@ -426,7 +416,9 @@ class Parallel(Mechanism):
 
     @classmethod
     def by_unit(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
-        """Parts decided by who the unit is, not by what it says: by id, or, for replaced rows, by row number."""
+        """Parts determined by the identity of the unit, not by its content: by id, or, for replaced rows, by row
+        number.
+        """
         checked = _parts(parts, unit)
         if unit.relation is Relation.REPLACE and unit.column is not None:
             _stand_moves(checked)
@@ -441,7 +433,7 @@ class Parallel(Mechanism):
         counts: dict[Curve, int] = {}
         for curve in every:
             counts[curve] = counts.get(curve, 0) + 1
-        # A selection of `touched` parts is, as far as curves go, a multiset of the different curves.
+        # For the curve, a selection of `touched` parts is a multiset of the different curves.
         mixes = (
             mix
             for mix in combinations_with_replacement(counts, self.touched)
@@ -453,7 +445,7 @@ class Parallel(Mechanism):
         return curves.worst_of(*(curves.product(mix) for mix in selections))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[Any, ...]:
-        """`value` holds one value for each part, in their order."""
+        """One answer per part. `value` contains one value for each part, in their order."""
         self._check_parts(value)
         return tuple(part.release(one, entropy=entropy) for part, one in zip(self.parts, value, strict=True))
 
@@ -463,7 +455,7 @@ class Parallel(Mechanism):
             raise InvalidParameter("value", NOTHING, f"must be a sequence of {len(self.parts)} values, one a part")
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """Those of all parts, by their number."""
+        """The differing parts of all mechanisms, named by their number."""
         from deniable.mechanisms.distinguishing_parts import differing, named
 
         self._check_parts(x)
@@ -472,7 +464,7 @@ class Parallel(Mechanism):
         return differing(told for i, (part, a, b) in each for told in named(part.told_apart(a, b), f"part {i}"))
 
     def error(self, *, confidence: float) -> float:
-        """All parts at once: the largest of their errors, each asked at 1 - (1 - confidence)/parts."""
+        """A bound for all parts at once: the largest of their errors, each at confidence 1 - (1 - confidence)/parts."""
         each = _share(confidence, len(self.parts))
         return max(part.error(confidence=each) for part in dict.fromkeys(self.parts))
 
@@ -497,13 +489,13 @@ def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Around(Mechanism):
-    """What is the same about a mechanism and about what is made of it."""
+    """Base of mechanisms that wrap another one and keep its curve and unit."""
 
     mechanism: Mechanism
 
     @property
     def unit(self) -> Unit | None:
-        """That of the mechanism inside; None if it says none."""
+        """The unit of the wrapped mechanism; None if it has none."""
         return unit_of(self.mechanism)
 
     @property
@@ -514,10 +506,10 @@ class _Around(Mechanism):
 @final
 @dataclass(frozen=True, slots=True)
 class Processed(_Around):
-    """A mechanism and what is done to its answer. Made by `m.then(function)`.
+    """A mechanism and the post-processing of its answer. Created by `m.then(function)`.
 
-    For all neighbours D, D′: as hard to tell apart as before, because `function` sees the answer only (post-processing,
-    Dwork & Roth 2014, proposition 2.1).
+    For all neighbours D, D′: at most as distinguishable as before, because `function` sees only the answer
+    (post-processing, Dwork & Roth 2014, proposition 2.1).
     """
 
     function: Callable[[Any], Any]
@@ -526,20 +518,22 @@ class Processed(_Around):
         return self.function(self.mechanism.release(value, entropy=entropy))
 
     def law(self, value: Any) -> OutputLaw:
-        """Masses on what the function makes of an answer. It is called for many answers, twice for each."""
+        """Masses on the values of the function. It is called for many answers, twice for each."""
         from deniable.mechanisms.distinguishing_parts import the_answer
         from deniable.mechanisms.laws import pushed
 
         law = self.mechanism.law(value)
         if the_answer(self.mechanism.told_apart(value, value)) is None:
             raise InvalidOperation(
-                f"the law that {type(self.mechanism).__name__} tells is not of what release returns, which the "
-                "function is given; ask it without then, or look at plots.laws(mechanism, x, x2)"
+                f"law() of {type(self.mechanism).__name__} does not describe what release returns, which the "
+                "function receives; use it without then, or look at plots.laws(mechanism, x, x2)"
             )
         return pushed(law, self.function)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """What the function makes of an answer of one part; of several, the parts before it: it tells no more."""
+        """The values of the function, if the answer is one part; otherwise the parts before post-processing, which
+        reveal at least as much.
+        """
         from deniable.mechanisms.distinguishing_parts import made_from, pushed_apart, the_answer
 
         found = self.mechanism.told_apart(x, x2)
@@ -551,7 +545,7 @@ class Processed(_Around):
 @final
 @dataclass(frozen=True, slots=True)
 class Asked(_Around):
-    """A mechanism about a statistic of the data. Made by `m.on(statistic)`."""
+    """A mechanism about a statistic of the data. Created by `m.on(statistic)`."""
 
     statistic: Callable[[Any], Any]
 
@@ -559,11 +553,11 @@ class Asked(_Around):
         return self.mechanism.release(self.statistic(value), entropy=entropy)
 
     def law(self, value: Any) -> OutputLaw:
-        """The law of the mechanism inside on the statistic of this value."""
+        """The law of the wrapped mechanism on the statistic of this value."""
         return self.mechanism.law(self.statistic(value))
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """Those of the mechanism inside on the statistics of both."""
+        """The differing parts of the wrapped mechanism on the statistics of both values."""
         return self.mechanism.told_apart(self.statistic(x), self.statistic(x2))
 
     def error(self, *, confidence: float) -> float:

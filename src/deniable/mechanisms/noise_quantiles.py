@@ -1,6 +1,6 @@
-"""How large noise gets: the quantiles behind every `error(confidence=)`, from the honest side (up).
+"""Quantiles of noise: the basis of every `error(confidence=)`, rounded up.
 
-Each function gives the smallest k with P(|Z| > k) <= miss, or where roundings could hide it, the next larger one.
+Each function returns the smallest k with P(|Z| > k) <= allowed, or the next larger one where rounding could hide it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
 
 SLACK = 1e-12
-"""Relative error granted to a quantile worked out in floats; Wichura's and libm's functions stay below 1e-14."""
+"""Relative error allowed for a quantile computed in floats; Wichura's and libm's functions stay below 1e-14."""
 
 SUMMED = 2000
 """Largest σ at which the tail of a discrete Gaussian is summed term by term."""
 
 
 def miss(confidence: float, count: int = 1) -> float:
-    """How often each of `count` independent errors may be too large, 1 - confidence^(1/count), rounded down."""
+    """The largest probability with which each of `count` independent errors may be exceeded, 1 - confidence^(1/count),
+    rounded down.
+    """
     wanted = curve_arguments.inner_probability("confidence", confidence)
     log = math.log(wanted) if wanted < 0.5 else math.log1p(wanted - 1)
     allowed = -math.expm1(log / count) * (1 - SLACK)
@@ -37,16 +39,15 @@ def _whole(reach: float) -> int:
 def discrete_laplace(scale: Fraction, allowed: float) -> int:
     """P(|Z| > k) = 2 r^(k+1)/(1 + r) with r = e^(-1/scale)."""
     if scale < Fraction(1, 700):
-        return 0  # P(|Z| > 0) < 2e^-700, which is less than `miss` ever asks for
+        return 0  # P(|Z| > 0) < 2e^-700, which is less than `miss` ever returns
     b = float(scale)
     return _whole(b * (math.log(2 / allowed) - math.log1p(math.exp(-1 / b))) - 1)
 
 
 def sum_of_discrete_laplace(scale: float, count: float, allowed: float) -> float:
-    """A reach that a sum of `count` independent draws exceeds in size with probability at most `allowed` (Chernoff).
+    """A bound that the absolute sum of `count` independent draws exceeds with probability at most `allowed` (Chernoff).
 
-    P(|S| > x) <= 2 e^(-θx) M(θ)^count with M(θ) = (1-r)²/((1-r e^θ)(1-r e^-θ)), for any θ; the best one is searched
-    for.
+    P(|S| > x) <= 2 e^(-θx) M(θ)^count with M(θ) = (1-r)²/((1-r e^θ)(1-r e^-θ)), for any θ; the best of 199 is taken.
     """
     r = math.exp(-1 / scale)
 
@@ -61,7 +62,7 @@ def sum_of_discrete_laplace(scale: float, count: float, allowed: float) -> float
 
 def normal(allowed: float) -> float:
     """P(|N(0, 1)| > z) <= allowed."""
-    # Wichura's AS 241, good to 1e-15; scipy's takes a fifth of a second to import, more than many a session needs.
+    # Wichura's AS 241, accurate to 1e-15; importing scipy's version takes a fifth of a second.
     return max(0.0, -NormalDist().inv_cdf(allowed / 2)) * (1 + SLACK)
 
 
@@ -79,7 +80,7 @@ def discrete_gaussian(sigma: Fraction, allowed: float) -> int:
         return _whole(s * normal(allowed))
     last = math.ceil(40 * s) + 1
     masses = [math.exp(-0.5 * (k / s) ** 2) for k in range(last + 1)]
-    # What lies beyond 40σ is below e^-800 of the whole.
+    # The mass beyond 40σ is below e^-800 of the total.
     total = masses[0] + 2 * math.fsum(masses[1:])
     tail, k = 0.0, last
     while k > 0 and 2 * (tail + masses[k]) * (1 + SLACK) <= allowed * total:

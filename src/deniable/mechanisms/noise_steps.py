@@ -1,7 +1,8 @@
-"""Noise in whole steps: what Laplace and Gaussian mechanisms share, and how real numbers become steps.
+"""Noise in whole steps: the base of Laplace and Gaussian mechanisms, and the conversion of real numbers to steps.
 
-A whole number is its own step. A real number is rounded to the grid of spacing 2^exponent, half to even; noise is added
-to the steps; and the sum becomes a float last. Why that keeps the promise is proved at the top of `additive_noise`.
+An integer is its own step. A real number is rounded to the grid of spacing 2^exponent, half to even; noise is added to
+the steps; and the sum is converted to a float last. The top of `additive_noise` proves that this has the guarantee of
+textbook noise.
 """
 
 from __future__ import annotations
@@ -27,17 +28,19 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 FINENESS: Final = 46
-"""Noise is between 2⁴⁶ and 2⁴⁷ steps wide: so fine that rounding costs nothing, so coarse that steps are floats."""
+"""Noise is between 2⁴⁶ and 2⁴⁷ steps wide: fine enough that rounding costs nothing, coarse enough that steps are
+floats.
+"""
 
 WIDEST: Final = 2**50
-"""Widest noise, in steps, that is sure to fit into 64 bits. Refused here, before any data is touched."""
+"""Widest noise, in steps, that is sure to fit into 64 bits. Checked in the constructor, before any data."""
 
 CLAMP: Final = 2**1020
-"""Steps are clamped here, before they overflow. A clamp moves no two values apart."""
+"""Steps are clamped to this, before they overflow. Clamping never moves two values apart."""
 
 FLOATS: Final = 2**53
 SMALL: Final = 2.0**100
-"""Below this the steps of a value are far from overflowing, on any grid."""
+"""Values below this are far from overflowing in steps, on any grid."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -48,19 +51,19 @@ class Additive(Mechanism):
     width: int | float | Fraction
     """The scale or sigma of the noise, in steps."""
     exponent: int | None
-    """Steps are 2^exponent wide; None: whole numbers, as they are."""
+    """Steps are 2^exponent wide; None: integers, unchanged."""
     dimension: int | None
-    """How many numbers are released at once; None: one, which is no vector."""
+    """How many numbers are released at once; None: one number, not a vector."""
     promise: Curve
 
     LEVEL: ClassVar[str]
-    """What the noise level is called: scale or sigma."""
+    """The name of the noise level: scale or sigma."""
     NOISE: ClassVar[str]
-    """Which noise it is, as `laws.NoiseLaw` names it."""
+    """The kind of noise, as `laws.NoiseLaw` names it."""
 
     @abstractmethod
     def draw(self, size: Any, entropy: Entropy | None) -> Any:
-        """Noise by itself, in steps."""
+        """The noise alone, in steps."""
 
     @abstractmethod
     def _reach(self, miss: float) -> int:
@@ -86,13 +89,13 @@ class Additive(Mechanism):
 
     @property
     def level(self) -> float:
-        """The scale or sigma of the noise, whichever it is said by."""
+        """The scale or sigma of the noise."""
         return float(Fraction(self.width) * self.spacing)
 
     def __repr__(self) -> str:
         is_whole = self.exponent is None and self.sensitivity.denominator == 1
         shown = self.sensitivity.numerator if is_whole else float(self.sensitivity)
-        # Of the mechanisms for whole numbers, only Gaussian is another one when a float is its sensitivity.
+        # Only Gaussian has a separate constructor for integers with a non-integer sensitivity.
         kind = ".whole" if self.exponent is None and not is_whole and hasattr(type(self), "whole") else ""
         size = "" if self.dimension is None else f", dimension={self.dimension}"
         return f"{type(self).__name__}{kind}(sensitivity={shown!r}, {self.LEVEL}={self.level!r}{size})"
@@ -100,11 +103,11 @@ class Additive(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """The value with noise: a number for a number, and with `dimension=` an array for an array, list or series.
 
-        NaN and infinities are refused: no sensitivity bounds how far they are from other values.
+        NaN and infinities raise InvalidParameter: no sensitivity bounds their distance from other values.
         """
         if entropy is not None:
             witnessed(entropy)
-        # The two common cases first: nothing else may slow one number down.
+        # The two common cases first, for speed.
         if self.dimension is None or self.dimension == 1:
             if self.exponent is None and type(value) is int:
                 return value + self.draw(None, entropy)
@@ -120,7 +123,7 @@ class Additive(Mechanism):
         return self.noisy(input_values.real(value), entropy)
 
     def noisy(self, value: float | Fraction, entropy: Entropy | None) -> float:
-        """One coordinate of a vector of real numbers, with its noise: the vector is released by `dimension` calls."""
+        """One coordinate of a vector of real numbers, with its noise: `dimension` calls release the vector."""
         k = self.exponent or 0
         # A float over a power of two is exact, and round() of a float is exact, half to even, and of any size.
         small = isinstance(value, float) and abs(value) < SMALL
@@ -132,10 +135,11 @@ class Additive(Mechanism):
         if array.size == 0:
             raise input_values.refused("must not be empty")
         if self.dimension is None:
-            # The sensitivity and the error of one number are not those of a vector: nobody may mix them up unawares.
+            # The sensitivity and the error of one number differ from those of a vector, so the caller must declare
+            # which it is.
             raise input_values.refused("must be one number", "for a vector, say how many numbers it has: dimension=")
         if array.size != self.dimension:
-            raise input_values.refused(f"must hold {self.dimension} numbers, as declared")
+            raise input_values.refused(f"must have {self.dimension} numbers, as declared")
         if self.exponent is None:
             return array + self.draw(array.shape, entropy)  # both lie within ±2⁶²: no overflow
         if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -155,7 +159,7 @@ class Additive(Mechanism):
         return self.around(value)
 
     def around(self, value: Any) -> NoiseLaw:
-        """The law of one number of an answer, which is this number without noise."""
+        """The law of one number of an answer whose exact value is this."""
         centre = laws.centre(value, is_whole=self.exponent is None)
         return NoiseLaw(self.NOISE, float(self.width), float(self.spacing), self.exponent is None, centre)
 
@@ -175,11 +179,11 @@ class Additive(Mechanism):
         return math.sqrt((self.dimension or 1) * self.variance())
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, all numbers of an answer are this near to the truth at once: the
-        exact quantile, as their noises are independent.
+        """A bound on the error of all numbers of an answer at once, with probability at least `confidence`: the exact
+        quantile, because their noises are independent.
 
-        For real numbers it has the rounding to the grid in it. Answers of more than 2⁵³ steps are rounded to the next
-        float on top of it.
+        For real numbers it includes the rounding to the grid. Answers of more than 2⁵³ steps are also rounded to the
+        next float.
         """
         reach = self._reach(noise_quantiles.miss(confidence, self.dimension or 1))
         if self.exponent is None:
@@ -188,14 +192,14 @@ class Additive(Mechanism):
 
 
 def rounded_steps(value: Fraction, k: int) -> int:
-    """value/2^k rounded to a whole number, half to even."""
+    """value/2^k rounded to an integer, half to even."""
     above, below = (value.numerator << -k, value.denominator) if k < 0 else (value.numerator, value.denominator << k)
     whole, rest = divmod(above, below)
     return whole + (2 * rest > below or (2 * rest == below and whole % 2 == 1))
 
 
 def as_float(steps: int, k: int) -> float:
-    """steps × 2^k, rounded once; the largest float of its sign where it is larger than any."""
+    """steps × 2^k, rounded once; clamped to the largest float of its sign."""
     try:
         return math.ldexp(steps, k) if steps.bit_length() < 1000 else float(steps * Fraction(2) ** k)
     except OverflowError:
@@ -204,7 +208,9 @@ def as_float(steps: int, k: int) -> float:
 
 
 def noisy_floats(array: NDArray[Any], drawn: input_values.Ints, k: int) -> input_values.Floats:
-    """Rounded to steps of 2^k, with this noise: float64, or exact numbers that are no floats, by the same rule."""
+    """The array rounded to steps of 2^k, plus this noise: for float64, or for exact numbers that floats
+    cannot store.
+    """
     if array.dtype.kind == "O":
         exact_steps = [max(-CLAMP, min(CLAMP, rounded_steps(Fraction(v), k))) for v in array.ravel().tolist()]
         return _sums(exact_steps, drawn, k)
@@ -213,7 +219,7 @@ def noisy_floats(array: NDArray[Any], drawn: input_values.Ints, k: int) -> input
     np.rint(steps, out=steps)
     np.clip(steps, -float(CLAMP), float(CLAMP), out=steps)
     if max(int(drawn.max()), -int(drawn.min())) <= FLOATS:
-        # One correctly rounded addition of two whole numbers: a function of their exact sum.
+        # One correctly rounded addition of two integers: a function of their exact sum.
         steps += drawn
         return np.asarray(steps * math.ldexp(1.0, k))
     return _sums(map(int, steps.ravel().tolist()), drawn, k)
@@ -225,6 +231,7 @@ def _sums(steps: Iterable[int], drawn: input_values.Ints, k: int) -> input_value
 
 
 def is_whole(sensitivity: Any) -> bool:
+    """Whether a sensitivity is an int, so that the mechanism is for integers."""
     return isinstance(sensitivity, int | np.integer) and not isinstance(sensitivity, bool)
 
 
@@ -237,6 +244,7 @@ def grid_exponent(width: Fraction, name: str, asked: Any) -> int:
 
 
 def check_growth(share: Fraction, dimension: Any) -> None:
+    """Raise InvalidParameter if rounding to the grid would cost more than 1 % of the noise."""
     if share > Fraction(1, 100):
         raise InvalidParameter(
             "dimension",

@@ -1,10 +1,10 @@
-"""The continuous exponential mechanism for utilities that are step functions, and the quantiles that it gives.
+"""The continuous exponential mechanism for utilities that are step functions, and quantiles based on it.
 
 On an interval with public ends the density of the answer y is ∝ e^(u(y)/scale). If u is constant on pieces, a piece is
-drawn with probability ∝ length × e^(u/scale), exactly: lengths are rational numbers. The answer is then a uniform point
-of the piece, rounded down to a public grid. So what is released is the continuous mechanism with its last digits cut
-off, which is post-processing. (A Markov chain that only comes within total variation t of this law costs (1 + e^ε)t in
-δ: `limits.approximate_sampling`.)
+drawn with probability exactly ∝ length × e^(u/scale): lengths are rational numbers. The answer is then a uniform point
+of the piece, rounded down to a public grid. So the release is the continuous mechanism with its last digits cut off,
+which is post-processing. (A Markov chain that only comes within total variation t of this law costs (1 + e^ε)t in δ:
+`limits.approximate_sampling`.)
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ if TYPE_CHECKING:
 __all__ = ["Median", "PiecewiseExponential", "Quantile"]
 
 FINE: Final = 2**32
-"""Steps into which an interval is cut when no spacing is given: only post-processing, so it may be fine."""
+"""Grid steps of an interval if no spacing is given: only post-processing, so it may be fine."""
 
 HAIR: Final = Fraction(1, 2**20)
-"""A last interval shorter than this, in spacings, is a rounding of the spacing and no interval."""
+"""A last interval shorter than this, in spacings, comes from rounding of the spacing and is dropped."""
 
 COARSE: Final = 2**12
-"""Steps for a quantile when no spacing is given: here a grid point is a candidate, and more cost log(points)."""
+"""Grid steps of a quantile if no spacing is given: here every grid point is a candidate, and more of them cost
+log(points).
+"""
 
 MOST_DRAWN: Final = 5000
-"""Most points of a grid whose masses are told one by one."""
+"""Most points of a grid whose masses are listed one by one."""
 
 MOST_STEPS: Final = 2**53
-"""Most steps of an interval: beyond it neighbouring answers would be one float."""
+"""Most steps of an interval: beyond it neighbouring answers would be the same float."""
 
 Bounds = tuple[Number, Number]
 
@@ -73,11 +75,11 @@ def _draw(
     spacing: Fraction,
     entropy: Entropy | None,
 ) -> int:
-    """The number j of the grid cell [low + j × spacing, low + (j+1) × spacing) that holds the answer."""
+    """The index j of the grid cell [low + j × spacing, low + (j+1) × spacing) that contains the answer."""
     pieces = [(a, b, u) for (a, b), u in zip(pairwise(edges), utilities, strict=True) if b > a]
     drawn = choose([u for _, _, u in pieces], scale, entropy, weights=[b - a for a, b, _ in pieces])
     start, end, _ = pieces[drawn]
-    # Cut the piece into equal atoms, so small that none crosses a border of the grid, and take one of them.
+    # Divide the piece into equal atoms, so small that none crosses a border of the grid, and draw one of them.
     atom = Fraction(1, math.lcm(*(number.denominator for number in (start, end, low, spacing))))
     taken = noise.uniform(below=rational_parameters.floor((end - start) / atom), entropy=entropy)
     return rational_parameters.floor((start + taken * atom - low) / spacing)
@@ -86,7 +88,7 @@ def _draw(
 def _shares(
     edges: Sequence[Fraction], utilities: Sequence[Fraction], scale: Fraction
 ) -> tuple[input_values.Floats, input_values.Floats]:
-    """The edges of the pieces that have a length, and the probability of each: ∝ length × e^(u/scale)."""
+    """The edges of the pieces with positive length, and the probability of each: ∝ length × e^(u/scale)."""
     pieces = [(a, b, u) for (a, b), u in zip(pairwise(edges), utilities, strict=True) if b > a]
     best = max(u for _, _, u in pieces)
     found = np.array([float(b - a) * math.exp(float((u - best) / scale)) for a, b, u in pieces])
@@ -100,8 +102,8 @@ class PiecewiseExponential(Mechanism):
 
     For all neighbours D, D′ whose utilities differ by at most Δ at every answer: density ∝ e^(ε u(y)/2Δ), so ε-bounded
     range (Dong, Durfee & Rogers 2020). `release((edges, utilities))` takes the m + 1 ends of m pieces, from the lower
-    to the upper bound, and the utility on each piece; both may depend on the data. Pieces without length are passed
-    over. The answer is rounded down to low + j × spacing.
+    to the upper bound, and the utility on each piece; both may depend on the data. Pieces of length 0 are skipped. The
+    answer is rounded down to low + j × spacing.
 
     >>> from deniable import mechanisms
     >>> choose = mechanisms.PiecewiseExponential(bounds=(0, 10), sensitivity=1, epsilon=0.5)
@@ -163,8 +165,8 @@ class PiecewiseExponential(Mechanism):
         return laws.masses(grid, np.diff(continuous.cdf([*grid, float(self.high)])))
 
     def gap(self, *, confidence: float, length: Number) -> float:
-        """With probability at least `confidence` the utility of the answer is this near to the best one, if that one
-        is taken on pieces of this total length at least. (Without such a length there is no bound.)
+        """A bound on the distance of the answer's utility from the best one, with probability at least `confidence`, if
+        the best utility is taken on pieces of at least this total length. (Without such a length there is no bound.)
         """
         best = rational_parameters.positive("length", length)
         if best > self.high - self.low:
@@ -178,14 +180,14 @@ class PiecewiseExponential(Mechanism):
 def _steps(
     q: Fraction, points: int, taken: Sequence[int], counts: Sequence[int]
 ) -> tuple[list[Fraction], list[Fraction]]:
-    """How many ranks each of some points is away from the quantile, as a step function of its number; `counts` rows are
-    at the points `taken`, which rise.
+    """The number of ranks between each point and the quantile, as a step function of the point's index. `counts` rows
+    are at the points `taken`, which increase.
     """
     rows, below = sum(counts), 0
-    part, whole = q.numerator, q.denominator  # in whole numbers: there may be many points
+    part, whole = q.numerator, q.denominator  # in integers: there may be many points
 
     def away(above: int) -> Fraction:
-        """max(0, below - qn, above - (1-q)n): 0 at the quantile itself, also where many rows say the same."""
+        """max(0, below - qn, above - (1-q)n): 0 at the quantile itself, also if many rows are equal."""
         return Fraction(max(0, below * whole - part * rows, above * whole - (whole - part) * rows), whole)
 
     edges, ranks = [0], []
@@ -216,13 +218,14 @@ class _Rank(Mechanism):
         each = max(q, 1 - q) if unit.relation is Relation.ADD_REMOVE else Fraction(1)
         delta = unit.rows * each
         scale = 2 * delta / rational_parameters.epsilon(epsilon)
-        # What is left over below `high` is a shorter last interval; a hair is none (3 is ten times the float 0.3).
+        # The remainder below `high` is a shorter last interval, unless it is only rounding (10 × the float 0.3 is not
+        # exactly 3).
         points = rational_parameters.ceil((high - low) / step - HAIR) + 1
         self._settle(q=q, low=low, high=high, points=points, spacing=step, sensitivity=delta, scale=scale, unit=unit)
 
     @abstractmethod
     def _named(self) -> str:
-        """How the repr begins."""
+        """The beginning of the repr."""
 
     def __repr__(self) -> str:
         low, high, step, epsilon = (
@@ -235,14 +238,14 @@ class _Rank(Mechanism):
         return curves.exponential(epsilon=rational_parameters.up(2 * self.sensitivity / self.scale))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
-        """A point of the grid. `value` holds the rows' numbers: a list, an array or a series; it may be empty.
+        """A point of the grid. `value` contains the rows' numbers: a list, an array or a series; it may be empty.
 
-        Each number counts as the nearest point of the grid, those beyond the bounds as the bound, NaN as the lower one,
-        and so does what is no number in a list or an object column.
+        Each number counts as the nearest point of the grid, numbers beyond the bounds as the bound. NaN, and rows that
+        are not numbers in a list or an object column, count as the lower bound.
         """
         source = witnessed(entropy)
         edges, ranks = self.steps(value)
-        # Point j of the grid is the cell [j, j + 1): the same mechanism, in steps.
+        # Point j of the grid is the cell [j, j + 1): the same mechanism, with grid steps as the unit.
         j = _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), source)
         return float(self._point(j))
 
@@ -259,21 +262,25 @@ class _Rank(Mechanism):
         return self.low + j * self.spacing if j < self.points - 1 else self.high
 
     def steps(self, value: Any) -> tuple[list[Fraction], list[Fraction]]:
-        """How many ranks each point of the grid is away from the quantile, as a step function of its number j."""
+        """The number of ranks between each point of the grid and the quantile, as a step function of the point's index
+        j.
+        """
         found = input_values.column(value)
-        # What a row counts as is a function of that row alone, so it needs no exact arithmetic.
+        # The grid point of a row is a function of that row alone, so it needs no exact arithmetic.
         with np.errstate(invalid="ignore", over="ignore"):
             place = np.rint((found - float(self.low)) / float(self.spacing))
         place = np.clip(np.where(np.isnan(place), 0.0, place), 0, max(0, self.points - 2)).astype(np.int64)
-        # The last interval may be shorter than the others: its upper half is nearest to the upper bound.
+        # The last interval may be shorter than the others: its upper half belongs to the upper bound.
         last = (self._point(self.points - 2) + self.high) / 2
         place[found > float(last)] = self.points - 1
         taken, counts = np.unique(place, return_counts=True)
         return _steps(self.q, self.points, taken.tolist(), counts.tolist())
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, the answer is at most this many ranks away from the quantile."""
-        # Of the finitely many grid points one is at 0 ranks: the exponential mechanism's exact worst case.
+        """A bound on the number of ranks between the answer and the quantile, with probability at least
+        `confidence`.
+        """
+        # At least one of the grid points is 0 ranks away: the exponential mechanism's exact worst case.
         miss = 1 - curve_arguments.inner_probability("confidence", confidence)
         return exponential_gap(rational_parameters.up(self.scale), self.points - 1, miss)
 
@@ -281,14 +288,14 @@ class _Rank(Mechanism):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Quantile(_Rank):
-    """The q-quantile of numbers between public bounds, on a public grid: a point with few ranks to the quantile.
+    """The q-quantile of numbers between public bounds, on a public grid: points few ranks from the quantile are likely.
 
-    For all neighbours D, D′ by `unit`: point y with probability ∝ e^(-ε r(y)/2Δ), r(y) = max(0, below(y) - qn,
-    above(y) - (1-q)n), exactly. A row added or removed moves r by at most Δ = max(q, 1-q), a row replaced by at most 1,
-    a person with k rows by k times that; so ε-bounded range (Smith 2011 with ties; Dong, Durfee & Rogers 2020).
+    For all neighbours D, D′ by `unit`: point y with probability exactly ∝ e^(-ε r(y)/2Δ), r(y) = max(0, below(y) - qn,
+    above(y) - (1-q)n). A row added or removed moves r by at most Δ = max(q, 1-q), a row replaced by at most 1, a person
+    with k rows by k times that; so ε-bounded range (Smith 2011 with ties; Dong, Durfee & Rogers 2020).
 
-    `spacing` is how finely the answer matters: 1 for ages in years. Both bounds are points of the grid; where the
-    spacing does not fill the interval, the last step is shorter. `error` is in ranks (rows), not in values.
+    `spacing` is the wanted resolution of the answer: 1 for ages in years. Both bounds are points of the grid; if the
+    spacing does not divide the interval, the last step is shorter. `error` is in ranks (rows), not in values.
 
     >>> from deniable import Unit, mechanisms
     >>> upper = mechanisms.Quantile(q=0.9, bounds=(0, 120), spacing=1, epsilon=1, unit=Unit.row())
@@ -334,12 +341,12 @@ class Median(_Rank):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class QuantileOfCounts(Mechanism):
-    """The cell of the q-quantile, from how many rows lie in each of some public cells: a cell with few ranks to it.
+    """The cell of the q-quantile, from the number of rows in each of some public cells.
 
-    For all neighbours D, D′ whose counts differ by at most s = `sensitivity` in L1: cell y with probability
-    ∝ e^(-ε r(y)/2Δ), r(y) = max(0, below(y) - qn, above(y) - (1-q)n), exactly. A row more or less in one cell moves
-    each of the three by at most max(q, 1-q), and so r; hence Δ = s·max(q, 1-q), and ε-bounded range. The number n of
-    rows is private. `Quantile` is the same for rows that were not counted yet.
+    For all neighbours D, D′ whose counts differ by at most s = `sensitivity` in L1: cell y with probability exactly ∝
+    e^(-ε r(y)/2Δ), r(y) = max(0, below(y) - qn, above(y) - (1-q)n). A row more or less in one cell moves each of the
+    three by at most max(q, 1-q), and so r; hence Δ = s·max(q, 1-q), and ε-bounded range. The number n of rows is
+    private. `Quantile` is the same for rows that were not counted yet.
 
     >>> from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
     >>> middle = QuantileOfCounts(q=0.5, cells=4, sensitivity=1, epsilon=1)
@@ -370,15 +377,15 @@ class QuantileOfCounts(Mechanism):
         return curves.exponential(epsilon=rational_parameters.up(2 * self.sensitivity / self.scale))
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Ints:
-        """The number of a cell, from 0 on; or of many rows of counts, one for each, drawn independently.
+        """The index of a cell, from 0 on; for several rows of counts, one for each, drawn independently.
 
-        Rows that belong to disjoint parts of the data are released together at the price of one, if a unit moves all
-        of them by at most `sensitivity` altogether: ranges of logarithms add up, as sensitivities do.
+        Rows that belong to disjoint parts of the data are released together at the cost of one, if a unit moves all of
+        them by at most `sensitivity` in total: ranges of log-likelihoods add up, as sensitivities do.
         """
         source = witnessed(entropy)
         counts = input_values.wholes(value)
         if counts.shape[-1] != self.cells:
-            raise input_values.refused(f"must hold {self.cells} counts in each row, as declared")
+            raise input_values.refused(f"must have {self.cells} counts in each row, as declared")
         rows = counts.reshape(-1, self.cells)
         found = [self._picked(np.maximum(row, 0), source) for row in rows]
         return np.array(found, dtype=np.int64).reshape(counts.shape[:-1])
@@ -389,6 +396,8 @@ class QuantileOfCounts(Mechanism):
         return _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), entropy)
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, the cell drawn is at most this many ranks away from the quantile."""
+        """A bound on the number of ranks between the drawn cell and the quantile, with probability at least
+        `confidence`.
+        """
         miss = 1 - curve_arguments.inner_probability("confidence", confidence)
         return exponential_gap(rational_parameters.up(self.scale), self.cells - 1, miss)

@@ -1,25 +1,26 @@
-"""The Poisson mechanism: the answer is a Poisson count whose rate tells the value.
+"""The Poisson mechanism: the answer is a Poisson count whose rate depends on the value.
 
-Neighbours are then told apart no better than Poisson counts of two rates μ₁ < μ₂: `curves.poisson(low=μ₁, high=μ₂)`.
+Neighbours are then at most as distinguishable as Poisson counts of two rates μ₁ < μ₂: `curves.poisson(low=μ₁,
+high=μ₂)`.
 
-**Which rates are allowed.** Let neighbours differ by at most w, and λ(y) be the rate for the value y. If for all
-y < y′ <= y + w both λ(y′) − λ(y) <= μ₂ − μ₁ and λ(y′)/λ(y) <= μ₂/μ₁, the promise holds. *Proof.* For rates a <= b let
-p = (b − a)/(μ₂ − μ₁) <= 1 and c = a − pμ₁, which the second condition makes at least 0. Keep each count of a Poisson
-number with probability p and add an independent Poisson(c): this turns the rates (μ₁, μ₂) into (a, b). So the pair
-(a, b) is post-processing of the pair (μ₁, μ₂). ∎ (The conditions are also necessary: docs/course/f-dp.md.)
+**Which rates are allowed.** Let neighbours differ by at most w, and λ(y) be the rate for the value y. If for all y < y′
+<= y + w both λ(y′) − λ(y) <= μ₂ − μ₁ and λ(y′)/λ(y) <= μ₂/μ₁, the guarantee holds. *Proof.* For rates a <= b let p = (b
+− a)/(μ₂ − μ₁) <= 1 and c = a − pμ₁, which is at least 0 by the second condition. Keep each count of a Poisson number
+with probability p and add an independent Poisson(c): this turns the rates (μ₁, μ₂) into (a, b). So the pair (a, b) is
+post-processing of the pair (μ₁, μ₂). ∎ (The conditions are also necessary: docs/course/f-dp.md.)
 
-Two families of rates use up both conditions. The transport form grows by a factor, λ ∝ (μ₂/μ₁)^(y/w): it is accurate
-near the top of its range and says little about small values. The linear form grows by a step, λ = μ₁ + (μ₂ − μ₁)y/w: it
+Two families of rates exhaust both conditions. The transport form grows by a factor, λ ∝ (μ₂/μ₁)^(y/w): it is accurate
+near the top of its range and imprecise for small values. The linear form grows by a step, λ = μ₁ + (μ₂ − μ₁)y/w: it
 needs no top and its estimate is unbiased.
 
 Rates are rational numbers, and both conditions are checked in rational arithmetic.
 
-**How a count is drawn.** Drawing at the rate of a value would make a table for that rate: its time, and which tables
-are kept, would speak about the value. So every draw is at a public rate, and the value only decides which of them
-count. A rate is its whole part in pieces 1, 2⁶, 2¹², 2¹⁸ and 2²³, and a rest below 1: as many pieces of each size are
-drawn as the largest rate may need, and those that the whole part is made of are added up; of one more Poisson(1) number
-each count is kept with probability rest. Sums of independent Poisson counts are Poisson counts, and so are thinned
-ones.
+**How a count is drawn.** Drawing at the rate of a value would build a table for that rate: the time this takes, and
+which tables are cached, would reveal something about the value. So every draw is at a public rate, and the value only
+decides which draws count. A rate is divided into its whole part, in pieces 1, 2⁶, 2¹², 2¹⁸ and 2²³, and a rest below 1.
+As many pieces of each size are drawn as the largest rate may need, and those that make up the whole part are added; of
+one more Poisson(1) number each count is kept with probability rest. Sums of independent Poisson counts are Poisson
+counts, and so are thinned ones.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ if TYPE_CHECKING:
 
 MOST_RATES: Final = 10**6
 MOST_RATE: Final = 2**35
-"""Largest rate. Values beyond it are clamped, which moves no two values apart."""
+"""Largest rate. Values beyond it are clamped; clamping never moves two values apart."""
 DIGITS: Final = 60
 """Rates of the transport form are rounded up to multiples of 2⁻⁶⁰ of the lowest promised rate."""
 EVERYWHERE: Final = 1000
-"""Largest `top` up to which the error of the linear form is looked at for every value."""
+"""Largest `top` for which the error of the linear form is evaluated at every value."""
 PIECES: Final = (1, 2**6, 2**12, 2**18, 2**23)
-"""Public rates that counts are made of: five tables are enough, and 220 draws up to a rate of 2²³."""
+"""Public rates that counts consist of: five tables are enough, and 220 draws up to a rate of 2²³."""
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class PoissonMechanism(Mechanism):
-    """A Poisson count with a rate for each value 0, 1, 2, …: made by `PoissonMechanism.linear` or `.transport`.
+    """A Poisson count with a rate for each value 0, 1, 2, …: created by `PoissonMechanism.linear` or `.transport`.
 
-    For all neighbours D, D′ whose values differ by at most `sensitivity`: as hard to tell apart as Poisson counts of
-    the rates `low` and `high`, in either order. With `tied=True` (say so only if adding a unit never lowers the value)
-    the higher rate always belongs to the same neighbour, and products of such curves are smaller.
+    For all neighbours D, D′ whose values differ by at most `sensitivity`: at most as distinguishable as Poisson counts
+    of the rates `low` and `high`, in either order. With `tied=True` (only if adding a unit never lowers the value) the
+    higher rate always belongs to the same neighbour, and products of such curves are smaller.
 
-    `release` gives the count itself; `estimate` turns it into a value, and costs nothing.
+    `release` returns the count itself; `estimate` converts it to a value, at no cost.
 
     >>> from deniable import mechanisms
     >>> noisy = mechanisms.PoissonMechanism.linear(low=2, high=5, sensitivity=2)
@@ -82,9 +83,9 @@ class PoissonMechanism(Mechanism):
     rates: tuple[Fraction, ...]
     """The rate of each value from 0 to top; empty for the linear form."""
     drawn: tuple[tuple[int, int], ...] = field(init=False, compare=False)
-    """The public rates that every count is made of, largest first, and how many draws of each."""
+    """The public rates that every count consists of, largest first, and the number of draws of each."""
     denominator: int = field(init=False, compare=False)
-    """A common one of all rates, so that no coin shows by its size which rate it is for."""
+    """A common denominator of all rates, so that the size of a coin does not reveal its rate."""
 
     def __post_init__(self) -> None:
         _check_rates(self.rates, self.low, self.high, self.sensitivity)
@@ -96,10 +97,10 @@ class PoissonMechanism(Mechanism):
     def linear(
         cls, *, low: float, high: float, sensitivity: int = 1, top: int | None = None, tied: bool = False
     ) -> PoissonMechanism:
-        """λ(y) = low + (high − low)·y/sensitivity: unbiased, and without a largest value unless `top` says one.
+        """λ(y) = low + (high − low)·y/sensitivity: unbiased, and without a largest value unless `top` gives one.
 
-        The difference over a step of `sensitivity` is high − low, and the ratio at most high/low, as no rate is below
-        `low`.
+        The difference over a step of `sensitivity` is high − low, and the ratio is at most high/low, because no rate is
+        below `low`.
         """
         bottom, upper, step, last = _parameters(low, high, sensitivity, top, tied)
         return cls(bottom, upper, step, tied, last, ())
@@ -131,7 +132,7 @@ class PoissonMechanism(Mechanism):
         return curves.poisson(low=float(self.low), high=float(self.high), tied=self.tied)
 
     def rate(self, value: int) -> Fraction:
-        """The rate for a value: a number about the mechanism, so ask about public values only."""
+        """The rate for a value: pass public values only."""
         place = max(0, min(self._most, value))
         return (
             self.rates[place] if self.rates else self.low + (self.high - self.low) * Fraction(place, self.sensitivity)
@@ -139,12 +140,12 @@ class PoissonMechanism(Mechanism):
 
     @property
     def _most(self) -> int:
-        """The largest value whose rate is told: `top`, or where the rates end that can be drawn in bounded time."""
+        """The largest value with a rate of its own: `top`, or the value at which the rate reaches MOST_RATE."""
         end = rational_parameters.floor((MOST_RATE - self.low) * self.sensitivity / (self.high - self.low))
         return self.top if self.rates and self.top is not None else min(end, self.top or end)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
-        """A Poisson count whose rate is that of the value, a whole number (clamped to 0..top)."""
+        """A Poisson count with the rate of the value, an integer (clamped to 0..top)."""
         if entropy is not None:
             witnessed(entropy)
         if input_values.is_array(value):
@@ -165,8 +166,8 @@ class PoissonMechanism(Mechanism):
         return laws.poisson(float(self.rate(input_values.whole(value))))
 
     def estimate(self, count: Any) -> Any:
-        """The value that a count speaks for. Linear: unbiased, (count − low)·w/(high − low). Transport: the value whose
-        rate is nearest to the count in the logarithm, within 0..top.
+        """An estimate of the value from a count. Linear: unbiased, (count − low)·w/(high − low). Transport: the value
+        whose rate is nearest to the count in the logarithm, within 0..top.
         """
         counts = np.asarray(count, dtype=np.float64)
         if self.rates and self.top is not None:
@@ -178,8 +179,9 @@ class PoissonMechanism(Mechanism):
         return float(found) if found.ndim == 0 else found
 
     def error(self, *, confidence: float, value: int | None = None) -> float:
-        """With probability at least `confidence` the estimate is this near to the value: the worst over 0..top, or at
-        one `value`. From the exact tails of the Poisson law; each side may miss half of the time allowed.
+        """A bound on the distance of the estimate from the value, with probability at least `confidence`: the worst
+        over 0..top, or at one `value`. From the exact tails of the Poisson law, with half of the allowed probability on
+        each side.
         """
         allowed = noise_quantiles.miss(confidence) / 2
         if value is not None:
@@ -189,7 +191,7 @@ class PoissonMechanism(Mechanism):
         elif not self.rates and self.top > EVERYWHERE:
             return self._widest(self.top, allowed) * (1 + noise_quantiles.SLACK)
         else:
-            # At every value: counts are whole, so the error falls a little here and there where the rate grows.
+            # At every value: counts are integers, so the error is not monotone in the rate.
             places = list(range(self.top + 1))
         worst = 0.0
         for place in places:
@@ -199,8 +201,8 @@ class PoissonMechanism(Mechanism):
         return worst * (1 + noise_quantiles.SLACK)
 
     def _widest(self, top: int, allowed: float) -> float:
-        """The error of the linear form at all values up to `top`: that of the worst rate, whole or not, below the
-        largest one.
+        """The error of the linear form over all values up to `top`: the worst over all real rates up to the largest
+        one.
         """
         most = self._most
         counts = _widest_range(float(self.rate(most)), allowed)
@@ -210,7 +212,7 @@ class PoissonMechanism(Mechanism):
 def _parameters(
     low: Any, high: Any, sensitivity: Any, top: Any, tied: Any
 ) -> tuple[Fraction, Fraction, int, int | None]:
-    # The curve takes floats, so the rates that are promised are floats too: the ones nearest to what was said.
+    # The curve takes floats, so the promised rates are floats too: the nearest ones.
     bottom, upper = Fraction(curve_arguments.positive("low", low)), Fraction(curve_arguments.positive("high", high))
     if not bottom < upper <= MOST_RATE:
         raise InvalidParameter("high", high, f"must be larger than low, and at most {MOST_RATE:,}")
@@ -221,7 +223,7 @@ def _parameters(
 
 
 def _transport_rates(low: Fraction, high: Fraction, step: int, top: int) -> tuple[Fraction, ...]:
-    """From the top down: each rate is the one a step above it divided by high/low, rounded up."""
+    """From the top down: each rate is the rate one step above it divided by high/low, rounded up."""
     grain = Fraction(2) ** (rational_parameters.floor_log2(low) - DIGITS)
 
     def rounded_up(rate: Fraction) -> Fraction:
@@ -239,7 +241,7 @@ def _transport_rates(low: Fraction, high: Fraction, step: int, top: int) -> tupl
 
 
 def _pieces(largest: int) -> tuple[tuple[int, int], ...]:
-    """How many draws of each public rate make up any whole rate up to the largest one."""
+    """The number of draws of each public rate that make up any integer rate up to the largest one."""
     found: list[tuple[int, int]] = []
     for rate in reversed([piece for piece in PIECES if piece <= largest]):
         found.append((rate, found[-1][0] // rate - 1 if found else largest // rate))
@@ -247,7 +249,7 @@ def _pieces(largest: int) -> tuple[tuple[int, int], ...]:
 
 
 def _check_rates(rates: tuple[Fraction, ...], low: Fraction, high: Fraction, step: int) -> None:
-    """Both conditions for all pairs: rates that never fall are furthest apart at a distance of exactly `step`."""
+    """Check both conditions for all pairs: non-decreasing rates are furthest apart at a distance of exactly `step`."""
     for i, rate in enumerate(rates):
         if i and rate < rates[i - 1]:
             raise InvalidParameter("rates", float(rate), "must not fall")
@@ -283,11 +285,11 @@ def _poisson_range(rate: float, allowed: float) -> tuple[int, int]:
 
 
 def _widest_range(rate: float, allowed: float) -> float:
-    """How far the ends of `_poisson_range` are from their rate at most, over all rates up to this one.
+    """The largest distance of the ends of `_poisson_range` from their rate, over all rates up to this one.
 
     The lower end n stays while P(N <= n) > allowed and is furthest from its rate at the end of that stretch; the upper
     end n at the beginning of its own, where P(N >= n) = allowed. Both distances grow with n: they are quantiles of
-    gamma laws less their shape. Only near the median the lower one may fall, by no more than log 2 - 2/3 < 0.03 in all
+    gamma laws minus their shape. Only near the median the lower one may fall, by no more than log 2 - 2/3 < 0.03 in all
     (Chen & Rubin 1986).
     """
     from scipy.special import gammainccinv, gammaincinv

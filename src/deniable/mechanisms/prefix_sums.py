@@ -1,9 +1,9 @@
-"""All running totals of a row of counts at once: how many are below this, for every "this".
+"""All running totals of a row of counts at once: the number of rows below each cell border.
 
-Quantiles, medians and extremes are read off these totals as post-processing, with noise intervals, as many as wanted.
-Noise on each total by itself would cost a multiple of what they share; so noise goes on a *strategy*, a few linear
-combinations C·x of the counts x, and the totals A·x are put together from those: A·C⁺·(C·x + z). C is a matrix of whole
-numbers, so C·x is exact and its sensitivity is too.
+Quantiles, medians and extremes follow from these totals by post-processing, with confidence intervals, as many as
+wanted. Independent noise on each total would cost several times as much. So noise is added to a *strategy*, a few
+linear combinations C·x of the counts x, and the totals A·x are reconstructed from those: A·C⁺·(C·x + z). C is an
+integer matrix, so C·x is exact and so is its sensitivity.
 """
 
 from __future__ import annotations
@@ -30,40 +30,39 @@ if TYPE_CHECKING:
 
 MOST_CELLS: Final = 2**12
 FINE: Final = 2**12
-"""The root's coefficients are multiples of 2⁻¹² here: times a total below 2⁴¹ they are exact in a float."""
+"""The root's coefficients are multiples of 2⁻¹² here: their products with a total below 2⁴¹ are exact in a float."""
 LARGEST_TOTAL: Final = 2**41
 BRANCHES: Final = 8
-"""Children of a node of the tree. Near the best for 100 to 4096 cells."""
+"""Children of a node of the tree. Close to optimal for 100 to 4096 cells."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """How wide the noise is on each of some running differences, and between them."""
+    """The spread of the noise on some running differences, and between neighbouring ones."""
 
     deviations: input_values.Floats
     """The standard deviation of each."""
     steps: input_values.Floats
-    """That of each less the one before it: one fewer."""
+    """The standard deviation of each minus the one before it: one entry fewer."""
     kurtosis: input_values.Floats
-    """How much heavier than normal the tails of each are: 0 for normal noise, 3 for a single Laplace draw."""
+    """The excess kurtosis of each: 0 for normal noise, 3 for a single Laplace draw."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class _PrefixSums(Mechanism):
-    """Totals of x₁ … x_t for every t, where a unit moves the x by at most `sensitivity` altogether (in L1)."""
+    """Totals of x₁ … x_t for every t, where a unit moves the x by at most `sensitivity` in total (in L1)."""
 
     cells: int
     noise: Additive
 
     def _fill(self, cells: int, noisy: Additive) -> None:
-        object.__setattr__(self, "cells", cells)
-        object.__setattr__(self, "noise", noisy)
+        self._settle(cells=cells, noise=noisy)
 
     @staticmethod
     @abstractmethod
     def matrices(cells: int) -> tuple[input_values.Floats, input_values.Floats]:
-        """(the strategy C, what turns its noisy answers into totals, A·C⁺)."""
+        """(the strategy C, the matrix A·C⁺ that turns its noisy answers into totals)."""
 
     @property
     def curve(self) -> Curve:
@@ -79,36 +78,37 @@ class _PrefixSums(Mechanism):
         return self.differences(q).deviations[1:]
 
     def differences(self, q: float) -> Differences:
-        """The law of the noise on total_t - q × the last total, for every t from 0 (nothing) on."""
+        """The law of the noise on total_t - q × the last total, for every t from 0 (an empty total) on."""
         lengths, steps, kurtosis = _rows(type(self), self.cells, q)
         spread = deviation_of(self.noise)
-        # Rounded Gaussians are as good as normal; a Laplace draw has 3 of what is called excess kurtosis.
+        # Rounded Gaussians are close to normal; a Laplace draw has an excess kurtosis of 3.
         heavy = kurtosis if isinstance(self.noise, DiscreteLaplace) else np.zeros_like(kurtosis)
         return Differences(spread * lengths, spread * steps, heavy)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Floats:
-        """Noisy totals of whole numbers, one for each cell; or of many such rows, each with its own noise.
+        """Noisy totals of integers, one for each cell; for several rows, each with its own noise.
 
-        Rows that belong to disjoint parts of the data are released together at the price of one, if a unit moves all
-        of them by at most `sensitivity` altogether.
+        Rows that belong to disjoint parts of the data are released together at the cost of one, if a unit moves all of
+        them by at most `sensitivity` in total.
         """
         counts = input_values.wholes(value)
         if counts.shape[-1] != self.cells:
-            raise input_values.refused(f"must hold {self.cells} counts in each row, as declared")
+            raise input_values.refused(f"must have {self.cells} counts in each row, as declared")
         strategy, back = self.matrices(self.cells)
-        # Whole numbers below 2^53, so this product is exact whatever the order of its sums; larger counts are cut.
-        # Cutting entry by entry keeps each count's move, and with it the sensitivity.
+        # Integers below 2^53, so this product is exact whatever the order of its sums; larger counts are clamped.
+        # Clamping entry by entry never moves two counts further apart, so the sensitivity holds.
         cut = np.clip(counts, -(LARGEST_TOTAL // self.cells), LARGEST_TOTAL // self.cells)
         asked = (cut.astype(np.float64) @ strategy.T).astype(np.int64)
         noisy = asked + self.noise.draw(asked.shape, entropy)
         return np.asarray(noisy.astype(np.float64) @ back.T)
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, every total of one row is this near to the truth at once."""
+        """A bound on the error of every total of one row at once, with probability at least `confidence`."""
         allowed = noise_quantiles.miss(confidence) / self.cells
         back = np.abs(self.matrices(self.cells)[1])
         if isinstance(self.noise, DiscreteLaplace):
-            # log M(θw) <= (w/v)² log M(θv) for |w| <= v, as log M(t)/t² grows with t: as (Σw²)/v² draws, times v.
+            # log M(θw) <= (w/v)² log M(θv) for |w| <= v, because log M(t)/t² increases with t: the sum is bounded like
+            # (Σw²)/v² draws, times v.
             most = float(back.max())
             draws = float((back**2).sum(axis=1).max()) / most**2
             return most * noise_quantiles.sum_of_discrete_laplace(float(self.noise.width), draws, allowed) * (1 + 1e-9)
@@ -126,7 +126,7 @@ class GaussianPrefixSums(_PrefixSums):
     """Running totals by the square root of the prefix-sum matrix, with Gaussian noise (see `FactorisedCounter`).
 
     For all neighbours D, D′ whose counts differ by at most `sensitivity` in L1: the strategy R·x moves by at most
-    Δ‖f‖₂, so the totals are μ-GDP. The standard deviation is at most about (1 + log(cells)/π)·Δ/μ.
+    Δ‖f‖₂, so the totals are μ-GDP. The standard deviation is at most about (1 + log(cells)/π)·Δ/μ. At most 4,096 cells.
 
     >>> from deniable.mechanisms.prefix_sums import GaussianPrefixSums
     >>> totals = GaussianPrefixSums(cells=100, sensitivity=1, mu=1.0)
@@ -157,7 +157,7 @@ class LaplacePrefixSums(_PrefixSums):
 
     For all neighbours D, D′ whose counts differ by at most `sensitivity` in L1: each count is in one node of each of L
     levels, so the tree moves by at most L·Δ in L1, and noise of scale LΔ/ε makes it ε-DP. Totals are the least-squares
-    fit to the tree.
+    fit to the tree. At most 4,096 cells.
 
     >>> from deniable.mechanisms.prefix_sums import LaplacePrefixSums
     >>> LaplacePrefixSums(cells=100, sensitivity=1, epsilon=1.0).release([5] * 100).shape
@@ -182,9 +182,11 @@ class LaplacePrefixSums(_PrefixSums):
 def _rows(
     kind: type[_PrefixSums], cells: int, q: float
 ) -> tuple[input_values.Floats, input_values.Floats, input_values.Floats]:
-    """Of the rows of A·C⁺ (a row of zeros first), each less q times the last: lengths, those of steps, kurtosis.
+    """For the rows of A·C⁺ (preceded by a row of zeros), each minus q times the last: lengths, lengths of differences,
+    kurtosis.
 
-    Noise Σ wᵢLᵢ of independent draws has Σw⁴/(Σw²)² times the excess kurtosis of one. Many releases share these.
+    Noise Σ wᵢLᵢ of independent draws has Σw⁴/(Σw²)² times the excess kurtosis of one. Cached, because many releases
+    share these.
     """
     back = kind.matrices(cells)[1]
     rows = np.concatenate((np.zeros((1, back.shape[1])), back)) - q * back[-1]
@@ -207,7 +209,7 @@ def deviation_of(noisy: Additive) -> float:
     if isinstance(noisy, DiscreteLaplace):
         r = math.exp(-1 / width)
         return math.sqrt(2 * r) / (1 - r)
-    return math.hypot(width, math.sqrt(1 / 12))  # of N(0, σ²) and the rounding
+    return math.hypot(width, math.sqrt(1 / 12))  # N(0, σ²) plus the rounding
 
 
 def _root(count: int) -> input_values.Ints:
@@ -218,7 +220,7 @@ def _root(count: int) -> input_values.Ints:
 @lru_cache(maxsize=4)
 def _root_matrices(count: int) -> tuple[input_values.Floats, input_values.Floats]:
     root = _root(count).astype(np.float64)
-    # Constant along diagonals, as its inverse and the prefix sums are: one column says it all.
+    # Constant along diagonals, like its inverse and the prefix sums: one column determines the matrix.
     inverse = np.zeros(count)
     inverse[0] = 1 / root[0]
     for k in range(1, count):
@@ -233,7 +235,7 @@ def _toeplitz(column: input_values.Floats) -> input_values.Floats:
 
 @lru_cache(maxsize=8)
 def _tree(count: int) -> input_values.Floats:
-    """Nodes by cells: 1 where the cell is below the node. The total of all cells is a node too."""
+    """Nodes by cells: 1 if the cell is below the node. The total of all cells is a node too."""
     rows, width = [], 1
     while True:
         nodes = math.ceil(count / width)

@@ -1,4 +1,4 @@
-"""Parameters as the rational numbers that they are, and the two ways back to floats: down and up."""
+"""Parameters as exact rational numbers, and the two ways back to floats: down and up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
 
 
 def positive(name: str, value: Any) -> Fraction:
-    """The exact value of a positive number whose size a float can hold with room to spare."""
+    """The exact value of a positive number between 1e-120 and 1e120."""
     result = noise_arguments.positive(name, value)
     if not Fraction(2) ** -400 <= result <= Fraction(2) ** 400:
         raise InvalidParameter(name, value, "must lie between 1e-120 and 1e120")
@@ -27,7 +27,7 @@ def positive(name: str, value: Any) -> Fraction:
 
 
 def epsilon(value: Any) -> Fraction:
-    """The exact value of a pure ε that a caller chose; warns of one that protects little."""
+    """The exact value of a pure ε chosen by the caller; warns if it protects little."""
     chosen = positive("epsilon", value)
     warn_if_weak(epsilon=chosen)
     return chosen
@@ -40,7 +40,7 @@ def not_negative(name: str, value: Any) -> Fraction:
 
 
 def finite(name: str, value: Any) -> Fraction:
-    """The exact value of any finite number of a size as above."""
+    """The exact value of a number that is 0 or between 1e-120 and 1e120 in size."""
     result = noise_arguments.rational(name, value)
     if result:
         positive(name, abs(result))
@@ -48,14 +48,12 @@ def finite(name: str, value: Any) -> Fraction:
 
 
 def at_most(name: str, value: Any) -> float:
-    """A privacy level that is asked for, such as ε, as a float that is no larger: 1/10 is no float, and the nearest one
-    is above it.
-    """
+    """A privacy level such as ε, rounded down to a float: 1/10 is not a float, and the nearest one is above it."""
     return down(not_negative(name, value))
 
 
 def chance_at_most(name: str, value: Any) -> float:
-    """The same for a δ, strictly between 0 and 1."""
+    """A δ strictly between 0 and 1, rounded down to a float."""
     result = noise_arguments.rational(name, value)
     if not 0 < result < 1:
         raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
@@ -63,7 +61,7 @@ def chance_at_most(name: str, value: Any) -> float:
 
 
 def short(exact: Fraction) -> int | float | Fraction:
-    """The same number as an int or a float where it is one: those are quicker to draw noise with."""
+    """The same number as an int or a float if that is exact: these are faster to draw noise with."""
     if exact.denominator == 1:
         return exact.numerator
     return float(exact) if Fraction(float(exact)) == exact else exact
@@ -84,15 +82,13 @@ def floor_log2(exact: Fraction) -> int:
 
 
 def moved(sensitivity: Any) -> Fraction:
-    """How far something moves: the exact value of a positive number, raised to the k or √k of which it falls short by
-    rounding only.
-    """
+    """The exact value of a positive sensitivity; raised to k or √k if it falls short of that by rounding only."""
     positive("sensitivity", sensitivity)
     return numbers.meant(sensitivity)
 
 
 def l1(sensitivity: Any) -> Any:
-    """The L1 sensitivity of a number or a `Sensitivity`, as it was given."""
+    """The L1 sensitivity of a number or a `Sensitivity`, unconverted."""
     if isinstance(sensitivity, Sensitivity):
         if sensitivity.l1 is None:
             raise InvalidParameter("sensitivity", sensitivity, "must say l1", "Laplace noise needs it; or use Gaussian")
@@ -101,8 +97,8 @@ def l1(sensitivity: Any) -> Any:
 
 
 def l2(sensitivity: Any) -> Any:
-    """The L2 sensitivity of a number or a `Sensitivity`, as it was given; l1 stands in for an unknown l2, which is
-    never larger.
+    """The L2 sensitivity of a number or a `Sensitivity`, unconverted; l1 replaces an unknown l2, which
+    is never larger.
     """
     if isinstance(sensitivity, Sensitivity):
         known = sensitivity.l2 if sensitivity.l2 is not None else sensitivity.l1

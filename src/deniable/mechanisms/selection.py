@@ -8,13 +8,13 @@
     Laplace                                  `NoisyMax`          pure(ε)            2Δ/ε    Δ/ε
 
 Scores have sensitivity Δ: between neighbours each score moves by at most Δ. They are *monotone* if between any two
-neighbours all of them move the same way (none up while another goes down), as counts do when a row is added or removed,
-or when only one score can change. Then half the noise is enough, and each mechanism has a `Monotone...` form; for other
-scores that form would cost up to twice its ε. A row *replaced* moves one count down and another up.
+neighbours all of them move in the same direction, as counts do when a row is added or removed, or when only one score
+can change. Then half the noise is enough, and each mechanism has a `Monotone...` form; for other scores that form would
+cost up to twice its ε. A row *replaced* moves one count down and another up.
 
-Scores are taken as the rational numbers they are, and the laws are those of real-valued noise, exactly: noise is drawn
-digit by digit, and as many digits are drawn as it takes to see who won. So there are no ties, and no float decides
-anything. The list of candidates, and how many there are, must not depend on the data.
+Scores are taken as exact rational numbers, and the laws are exactly those of real-valued noise: noise is drawn digit by
+digit, until the winner is certain. So there are no ties, and no float decides anything. The list of candidates, and
+their number, must not depend on the data.
 """
 
 from __future__ import annotations
@@ -53,15 +53,17 @@ __all__ = [
 ]
 
 Number = float | Fraction | Decimal
-"""What a parameter may be: a rational number; a float is the one it stores. (An int is a float to the type checker.)"""
+"""Types of a parameter: a rational number; a float is the number it stores. (The type checker counts an int as a
+float.)
+"""
 
 SLACK: Final = 1 + 1e-12
-"""Errors are computed in floating point and enlarged by this, far more than what rounding can take away."""
+"""Errors are computed in floating point and enlarged by this, far more than the rounding errors."""
 
 
 def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
-    """One score for each candidate, as rationals. They come from data, so an error shows none of them."""
-    # A list is taken number by number: numpy would round whole numbers to floats as soon as one of them is a float.
+    """One score for each candidate, as rationals. They come from data, so errors do not contain them."""
+    # A list is converted number by number: NumPy would round integers to floats as soon as one entry is a float.
     found = np.array(value, dtype=object) if isinstance(value, list | tuple) else input_values.array(value)
     if found.ndim != 1 or len(found) != (candidates or len(found)) or not len(found):
         wanted = f"{candidates} numbers" if candidates else "one number or more"
@@ -72,7 +74,7 @@ def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
             raise TypeError
         return [Fraction(v) for v in listed]
     except (TypeError, ValueError, OverflowError):
-        raise input_values.refused("must hold finite numbers only", "NaN and infinities have no sensitivity") from None
+        raise input_values.refused("must be finite numbers only", "NaN and infinities have no sensitivity") from None
 
 
 # -- selections ------------------------------------------------------------------------------------------------------
@@ -82,15 +84,15 @@ def exact_scores(value: Any, candidates: int | None) -> list[Fraction]:
 class Selection(Mechanism):
     """Picks the index of a candidate with a high score. `release(scores)` takes one score for each candidate.
 
-    The level of noise is given as `epsilon=` or as its `scale=`. `candidates=` says how many there are: `error` needs
-    it, and other numbers of scores are refused.
+    Give the noise level as `epsilon=` or as its `scale=`. `candidates=` is the number of candidates: `error` needs it,
+    and `release` then requires that many scores.
     """
 
     sensitivity: Fraction
     scale: Fraction
     candidates: int | None
     span: ClassVar[int] = 2
-    """Between neighbours, no two scores move apart by more than span × sensitivity."""
+    """Between neighbours, the difference of two scores changes by at most span × sensitivity."""
 
     def __init__(
         self,
@@ -106,11 +108,8 @@ class Selection(Mechanism):
         else:
             width = self.span * delta / rational_parameters.epsilon(epsilon)
         rational_parameters.positive("epsilon", self.span * delta / width)
-        object.__setattr__(self, "sensitivity", delta)
-        object.__setattr__(self, "scale", width)
-        object.__setattr__(
-            self, "candidates", None if candidates is None else curve_arguments.integer("candidates", candidates, 1)
-        )
+        count = None if candidates is None else curve_arguments.integer("candidates", candidates, 1)
+        self._settle(sensitivity=delta, scale=width, candidates=count)
 
     def __repr__(self) -> str:
         count = f", candidates={self.candidates}" if self.candidates is not None else ""
@@ -123,17 +122,17 @@ class Selection(Mechanism):
         return rational_parameters.up(self.span * self.sensitivity / self.scale)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
-        """The index of the candidate that was chosen. `value` holds the scores."""
+        """The index of the chosen candidate. `value` contains the scores."""
         source = witnessed(entropy)
         return self.pick(exact_scores(value, self.candidates), source)
 
     @abstractmethod
     def pick(self, scores: Sequence[Fraction], entropy: Entropy | None) -> int:
-        """The index that is chosen, from scores that were read."""
+        """The chosen index, from checked scores."""
 
     @abstractmethod
     def probabilities(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The law of `release` on these scores, for planning: it is no release, so never show it for private scores."""
+        """The law of `release` on these scores, for planning. It is not a release: never show it for private scores."""
 
     def law(self, value: Any) -> Masses:
         """Masses on the candidates 0, 1, 2, ... for these scores."""
@@ -142,22 +141,24 @@ class Selection(Mechanism):
 
     @abstractmethod
     def overtakes(self, *, gap: float) -> float:
-        """The probability that a candidate whose score is lower by `gap` beats another, the two being alone."""
+        """The probability that a candidate whose score is lower by `gap` beats another, if there are only these two."""
 
     def failure(self, gap: float, candidates: int) -> float:
-        """A bound, in the worst case attained or nearly so, on the probability that the choice misses by more."""
+        """An upper bound on the probability that the score of the choice is more than `gap` below the best; nearly
+        attained.
+        """
         return (candidates - 1) * self.overtakes(gap=gap)
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, the score of the choice is this near to the best score."""
+        """A bound on the distance of the chosen score from the best one, with probability at least `confidence`."""
         return self.gap(miss=1 - curve_arguments.inner_probability("confidence", confidence), candidates=_known(self))
 
     def gap(self, *, miss: float, candidates: int) -> float:
-        """By how much the choice may fall short of the best, except with probability `miss`."""
+        """A bound on the distance of the chosen score from the best one, except with probability `miss`."""
         return smallest_gap(lambda gap: self.failure(gap, candidates), miss, rational_parameters.up(self.scale))
 
     def _in_scales(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """How far each score is below the best, in scales."""
+        """The distance of each score from the best one, in units of the scale."""
         read = exact_scores(scores, self.candidates)
         top = max(read)
         return np.array([float((top - score) / self.scale) for score in read])
@@ -175,7 +176,7 @@ def _known(selection: Selection) -> int:
 
 
 def smallest_gap(failure: Callable[[float], float], miss: float, scale: float) -> float:
-    """The smallest gap whose failure probability, which falls with the gap, is at most `miss`; rounded up."""
+    """The smallest gap whose failure probability, which decreases with the gap, is at most `miss`; rounded up."""
     if failure(0.0) <= miss:
         return 0.0
     low, high = 0.0, scale
@@ -188,8 +189,8 @@ def smallest_gap(failure: Callable[[float], float], miss: float, scale: float) -
 
 
 def exponential_gap(scale: float, worse: float, miss: float) -> float:
-    """The exponential mechanism's exact worst case, rounded up: `worse` candidates (or a part of an interval so much
-    larger) all lie just this far below the best, and together have probability `miss`.
+    """The exponential mechanism's exact worst case, rounded up: `worse` candidates (or an interval that many times as
+    long) all lie this far below the best, and together have probability `miss`.
     """
     # worse e^(-gap/scale) / (1 + worse e^(-gap/scale)) = miss
     return max(0.0, scale * (math.log(worse) + math.log1p(-miss) - math.log(miss))) * SLACK if worse > 0 else 0.0
@@ -220,11 +221,11 @@ class _ExponentialSelection(Selection):
 
 @final
 class Exponential(_ExponentialSelection):
-    """The exponential mechanism: candidate i with probability ∝ e^(ε u_i / 2Δ), exactly.
+    """The exponential mechanism: candidate i with probability exactly ∝ e^(ε u_i / 2Δ).
 
     For all neighbours D, D′ the log-likelihood ratio of an answer is (ε/2Δ)(u_i(D) - u_i(D′)) plus a constant, so over
-    all answers it spans at most ε: the mechanism is ε-bounded range, which is more than ε-DP when composed (Dong,
-    Durfee & Rogers 2020). The same law as the largest u_i plus Gumbel noise.
+    all answers it spans at most ε: the mechanism is ε-bounded range, which composes better than ε-DP (Dong, Durfee &
+    Rogers 2020). The same law as the largest u_i plus Gumbel noise.
 
     P(score <= best - v) <= n e^(-vε/2Δ) for n candidates (McSherry & Talwar 2007); `error` is the exact worst case.
 
@@ -279,13 +280,13 @@ class _FlippingSelection(_NoisySelection):
     __slots__ = ()
 
     def race(self, scores: Sequence[Fraction], winners: int, entropy: Entropy | None) -> Race:
-        # The same law as the coins (Ding et al. 2021), without a coin for each score: how many are tossed until one
-        # shows heads would be seen by a clock.
+        # The same law as the coins (Ding et al. 2021), without a coin for each score: the number of coins until the
+        # first heads could be measured by a clock.
         return exponential_race(scores, self.scale, winners, entropy)
 
     def probabilities(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        # Give each candidate a uniform time: P(i) = p_i ∫₀¹ Π_{j≠i} (1 - p_j t) dt, for each other one comes later, or
-        # came and was refused. Gauss-Legendre integrates these polynomials exactly.
+        # Give each candidate a uniform time: P(i) = p_i ∫₀¹ Π_{j≠i} (1 - p_j t) dt, because each other one comes later,
+        # or came and was rejected. Gauss-Legendre integrates these polynomials exactly.
         p = np.exp(-self._in_scales(scores))
         nodes, weights = np.polynomial.legendre.leggauss(len(p) // 2 + 1)
         left = 1 - np.outer((nodes + 1) / 2, p)
@@ -297,9 +298,11 @@ class _FlippingSelection(_NoisySelection):
         return math.exp(-curve_arguments.not_negative("gap", gap) / float(self.scale)) / 2
 
     def failure(self, gap: float, candidates: int) -> float:
-        """1 - (1 - (1-p)^n)/(np) with p = e^(-gap/scale): one candidate is best and all others miss by just this."""
+        """1 - (1 - (1-p)^n)/(np) with p = e^(-gap/scale): one candidate is best and all others lie exactly `gap` below
+        it.
+        """
         p = math.exp(-gap / float(self.scale))
-        if candidates * p < 1e-6:  # (n-1)p/2 is an upper bound everywhere, and here the difference would cancel
+        if candidates * p < 1e-6:  # (n-1)p/2 is always an upper bound, and here the exact form would cancel
             return (candidates - 1) * p / 2
         return max(0.0, 1 + math.expm1(candidates * math.log1p(-p)) / (candidates * p)) if p < 1 else 1 - 1 / candidates
 
@@ -308,10 +311,9 @@ class _FlippingSelection(_NoisySelection):
 class PermuteAndFlip(_FlippingSelection):
     """Permute and flip: in random order, the first candidate whose coin of e^(-ε(best - u_i)/2Δ) shows heads, exactly.
 
-    For all neighbours D, D′: ε-DP (McKenna & Sheldon 2020), but NOT ε-bounded range. Never worse than the
-    exponential mechanism at equal ε, and up to twice as accurate; when many selections are composed and δ > 0, the
-    exponential mechanism's curve is the better one. The same law as the largest u_i plus exponential noise (Ding et al.
-    2021).
+    For all neighbours D, D′: ε-DP (McKenna & Sheldon 2020), but NOT ε-bounded range. Never worse than the exponential
+    mechanism at equal ε, and up to twice as accurate; if many selections are composed and δ > 0, the exponential
+    mechanism has the better curve. The same law as the largest u_i plus exponential noise (Ding et al. 2021).
 
     >>> from deniable import mechanisms
     >>> mechanisms.PermuteAndFlip(sensitivity=1, epsilon=0.5).probabilities([0, 1, 3]).round(4)
@@ -344,8 +346,8 @@ class _LaplaceSelection(_NoisySelection):
         return laplace_race(scores, self.scale, winners, entropy)
 
     def probabilities(self, scores: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-        # P(i) = ∫ f(x - u_i) Π_{j≠i} F(x - u_j) dx, by Gauss-Legendre between the kinks. What is 60 scales away from
-        # the best score adds less than 1e-25.
+        # P(i) = ∫ f(x - u_i) Π_{j≠i} F(x - u_j) dx, by Gauss-Legendre between the kinks. Values more than 60 scales
+        # away from the best score add less than 1e-25.
         below = -self._in_scales(scores)
         edges = np.unique(np.concatenate((np.linspace(-60, 60, 121), below[below > -60])))
         nodes, weights = np.polynomial.legendre.leggauss(16)
@@ -367,10 +369,10 @@ class _LaplaceSelection(_NoisySelection):
 class NoisyMax(_LaplaceSelection):
     """Report noisy max: the index of the largest u_i + Laplace(2Δ/ε), for any scores of sensitivity Δ, exactly.
 
-    For all neighbours D, D′: ε-DP. Fix the noise of all others; candidate i wins if its own noise passes a border that
-    moves by at most 2Δ between D and D′, and a Laplace tail moved by 2Δ shrinks by at most e^ε (Dwork & Roth 2014,
-    section 3.3, with the factor 2 that general scores need). Only the index may be published: the winning
-    noisy score costs as much again.
+    For all neighbours D, D′: ε-DP. Fix the noise of all others; candidate i wins if its own noise passes a threshold
+    that moves by at most 2Δ between D and D′, and a Laplace tail shifted by 2Δ shrinks by at most e^ε (Dwork & Roth
+    2014, section 3.3, with the factor 2 that general scores need). Publish only the index: the winning noisy score
+    costs as much again.
 
     >>> from deniable import mechanisms
     >>> mechanisms.NoisyMax(sensitivity=1, scale=1).curve.epsilon(delta=0)
@@ -386,9 +388,9 @@ class NoisyMax(_LaplaceSelection):
 class MonotoneNoisyMax(_LaplaceSelection):
     """Report noisy max for counts and other monotone scores: the index of the largest u_i + Laplace(Δ/ε), exactly.
 
-    For all neighbours D, D′ whose scores all move the same way, by at most Δ: ε-DP, for then the border moves by at
-    most Δ (Dwork & Roth 2014, Claim 3.9). Also when only one score can change. For other scores this costs up to 2ε:
-    scores 8 apart that become 6 apart change the chance of the second by a factor 5.91 > e at ε = 1.
+    For all neighbours D, D′ whose scores all move the same way, by at most Δ: ε-DP, because then the threshold moves by
+    at most Δ (Dwork & Roth 2014, Claim 3.9). Also if only one score can change. For other scores this costs up to 2ε:
+    if scores 8 apart become 6 apart, the probability of the second changes by a factor 5.91 > e at ε = 1.
 
     >>> from deniable import mechanisms
     >>> mechanisms.MonotoneNoisyMax(sensitivity=1, epsilon=1).overtakes(gap=1)
@@ -403,7 +405,7 @@ class MonotoneNoisyMax(_LaplaceSelection):
 
 
 def _room(selector: Selection, count: int) -> int:
-    """How many winners, checked against how many candidates there are."""
+    """The number of winners, checked against the number of candidates."""
     wanted = curve_arguments.integer("count", count, 1)
     if selector.candidates is not None and wanted > selector.candidates:
         raise InvalidParameter("count", wanted, f"there are only {selector.candidates} candidates")
@@ -413,23 +415,23 @@ def _room(selector: Selection, count: int) -> int:
 def _few(scores: Sequence[Fraction], count: int) -> None:
     if (orders := math.perm(len(scores), count)) > laws.MOST_TOLD:
         raise InvalidOperation(
-            f"{orders:,} orders are too many to be told one by one; give fewer candidates, or look at what an "
+            f"{orders:,} orders are too many to list; give fewer candidates, or look at what an "
             "attacker can do with them: plots.tradeoff(mechanism.curve)"
         )
 
 
 def _enough(scores: Sequence[Fraction], count: int) -> None:
     if len(scores) < count:
-        raise input_values.refused(f"must hold at least {count} scores, one for each candidate")
+        raise input_values.refused(f"must have at least {count} scores, one for each candidate")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class TopK(Mechanism):
-    """The indices of `count` candidates with high scores, best first, by peeling: pick one, set it aside, pick again.
+    """The indices of `count` candidates with high scores, best first, by peeling: pick one, remove it, pick again.
 
-    For all neighbours D, D′: selector.curve ** count, for each pick is made by the selector from candidates that are
-    known from the picks before. With the exponential mechanism this has exactly the law of adding Gumbel noise to each
+    For all neighbours D, D′: selector.curve ** count, because each pick is made by the selector from candidates that
+    the earlier picks determine. With the exponential mechanism this has exactly the law of adding Gumbel noise to each
     score once and reporting the `count` largest (Durfee & Rogers 2019), and its curve is the best for δ > 0.
 
     >>> from deniable import mechanisms
@@ -468,11 +470,11 @@ class TopK(Mechanism):
         return tuple(winners)
 
     def law(self, value: Any) -> Masses:
-        """Masses on the orders of the winners, as long as they are few."""
+        """Masses on the orders of the winners. Raises InvalidOperation if there are too many."""
         scores = exact_scores(value, self.selector.candidates)
         _enough(scores, self.count)
         _few(scores, self.count)
-        # Its rule on the number of candidates is about all scores, not about those that are left.
+        # The selector's number of candidates is about all scores, not about the remaining ones.
         picking = type(self.selector)(sensitivity=self.selector.sensitivity, scale=self.selector.scale)
         found: dict[tuple[int, ...], float] = {(): 1.0}
         for _ in range(self.count):
@@ -485,10 +487,10 @@ class TopK(Mechanism):
         return laws.masses(list(found), list(found.values()))
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, the j-th winner's score is this near to the j-th best, for every
-        j.
+        """A bound on the distance of the j-th winner's score from the j-th best, for every j at once, with probability
+        at least `confidence`.
         """
-        # The best of what is left before pick j is at least the j-th best of all. Union bound over the picks.
+        # The best remaining score before pick j is at least the j-th best of all. Union bound over the picks.
         miss = (1 - curve_arguments.inner_probability("confidence", confidence)) / self.count
         return self.selector.gap(miss=miss, candidates=_known(self.selector))
 
@@ -498,11 +500,11 @@ class TopK(Mechanism):
 class OneShotTopK(Mechanism):
     """The indices of the `count` largest noisy scores, best first: the selector's noise is added once.
 
-    For all neighbours D, D′: (count × ε)-DP, ε being the selector's. Let δ_i in [-Δ, Δ] be how score i moves (in [0, Δ]
-    or [-Δ, 0] if monotone) and δ the largest of them. Add δ - δ_i, which lies in [0, 2Δ] (or [0, Δ]), to the noise of
-    each winner: on D′ all winners' noisy scores are those on D plus δ, and no other rises by more, so the same
-    candidates win in the same order; and the density of each winner's noise has changed by e^ε at most. This holds for
-    Laplace and for exponential noise. One pass of noise instead of `count`; but as a black box of count × ε it
+    For all neighbours D, D′: (count × ε)-DP, where ε is the selector's. Let δ_i in [-Δ, Δ] be the move of score i (in
+    [0, Δ] or [-Δ, 0] if monotone) and δ the largest of them. Add δ - δ_i, which lies in [0, 2Δ] (or [0, Δ]), to the
+    noise of each winner: on D′ all winners' noisy scores are those on D plus δ, and no other rises by more, so the same
+    candidates win in the same order; and the density of each winner's noise has changed by at most e^ε. This holds for
+    Laplace and for exponential noise. It needs one pass of noise instead of `count`; but as a black box of count × ε it
     composes worse than peeling.
 
     >>> from deniable.mechanisms.selection import MonotonePermuteAndFlip, OneShotTopK
@@ -541,7 +543,7 @@ class OneShotTopK(Mechanism):
         return tuple(winners)
 
     def law(self, value: Any) -> Masses:
-        """Masses on the orders of the winners, as long as they are few; to about 1e-12."""
+        """Masses on the orders of the winners, to about 1e-12. Raises InvalidOperation if there are too many."""
         scores = exact_scores(value, self.selector.candidates)
         _enough(scores, self.count)
         _few(scores, self.count)
@@ -551,8 +553,8 @@ class OneShotTopK(Mechanism):
         return laws.masses(list(found), list(found.values()))
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, the j-th winner's score is this near to the j-th best, for every
-        j.
+        """A bound on the distance of the j-th winner's score from the j-th best, for every j at once, with probability
+        at least `confidence`.
         """
         # If the j-th winner misses, then one of the j truly best did not win before, and was overtaken by it.
         pairs = self.count * (_known(self.selector) - 1)

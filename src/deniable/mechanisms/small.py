@@ -1,9 +1,9 @@
 """Small finite domains, by brute force: all datasets, all neighbours, the sensitivity, the distance to an answer.
 
-For teaching, and for tests of what is claimed about larger ones. A dataset is a multiset of records from a public
-domain, written as a sorted tuple: the order of rows says nothing, and (0, 1) and (1, 0) are one dataset. Statistics are
-tried on all orders of the rows; one that depends on the order is refused, because its value is not a function of the
-dataset. Everything here enumerates: domains of a handful of values, datasets of a handful of rows.
+For teaching, and to test claims about larger domains. A dataset is a multiset of records from a public domain, written
+as a sorted tuple: the order of rows does not matter, and (0, 1) and (1, 0) are one dataset. Statistics are evaluated on
+all orders of the rows; one that depends on the order raises InvalidParameter, because its value is not a function of
+the dataset. Everything here enumerates: use domains of a handful of values and datasets of a handful of rows.
 
 >>> from deniable.mechanisms import small
 >>> from deniable.units import Unit
@@ -32,13 +32,13 @@ __all__ = ["Found", "datasets", "distance", "distance_to", "neighbours", "sensit
 
 MOST_DATASETS: Final = 200_000
 MOST_ORDERS: Final = 10**6
-"""Most orders of rows on which one statistic is tried."""
+"""Most orders of rows on which one statistic is evaluated."""
 
 Dataset = tuple[Any, ...]
 
 
 def datasets(domain: Iterable[Hashable], *, rows: int) -> list[Dataset]:
-    """All datasets of so many rows, as sorted tuples (by the order of the domain)."""
+    """All datasets of this many rows, as sorted tuples (by the order of the domain)."""
     values, count = _domain(domain), curve_arguments.integer("rows", rows, 0)
     if math.comb(len(values) + count - 1, count) > MOST_DATASETS:
         raise InvalidParameter("rows", count, f"there would be more than {MOST_DATASETS:,} datasets")
@@ -63,10 +63,10 @@ def neighbours(data: Sequence[Hashable], *, domain: Iterable[Hashable], unit: Un
 
 
 def distance(x: Sequence[Hashable], y: Sequence[Hashable], *, unit: Unit) -> int:
-    """How many units lie between two datasets: the fewest steps from neighbour to neighbour.
+    """The number of units between two datasets: the fewest steps from neighbour to neighbour.
 
-    Rows added or removed: ‖x − y‖₁ of the two histograms. Rows replaced: half of it, and only between datasets of
-    equally many rows. The order of rows says nothing: this is the Hamming distance in the best order of the rows.
+    Rows added or removed: ‖x − y‖₁ of the two histograms. Rows replaced: half of it, and only between datasets with the
+    same number of rows. The order of rows does not matter: this is the Hamming distance in the best order of the rows.
 
     >>> from deniable.units import Unit
     >>> distance("aab", "abc", unit=Unit.row()), distance("aab", "abc", unit=Unit.replaced_row())
@@ -87,8 +87,8 @@ def distance(x: Sequence[Hashable], y: Sequence[Hashable], *, unit: Unit) -> int
 @final
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The largest move of a statistic between neighbours in each norm, rounded up, and the neighbours that attain it in
-    L1.
+    """The largest move of a statistic between neighbours in each norm, rounded up, and a pair of neighbours that
+    attains it in L1.
     """
 
     l1: float
@@ -98,7 +98,7 @@ class Found:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """As mechanisms take it."""
+        """As a `Sensitivity`, for mechanisms."""
         return Sensitivity(l1=self.l1, l2=self.l2, linf=self.linf)
 
 
@@ -108,8 +108,8 @@ def sensitivity(
     """The sensitivity of a statistic over all datasets of at most `rows` rows (from `fewest` on; replaced: exactly
     `rows`), with a pair of neighbours that attains it.
 
-    True for these datasets only: a larger one may move further. A statistic that depends on the order of the rows is
-    refused.
+    Valid for these datasets only: a larger one may move further. Raises InvalidParameter if the statistic depends on
+    the order of the rows.
     """
     check_unit(unit)
     values, value_of = _domain(domain), _Statistic(statistic, _numbers)
@@ -136,7 +136,7 @@ def sensitivity(
                     pair = (data, other) if l1 > best.l1 else best.pair
                     best = Found(max(l1, best.l1), max(l2, best.l2), max(linf, best.linf), pair)
     if best is None:
-        raise InvalidParameter("domain", values, "must hold at least two values for neighbours to exist")
+        raise InvalidParameter("domain", values, "must contain at least two values for neighbours to exist")
     return best
 
 
@@ -148,11 +148,12 @@ def distance_to(
     domain: Iterable[Hashable],
     unit: Unit,
 ) -> float:
-    """D_f(x, y): how many units must change until the statistic is the answer; inf if no data of this domain have it.
+    """D_f(x, y): how many units must change until the statistic equals the answer; inf if no data of this domain have
+    it.
 
-    Breadth first over neighbours: of the same size or, for rows added or removed, of no row (if the statistic has a
-    value there) up to twice as many rows. If none of these has the answer, a larger one may: that is refused. So is a
-    statistic that depends on the order of the rows.
+    Breadth-first search over neighbours: of the same size or, for rows added or removed, from no row (if the statistic
+    has a value there) to twice as many rows. If none of these has the answer, a larger dataset may: raises
+    InvalidParameter. So does a statistic that depends on the order of the rows.
     """
     check_unit(unit)
     values, value_of = _domain(domain), _Statistic(statistic, lambda value: value)
@@ -178,20 +179,20 @@ def distance_to(
 def _domain(domain: Iterable[Hashable]) -> list[Hashable]:
     values = list(dict.fromkeys(domain))
     if not values:
-        raise InvalidParameter("domain", domain, "must hold at least one value")
+        raise InvalidParameter("domain", domain, "must contain at least one value")
     return values
 
 
 def _sorted(data: Iterable[Hashable], place: dict[Hashable, int]) -> Dataset:
     listed = list(data)
     if any(value not in place for value in listed):
-        raise InvalidParameter("data", "...", "must hold values of the domain only")
+        raise InvalidParameter("data", "...", "must contain values of the domain only")
     return tuple(sorted(listed, key=lambda value: place[value]))
 
 
 @final
 class _Statistic:
-    """A statistic of multisets, worked out once for each and on every order of its rows."""
+    """A statistic of multisets, evaluated once for each, on every order of its rows."""
 
     __slots__ = ("_found", "_read", "_statistic", "_tried")
 
@@ -212,7 +213,7 @@ class _Statistic:
 
     @property
     def has_value_of_nothing(self) -> bool:
-        """Whether it has a value where there are no rows."""
+        """Whether it has a value on the empty dataset."""
         try:
             self(())
         except InvalidParameter:
@@ -249,7 +250,7 @@ def _orders(data: Dataset) -> Iterator[Dataset]:
 
 
 def _agree(one: Any, two: Any) -> bool:
-    """The same value, up to how floating-point sums are rounded in another order."""
+    """Whether two values are equal, up to the rounding of floating-point sums in another order."""
     try:
         a, b = _numbers(one), _numbers(two)
     except InvalidParameter:
@@ -258,7 +259,7 @@ def _agree(one: Any, two: Any) -> bool:
 
 
 def _numbers(value: Any) -> list[Fraction]:
-    """As they are: of large whole numbers a float would lose what neighbours differ by."""
+    """The exact numbers: a float could not represent the difference of neighbouring large integers."""
     listed = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
     if any(isinstance(v, str | bytes) for v in listed):
         listed = [None]

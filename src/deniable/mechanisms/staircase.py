@@ -1,7 +1,8 @@
-"""The staircase mechanism: the noise with the least error among all that are ε-DP for one number.
+"""The staircase mechanism: the smallest error of all ε-DP noise for one number.
 
-Its law is a staircase: high on the first share of every step of length Δ, e^-ε lower on the rest, and e^-ε lower again
-on the next step (Geng & Viswanath 2014). For large ε its error falls like e^(-ε/3), that of Laplace noise like 1/ε.
+Its law is a staircase: high on the first part of every step of length Δ, lower by e^-ε on the rest, and lower by e^-ε
+again on the next step (Geng & Viswanath 2014). For large ε its error falls like e^(-ε/3), that of Laplace noise like
+1/ε.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 LISTED: Final = 400
-"""Largest whole sensitivity for which every shift is compared, to find the sharp curve and the best stair."""
+"""Largest integer sensitivity for which all shifts are compared, to find the sharp curve and the best stair."""
 
 
 def mean_square(high: float, epsilon: float) -> float:
@@ -45,7 +46,7 @@ def mean_square(high: float, epsilon: float) -> float:
 
 
 def _mass(i: int, step: int, high: int, epsilon: float) -> float:
-    """P(X = i) of the discrete staircase up to its normaliser."""
+    """The unnormalised P(X = i) of the discrete staircase."""
     full, rest = divmod(abs(i), step)
     return math.exp(-epsilon * (full + (rest >= high)))
 
@@ -62,7 +63,7 @@ def _discrete_mean_square(step: int, high: int, epsilon: float) -> float:
 
 @lru_cache(maxsize=256)
 def best_high(epsilon: float) -> float:
-    """The share of each step that is high, for the least mean square error (golden section, the function is convex)."""
+    """The high share of each step with the smallest mean square error (golden section; the function is convex)."""
     low, high, golden = 0.0, 0.5, (math.sqrt(5) - 1) / 2
     for _ in range(80):
         a, b = high - golden * (high - low), low + golden * (high - low)
@@ -79,7 +80,7 @@ def _best_whole(step: int, epsilon: float) -> int:
 
 
 def least_rms(sensitivity: Fraction, epsilon: float, *, whole: bool) -> float:
-    """The least root-mean-square error of ε-DP noise for one number, rounded down (Geng & Viswanath 2014, Theorems 1
+    """The smallest root-mean-square error of ε-DP noise for one number, rounded down (Geng & Viswanath 2014, Theorems 1
     and 5).
     """
     if whole and sensitivity <= LISTED:
@@ -91,13 +92,13 @@ def least_rms(sensitivity: Fraction, epsilon: float, *, whole: bool) -> float:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Staircase(Mechanism):
-    """Staircase noise on one number of sensitivity Δ: ε-DP with the least mean square error possible.
+    """Staircase noise on one number of sensitivity Δ: ε-DP with the smallest possible mean square error.
 
     For all neighbours D, D′ and events S: P(M(D) ∈ S) <= e^ε P(M(D′) ∈ S), because the law falls by at most e^-ε within
-    a distance of Δ. A whole-number `sensitivity` makes a mechanism for whole numbers; a float one for real numbers, on
-    a fine grid on which Δ has grown by the rounding (see `additive_noise`).
+    a distance of Δ. An int `sensitivity` gives a mechanism for integers; a float gives one for real numbers, on a fine
+    grid on which Δ is enlarged by the rounding (see `additive_noise`). ε lies between 1e-6 and 200.
 
-    `high` is the share of each step that is high; left out, it is the best one for the mean square error.
+    `high` is the share of each step that is high; by default the one with the smallest mean square error.
 
     >>> from deniable import mechanisms
     >>> stairs = mechanisms.Staircase(sensitivity=1.0, epsilon=8)
@@ -115,7 +116,7 @@ class Staircase(Mechanism):
     step: int
     """Δ in grid steps."""
     high: int
-    """How many grid steps of each stair are high."""
+    """The number of grid steps of each stair that are high."""
     exponent: int | None
 
     def __init__(self, *, sensitivity: float | Fraction, epsilon: float, high: float | None = None) -> None:
@@ -144,7 +145,7 @@ class Staircase(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        """Exact where all shifts can be listed: the loss is −ε, 0 or ε, and the worst shift has most mass on ε."""
+        """Exact if all shifts can be listed: the loss is −ε, 0 or ε, and the worst shift has the most mass on ε."""
         if self.exponent is not None or self.step > LISTED:
             return curves.pure(epsilon=self.epsilon)
         return _whole_curve(self.step, self.high, self.epsilon)
@@ -167,13 +168,13 @@ class Staircase(Mechanism):
         while True:
             negative = noise.bernoulli(p=Fraction(1, 2), entropy=entropy)
             inside = noise.uniform(below=self.step, entropy=entropy)
-            # High positions always, low ones with probability e^-ε: the two heights of a stair. The coin is flipped for
-            # both, so that the time of a draw says nothing about its size.
+            # Accept high positions always, low ones with probability e^-ε: the two heights of a stair. The coin is
+            # flipped for both, so that the time of a draw does not depend on its size.
             is_low_kept = noise.bernoulli_exp(x=exponent, entropy=entropy)
             if inside >= self.high and not is_low_kept:
                 continue
             away = int(self.step * noise.geometric(scale=1 / exponent, entropy=entropy) + inside)
-            if away or not negative:  # 0 has one sign only
+            if away or not negative:  # 0 must not count twice
                 return -away if negative else away
 
     def law(self, value: Any) -> Stairs:
@@ -183,7 +184,7 @@ class Staircase(Mechanism):
         return Stairs(self.step * unit, self.high * unit, self.epsilon, self.exponent is None, centre, self.rms())
 
     def rms(self) -> float:
-        """The root of the mean square error, rounded up."""
+        """The root-mean-square error, rounded up."""
         if self.exponent is None and self.step <= LISTED:
             return math.sqrt(_discrete_mean_square(self.step, self.high, self.epsilon)) * (1 + 1e-9)
         unit = 1.0 if self.exponent is None else math.ldexp(1.0, self.exponent)
@@ -196,11 +197,11 @@ class Staircase(Mechanism):
         return min(1.0, least_rms(self.sensitivity, self.epsilon, whole=self.exponent is None) / self.rms())
 
     def error(self, *, confidence: float) -> float:
-        """The smallest reach with P(|noise| > reach) <= 1 - confidence, from the staircase's own tail."""
+        """The smallest bound with P(|noise| > bound) <= 1 - confidence, from the exact tail."""
         b, low = math.exp(-self.epsilon), self.step - self.high
         stair = self.high + low * b
         total = 2 * stair / (1 - b) - 1
-        # Half the tail beyond a point, in units of the mass at 0; what floats may have lost is taken off.
+        # Half the tail beyond a point, in units of the mass at 0, less an allowance for rounding.
         left = noise_quantiles.miss(confidence) * total / 2 * (1 - noise_quantiles.SLACK)
         full = max(0, math.ceil(math.log(left * (1 - b) / stair) / -self.epsilon) - 1)
         while stair * b ** (full + 1) / (1 - b) > left:
@@ -218,7 +219,7 @@ class Staircase(Mechanism):
 
 @lru_cache(maxsize=256)
 def _whole_curve(step: int, high: int, epsilon: float) -> Curve:
-    # Masses beyond two steps only repeat with the factor e^-ε, and so do their losses.
+    # Beyond two steps, masses repeat with the factor e^-ε, and losses repeat unchanged.
     b = math.exp(-epsilon)
     total = 2 * math.fsum(_mass(i, step, high, epsilon) for i in range(step)) / (1 - b) - 1
     worst = 0.0

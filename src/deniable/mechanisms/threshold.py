@@ -1,8 +1,8 @@
-"""Above or below a threshold: many questions, of which only the few positive answers are paid for.
+"""Above or below a threshold: many queries, of which only the few positive answers are paid for.
 
-A run holds one noisy threshold. Each question's noisy answer is compared with it; "below" costs nothing more, and after
-the last positive answer that was paid for the run is over and refuses further questions. Which question comes next may
-depend on all answers so far.
+A run has one noisy threshold. Each query's noisy answer is compared with it. "Below" costs nothing more; after the last
+positive answer that was paid for, the run is over and refuses further queries. The next query may depend on all answers
+so far.
 
     mechanism                  positives   noise on the threshold   noise on an answer      curve
     `AboveThreshold`           1           Laplace(2Δ/ε)            Laplace(4Δ/ε)           pure(ε)
@@ -10,11 +10,11 @@ depend on all answers so far.
     `Monotone...`              1 or c      the same                 half of that            the same
 
 The answers are above / below only: a noisy value would cost more, and the classic mistakes (no fresh threshold noise on
-a restart, noise that does not grow with c, going on after the last positive, publishing values) each void the promise
-(Lyu, Su & Li 2017). "Nothing was above" is an answer too.
+a restart, noise that does not grow with c, continuing after the last positive, publishing values) each void the
+guarantee (Lyu, Su & Li 2017). "Nothing was above" is an answer too.
 
-Noise is real-valued and exact, drawn digit by digit until a comparison is decided (`exact_choice`), so whole
-numbers, floats and fractions are all compared as the numbers that they are, and no answer ever equals the threshold.
+Noise is exactly real-valued, drawn digit by digit until a comparison is decided (`exact_choice`), so integers, floats
+and fractions are all compared exactly, and no answer ever equals the threshold.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ if TYPE_CHECKING:
 __all__ = ["AboveThreshold", "MonotoneAboveThreshold", "MonotoneSparseVector", "Run", "SparseVector"]
 
 SHARE_STEPS: Final = 1024
-"""ε is split between threshold and answers in this many parts: a rational split that is as good as the best one."""
+"""ε is split between threshold and answers in this many parts: a rational approximation of the best split."""
 
 
 @final
 class Run:
-    """One run of a threshold mechanism: ask until it is spent. Made by `mechanism.start()`, which is what costs.
+    """One run of a threshold mechanism: ask until it is spent. Created by `mechanism.start()`, which is what costs.
 
-    A run cannot be copied, pickled or used in a forked process: each copy would have the positive answers left that
-    were paid for once, and the same noisy threshold. All of these raise `InvalidOperation`; the mechanism itself can be
-    copied and pickled, and starting it again costs its curve again. Threads may share a run.
+    A run cannot be copied, pickled or used in a forked process: each copy would have the remaining positive answers,
+    which were paid for once, and the same noisy threshold. All of these raise `InvalidOperation`. The mechanism itself
+    can be copied and pickled, and starting it again costs its curve again. Threads may share a run.
     """
 
     __slots__ = ("_asked", "_entropy", "_left", "_lock", "_mechanism", "_process", "_threshold")
@@ -76,7 +76,7 @@ class Run:
 
     @property
     def asked(self) -> int:
-        """How many questions were answered."""
+        """The number of answered queries."""
         return self._asked
 
     @property
@@ -85,7 +85,10 @@ class Run:
         return self._left == 0
 
     def ask(self, value: Any) -> bool:
-        """Whether the noisy value is above the noisy threshold. `value` is a number of the declared sensitivity."""
+        """Whether the noisy value is above the noisy threshold. `value` is a number of the declared sensitivity.
+
+        Raises BudgetExceeded if the run is over, or after as many queries as declared.
+        """
         if os.getpid() != self._process:
             raise InvalidOperation("a run does not go on in a forked process: start one there, at its own cost")
         number = Fraction(input_values.real(value))
@@ -118,6 +121,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class _Threshold(Mechanism):
+    """Base of the threshold mechanisms."""
+
     threshold: Fraction
     sensitivity: Fraction
     level: Fraction
@@ -125,7 +130,7 @@ class _Threshold(Mechanism):
     positives: int
     questions: int | None
     span: ClassVar[int] = 2
-    """Between neighbours, no answer and threshold border move apart by more than span × sensitivity."""
+    """Between neighbours, the distance of an answer from the threshold changes by at most span × sensitivity."""
 
     def _fill(self, threshold: Any, sensitivity: Any, epsilon: Any, positives: int, questions: int | None) -> None:
         self._settle(
@@ -139,7 +144,7 @@ class _Threshold(Mechanism):
     @property
     @abstractmethod
     def share(self) -> Fraction:
-        """The part of ε that the threshold's noise takes."""
+        """The part of ε that is spent on the noise of the threshold."""
 
     @property
     def epsilon(self) -> float:
@@ -161,7 +166,7 @@ class _Threshold(Mechanism):
         return self.span * self.positives * self.sensitivity / (self.level * (1 - self.share))
 
     def start(self, *, entropy: Entropy | None = None) -> Run:
-        """A run, for questions that depend on the answers so far. Each run costs the curve once, whatever is asked."""
+        """A run, for queries that depend on the answers so far. Each run costs the curve once, whatever is asked."""
         return Run(self, witnessed(entropy))
 
     def found(self, asked: Iterable[Any], entropy: Entropy | None) -> list[int]:
@@ -172,7 +177,7 @@ class _Threshold(Mechanism):
             raise input_values.refused("must be one column of numbers, one for each question", input_values.ONE_COLUMN)
         if self.questions is not None and isinstance(asked, Sized) and len(asked) > self.questions:
             raise input_values.refused(
-                f"must hold at most {self.questions} values, as declared", "declare more: questions="
+                f"must have at most {self.questions} values, as declared", "declare more: questions="
             )
         run, above = Run(self, entropy), []
         for index, value in enumerate(asked):
@@ -183,16 +188,16 @@ class _Threshold(Mechanism):
         return above
 
     def law(self, value: Any) -> Masses:
-        """Masses on the answers of `release`, as long as they are few; to about 1e-12.
+        """Masses on the answers of `release`, to about 1e-12. Raises InvalidOperation if there are too many answers.
 
-        Given the noisy threshold T, questions are above or below independently of each other. So every answer has the
-        mean, over T, of a product, which is worked out by Gauss-Legendre quadrature between the kinks.
+        Given the noisy threshold T, queries are above or below independently. So the probability of each answer is the
+        mean, over T, of a product, computed by Gauss-Legendre quadrature between the kinks.
         """
         asked = [float(Fraction(input_values.real(number))) for number in value]
         count = sum(math.comb(len(asked), above) for above in range(self.positives + 1))
         if not asked or count > laws.MOST_TOLD:
             raise InvalidOperation(
-                f"{count:,} answers are too many to be told one by one; ask about fewer questions, or look at what an "
+                f"{count:,} answers are too many to list; ask about fewer questions, or look at what an "
                 "attacker can do with them: plots.tradeoff(mechanism.curve)"
             )
         middle, wide, narrow = float(self.threshold), float(self.threshold_scale), float(self.answer_scale)
@@ -215,7 +220,7 @@ class _Threshold(Mechanism):
 
     @abstractmethod
     def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
-        """The answers as `release` gives them, with their probabilities."""
+        """The answers in the form that `release` returns, with their probabilities."""
 
     def error(self, *, confidence: float) -> float:
         """With probability at least `confidence`, every answer "above" is about a value of at least threshold - error
@@ -224,8 +229,8 @@ class _Threshold(Mechanism):
         if self.questions is None:
             raise InvalidOperation(f"say how many questions there are: {type(self).__name__}(..., questions=)")
         # An answer is wrong by more than a + b only if the threshold's noise is larger than a (probability e^(-a/s)) or
-        # an answer's noise goes the one wrong way by more than b (e^(-b/t)/2 each). The best split of `miss` between
-        # the two is in proportion to s and t.
+        # an answer's noise goes in the wrong direction by more than b (e^(-b/t)/2 each). The best split of `miss`
+        # between the two is in proportion to s and t.
         miss = 1 - curve_arguments.inner_probability("confidence", confidence)
         s, t = float(self.threshold_scale), float(self.answer_scale)
         a = s * math.log((s + t) / (miss * s))
@@ -245,7 +250,7 @@ class _Threshold(Mechanism):
 
 
 def _nodes(kinks: list[float], middle: float, reach: float, step: float) -> tuple[Any, Any]:
-    """Places and weights of a quadrature around `middle`, in pieces no longer than `step` that end at the kinks."""
+    """Nodes and weights of a quadrature around `middle`, in pieces no longer than `step` that end at the kinks."""
     ends = sorted({middle - reach, middle + reach, *(kink for kink in kinks if abs(kink - middle) < reach)})
     inner = [np.linspace(a, b, math.ceil((b - a) / step) + 1)[:-1] for a, b in pairwise(ends)]
     cuts = np.concatenate([*inner, ends[-1:]])
@@ -272,8 +277,8 @@ class _Once(_Threshold):
         return Fraction(1, 2)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int | None:
-        """The index of the first value above the threshold; None if none was. `value` is a list or stream of values,
-        one for each question, and is read no further than to the first that is above.
+        """The index of the first value above the threshold; None if there is none. `value` is a list or stream of
+        values, one for each query, and is read only up to the first value that is above.
         """
         above = self.found(value, witnessed(entropy))
         return above[0] if above else None
@@ -285,12 +290,11 @@ class _Once(_Threshold):
 
 @final
 class AboveThreshold(_Once):
-    """The first of many questions whose answer is above a threshold (the sparse vector technique, once).
+    """The first of many queries whose answer is above a threshold (the sparse vector technique, once).
 
-    For all neighbours D, D′, for any number of questions of sensitivity Δ, each chosen after the answers before it:
-    with T = threshold + Laplace(2Δ/ε), question i is above if f_i + Laplace(4Δ/ε) > T; the first one above ends the
-    run: ε-DP (Dwork & Roth 2014, Theorem 3.23). To go on after a positive answer, start() again: c runs
-    cost curve ** c.
+    For all neighbours D, D′, for any number of queries of sensitivity Δ, each chosen after the answers before it: with
+    T = threshold + Laplace(2Δ/ε), query i is above if f_i + Laplace(4Δ/ε) > T; the first one above ends the run: ε-DP
+    (Dwork & Roth 2014, Theorem 3.23). To continue after a positive answer, start() again: c runs cost curve ** c.
 
     >>> from deniable import mechanisms
     >>> alarm = mechanisms.AboveThreshold(threshold=100, sensitivity=1, epsilon=1, questions=1000)
@@ -338,13 +342,13 @@ class _Several(_Threshold):
 
     @property
     def share(self) -> Fraction:
-        # The variance of a comparison is least at ε₁ : ε₂ = 1 : (2c)^(2/3). Any split keeps the promise.
+        # The variance of a comparison is least at ε₁ : ε₂ = 1 : (2c)^(2/3). Any split has the same guarantee.
         weight = round(SHARE_STEPS * (self.span * self.positives) ** (2 / 3))
         return Fraction(SHARE_STEPS, SHARE_STEPS + weight)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
         """The indices of the values above the threshold, as many as were paid for. `value` is a list or stream of
-        values, one for each question, and is read no further than to the last of them.
+        values, one for each query, and is read only up to the last of them.
         """
         return tuple(self.found(value, witnessed(entropy)))
 
@@ -354,12 +358,12 @@ class _Several(_Threshold):
 
 @final
 class SparseVector(_Several):
-    """Which of many questions are above a threshold, up to `positives` of them, with one noisy threshold for all.
+    """Which of many queries are above a threshold, up to `positives` of them, with one noisy threshold for all.
 
-    For all neighbours D, D′, for any number of questions of sensitivity Δ, each chosen after the answers before it:
-    with T = threshold + Laplace(Δ/ε₁), question i is above if f_i + Laplace(2cΔ/ε₂) > T; the c-th one above ends the
-    run: (ε₁ + ε₂)-DP (Lyu, Su & Li 2017, Algorithm 1). ε₁ : ε₂ is about 1 : (2c)^(2/3), the most accurate split. More
-    accurate than c runs of `AboveThreshold` at ε/c each.
+    For all neighbours D, D′, for any number of queries of sensitivity Δ, each chosen after the answers before it: with
+    T = threshold + Laplace(Δ/ε₁), query i is above if f_i + Laplace(2cΔ/ε₂) > T; the c-th one above ends the run: (ε₁ +
+    ε₂)-DP (Lyu, Su & Li 2017, Algorithm 1). ε₁ : ε₂ is about 1 : (2c)^(2/3), the most accurate split. More accurate
+    than c runs of `AboveThreshold` at ε/c each.
 
     >>> from deniable import mechanisms
     >>> several = mechanisms.SparseVector(threshold=1000, sensitivity=1, epsilon=1, positives=2)

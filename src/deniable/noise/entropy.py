@@ -131,9 +131,11 @@ class _Stream:
 
     @property
     def worn(self) -> bool:
+        """Whether this key has produced as many bytes as it may."""
         return self._made >= REKEY_AFTER
 
     def erase(self) -> None:
+        """Overwrite the words generated ahead."""
         self._spare[:] = [0] * len(self._spare)
         self._spare.clear()
 

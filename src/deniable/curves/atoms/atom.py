@@ -136,6 +136,10 @@ class Atom(ABC):
         rho = self.exact_rho()
         return None if rho is None else up(rho)
 
+    def covers(self, curve: Curve) -> bool:
+        """Whether this atom provably leaks at least as much as `curve` everywhere. False means "not known"."""
+        return False
+
     def repeated(self, count: int) -> Atom | None:
         """One atom with the same guarantee as `count` uses of this one, if its family has one."""
         return None

@@ -120,6 +120,7 @@ def _bracketed(curve: Curve) -> str:
 
 
 def check_curve(name: str, value: object) -> Curve:
+    """The curve. Raises InvalidParameter if it is not a Curve or is nested too deeply."""
     if not isinstance(value, Curve):
         raise InvalidParameter(name, value, "must be a curve", "make one with curves.gaussian(sigma=...), say")
     if nesting(value) >= DEEPEST_NESTING:
@@ -135,6 +136,7 @@ def nesting(curve: Curve) -> int:
 
 
 def check_curves(name: str, values: Sequence[Curve]) -> tuple[Curve, ...]:
+    """The curves as a tuple, each checked by `check_curve`; at least one."""
     if isinstance(values, Curve) or not isinstance(values, Sequence) or not values:
         raise InvalidParameter(name, values, "must be a non-empty sequence of curves")
     return tuple(check_curve(name, v) for v in values)
@@ -388,6 +390,11 @@ class WorstOfAtom(Atom):
 
     def zcdp_bound(self) -> float | None:
         return max(c.zcdp() for c in self.curves)
+
+    def covers(self, curve: Curve) -> bool:
+        from deniable.curves.meaning.blackwell_order import fits
+
+        return any(fits(curve, part) for part in self.curves)
 
 
 def worst_of(*curves: Curve) -> Curve:

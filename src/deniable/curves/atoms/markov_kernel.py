@@ -88,6 +88,7 @@ class Kernel:
 
     @property
     def matrix(self) -> Floats:
+        """The rows as an array."""
         return np.array(self.rows)
 
     def then(self, other: Kernel | Sequence[Sequence[float]] | Floats) -> Kernel:

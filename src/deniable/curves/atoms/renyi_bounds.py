@@ -74,6 +74,9 @@ class ZeroConcentrated(Atom):
     def gdp_bound(self) -> float | None:
         return math.inf
 
+    def covers(self, curve: Curve) -> bool:
+        return curve.zcdp() <= self.rho
+
     def repeated(self, count: int) -> Atom | None:
         return ZeroConcentrated(up(Fraction(self.rho) * count))
 

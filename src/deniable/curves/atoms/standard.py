@@ -77,6 +77,9 @@ class GaussianAtom(Atom):
     def gdp_bound(self) -> float | None:
         return self.mu
 
+    def covers(self, curve: Curve) -> bool:
+        return bool(curve.gdp() <= self.mu)
+
     def grouped(self, size: int) -> Curve | None:
         return Curve.of(GaussianAtom.of(self.exact() * size))
 
@@ -412,6 +415,12 @@ class ApproximateAtom(Atom):
 
     def gdp_bound(self) -> float | None:
         return pure_mu(self.epsilon) if self.delta == 0 else math.inf
+
+    def covers(self, curve: Curve) -> bool:
+        # It dominates every curve with δ(ε) <= δ (Kairouz, Oh & Viswanath 2015).
+        if self.delta == 0:
+            return bool(curve.epsilon(delta=0.0) <= self.epsilon)
+        return bool(curve.delta(epsilon=self.epsilon) <= self.delta)
 
 
 def pure(*, epsilon: float) -> Curve:

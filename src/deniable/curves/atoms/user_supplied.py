@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,53 +270,14 @@ def from_density(
         raise InvalidParameter("breaks", breaks, "must be a list of numbers")
     inner = sorted(b for b in (curve_arguments.finite("breaks", b) for b in breaks) if low < b < high)
     edges = _cell_edges(low, high, inner, count)
-    fine, fine_weights = np.polynomial.legendre.leggauss(10)
-    rough, rough_weights = np.polynomial.legendre.leggauss(7)
-    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
-    nodes, rough_nodes = (middle[:, None] + half[:, None] * r[None, :] for r in (fine, rough))
-    order = np.argsort(np.concatenate((fine, rough)))
-    ends = middle[:, None] + half[:, None] * np.array([[-_INSIDE, _INSIDE]])
-    values, masses, doubts, misses = [], [], [], []
-    for name, density in (("p", p), ("q", q)):
-        at = _call(name, density, nodes)
-        if np.any(at < 0):
-            raise InvalidDistribution(name, "...", f"is negative at {nodes[at < 0][0]:.6g}", "a density is at least 0")
-        mass = half * (at @ fine_weights)
-        rough_at = _call(name, density, rough_nodes)
-        check_mass = half * (rough_at @ rough_weights)
-        total = math.fsum(mass)
-        if abs(total - 1) > 1e-6:
-            raise InvalidDistribution(
-                name,
-                "...",
-                f"integrates to {total:.9g} over the support, not to 1",
-                "check the support and name its breaks",
-            )
-        doubt = _quadrature_doubt(np.hstack((at, rough_at))[:, order], half, mass, check_mass)
-        at_ends = _call(name, density, ends)
-        doubt = doubt + _doubt_at_the_ends(at, at_ends, fine, half, mass)
-        values.append(np.hstack((at_ends[:, :1], at, at_ends[:, 1:])))
-        masses.append(mass)
-        doubts.append(doubt)
-        misses.append(max(1 - total, 0.0) + float(np.sum(doubt)) + 1e-13)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        loss = np.log(values[0]) - np.log(values[1])
-    loss = np.where(np.isfinite(loss), loss, np.nan)
-    span = np.nan_to_num(
-        np.nanmax(np.abs(np.diff(loss, axis=1)), axis=1, initial=0.0, where=~np.isnan(np.diff(loss, axis=1)))
-    )
-    lowest = np.nanmin(np.where(np.isnan(loss), np.inf, loss), axis=1) - span
-    highest = np.nanmax(np.where(np.isnan(loss), -np.inf, loss), axis=1) + span
-    # Cells that one of the two laws never reaches have no loss.
-    known = np.isfinite(lowest) & np.isfinite(highest)
-    lowest, highest = np.where(known, lowest, 0.0), np.where(known, highest, 0.0)
-    masses[0] = np.where(masses[0] < 1e-300, 0.0, masses[0])
-    masses[1] = np.where(masses[1] < 1e-300, 0.0, masses[1])
+    one, two = (_integrated(name, density, edges) for name, density in (("p", p), ("q", q)))
+    masses, misses = [one.masses, two.masses], [one.missing, two.missing]
+    loss, lowest, highest = _loss_ranges(one.values, two.values)
     rest, most = 0.0, 0.0
     if largest_loss is not None:
         most = curve_arguments.not_negative("largest_loss", largest_loss)
         # Densities that nearly underflow have lost digits: their ratio is meaningless.
-        exact = np.all((values[0] > 1e-290) & (values[1] > 1e-290), axis=1)
+        exact = np.all((one.values > 1e-290) & (two.values > 1e-290), axis=1)
         rest = _check_bounded(most, loss, masses, misses, exact)
         seen = exact & (masses[0] > 0) & (masses[1] > 0)
         masses, misses = [np.where(seen, mass, 0.0) for mass in masses], [0.0, 0.0]
@@ -333,10 +294,57 @@ def from_density(
             is_tied=_tied(tied),
             rest=rest,
             largest=most,
-            doubt_p=tuple(doubts[0].tolist()),
-            doubt_q=tuple(doubts[1].tolist()),
+            doubt_p=tuple(one.doubts.tolist()),
+            doubt_q=tuple(two.doubts.tolist()),
         )
     )
+
+
+class _Integrated(NamedTuple):
+    """A density on cells: its values at the ends and points of each, its masses, their errors, and the missing mass."""
+
+    values: Floats
+    masses: Floats
+    doubts: Floats
+    missing: float
+
+
+def _integrated(name: str, density: Callable[[Floats], Any], edges: Floats) -> _Integrated:
+    """Integrate a density over each cell by Gauss' rules of 10 and of 7 points. Raises InvalidDistribution."""
+    fine, fine_weights = np.polynomial.legendre.leggauss(10)
+    rough, rough_weights = np.polynomial.legendre.leggauss(7)
+    middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    nodes, rough_nodes = (middle[:, None] + half[:, None] * r[None, :] for r in (fine, rough))
+    at = _call(name, density, nodes)
+    if np.any(at < 0):
+        raise InvalidDistribution(name, "...", f"is negative at {nodes[at < 0][0]:.6g}", "a density is at least 0")
+    mass = half * (at @ fine_weights)
+    rough_at = _call(name, density, rough_nodes)
+    total = math.fsum(mass)
+    if abs(total - 1) > 1e-6:
+        rule = f"integrates to {total:.9g} over the support, not to 1"
+        raise InvalidDistribution(name, "...", rule, "check the support and name its breaks")
+    order = np.argsort(np.concatenate((fine, rough)))
+    doubt = _quadrature_doubt(np.hstack((at, rough_at))[:, order], half, mass, half * (rough_at @ rough_weights))
+    at_ends = _call(name, density, middle[:, None] + half[:, None] * np.array([[-_INSIDE, _INSIDE]]))
+    doubt = doubt + _doubt_at_the_ends(at, at_ends, fine, half, mass)
+    values = np.hstack((at_ends[:, :1], at, at_ends[:, 1:]))
+    missing = max(1 - total, 0.0) + float(np.sum(doubt)) + 1e-13
+    return _Integrated(values, np.where(mass < 1e-300, 0.0, mass), doubt, missing)
+
+
+def _loss_ranges(p: Floats, q: Floats) -> tuple[Floats, Floats, Floats]:
+    """The loss at all points of each cell (NaN where a density is 0), and its range in the cell, widened."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        loss = np.log(p) - np.log(q)
+    loss = np.where(np.isfinite(loss), loss, np.nan)
+    moves = np.abs(np.diff(loss, axis=1))
+    span = np.nan_to_num(np.nanmax(moves, axis=1, initial=0.0, where=~np.isnan(moves)))
+    lowest = np.nanmin(np.where(np.isnan(loss), np.inf, loss), axis=1) - span
+    highest = np.nanmax(np.where(np.isnan(loss), -np.inf, loss), axis=1) + span
+    # Cells that one of the two laws never reaches have no loss.
+    known = np.isfinite(lowest) & np.isfinite(highest)
+    return loss, np.where(known, lowest, 0.0), np.where(known, highest, 0.0)
 
 
 def _quadrature_doubt(values: Floats, half: Floats, mass: Floats, check_mass: Floats) -> Floats:

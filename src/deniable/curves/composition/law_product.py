@@ -62,46 +62,47 @@ def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
 
     The product is unchanged up to rounding, which goes up for the upper `side` and down for the lower one.
     """
-    towards = "up" if side == "upper" else "down"
-    square, rest, finites, normals = 0.0, [], [], []
     uses: dict[Law, int] = {}
     for law, count in factors:
         uses[law] = uses.get(law, 0) + count
-    for law, count in uses.items():
-        if isinstance(law, GaussianLaw):
-            square += count * law.mu * law.mu
-            normals.append(Factor(law, count))
-        elif isinstance(law, IdentityLaw):
-            continue
-        elif isinstance(law, FiniteLaw):
-            finites.append(Factor(law, count))
-        else:
-            rest.append(Factor(law, count))
-    if len(normals) == 1 and normals[0].uses == 1:
-        rest.append(normals[0])
-    elif square > 0:
-        mu = math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)
-        rest.append(Factor(GaussianLaw(mu), 1))
-    alone = not rest
-    powers: list[Factor] = []
+    merging = (GaussianLaw, FiniteLaw, IdentityLaw)
+    rest = [Factor(law, count) for law, count in uses.items() if not isinstance(law, merging)]
+    rest += _one_gaussian([(law, count) for law, count in uses.items() if isinstance(law, GaussianLaw)], side)
+    finites = [(law, count) for law, count in uses.items() if isinstance(law, FiniteLaw)]
+    # Beside other laws, which need the lattice anyway, an exact product must be small to be worth computing.
+    most = EXACT_SUPPORT if rest else math.inf
+    return _with_failure((*rest, *_few_finite(finites, "up" if side == "upper" else "down", most)))
+
+
+def _one_gaussian(gaussians: Sequence[tuple[GaussianLaw, int]], side: Side) -> list[Factor]:
+    """All Gaussians as one factor, because μ² adds. A single one, used once, is unchanged."""
+    if len(gaussians) == 1 and gaussians[0][1] == 1:
+        return [Factor(*gaussians[0])]
+    square = 0.0
+    for law, count in gaussians:
+        square += count * law.mu * law.mu
+    if square <= 0:
+        return []
+    return [Factor(GaussianLaw(math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)), 1)]
+
+
+def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], towards: str, most: float) -> list[Factor]:
+    """Finite laws multiplied exactly while the product has at most `most` values, the smallest first."""
+    powers: list[tuple[FiniteLaw, int]] = []
     for law, count in finites:
-        assert isinstance(law, FiniteLaw)
         run = finite_law.power(law, count, towards=towards)
-        small = run is not None and (alone or count == 1 or len(run.losses) <= EXACT_SUPPORT)
-        powers.append(Factor(run, 1) if small and run is not None else Factor(law, count))
-    powers.sort(key=lambda f: len(f.law.losses) if isinstance(f.law, FiniteLaw) else 0)
-    joined: list[Factor] = []
-    for factor in powers:
-        last = joined[-1] if joined else None
-        if last is not None and last.uses == factor.uses == 1:
-            assert isinstance(last.law, FiniteLaw)
-            assert isinstance(factor.law, FiniteLaw)
-            both = finite_law.product(last.law, factor.law, towards=towards)
-            if both is not None and (alone or len(both.losses) <= EXACT_SUPPORT):
-                joined[-1] = Factor(both, 1)
+        is_small = run is not None and (count == 1 or len(run.losses) <= most)
+        powers.append((run, 1) if is_small and run is not None else (law, count))
+    powers.sort(key=lambda power: len(power[0].losses))
+    joined: list[tuple[FiniteLaw, int]] = []
+    for law, count in powers:
+        if joined and joined[-1][1] == count == 1:
+            both = finite_law.product(joined[-1][0], law, towards=towards)
+            if both is not None and len(both.losses) <= most:
+                joined[-1] = (both, 1)
                 continue
-        joined.append(factor)
-    return _with_failure(tuple(rest + joined))
+        joined.append((law, count))
+    return [Factor(law, count) for law, count in joined]
 
 
 def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:

@@ -490,6 +490,7 @@ class ShiftedAgainstCentre(Law):
         return GaussianLaw(m).tail_moment(order, loss)
 
     def loss_at(self, y: Floats) -> Floats:
+        """The privacy loss of the output y."""
         terms = np.stack([math.log(w) + m * y - 0.5 * m * m for w, m in zip(self.weights, self.shifts, strict=True)])
         top = np.max(terms, axis=0)
         return np.asarray(top + np.log(np.sum(np.exp(terms - top), axis=0)))

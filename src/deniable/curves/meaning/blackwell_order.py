@@ -34,6 +34,18 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
         return False
 
 
+def fits(curve: Curve, allowed: Curve) -> bool:
+    """Whether `curve` provably leaks no more than `allowed`: it is equal, or within a black-box guarantee.
+
+    pure(ε) and approximate(ε, δ) dominate everything with δ(ε) <= δ (Kairouz, Oh & Viswanath 2015), gaussian(μ)
+    everything that is μ-GDP, zcdp(ρ) everything that is ρ-zCDP, and worst_of(...) everything that fits into one of its
+    curves. False means "not known", which is the safe answer.
+    """
+    if curve == allowed or not curve.factors:
+        return True
+    return [count for _, count in allowed.factors] == [1] and allowed.factors[0][0].covers(curve)
+
+
 def _is_shown(big: Curve, small: Curve, tolerance: float) -> bool:
     """`dominates`, raising NotCertifiable if some bound cannot be computed."""
     counts = dict(big.factors)

@@ -85,7 +85,7 @@ def nu_response_epsilon(*, nu: Number) -> float:
 
 
 def nu_response_bound(*, nu: Number) -> float:
-    """A simpler bound on that ε: log((1 + ν)/(1 - ν)) = log(1 + 2ν/(1 - ν)) <= 2ν/(1 - ν), rounded up.
+    """A simpler bound on the ε of ν-randomized response: log((1 + ν)/(1 - ν)) <= 2ν/(1 - ν), rounded up.
 
     >>> nu_response_bound(nu=0.25)
     0.6666666666666667
