@@ -321,7 +321,7 @@ def test_totals_that_are_none_are_refused(world: World) -> None:
         answers["a"].adding_up_to(answers["fine"])
     with pytest.raises(InvalidParameter, match="fewer keys"):
         answers["a"].adding_up_to(answers["b"])
-    with pytest.raises(InvalidParameter, match="answers of a local session"):
+    with pytest.raises(InvalidParameter, match="must be answers of a session"):
         answers["a"].adding_up_to([answers["b"]])  # type: ignore[arg-type]
     s, kind = world.s, world.kind
     fine = s.sql(TEXTS["fine"], **{kind: 1})

@@ -122,7 +122,7 @@ def test_bad_sets_are_refused(answers: list[q.Answer]) -> None:
     for wrong in ([], "SELECT", 5, {}, {"": answers[0]}, {1: answers[0]}, [answers[0], answers[0]]):
         with pytest.raises(InvalidParameter):
             q.publish(wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match="answers of a local session"):
+    with pytest.raises(InvalidParameter, match="must be answers of a session"):
         q.publish([answers[0], "x"])  # type: ignore[list-item]
     with pytest.raises(InvalidParameter, match="not among them"):
         q.publish([answers[0].adding_up_to(answers[1])])

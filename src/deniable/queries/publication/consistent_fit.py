@@ -356,12 +356,11 @@ def _prepared(
     for each in answers:
         if not isinstance(each, Answer):
             remedy = (
-                "of a server, ask for tables that belong together in one batch: they add up"
+                "of several tables in one, give its tables one by one (.tables)"
                 if isinstance(each, Shown)
                 else "declare totals that are public by invariants="
             )
-            rule = "must be answers of a local session, which tell the law of their noise"
-            raise InvalidParameter(parameter, type_of(each), rule, remedy)
+            raise InvalidParameter(parameter, type_of(each), "must be answers of a session", remedy)
         joint = each._joint
         if each._touched or (joint is not None and joint[0].done):
             rule = "was rounded, raised to 0 or suppressed already, which no fit can take into account"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, TypedDict, cast, final
+from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.frame.frame import Frame
@@ -186,15 +186,6 @@ class Wanted(TypedDict, total=False):
     """Combinations that no row may have: see `impossible_combinations`."""
     unlisted: Sequence[str]
     """Columns without keys and bounds whose keys shall be found by a noisy count, at a δ."""
-
-
-def apart(said: Mapping[str, Any]) -> tuple[Wanted, dict[str, Any]]:
-    """What a caller wrote, in two: what is wanted, and what to spend for it."""
-    known = Wanted.__annotations__
-    return (
-        cast(Wanted, {name: each for name, each in said.items() if name in known}),
-        {name: each for name, each in said.items() if name not in known},
-    )
 
 
 def asked(
