@@ -1,14 +1,19 @@
-"""A number that somebody wrote, made exact on the safe side: the one place that rounds bounds.
+"""Exact numbers, and their rounding to the safe side: the roundings and roots that all other modules use.
 
-A float is the rational number that it stores, and every room takes it so. But a sensitivity is often *computed* in
-floats, and then stores a little less than was meant: math.sqrt(3) lies below √3, (0.1 + 0.7) * 10 below 8. Where such a
-number stays what it is, the little is lost in the last digit of a promise. Where it is rounded down to the next whole
-number, because a statistic of whole numbers moves by whole numbers, it becomes a whole unit: noise for 7 where 8 was
-meant. So whatever rounds a bound down raises it first by what roundings may have taken away.
+- `rational`: the exact value of a number of any type.
+- `up`, `down`, `least_float`: an exact number as the nearest float on one side.
+- `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
+- `whole`, `square`, `meant`, `steps`: sensitivities that were computed in floats.
 
-Raising a bound is the safe side: a statistic that moves by at most 7.999999999 also moves by at most 8. All it can cost
-is noise: one unit for a sensitivity within one part in 2³² below a whole number, 2²⁰ where single precision can store
-it, 2¹² where that is its type, and nothing for any other.
+**Computed sensitivities.** The library reads a float as the rational number that it stores. But a sensitivity is often
+*computed* in floats, and then stores a little less than intended: math.sqrt(3) < √3, and (0.1 + 0.7) * 10 < 8. If such
+a number is used as it is, the error is in the last digit of a promise. If it is rounded down to a whole number, because
+a statistic of whole numbers changes by whole numbers, the error is a whole unit: noise for 7 instead of 8. So before a
+bound is rounded down, it is raised by what floating-point roundings may have taken from it.
+
+Raising a bound is safe: a statistic that changes by at most 7.999999999 also changes by at most 8. The price is more
+noise, of one unit, for a sensitivity within one part in 2³² below a whole number (2²⁰ if single precision can store it,
+2¹² if that is its type), and none for any other.
 """
 
 from __future__ import annotations
@@ -21,25 +26,25 @@ from numbers import Rational
 from typing import Any, Final, final
 
 FEW: Final = 8
-"""Roundings that a number may have behind it which is taken for what it stores: `meant` and `steps`."""
+"""The number of roundings that `meant` and `steps` allow for."""
 
 MANY: Final = 2**21
-"""Roundings that a number may have behind it which is rounded down to a whole one: `whole` and `square`. A sum of two
-million rounded terms, or a product of as many factors, ends within them.
+"""The number of roundings that `whole` and `square` allow for: a sum or product of two million rounded numbers has
+no more.
 """
 
 SHORT: Final = 2**12
-"""The same of numpy's shorter floats, in which nobody adds up millions."""
+"""The same for numpy's shorter floats, in which nobody sums millions of numbers."""
 
 HIGHEST: Final = Fraction(1, 2**8)
-"""The largest share of itself by which such a number is raised: half precision keeps eleven bits only."""
+"""The most by which a number is raised, relative to itself: half precision has eleven bits only."""
 
 TELLS: Final = 2**32
-"""Beyond this, every float has the root of some whole number within a few roundings; then that says nothing."""
+"""Beyond this, every float is within a few roundings of the root of some whole number, so nothing can be inferred."""
 
 
 SINGLE_TELLS: Final = 2**16
-"""The same of a number that single precision can store."""
+"""The same for a number that single precision can store."""
 
 
 def rational(given: Any) -> Fraction:
@@ -55,13 +60,13 @@ def rational(given: Any) -> Fraction:
 
 @final
 class Rounded(float):
-    """A float made of a number of a shorter type, or of several: it still has the roundings of that type behind it."""
+    """A float that was computed from numbers of a shorter type, and has their rounding errors."""
 
     roundoff: Fraction
 
     @classmethod
     def as_of(cls, value: float, given: Any) -> float:
-        """`value`, which was made of `given`: a plain float, unless `given` is shorter than one.
+        """`value`, which was computed from `given`: an ordinary float, unless the type of `given` is shorter.
 
         >>> import numpy as np
         >>> ten = Rounded.as_of(float(np.float32(0.7)) * 10, np.float32(0.7))
@@ -77,8 +82,8 @@ class Rounded(float):
 
 
 def roundoff(given: Any) -> Fraction:
-    """The largest share of itself that one rounding takes from a number of this type: 2⁻⁵³ for float64 and for what is
-    at least as precise, 2⁻²⁴ and 2⁻¹¹ for numpy's shorter floats and for what was made of them.
+    """The unit roundoff of a number's type: 2⁻⁵³ for float64 and for more precise types, 2⁻²⁴ and 2⁻¹¹ for numpy's
+    shorter floats and for `Rounded` numbers made of them.
     """
     if isinstance(given, Rounded):
         return given.roundoff
@@ -88,7 +93,7 @@ def roundoff(given: Any) -> Fraction:
 
 
 def whole(given: Any) -> int:
-    """The largest whole number that a bound on whole numbers allows: ⌊x⌋, or k where x lies a hair below k.
+    """The largest whole number that a bound on whole numbers allows: ⌊x⌋, or k if x is below k by rounding only.
 
     >>> x = (0.1 + 0.7) * 10
     >>> int(x), whole(x), whole(7.9)
@@ -99,8 +104,8 @@ def whole(given: Any) -> int:
 
 
 def square(given: Any) -> int:
-    """The largest squared length that a bound on the length of whole vectors allows: ⌊x²⌋, or k where x lies a hair
-    below √k.
+    """The largest squared length that a bound on the length of whole vectors allows: ⌊x²⌋, or k if x is below √k by
+    rounding only.
 
     >>> x = math.sqrt(3)
     >>> math.floor(Fraction(x) ** 2), square(x)
@@ -118,8 +123,10 @@ def _hair(given: Any) -> Fraction:
 
 
 def _was_single(given: Any) -> bool:
-    """Whether this is a number that single precision can store: `float(x)`, `x.item()` and a Fraction of either forget
-    that type, not its roundings. Sixteen of them are granted then: 2192.75 is such a number as well, and means itself.
+    """Whether single precision can store this number.
+
+    `float(x)` and `x.item()` of a float32 lose the type and keep its rounding errors. For such numbers `_hair` allows
+    for sixteen roundings only, because exact numbers such as 2192.75 fit into single precision too.
     """
     x = rational(given)
     try:
@@ -129,13 +136,15 @@ def _was_single(given: Any) -> bool:
 
 
 def _is_whole(x: Fraction, given: Any) -> bool:
-    """Whether this is a whole number for certain: of a type that is exact, or small enough for its floats to tell."""
+    """Whether this is certainly a whole number: its type is exact, or its floats distinguish whole numbers."""
     return x.denominator == 1 and (isinstance(given, Rational) or x * roundoff(given) < 1)
 
 
 def meant(given: Any) -> Fraction:
-    """A bound on real numbers: x as it is, or √k (rounded up; k itself if k is a square) where x falls short of it by a
-    few roundings: of its own type, or of single precision where that can store it, as `float(np.sqrt(np.float32(3)))`.
+    """A bound on real numbers: x itself, or √k if x is below it by a few roundings.
+
+    √k is rounded up, or exact if k is a square. The roundings are those of x's type, or of single precision if that can
+    store x, as for `float(np.sqrt(np.float32(3)))`.
 
     >>> x = math.sqrt(3)
     >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
@@ -153,18 +162,18 @@ def meant(given: Any) -> Fraction:
 
 
 def steps(exact: Fraction) -> int:
-    """The whole steps of a fine grid that a bound reaches: ⌊x⌋ of what a few roundings more would be."""
+    """The number of whole steps of a fine grid within a bound: ⌊x⌋, after raising x by a few roundings."""
     return math.floor(exact * (1 + FEW * roundoff(None)))
 
 
 def up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`; OverflowError beyond all of them."""
+    """The smallest float that is at least `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def down(exact: Fraction) -> float:
-    """The largest float that is at most `exact`; OverflowError beyond all of them."""
+    """The largest float that is at most `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
     return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
 
@@ -213,16 +222,16 @@ def float_root_down(exact: Fraction) -> float:
 
 
 def plain(given: Any) -> Any:
-    """A NumPy scalar (or a pandas Timestamp) as the value of Python that it stands for; anything else as it is."""
+    """A NumPy scalar or a pandas Timestamp as the equal Python value; anything else unchanged."""
     library, dtype = type(given).__module__.partition(".")[0], getattr(given, "dtype", None)
     if library == "numpy" and dtype is not None and getattr(given, "ndim", None) == 0:
-        # Nanoseconds have no type in Python, and a number of them would be taken for a number.
+        # Python has no type for nanoseconds: .item() would return an int.
         return given.astype("datetime64[us]").item() if str(dtype) == "datetime64[ns]" else given.item()
     return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with all the digits that it prints with: 0.95 is 95, and 0.9999999999 is not 100.
+    """A share in per cent, with all of its printed digits: 0.95 is 95, and 0.9999999999 is not 100.
 
     >>> percent(0.95), percent(0.9999999999999999)
     ('95', '99.99999999999999')
@@ -237,10 +246,10 @@ def onto_simplex(values: Any, total: float = 1.0) -> Any:
     >>> onto_simplex(np.array([0.75, 0.5, -0.25])).tolist()
     [0.625, 0.375, 0.0]
     """
-    import numpy as np  # a ledger needs numbers, and no arrays
+    import numpy as np  # ledgers use this module, and do not need numpy
 
     falling = np.sort(values)[::-1]
     over = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
     kept = np.flatnonzero(falling > over)
-    # None only for a total of 0 and a rounding: then nothing is left of any entry.
+    # `kept` is empty only if total is 0, by rounding: then all entries become 0.
     return np.maximum(values - over[kept[-1] if len(kept) else 0], 0.0)

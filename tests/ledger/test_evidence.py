@@ -163,7 +163,7 @@ def test_a_restored_database_does_not_open(place: str | Path | None) -> None:
         noted = ledger.checkpoint(OWNER)
     Ledger.open(place, **ABOUT, checkpoint=noted).close()
     older = Checkpoint.read(noted.record() | {"number": noted.number + 50})
-    with pytest.raises(UnreadableRecord, match="signature of this checkpoint is not true"):
+    with pytest.raises(UnreadableRecord, match="signature of this checkpoint is invalid"):
         Ledger.open(place, **ABOUT, checkpoint=older)
 
 
@@ -362,15 +362,15 @@ def test_the_forger_knows_the_format(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "number", "fault"),
     [
-        (raise_limit, 6, "signature that is not true"),
-        (change_reason, 6, "signature that is not true"),
+        (raise_limit, 6, "invalid signature"),
+        (change_reason, 6, "invalid signature"),
         (unsigned, 6, "only a signed adjustment"),
         (forget_payer, 8, "wrong sum of its payer"),
         (new_payer, 2, "never granted"),
         (limit_of_all, 1, "only a signed adjustment"),
         (turn_time_back, 5, "older than the entry before"),
         (costly_grant, 1, "cannot be charged"),
-        (sign_twice, 9, "signature that is not true"),
+        (sign_twice, 9, "invalid signature"),
     ],
     ids=["raise", "reason", "unsigned", "payer's sum", "payer", "dataset", "time", "cost", "twice"],
 )
