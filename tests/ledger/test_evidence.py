@@ -77,11 +77,11 @@ def test_what_is_no_key(tmp_path: Path) -> None:
     (tmp_path / "text").chmod(0o600)
     for path in ("text", "owner.pub"):
         (tmp_path / path).chmod(0o600)
-        with pytest.raises(UnreadableRecord, match="no private Ed25519 key"):
+        with pytest.raises(UnreadableRecord, match="not a private Ed25519 key"):
             keys.read(tmp_path / path)
     for path in ("text", "owner.key"):
         with pytest.raises(
-            UnreadableRecord, match=r"no public Ed25519 key .*; it begins with -----BEGIN PUBLIC KEY-----"
+            UnreadableRecord, match=r"not a public Ed25519 key .*; it begins with -----BEGIN PUBLIC KEY-----"
         ):
             keys.read_public(tmp_path / path)
     for text in ("", made.public.hex[:-1], made.public.hex.upper() + "X", None):
