@@ -1,14 +1,19 @@
-"""Exact numbers on the safe side: the only module that rounds bounds up or down.
+"""Exact numbers, and their rounding to the safe side: the roundings and roots that all other modules use.
 
-A float is taken as the rational number that it stores. But a sensitivity is often *computed* in floats, and then it is
-slightly too small: math.sqrt(3) lies below √3, and (0.1 + 0.7) * 10 below 8. Used as a real number, such a bound is
-wrong in its last digit. Rounded down to an integer (a statistic of integers moves by integers), it is wrong by a whole
-unit: noise for 7 where 8 was intended. So every function that rounds a bound down first raises it by the most that
-earlier roundings may have taken away.
+- `rational`: the exact value of a number of any type.
+- `up`, `down`, `least_float`: an exact number as the nearest float on one side.
+- `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
+- `whole`, `square`, `meant`, `steps`: sensitivities that were computed in floats.
 
-Raising a bound is safe: a statistic that moves by at most 7.999999999 also moves by at most 8. The price is extra noise
-of one unit, and only for a sensitivity just below an integer: within one part in 2³² of it, in 2²⁰ if single precision
-can store the number, in 2¹² if its type is single precision.
+**Computed sensitivities.** The library reads a float as the rational number that it stores. But a sensitivity is often
+*computed* in floats, and then stores a little less than intended: math.sqrt(3) < √3, and (0.1 + 0.7) * 10 < 8. If such
+a number is used as it is, the error is in the last digit of a promise. If it is rounded down to a whole number, because
+a statistic of whole numbers changes by whole numbers, the error is a whole unit: noise for 7 instead of 8. So before a
+bound is rounded down, it is raised by what floating-point roundings may have taken from it.
+
+Raising a bound is safe: a statistic that changes by at most 7.999999999 also changes by at most 8. The price is more
+noise, of one unit, for a sensitivity within one part in 2³² below a whole number (2²⁰ if single precision can store it,
+2¹² if that is its type), and none for any other.
 """
 
 from __future__ import annotations
@@ -21,27 +26,25 @@ from numbers import Rational
 from typing import Any, Final, final
 
 FEW: Final = 8
-"""Roundings that `meant` and `steps` allow for: a number that came from a short computation."""
+"""The number of roundings that `meant` and `steps` allow for."""
 
 MANY: Final = 2**21
-"""Roundings that `whole` and `square` allow for. A sum of two million rounded terms, or a product of as many factors,
-has no more.
+"""The number of roundings that `whole` and `square` allow for: a sum or product of two million rounded numbers has
+no more.
 """
 
 SHORT: Final = 2**12
-"""As `MANY`, for NumPy's shorter floats, in which sums of millions of terms are rare."""
+"""The same for numpy's shorter floats, in which nobody sums millions of numbers."""
 
 HIGHEST: Final = Fraction(1, 2**8)
-"""The largest relative amount by which such a number is raised: half precision has only eleven bits."""
+"""The most by which a number is raised, relative to itself: half precision has eleven bits only."""
 
 TELLS: Final = 2**32
-"""Above this, every float lies within a few roundings of the square root of some integer, so `meant` cannot recognise
-one.
-"""
+"""Beyond this, every float is within a few roundings of the root of some whole number, so nothing can be inferred."""
 
 
 SINGLE_TELLS: Final = 2**16
-"""As `TELLS`, for a number that single precision can store."""
+"""The same for a number that single precision can store."""
 
 
 def rational(given: Any) -> Fraction:
@@ -57,14 +60,13 @@ def rational(given: Any) -> Fraction:
 
 @final
 class Rounded(float):
-    """A float computed from numbers of a shorter type: `roundoff` keeps the precision of that type."""
+    """A float that was computed from numbers of a shorter type, and has their rounding errors."""
 
     roundoff: Fraction
 
     @classmethod
     def as_of(cls, value: float, given: Any) -> float:
-        """`value`, which was computed from `given`: a plain float, or a `Rounded` if `given` is less precise than a
-        float.
+        """`value`, which was computed from `given`: an ordinary float, unless the type of `given` is shorter.
 
         >>> import numpy as np
         >>> ten = Rounded.as_of(float(np.float32(0.7)) * 10, np.float32(0.7))
@@ -80,8 +82,8 @@ class Rounded(float):
 
 
 def roundoff(given: Any) -> Fraction:
-    """The largest relative error of one rounding in the type of `given`: 2⁻⁵³ for float64 and anything more precise,
-    2⁻²⁴ and 2⁻¹¹ for NumPy's shorter floats and for a `Rounded` computed from them.
+    """The unit roundoff of a number's type: 2⁻⁵³ for float64 and for more precise types, 2⁻²⁴ and 2⁻¹¹ for numpy's
+    shorter floats and for `Rounded` numbers made of them.
     """
     if isinstance(given, Rounded):
         return given.roundoff
@@ -91,7 +93,7 @@ def roundoff(given: Any) -> Fraction:
 
 
 def whole(given: Any) -> int:
-    """The largest integer within a bound on an integer: ⌊x⌋, or k if x lies below k by rounding errors only.
+    """The largest whole number that a bound on whole numbers allows: ⌊x⌋, or k if x is below k by rounding only.
 
     >>> x = (0.1 + 0.7) * 10
     >>> int(x), whole(x), whole(7.9)
@@ -102,8 +104,8 @@ def whole(given: Any) -> int:
 
 
 def square(given: Any) -> int:
-    """The largest squared length within a bound on the length of an integer vector: ⌊x²⌋, or k if x lies below √k by
-    rounding errors only.
+    """The largest squared length that a bound on the length of whole vectors allows: ⌊x²⌋, or k if x is below √k by
+    rounding only.
 
     >>> x = math.sqrt(3)
     >>> math.floor(Fraction(x) ** 2), square(x)
@@ -122,9 +124,10 @@ def _hair(given: Any) -> Fraction:
 
 
 def _was_single(given: Any) -> bool:
-    """Whether single precision can store this number: `float(x)`, `x.item()` and a Fraction of either lose the type
-    float32 but keep its rounding errors. Only sixteen such roundings are allowed for, because an exact 2192.75 passes
-    this test too.
+    """Whether single precision can store this number.
+
+    `float(x)` and `x.item()` of a float32 lose the type and keep its rounding errors. For such numbers `_hair` allows
+    for sixteen roundings only, because exact numbers such as 2192.75 fit into single precision too.
     """
     x = rational(given)
     try:
@@ -134,15 +137,15 @@ def _was_single(given: Any) -> bool:
 
 
 def _is_whole(x: Fraction, given: Any) -> bool:
-    """Whether this is an integer for certain: its type is exact, or it is small enough for its float type to resolve
-    units.
-    """
+    """Whether this is certainly a whole number: its type is exact, or its floats distinguish whole numbers."""
     return x.denominator == 1 and (isinstance(given, Rational) or x * roundoff(given) < 1)
 
 
 def meant(given: Any) -> Fraction:
-    """A bound on real numbers: x itself, or √k rounded up (k's exact root if k is a square) if x falls short of √k by a
-    few roundings, of its own type or of single precision if that can store x, as in `float(np.sqrt(np.float32(3)))`.
+    """A bound on real numbers: x itself, or √k if x is below it by a few roundings.
+
+    √k is rounded up, or exact if k is a square. The roundings are those of x's type, or of single precision if that can
+    store x, as for `float(np.sqrt(np.float32(3)))`.
 
     >>> x = math.sqrt(3)
     >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
@@ -160,18 +163,18 @@ def meant(given: Any) -> Fraction:
 
 
 def steps(exact: Fraction) -> int:
-    """The number of whole grid steps within a bound: ⌊x⌋, after x is raised by a few roundings."""
+    """The number of whole steps of a fine grid within a bound: ⌊x⌋, after raising x by a few roundings."""
     return math.floor(exact * (1 + FEW * roundoff(None)))
 
 
 def up(exact: Fraction) -> float:
-    """The smallest float that is at least `exact`. Raises OverflowError if `exact` is beyond all floats."""
+    """The smallest float that is at least `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def down(exact: Fraction) -> float:
-    """The largest float that is at most `exact`. Raises OverflowError if `exact` is beyond all floats."""
+    """The largest float that is at most `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
     return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
 
@@ -220,16 +223,16 @@ def float_root_down(exact: Fraction) -> float:
 
 
 def plain(given: Any) -> Any:
-    """A NumPy scalar or pandas Timestamp as the Python value that it represents; any other object unchanged."""
+    """A NumPy scalar or a pandas Timestamp as the equal Python value; anything else unchanged."""
     library, dtype = type(given).__module__.partition(".")[0], getattr(given, "dtype", None)
     if library == "numpy" and dtype is not None and getattr(given, "ndim", None) == 0:
-        # Python has no type for nanoseconds: .item() would return an int, which callers would take for a number.
+        # Python has no type for nanoseconds: .item() would return an int.
         return given.astype("datetime64[us]").item() if str(dtype) == "datetime64[ns]" else given.item()
     return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with all its significant digits: 0.95 is "95", and 0.9999999999 is not "100".
+    """A share in per cent, with all of its printed digits: 0.95 is 95, and 0.9999999999 is not 100.
 
     >>> percent(0.95), percent(0.9999999999999999)
     ('95', '99.99999999999999')
@@ -244,10 +247,10 @@ def onto_simplex(values: Any, total: float = 1.0) -> Any:
     >>> onto_simplex(np.array([0.75, 0.5, -0.25])).tolist()
     [0.625, 0.375, 0.0]
     """
-    import numpy as np  # imported late: ledgers use this module without arrays
+    import numpy as np  # ledgers use this module, and do not need numpy
 
     falling = np.sort(values)[::-1]
     over = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
     kept = np.flatnonzero(falling > over)
-    # `kept` is empty only if the total is 0 and a rounding intervenes: then every entry becomes 0.
+    # `kept` is empty only if total is 0, by rounding: then all entries become 0.
     return np.maximum(values - over[kept[-1] if len(kept) else 0], 0.0)

@@ -77,11 +77,11 @@ def test_what_is_no_key(tmp_path: Path) -> None:
     (tmp_path / "text").chmod(0o600)
     for path in ("text", "owner.pub"):
         (tmp_path / path).chmod(0o600)
-        with pytest.raises(UnreadableRecord, match="no private Ed25519 key"):
+        with pytest.raises(UnreadableRecord, match="not a private Ed25519 key"):
             keys.read(tmp_path / path)
     for path in ("text", "owner.key"):
         with pytest.raises(
-            UnreadableRecord, match=r"no public Ed25519 key .*; it begins with -----BEGIN PUBLIC KEY-----"
+            UnreadableRecord, match=r"not a public Ed25519 key .*; it begins with -----BEGIN PUBLIC KEY-----"
         ):
             keys.read_public(tmp_path / path)
     for text in ("", made.public.hex[:-1], made.public.hex.upper() + "X", None):
@@ -163,7 +163,7 @@ def test_a_restored_database_does_not_open(place: str | Path | None) -> None:
         noted = ledger.checkpoint(OWNER)
     Ledger.open(place, **ABOUT, checkpoint=noted).close()
     older = Checkpoint.read(noted.record() | {"number": noted.number + 50})
-    with pytest.raises(UnreadableRecord, match="signature of this checkpoint is not true"):
+    with pytest.raises(UnreadableRecord, match="signature of this checkpoint is invalid"):
         Ledger.open(place, **ABOUT, checkpoint=older)
 
 
@@ -362,15 +362,15 @@ def test_the_forger_knows_the_format(exported: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "number", "fault"),
     [
-        (raise_limit, 6, "signature that is not true"),
-        (change_reason, 6, "signature that is not true"),
+        (raise_limit, 6, "invalid signature"),
+        (change_reason, 6, "invalid signature"),
         (unsigned, 6, "only a signed adjustment"),
         (forget_payer, 8, "wrong sum of its payer"),
         (new_payer, 2, "never granted"),
         (limit_of_all, 1, "only a signed adjustment"),
         (turn_time_back, 5, "older than the entry before"),
         (costly_grant, 1, "cannot be charged"),
-        (sign_twice, 9, "signature that is not true"),
+        (sign_twice, 9, "invalid signature"),
     ],
     ids=["raise", "reason", "unsigned", "payer's sum", "payer", "dataset", "time", "cost", "twice"],
 )

@@ -48,7 +48,7 @@ def test_a_file_that_is_no_key_said_that_the_label_was_changed(signed: Path, tex
     (signed / "garbage.pub").write_bytes(text)
     code, said = run(signed, "label.json", key="garbage.pub")
     assert code == 2
-    assert "is no public Ed25519 key" in said
+    assert "is not a public Ed25519 key" in said
 
 
 def test_a_label_that_nobody_signed_was_signed_with_another_key(signed: Path) -> None:

@@ -193,7 +193,7 @@ def test_an_entry_is_closed_once_and_only_here(ledger: Ledger, tmp_path: Path) -
     with Ledger.open(tmp_path / "other", budget=PURE, unit=UNIT, dataset="visits") as other:
         ask(other)
         ask(other)
-        with pytest.raises(InvalidParameter, match="is no entry of this ledger"):
+        with pytest.raises(InvalidParameter, match="is not an entry of this ledger"):
             other.seal(second, b"2")
     assert written(ledger) == before
     ledger.fail(second, "timed-out")

@@ -169,7 +169,7 @@ def test_a_copy_can_be_looked_at_and_spends_nothing(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "ledger", tmp_path / "copy")
     with Ledger.inspect(tmp_path / "copy") as copy:
         assert copy.verify() is not None
-        with pytest.raises(InvalidOperation, match="to look at"):
+        with pytest.raises(InvalidOperation, match="opened for reading"):
             spend(copy, 2)
 
 

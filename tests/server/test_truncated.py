@@ -44,7 +44,7 @@ def asked_anew(there: World) -> None:
         ("ledgers/*.ledger", 0, "is empty.*put back its newest copy"),
         ("ledgers/*.ledger", 1, "ledger_damaged"),
         ("ledgers/*.ledger", 4096, "is damaged"),
-        ("server.key", 0, "is no private Ed25519 key"),
+        ("server.key", 0, "is not a private Ed25519 key"),
     ],
 )
 def test_a_file_that_was_cut_gives_no_budget_back(tmp_path: Path, pattern: str, length: int, words: str) -> None:

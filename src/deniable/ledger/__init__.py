@@ -1,7 +1,15 @@
-"""What was spent: budgets, and a ledger that cannot be overspent, forgets nothing and shows what was done to it.
+"""What was spent: budgets, and an append-only ledger that cannot be overspent and reveals tampering.
 
-Curves say what a release promises; this room says whether it may still happen. It knows curves and units, and no
-mechanism, table or question: a question is a hash here, and an answer is bytes.
+    budget, currency              how much may be spent, and in what it is counted: μ², ε or ρ
+    epsilon_mu_conversion         between ε and μ² at a fixed δ, exactly
+    ledger, charge_requests       reserve a cost, run the question, seal the answer
+    entries, owner_signatures     the hash chain, and what the owner's key signs
+    spending_accounts, account_balances      limits of the dataset and of payers, in total and per window of time
+    stores                        files, memory and databases
+    history_verification, incremental_verification, ledger_export, label_verification     who can check what
+
+Curves state what a release promises; this package decides whether it may still happen. It imports curves and units, and
+no mechanism, table or question: here a question is a hash, and an answer is bytes.
 
 >>> from deniable.ledger import Budget, Ledger
 >>> from deniable.units import Unit

@@ -1,4 +1,4 @@
-"""How the accounts stand: every limit that is in force, and what was spent of it, as one transaction sees them."""
+"""Balances of accounts, as one transaction sees them: the limits in force, and what was spent of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Replay", "left_of", "replay_of", "standing"]
 
 
 class Replay(NamedTuple):
-    """An answer that is there, and all that is told with it when it is given again."""
+    """A stored answer, with what a receipt needs when it is given out again."""
 
     sealed: Entry
     charge: Entry
@@ -22,9 +22,9 @@ class Replay(NamedTuple):
 
 
 def standing(transaction: Transaction, limit: Cost, *payers: str) -> list[Account]:
-    """The limits of the dataset, and those of these payers or, if none is named, of all.
+    """The accounts of the dataset and of these payers; without payers, all accounts of the ledger.
 
-    The dataset's limit for good comes first; `limit` is what it was made with.
+    The dataset's total limit comes first. `limit` is the limit that the ledger was made with.
     """
     wanted = (EVERYBODY, *payers) if payers else ()
     limits = in_force(limit, transaction.terms(*wanted))
@@ -46,8 +46,9 @@ def standing(transaction: Transaction, limit: Cost, *payers: str) -> list[Accoun
 
 
 def left_of(transaction: Transaction, limit: Cost, payer: str | None) -> Cost:
-    """What this payer may still spend: the least, in each column, of all accounts that must pay. Without a payer, what
-    is left of the dataset's limit.
+    """What this payer may still spend: in each column, the least that any account that must pay has left.
+
+    Zero for a payer without an account. Without a payer: what is left of the dataset's limit.
     """
     accounts = standing(transaction, limit, payer or EVERYBODY)
     if payer is None:
@@ -60,7 +61,7 @@ def left_of(transaction: Transaction, limit: Cost, payer: str | None) -> Cost:
 def replay_of(
     transaction: Transaction, limit: Cost, question: str, version: str | None, payer: str | None
 ) -> Replay | None:
-    """The newest answer to this question about this version, as `Ledger.replay` tells it."""
+    """The newest answer to this question about this version, for `Ledger.replay`; None if there is none."""
     sealed = transaction.newest_sealed(question, version)
     if sealed is None or sealed.closes is None:
         return None

@@ -1,7 +1,7 @@
-"""Budgets: how much may be spent, in which currency, and what a release costs in it.
+"""Budgets: how much may be spent, in which currency, and what a release costs.
 
 =============================  ============  ========================================================================
-budget                         currency      what is promised at any stopping time, however the costs were chosen
+budget                         currency      the promise at any stopping time, however the costs were chosen
 =============================  ============  ========================================================================
 `Budget(epsilon=, delta=)`     μ²            (ε, δ)-DP: μ-GDP with the largest μ that allows it, up to a δ for keys
 `Budget.gaussian(mu=)`         μ²            μ-GDP, up to δ
@@ -9,10 +9,10 @@ budget                         currency      what is promised at any stopping ti
 `Budget.zcdp(rho=)`            ρ             ρ-zCDP, up to δ
 =============================  ============  ========================================================================
 
-Why the first one is (ε, δ)-DP. Let κ = `keys_delta` be the part of δ set aside for releases that may fail, such as a
-rare key shown. The filter keeps Σμ_i² <= μ² and Σδ_i <= κ, so everything released is (1 - κ) × (μ-GDP) + κ × anything
-(see `curves.filters`). A μ-GDP whole is (ε, δ_μ(ε))-DP, and μ is the largest for which δ_μ(ε) <= δ - κ. Together:
-(1 - κ) δ_μ(ε) + κ <= δ. ∎
+Why the first budget is (ε, δ)-DP. Let κ = `keys_delta` be the part of δ for releases that may fail, for example by
+showing a rare key. The filter keeps Σμ_i² <= μ² and Σδ_i <= κ, so all releases together are (1 - κ) × (μ-GDP) + κ ×
+(anything); see `curves.filters`. A μ-GDP mechanism is (ε, δ_μ(ε))-DP, and μ is the largest value for which
+δ_μ(ε) <= δ - κ. Together: (1 - κ) δ_μ(ε) + κ <= δ. ∎
 
 Amounts are whole numbers of `curves.filters.UNIT` = 10^-30; a limit rounds down, a cost rounds up.
 """
@@ -51,10 +51,10 @@ __all__ = ["Budget", "Cost"]
 
 _VERSION: Final = 1
 _MOST: Final = 10**6
-"""No limit may be larger: it would protect nobody. So no amount has more than 38 digits, in whole units."""
+"""The largest limit; a larger one would protect nobody. So an amount has at most 38 digits in whole units."""
 
 MOST_UNITS: Final = 3 * _MOST * 10**30
-"""The same in whole units, with room for what rounding and squares do to it."""
+"""The largest limit in whole units, with room for rounding and squares."""
 
 
 @final
@@ -62,8 +62,8 @@ MOST_UNITS: Final = 3 * _MOST * 10**30
 class Cost:
     """An amount in whole units of 10^-30: of a budget's currency (μ², ε or ρ), and of δ.
 
-    Costs add exactly. `a <= b` says that a is at most b in both columns, so two costs may be in no order at all.
-    `a // b` says how many times b fits into a.
+    Costs add exactly. `a <= b` means that a is at most b in both columns, so two costs may not be comparable. `a // b`
+    is how many times b fits into a; InvalidParameter if b is zero in both columns.
 
     >>> tenth = Budget.pure(epsilon=1).cost(epsilon=0.1)
     >>> tenth + tenth == Budget.pure(epsilon=1).cost(epsilon=0.2), Budget.pure(epsilon=1).limit // tenth
@@ -76,7 +76,7 @@ class Cost:
     def __post_init__(self) -> None:
         units, delta_units = self.units, self.delta_units
         if type(units) is int and type(delta_units) is int and units >= 0 and delta_units >= 0:
-            return  # nearly always, and often
+            return  # the fast path: costs are made often
         for name, value in (("units", units), ("delta_units", delta_units)):
             if isinstance(value, bool) or not isinstance(value, int) or value < 0:
                 raise InvalidParameter(name, value, "must be a whole number, at least 0")
@@ -101,7 +101,7 @@ class Cost:
         return min(times)
 
     def describe(self, budget: Budget) -> str:
-        """The cost in words, rounded up: as ε where the budget was given as one.
+        """The cost in words, rounded up to four digits; as ε if the budget was given as one.
 
         >>> budget = Budget(epsilon=1, delta=1e-6)
         >>> budget.cost(epsilon=0.1, delta=1e-8).describe(budget)
@@ -110,7 +110,7 @@ class Cost:
         return _described(self, budget)
 
     def describe_rest(self, budget: Budget) -> str:
-        """The same for an amount that is left: rounded down, and every column named, because an empty one matters."""
+        """An amount that is left, in words: rounded down to four digits, and always with its δ, also if that is 0."""
         return _described_rest(self, budget)
 
 
@@ -119,9 +119,9 @@ class Cost:
 class Budget:
     """What may be spent on a dataset, once and for all: (ε, δ)-DP in the Gaussian currency.
 
-    Promise: for all neighbours, everything released while the costs fit is (ε, δ)-DP, at any stopping time, also when
-    every cost was chosen after seeing the answers before it. `keys_delta`, a tenth of δ unless given, is set aside for
-    thresholded keys; the noise spends μ² up to the largest μ with δ_μ(ε) <= δ - keys_delta, rounded down.
+    Promise: for all neighbours, everything released while the costs fit is (ε, δ)-DP, at any stopping time, also if
+    each cost was chosen after seeing the earlier answers. `keys_delta` (by default δ/10) is reserved for keys that are
+    shown above a threshold; noise may spend μ² up to the largest μ with δ_μ(ε) <= δ - keys_delta, rounded down.
     Sources: the module's proof; Smith & Thakurta (2022) for the sum; Balle & Wang (2018), Theorem 8, for δ_μ(ε).
 
     >>> budget = Budget(epsilon=1.0, delta=1e-6)
@@ -137,13 +137,13 @@ class Budget:
     """What adds, as records spell it: "mu2", "epsilon" or "rho". `accounting` is the object with its rules."""
 
     limit: Cost
-    """The most that may be spent, in the currency and in the δ column."""
+    """The most that may be spent, in both columns: currency and δ."""
 
     epsilon_units: int | None
-    """ε as it was asked for, where the currency is μ² and the promise (ε, δ)-DP; else None."""
+    """The given ε, in units, of a budget in μ² that promises (ε, δ)-DP; else None. See `epsilon`."""
 
     noise_delta_units: int
-    """The δ at which an ε is read as a μ: δ - keys_delta. 0 where there is none."""
+    """The δ, in units, at which an ε converts to a μ: δ - keys_delta. 0 if ε does not convert."""
 
     def __init__(
         self,
@@ -153,8 +153,8 @@ class Budget:
         keys_delta: Amount | None = None,
         people: int | None = None,
     ) -> None:
-        """`people` is the public number of people, if one may be told: for advice on δ alone, and not kept."""
-        if delta is None:  # which is not 0: Gaussian noise has no pure ε
+        """Warns of an ε or δ that protects little; the public number of `people` is used for this advice only."""
+        if delta is None:  # no default: Gaussian noise has no pure ε
             remedy = f"write Budget(epsilon={epsilon}, delta=1e-6), or Budget.pure(epsilon={epsilon}) for none"
             raise InvalidParameter("delta", NOTHING, "must be given", remedy)
         self._choose(epsilon, delta, keys_delta)
@@ -176,7 +176,7 @@ class Budget:
 
     @classmethod
     def pure(cls, *, epsilon: Amount, delta: Amount = 0, people: int | None = None) -> Budget:
-        """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε, where δ is for thresholded keys alone."""
+        """A budget of ε: everything released is (ε, δ)-DP while Σε_i <= ε. δ is only for keys above a threshold."""
         return cls._of(PURE, Cost(_limit("epsilon", epsilon), _column(delta)))._advise(people)
 
     @classmethod
@@ -210,7 +210,7 @@ class Budget:
         return CURRENCIES[self.currency]
 
     def weaknesses(self, *, people: int | None = None) -> tuple[str, ...]:
-        """What this budget protects little, a sentence each, from its own numbers and the public number of people.
+        """Warnings about this budget, one sentence each, from its numbers and the public number of people.
 
         >>> Budget(epsilon=1, delta=1e-6).weaknesses(people=10_000)
         ()
@@ -222,7 +222,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         return weakness_advice.weaknesses(people=people, **self._read_as())
 
     def _read_as(self) -> dict[str, Any]:
-        """The promise as parameters that there is advice on; a ρ as the μ of Gaussian noise that it allows."""
+        """The promise as the parameters that advice is about: ε and δ, or the μ of the Gaussian noise that fits."""
         if self.epsilon is not None:
             return {"epsilon": self.epsilon, "delta": self.delta}
         square = self.accounting.mu2_units(self.limit.units)
@@ -236,11 +236,11 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
 
     @property
     def filter(self) -> Filter:
-        """The filter that decides, with nothing spent yet."""
+        """The filter with this budget's limit, and nothing spent."""
         return _filter(self.accounting, self.limit)
 
     def fits(self, total: Cost, limit: Cost) -> bool:
-        """Whether a filter of this currency with this limit lets so much through, all in all.
+        """Whether a filter of this currency with this limit admits this total.
 
         >>> Budget.pure(epsilon=1).fits(Cost(3), Cost(3)), Budget.pure(epsilon=1).fits(Cost(3, 1), Cost(3))
         (True, False)
@@ -250,8 +250,8 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
     def price(self, curve: Priced, *, delta: Amount = 0) -> Cost:
         """What a release of this curve costs: gdp()², epsilon(delta=0) or zcdp(), rounded up.
 
-        `delta` is the chance that the release fails altogether, and is no part of the curve. A curve without a finite
-        price in this currency is refused with InvalidParameter.
+        `delta` is the probability that the release fails, which is not part of the curve. InvalidParameter for a curve
+        without a finite price in this currency.
 
         >>> from deniable import curves
         >>> Budget.gaussian(mu=1).price(curves.gaussian(sigma=4)) == Budget.gaussian(mu=1).cost(mu="1/4")
@@ -267,12 +267,12 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         rho: Amount | None = None,
         delta: Amount = 0,
     ) -> Cost:
-        """The cost of an amount that is given directly; which noise fits into it is the caller's to find (`level`).
+        """The cost of an amount: give exactly one of `epsilon`, `mu` and `rho`. `level` is the way back, for noise.
 
-        In its own currency an amount is taken exactly as written and rounded up. Under a Gaussian budget `rho` stands
-        for Gaussian noise of that ρ, μ² = 2ρ, and `epsilon` for the largest μ with δ_μ(epsilon) <= δ - keys_delta: the
-        release alone would be that private, and `cost(epsilon=budget's own)` is the whole budget. Under a zCDP budget
-        `mu` is ρ = μ²/2 (Bun & Steinke 2016, Proposition 1.6). No other pair converts; see `price` for curves.
+        In the budget's own currency the amount is taken exactly as written, and rounded up to whole units. Conversions:
+        under a Gaussian budget, `rho` is Gaussian noise with μ² = 2ρ, and `epsilon` is the largest μ with δ_μ(epsilon)
+        <= δ - keys_delta, so that the release alone is that private and the budget's own ε costs the whole budget;
+        under a zCDP budget, `mu` is ρ = μ²/2 (Bun & Steinke 2016, Proposition 1.6). InvalidParameter for other pairs.
 
         >>> budget = Budget(epsilon=1, delta=1e-6)
         >>> budget.cost(epsilon=1, delta=1e-7) == budget.limit
@@ -301,13 +301,13 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         if name == "epsilon" and self.noise_delta_units:
             units = epsilon_mu_conversion.largest_mu2(_limit("epsilon", amount), self.noise_delta_units)
             if units == 0:
-                raise InvalidParameter("epsilon", amount, "is too small to be told from nothing at this delta")
+                raise InvalidParameter("epsilon", amount, "is too small at this delta: its cost rounds to zero")
             return units
         remedy = f"write {self.accounting.parameter}=..., or price() for a curve"
         raise InvalidParameter(name, amount, f"has no meaning under {self!r}", remedy)
 
     def level(self, cost: Cost) -> float:
-        """The largest μ, ε or ρ that the cost covers, in the currency's own name and rounded down: for choosing noise.
+        """The largest μ, ε or ρ that the cost pays for, rounded down: for choosing noise.
 
         >>> Budget.gaussian(mu=1).level(Cost(25 * 10**28))
         0.5
@@ -315,27 +315,27 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         return float_down(self.level_down(cost))
 
     def level_down(self, cost: Cost) -> Fraction:
-        """The same, exactly; a μ that has no exact root is rounded down."""
+        """The level as an exact fraction; a μ without an exact root is rounded down."""
         return self.accounting.level_down(cost.units)
 
     def level_up(self, cost: Cost) -> Fraction:
-        """The smallest μ, ε or ρ that a release of this cost surely keeps, exactly; a root is rounded up."""
+        """The smallest μ, ε or ρ that a release of this cost is sure to keep, exactly; a root is rounded up."""
         return self.accounting.level_up(cost.units)
 
     def curve(self, cost: Cost) -> Curve:
-        """What a cost of this size promises, rounded up: for all neighbours, as μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
+        """The promise of releases of this cost, rounded up: μ-GDP, ε-DP or ρ-zCDP, up to its δ."""
         return _promised(self, cost)
 
     # -- records -------------------------------------------------------------------------------------------------------
 
     def within(self, cost: Cost, *, epsilon: float, delta: float) -> bool:
-        """Whether everything released up to this cost is (ε, δ)-DP for these two numbers; never by mistake.
+        """Whether everything released up to this cost is (ε, δ)-DP for these two numbers. True is always right.
 
         >>> budget = Budget(epsilon=1, delta=1e-6)
         >>> budget.within(budget.limit, epsilon=1, delta=1e-6), budget.within(budget.limit, epsilon=0.9, delta=1e-6)
         (True, False)
         """
-        # Decimals as they are written: 1e-6 is a millionth, whatever the float next to it is.
+        # Floats as the decimals that they print as: 1e-6 is a millionth, and not the float next to it.
         most, rest = Fraction(str(epsilon)), Fraction(str(delta))
         if (self.noise_delta_units + cost.delta_units) * UNIT <= rest:
             pure = self.accounting.epsilon_units(cost.units)
@@ -346,7 +346,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         return float(self.curve(cost).delta(epsilon=epsilon)) <= delta
 
     def to_dict(self) -> dict[str, object]:
-        """A record of plain values (JSON) that `from_dict` reads back, now and in later versions."""
+        """A record of JSON values that `from_dict` reads, in this version and in later ones."""
         record: dict[str, object] = {
             "version": _VERSION,
             "currency": self.currency,
@@ -359,7 +359,9 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
 
     @classmethod
     def from_dict(cls, record: Mapping[str, object]) -> Budget:
-        """The budget of a record made by `to_dict`; all amounts there are whole units of 10^-30, as text.
+        """The budget of a record made by `to_dict`, whose amounts are whole units of 10^-30 as text.
+
+        UnreadableRecord for anything else, and for records of newer versions.
 
         >>> Budget.from_dict(Budget(epsilon=1, delta=1e-6).to_dict()) == Budget(epsilon=1, delta=1e-6)
         True
@@ -374,26 +376,26 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
             if "epsilon" not in record:
                 return cls._of(currency, limit)
             epsilon, noise = int(str(record["epsilon"])), int(str(record["noise_delta"]))
-            made = cls.__new__(cls)  # what was chosen before is read without advice
+            made = cls.__new__(cls)  # without warnings: the budget was chosen before
             made._choose(epsilon * UNIT, (noise + limit.delta_units) * UNIT, limit.delta_units * UNIT)
             if made.limit != limit:
                 raise UnreadableRecord("the limit of this budget does not follow from its epsilon and delta")
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, UnreadableRecord):
                 raise
-            raise UnreadableRecord("this is no record of a budget") from None
+            raise UnreadableRecord("this is not a record of a budget") from None
         return made
 
     @property
     def epsilon(self) -> Decimal | None:
-        """ε, where the promise is (ε, δ)-DP; None for a budget of μ or ρ."""
+        """ε of the promise; None for a budget of μ or ρ."""
         pure = self.accounting.epsilon_units(self.limit.units)
         units = self.epsilon_units if pure is None else pure
         return None if units is None else amount_of(units)
 
     @property
     def delta(self) -> Decimal:
-        """δ of the whole promise: keys and noise together."""
+        """δ of the promise: for keys and for noise together."""
         return amount_of(self.noise_delta_units + self.limit.delta_units)
 
     def __repr__(self) -> str:
@@ -405,7 +407,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
 
 
 def _limit(name: str, value: Amount) -> int:
-    """A limit in whole units: rounded down, and neither nothing nor everything."""
+    """A limit in whole units, rounded down; InvalidParameter if it is 0 or above a million."""
     units = math.floor(exact_amount(name, value, _range(name)) / UNIT)
     if not 0 < units <= _MOST * 10**30:
         raise InvalidParameter(name, value, _range(name))
@@ -413,13 +415,13 @@ def _limit(name: str, value: Amount) -> int:
 
 
 def _range(name: str) -> str:
-    """What an ε, a μ or a ρ may be, of a budget and of a question: said alike wherever one is out of range."""
+    """The allowed range of an ε, μ or ρ, in words; the same for budgets and for costs."""
     least, most = ("1e-15", math.isqrt(_MOST)) if name == "mu" else ("1e-30", _MOST)
     return f"must be at least {least} and at most {most:,}"
 
 
 def _column(delta: Amount) -> int:
-    """The δ column of a budget: rounded down, below one."""
+    """The δ of a budget in whole units, rounded down; InvalidParameter if it is 1 or more."""
     units = units_of_limit("delta", delta)
     if units >= 10**30:
         raise InvalidParameter("delta", delta, "must be below 1: otherwise nothing is promised")
@@ -431,11 +433,11 @@ def _filter(currency: Currency, limit: Cost) -> Filter:
     return currency.filter(limit.units, limit.delta_units)
 
 
-# --- once for many questions: they cost the same, and leave the same to be told more than once ------------------------
+# --- caches: many questions have the same cost, and leave the same rest -----------------------------------------------
 
 
 _WRITTEN: Final = (float, int, str)
-"""How amounts are written that are looked up. A Fraction can be equal to a float and mean another amount."""
+"""Types of amounts that are cached. A Fraction can be equal to a float and mean another amount."""
 
 
 @lru_cache(maxsize=1024, typed=True)

@@ -1,12 +1,13 @@
-"""What a ledger consists of: a heading, and entries that are chained by hashes and never change.
+"""What a ledger consists of: a heading, and entries in a hash chain that never change.
 
-Each hash covers the hash before it and every field of its entry, so whoever keeps one hash can tell later whether
-anything up to it was changed, taken out, or put in another order. The first link is the hash of the heading: budget,
-unit, dataset, and a random serial number that makes the chain of each ledger its own.
+The hash of an entry covers all of its fields and the hash of the entry before it. If you keep one hash, you can later
+detect whether any entry up to it was changed, removed or reordered. The first link of the chain is the hash of the
+heading: budget, unit, dataset, and a random serial number, so that no two ledgers have the same chain.
 
-What is hashed is JSON text: one array, ASCII, without spaces. An answer enters through its own SHA-256, so a history
-can be checked without the answers. Who pays, limits, further names and checkpoints come as one object behind the rest,
-and only where there is one: a ledger that knows nothing of them is hashed as it always was.
+The hashed text is one JSON array in ASCII, without spaces. It contains the SHA-256 of an answer instead of the answer,
+so that a history can be verified without answers. Fields that not every entry has (payer, limits, further names,
+checkpoints) follow as one JSON object, which is left out if it is empty: entries from before these fields existed keep
+their hashes.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ FORMAT: Final = 1
 """Version of the text that is hashed."""
 
 EVERYBODY: Final = "*"
-"""The account that every spend is charged to: the dataset's own."""
+"""The account of the whole dataset. Every cost is charged to it."""
 
 KEYS: Final = "#keys"
-"""Entries that replace the owner's key are looked up under this name; no account may be called so."""
+"""The name under which stores index entries that replace the owner's key. No account may have this name."""
 
 Kind = TypeVar("Kind")
 
@@ -59,66 +60,66 @@ _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _CODE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _LONGEST: Final = 100_000
 _LONGEST_NAME: Final = 500
-"""Of what is looked up: every database can still index it."""
+"""Characters of a text that is looked up: every database can index it."""
 
 
 @final
 class State(StrEnum):
-    """What an entry says happened."""
+    """What an entry records."""
 
     RESERVED = "RESERVED"
-    """The cost is spent, from here on and whatever happens next."""
+    """The cost is charged. It stays charged whatever happens next."""
 
     SEALED = "SEALED"
-    """The answer is stored. Only now may it leave."""
+    """The answer is stored, and may leave."""
 
     FAILED = "FAILED"
-    """There is no answer. The cost stays spent."""
+    """The run ended without an answer. The cost stays charged."""
 
     GRANTED = "GRANTED"
-    """An account has a limit from here on."""
+    """An account got a limit."""
 
     ADJUSTED = "ADJUSTED"
-    """The owner changed a limit, and signed for it. What was spent stays spent."""
+    """The owner changed a limit, with a signature."""
 
     LINKED = "LINKED"
-    """The same data got another name; it goes on spending from this ledger."""
+    """The data got a further name. Under each of its names it spends from this ledger."""
 
     CHECKPOINT = "CHECKPOINT"
-    """The owner signed the entry before this one, and with it everything up to there."""
+    """The owner signed the entry before this one, and so the whole chain up to it."""
 
     ROTATED = "ROTATED"
-    """The owner has another key from here on: the old one signed for it."""
+    """The owner replaced the key. The old key signed for the new one."""
 
     STATED = "STATED"
-    """The owner said something about the data, and signed for it."""
+    """The owner made a statement about the data, with a signature."""
 
     MOVED = "MOVED"
-    """The file is in another place from here on; its owner said that nobody uses another copy."""
+    """The file was moved. Somebody declared that no other copy is in use."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """What a ledger is about. Fixed when it is made."""
+    """What a ledger is about. Fixed when the ledger is made."""
 
     budget: Budget
     unit: Unit
     dataset: str
     serial: str
     linked_as: str | None = None
-    """The family that the data belongs to, where it was named; see `family`."""
+    """The family, if one was given; see `family`."""
 
     owner: str | None = None
-    """The first public key (Ed25519, in hexadecimal) that signs adjustments and checkpoints; None: any key may."""
+    """The owner's first public key (Ed25519, in hexadecimal). None if any key may sign adjustments and checkpoints."""
 
     @property
     def family(self) -> str:
-        """What all data that shares this budget is called: by default the serial number."""
+        """The common name of all datasets that share this budget; by default the serial number."""
         return self.serial if self.linked_as is None else self.linked_as
 
     def text(self) -> str:
-        """The one way to write it: what is stored, and what the first link of the chain hashes."""
+        """The canonical form: this text is stored, and its hash is the first link of the chain."""
         unit = {"relation": self.unit.relation.value, "rows": self.unit.rows, "column": self.unit.column}
         record = {"budget": self.budget.to_dict(), "unit": unit, "dataset": self.dataset, "serial": self.serial}
         more = {"family": self.linked_as, "owner": self.owner}
@@ -130,7 +131,7 @@ class Heading:
 
     @classmethod
     def read(cls, text: str) -> Heading:
-        """The heading that was written as this text."""
+        """Parse a text made by `text`; UnreadableRecord for any other."""
         try:
             record = json.loads(text)
             unit = record["unit"]
@@ -148,7 +149,10 @@ class Heading:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The limit of an account: for good, or in each window of so many seconds on fixed borders of UTC."""
+    """The limit of an account: a total (`window` is None), or the most in each window of so many seconds.
+
+    Windows begin at multiples of their length since 1970, UTC.
+    """
 
     account: str
     limit: Cost
@@ -158,7 +162,7 @@ class Terms:
     signature: str | None = None
 
     def message(self, *, serial: str, number: int, previous: str, reason: str) -> bytes:
-        """What an owner signs: these terms, in this place of this chain and in no other."""
+        """The bytes that an owner signs. They are valid at this place of this chain only."""
         where = ["deniable adjustment", FORMAT, serial, number, previous]
         return compact([*where, self.account, *amounts(self.limit), self.window, self.by, reason]).encode()
 
@@ -172,7 +176,7 @@ class Terms:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """The old key's signature for the new one."""
+    """The signature of the old key for its successor."""
 
     signer: str
     successor: str
@@ -180,7 +184,7 @@ class Rotation:
     signature: str
 
     def message(self, *, serial: str, number: int, previous: str, reason: str) -> bytes:
-        """What the old key signs: this successor, in this place of this chain and in no other."""
+        """The bytes that the old key signs. They are valid at this place of this chain only."""
         where = ["deniable rotation", FORMAT, serial, number, previous]
         return compact([*where, self.signer, self.successor, self.by, reason]).encode()
 
@@ -192,14 +196,14 @@ class Rotation:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedStatement:
-    """Who said what an entry describes, and the owner's signature for it."""
+    """Who made the statement in the entry's description, and the owner's signature."""
 
     signer: str
     by: str
     signature: str
 
     def message(self, *, serial: str, number: int, previous: str, words: str) -> bytes:
-        """What is signed: these words, in this place of this chain and in no other."""
+        """The bytes that are signed. They are valid at this place of this chain only."""
         return compact(["deniable statement", FORMAT, serial, number, previous, self.signer, self.by, words]).encode()
 
     def record(self) -> dict[str, object]:
@@ -210,7 +214,7 @@ class SignedStatement:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A signed note of where a chain was: whoever keeps it can tell later whether anything up to there was changed."""
+    """The signed number and hash of an entry: with it, later changes to the chain up to that entry are detected."""
 
     serial: str
     number: int
@@ -221,7 +225,7 @@ class Checkpoint:
     signature: str
 
     def message(self) -> bytes:
-        """What is signed."""
+        """The bytes that are signed."""
         where = ["deniable checkpoint", FORMAT, self.serial, self.number, self.hash]
         return compact([*where, *amounts(self.spent), self.time]).encode()
 
@@ -232,7 +236,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, record: object) -> Checkpoint:
-        """The checkpoint of a record."""
+        """The checkpoint of a record made by `record`; UnreadableRecord for anything else."""
         try:
             if not isinstance(record, dict):
                 raise TypeError
@@ -242,19 +246,20 @@ class Checkpoint:
                 raise TypeError
             return cls(number=number, spent=cost_of(record["spent"]), **texts)
         except (KeyError, TypeError, ValueError):
-            raise UnreadableRecord("this is no checkpoint of a ledger") from None
+            raise UnreadableRecord("this is not a checkpoint of a ledger") from None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of a ledger. State changes are new entries, never edits.
+    """One line of a ledger. A change of state is a new entry; entries are never edited.
 
-    `cost` was charged when the RESERVED entry was written; the entry that `closes` it (SEALED or FAILED) repeats it and
-    charges nothing. `spent` is everything charged up to and including this entry. Of what is
-    here a sealed `answer` and a `version` depend on the data (a version tells only whether two are the same). How long
-    a run took may depend on it too, so an entry that closes another repeats the `time` of the entry before it. Where it
-    stands among the others still says after which of them it was written.
+    A RESERVED entry charges `cost`. The SEALED or FAILED entry that `closes` it repeats the cost and charges nothing.
+    `spent` is the sum of all charges up to and including this entry.
+
+    Two fields depend on the data: a sealed `answer`, and `version`, which reveals only whether two versions are equal.
+    The duration of a run may depend on the data as well. Therefore an entry that closes another one has the `time` of
+    the entry before it in the chain. Its position in the chain still reveals the order of events.
     """
 
     number: int
@@ -271,45 +276,47 @@ class Entry:
     previous: str
     hash: str = ""
     payer: str | None = None
-    """Who pays, where somebody was named."""
+    """The account that pays besides the dataset; None if there is none."""
 
     payer_spent: Cost | None = None
     """Everything charged to the payer up to and including this entry; on RESERVED entries."""
 
     terms: Terms | None = None
     name: str | None = None
-    """What else the data is called from here on; on LINKED entries."""
+    """The further name of the data; on LINKED entries."""
 
     checkpoint: Checkpoint | None = None
     rotation: Rotation | None = None
     statement: SignedStatement | None = None
     version: str | None = None
-    """Which version of the data is asked about, where that is known: answers about two versions are never mixed."""
+    """The version of the data that is asked about, if known. Answers about different versions are never merged."""
 
     charges: int | None = None
-    """How many entries were charged up to and including this one; None in entries from before this was counted."""
+    """The number of RESERVED entries up to and including this one; None in entries of older versions."""
 
     answer_hash: str | None = None
-    """SHA-256 of an answer that is not here, in an entry that was exported."""
+    """SHA-256 of the answer in an exported entry, which does not contain the answer itself."""
 
     @property
     def charge(self) -> int:
-        """The number of a RESERVED entry among the charges, which is what its payer may know: its `number` in the chain
-        tells how many runs had ended before it. Where charges were not counted yet, the number stands for both.
+        """The number of a RESERVED entry among the charges: the number that its payer gets to see.
+
+        Its `number` in the chain would reveal how many runs had ended before it. Entries of older versions, which did
+        not count charges, return `number`.
         """
         return self.number if self.charges is None else self.charges
 
     @property
     def charged(self) -> Cost:
-        """What this entry itself added to what is spent."""
+        """What this entry added to `spent`."""
         return self.cost if self.state is State.RESERVED else Cost(0, 0)
 
     def answer_digest(self) -> str | None:
-        """The SHA-256 of the answer, if there is one."""
+        """The SHA-256 of the answer, in hexadecimal; None if the entry has no answer."""
         return self.answer_hash if self.answer is None else sha256(self.answer).hexdigest()
 
     def more(self) -> dict[str, object] | None:
-        """What not every entry has: who pays, terms, a name, a checkpoint, a version of the data, the count."""
+        """The fields that not every entry has, as JSON values; None if this entry has none of them."""
         found: dict[str, object] = {}
         if self.payer is not None:
             found["payer"] = self.payer
@@ -333,7 +340,7 @@ class Entry:
 
     @property
     def account(self) -> str | None:
-        """What it is looked up by among the entries that are about an account, or about the owner's keys."""
+        """The name under which stores index an entry about an account or about the owner's keys; else None."""
         return KEYS if self.rotation is not None else None if self.terms is None else self.terms.account
 
     def digest(self) -> str:
@@ -346,9 +353,9 @@ class Entry:
 
     @classmethod
     def hashed(cls, **fields: Any) -> Entry:
-        """An entry of these fields, with its hash filled in."""
+        """An entry with these fields, and the hash computed from them."""
         made = cls(**fields)
-        object.__setattr__(made, "hash", made.digest())  # nobody has seen it without
+        object.__setattr__(made, "hash", made.digest())  # the entry is frozen, and nobody else has it yet
         return made
 
 
@@ -356,7 +363,7 @@ class Entry:
 
 
 def compact(value: object) -> str:
-    """JSON text in the one way we write it: ASCII, without spaces."""
+    """The canonical JSON text of a value: ASCII, without spaces."""
     return _COMPACT(value)
 
 
@@ -364,7 +371,7 @@ _COMPACT: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def amounts(cost: Cost) -> list[str]:
-    """A cost as it is hashed and stored: whole units as text."""
+    """A cost as it is hashed and stored: both columns in whole units, as decimal text."""
     return [str(cost.units), str(cost.delta_units)]
 
 
@@ -372,7 +379,7 @@ def cost_of(texts: object) -> Cost:
     """The cost that was written as these two texts; TypeError for anything else."""
     if not isinstance(texts, list | tuple) or len(texts) != 2:
         raise TypeError
-    for text in texts:  # in the one way we write whole numbers: no sign, no spaces, no other digits
+    for text in texts:  # the canonical spelling only: no sign, no spaces, ASCII digits
         if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 100:
             raise TypeError
     return Cost(int(texts[0]), int(texts[1]))
@@ -443,7 +450,7 @@ def _text(value: object) -> str:
 
 
 def checked_kind(kind: type[Kind], name: str, value: object) -> Kind:
-    """The value, if it is of this kind."""
+    """The value, if it is of this class; else InvalidParameter."""
     if not isinstance(value, kind):
         shown = NOTHING if isinstance(value, bytes) else value
         raise InvalidParameter(name, shown, f"must be a {kind.__name__}")
@@ -451,14 +458,14 @@ def checked_kind(kind: type[Kind], name: str, value: object) -> Kind:
 
 
 def checked_number(number: int) -> int:
-    """A number that an entry can have."""
+    """A number that an entry can have: from 1 to 2^63 - 1."""
     if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**63:
         raise InvalidParameter("number", number, "must be a whole number, at least 1")
     return number
 
 
 def checked_question(question: str) -> str:
-    """A canonical hash of a question."""
+    """The hash of a question: 64 hexadecimal digits."""
     if not isinstance(question, str) or not _HEX.fullmatch(question):
         rule = "must be a SHA-256 in hexadecimal: 64 characters of 0-9 and a-f"
         raise InvalidParameter("question", question, rule, "hash the canonical form of the question")
@@ -482,7 +489,7 @@ def checked_name(name: str, text: str) -> str:
 
 
 def checked_code(code: str) -> str:
-    """A word from a closed list. Not a sentence: sentences about failures have a way of quoting the data."""
+    """A short code for a failure. Sentences are not accepted, because error messages often quote the data."""
     if not isinstance(code, str) or not _CODE.fullmatch(code):
         raise InvalidParameter("code", code, "must be a short word of a-z, 0-9, '-' and '_', such as 'engine-failed'")
     return code

@@ -1,7 +1,10 @@
-"""Between ε and μ² at a fixed δ, in whole units: exact to the last one.
+"""Convert between ε and μ² at a fixed δ, exact to the last unit of 10^-30.
 
-δ_μ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) grows with μ and falls with ε (Balle & Wang 2018, Theorem 8). Its value comes
-from `gaussian_delta`, good to forty digits; floats only say where to look.
+A μ-GDP release is (ε, δ)-DP if and only if δ_μ(ε) = Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ) <= δ (Balle & Wang 2018, Theorem
+8). δ_μ(ε) increases with μ and decreases with ε, so both directions are searches for the last whole number of units at
+which the inequality holds. `gaussian_delta` evaluates δ_μ(ε) to forty digits; floats only give a first guess.
+
+The second half of the file shows amounts to people: four digits, rounded to the safe side.
 """
 
 from __future__ import annotations
@@ -18,19 +21,19 @@ from deniable.curves.filters import UNIT
 from deniable.numbers import root_down, root_up
 
 _DOUBT: Final = Decimal("1e-38")
-"""Relative error granted to `gaussian_delta`, of which at least forty digits are true."""
+"""The relative error that is allowed for in `gaussian_delta`, which has at least forty correct digits."""
 
 _ROOT: Final = 10**60
-"""Roots are cut to sixty decimal places."""
+"""Newton's steps keep sixty decimal places."""
 
 
 def mu_down(units: int) -> Fraction:
-    """√(units of 10^-30), from below: cut to sixty decimal places."""
+    """√(units of 10^-30), rounded down to sixty decimal places."""
     return root_down(units * UNIT)
 
 
 def mu_up(units: int) -> Fraction:
-    """√(units of 10^-30), from above, far finer than a unit; exact where there is an exact root."""
+    """√(units of 10^-30), rounded up, far finer than a unit; exact if there is a rational root."""
     return root_up(units * UNIT, bits=200)
 
 
@@ -55,7 +58,10 @@ def _fits(mu2_units: int, epsilon: Fraction, delta: Fraction) -> bool:
 
 
 def _last(holds: Callable[[int], bool], guess: int) -> int:
-    """The last whole number at which a statement, true and from somewhere on false, is true: fast near the guess."""
+    """The largest whole number for which `holds` is true, if it is true up to some number and false above it.
+
+    Doubling steps away from the guess, then bisection: fast if the guess is near.
+    """
     low, step = guess, 1
     while not holds(low):
         low, step = low - step, 2 * step
@@ -69,15 +75,17 @@ def _last(holds: Callable[[int], bool], guess: int) -> int:
 
 
 def _near(epsilon: Fraction, delta: Fraction) -> int:
-    """About the units of the μ² with δ_μ(ε) = δ: bisection in floats, then Newton's steps in sixty digits.
+    """An approximation to the units of the μ² with δ_μ(ε) = δ: bisection in floats, then Newton's method in 60 digits.
 
-    The slope is simple: dδ_μ(ε)/dμ = φ(ε/μ - μ/2).
+    The derivative is dδ_μ(ε)/dμ = φ(ε/μ - μ/2).
     """
     mu = Fraction(_crossing(lambda mu: _float_delta(mu, float(epsilon)) > float(delta)))
     for _ in range(4):
         with digits():
             step = (dec(delta) - gaussian_delta(mu, epsilon)) / density(dec(epsilon / mu - mu / 2))
-            if not abs(step) < dec(mu) / 4:  # floats are no help here; a slow search from a poor guess is still right
+            if (
+                not abs(step) < dec(mu) / 4
+            ):  # floats are too coarse here; the search from a poor guess is slow, and still right
                 break
             mu = Fraction(int((dec(mu) + step).scaleb(60)), _ROOT)
             if abs(step) < dec(mu).scaleb(-20):  # the next step would be smaller than a unit
@@ -86,7 +94,7 @@ def _near(epsilon: Fraction, delta: Fraction) -> int:
 
 
 def _crossing(beyond: Callable[[float], bool]) -> float:
-    """About where a statement about positive numbers becomes true."""
+    """Approximately the positive number at which `beyond` becomes true, by bisection."""
     low, high = 1e-32, 1e9
     for _ in range(80):
         middle = math.sqrt(low * high)
@@ -95,9 +103,9 @@ def _crossing(beyond: Callable[[float], bool]) -> float:
 
 
 def _float_delta(mu: float, epsilon: float) -> float:
-    """δ_μ(ε) in floats: a hint, never a bound. No e^ε, which may overflow: e^ε φ(b) = φ(a)."""
+    """δ_μ(ε) in floats, for first guesses only. Avoids e^ε, which may overflow, by e^ε φ(b) = φ(a)."""
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if b > 30:  # Mills' ratio by its first terms; the tail itself is soon no float
+    if b > 30:  # the first terms of Mills' ratio; the tail itself would underflow
         scaled = math.exp(-a * a / 2) / math.sqrt(2 * math.pi) * (1 / b - 1 / b**3)
     else:
         scaled = math.exp(b * b / 2 - a * a / 2) * 0.5 * math.erfc(b / math.sqrt(2))
@@ -108,27 +116,27 @@ def _float_delta(mu: float, epsilon: float) -> float:
 
 
 def short_down(exact: Fraction) -> Decimal:
-    """Four digits of a number that is not negative, rounded down."""
+    """A number >= 0, rounded down to four digits."""
     return _tidy(_short(_place(exact))) if exact else Decimal(0)
 
 
 def short_up(exact: Fraction) -> Decimal:
-    """Four digits of a number that is not negative, rounded up."""
+    """A number >= 0, rounded up to four digits."""
     below = short_down(exact)
     return below if Fraction(below) == exact else _tidy(_short(_place(exact) + 1))
 
 
 _BANDS: Final = 4096
 _WHOLE: Final = -27 * 9000
-"""From this place on, 1e-27, numbers of four digits are whole units."""
+"""From this place on (1e-27), numbers with four digits are whole units."""
 
 _bands: dict[tuple[int, int], tuple[int, int] | None] = {}
-"""By δ and place: from how many units of μ² on, and below how many, that place is shown; None where it was shown once.
-What is left of a budget falls a little with each question, and its four digits seldom with it."""
+"""A cache, by δ and place: the range of units of μ² in which `epsilon_down` returns that place; None if the place was
+returned once only. What is left of a budget falls a little with each question, and its four digits change rarely."""
 
 
 _shown: dict[int, int] = {}
-"""By δ: the place that was shown last."""
+"""By δ: the place that `epsilon_down` returned last."""
 
 
 def _in_band(mu2_units: int, delta_units: int, place: int) -> bool:
@@ -138,7 +146,7 @@ def _in_band(mu2_units: int, delta_units: int, place: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
-    """The largest ε of four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
+    """The largest ε with four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
     before = _shown.get(delta_units)
     guess = before if before is not None and _in_band(mu2_units, delta_units, before) else _guess(mu2_units, delta)
@@ -149,7 +157,7 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     def costs_more(place: int) -> bool:
         return _fits(mu2_units + 1, Fraction(_short(place)), delta)
 
-    if costs_more(guess) and _fits(mu2_units + 1, Fraction(0), delta):  # where the guess does not, 0 does not either
+    if costs_more(guess) and _fits(mu2_units + 1, Fraction(0), delta):  # if the guess does not, 0 does not either
         return Decimal(0)
     place = _last(lambda place: not costs_more(place), guess)
     if len(_bands) >= _BANDS:
@@ -161,13 +169,13 @@ def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
 
 
 def _price(place: int, delta_units: int) -> int:
-    """The units of μ² that the ε of this place costs."""
+    """The units of μ² that the ε at this place costs."""
     return largest_mu2(int(Fraction(_short(place)) / UNIT), delta_units)
 
 
 @lru_cache(maxsize=4096)
 def epsilon_up(mu2_units: int, delta_units: int) -> Decimal:
-    """The smallest ε of four digits for which a √units-GDP release is (ε, δ)-DP; 0 if it is (0, δ)-DP."""
+    """The smallest ε with four digits for which a √units-GDP release is (ε, δ)-DP; 0 if it is (0, δ)-DP."""
     delta = delta_units * UNIT
     if _fits(mu2_units, Fraction(0), delta):
         return Decimal(0)
@@ -182,15 +190,15 @@ def _guess(mu2_units: int, delta: Fraction) -> int:
 
 
 def _short(place: int) -> Decimal:
-    """The numbers of four digits in their order: place 0 is 1.000, 1 is 1.001, 9000 is 10.00, -1 is 0.9999."""
+    """The number with four digits at a place in their order: 0 is 1.000, 1 is 1.001, 9000 is 10.00, -1 is 0.9999."""
     power, step = divmod(place, 9000)
     return Decimal(1000 + step).scaleb(power - 3)
 
 
 def _place(exact: Fraction) -> int:
-    """The place of the largest number of four digits that is at most this positive number."""
+    """The place of the largest number with four digits that is at most this positive number."""
     above, below = exact.numerator, exact.denominator
-    power = len(str(above)) - len(str(below))  # of ten; or one less, which the loop finds
+    power = len(str(above)) - len(str(below))  # the power of ten, or one too large, which the loop corrects
     while True:
         shift = 3 - power
         four: int = above * 10**shift // below if shift >= 0 else above // (below * 10**-shift)

@@ -1,7 +1,10 @@
-"""Checking a history from its beginning: every link, every sum, every limit, every signature.
+"""Recompute a history from its beginning: every hash, sum, limit and signature.
 
-`Recount` works for a ledger in a store and for an exported one. It takes the entries, oldest first, and computes again
-what the ledger computed when it wrote them. LedgerDamaged names the first entry that does not agree.
+`Recount` takes entries, oldest first, from a store or from an exported file. It keeps its own totals of what each
+account was charged, and compares every entry with them: the entry must follow the one before it in the chain, its sum
+must be the sum of all charges, it must have fitted under every limit that was in force at its time, it may close only
+an open RESERVED entry of the same question, and it must be signed by the owner's key of that time where that is needed.
+LedgerDamaged names the first entry for which this is not so.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ _PLAIN = State.RESERVED, State.SEALED, State.FAILED
 @final
 @dataclass(slots=True)
 class _Paid:
-    """What one account was charged, by time."""
+    """Running sums of what one account was charged, by time."""
 
     times: list[str] = field(default_factory=list)
     sums: list[Cost] = field(default_factory=list)
@@ -38,7 +41,7 @@ class _Paid:
         return self.sums[-1] if self.sums else Cost(0, 0)
 
     def add(self, time: str, cost: Cost) -> None:
-        if self.times and self.times[-1] >= time:  # one line for each second; a clock that ran back counts as standing
+        if self.times and self.times[-1] >= time:  # one sum for each second; a clock that ran back counts as stopped
             self.sums[-1] = self.sums[-1] + cost
         else:
             self.times.append(time)
@@ -52,7 +55,7 @@ class _Paid:
 
 @final
 class Recount:
-    """A history as far as it was read, recomputed."""
+    """The recomputed state of a history, up to the entry that was added last."""
 
     def __init__(self, heading: Heading, genesis: str, key: PublicKey | None = None, *, remedy: str = RESTORE) -> None:
         self.heading = heading
@@ -65,7 +68,7 @@ class Recount:
         self.adjustments = 0
         self.signers: set[str] = set()
         self.keys = [each for each in [heading.owner if key is None else key.hex] if each is not None]
-        """The keys that may or might sign, oldest first: the first was given, and each vouched for the next."""
+        """The owner's keys, oldest first: the first was given, and each signed for the next. The last one may sign."""
         self._remedy = remedy
         self._waiting: dict[int, Entry] = {}
         self._terms: list[Terms] = []
@@ -74,12 +77,12 @@ class Recount:
 
     @property
     def spent(self) -> Cost:
-        """Everything charged, summed up here."""
+        """The recomputed sum of all charges."""
         return self._paid[EVERYBODY].total
 
     @property
     def open(self) -> int:
-        """How many entries were charged and never closed."""
+        """The number of RESERVED entries that no entry closes."""
         return len(self._waiting)
 
     def accounts(self) -> list[Account]:
@@ -97,7 +100,7 @@ class Recount:
         self.number, self.link, self.time, self.newest = entry.number, entry.hash, entry.time, entry
 
     def end(self, number: int, link: str) -> Entry | None:
-        """The newest entry, if the history ends where its head says."""
+        """Check that the history ends at this number and hash. Returns the newest entry; None if there is none."""
         if self.number < number:
             raise self._bad(self.number + 1, f"is missing; the ledger had {number} entries")
         if self.number > number:
@@ -235,7 +238,7 @@ class Recount:
     def _check_signature(self, entry: Entry, signer: str | None, message: bytes, signature: str | None) -> None:
         wanted = self.keys[-1] if self.keys else None
         if not is_signed(signer, message, signature):
-            raise self._bad(entry.number, "has a signature that is not true")
+            raise self._bad(entry.number, "has an invalid signature")
         if wanted is not None and signer != wanted:
             replaced = signer in self.keys
             raise self._bad(entry.number, f"is signed with {'a key that was replaced' if replaced else 'another key'}")

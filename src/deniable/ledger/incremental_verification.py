@@ -1,12 +1,13 @@
-"""Verifying a ledger that grows, again and again: what was verified before is remembered, and the rest recomputed.
+"""Verify a growing ledger repeatedly: entries that were verified before are not verified each time.
 
-What is remembered is the number and the hash of the newest entry that was verified, with the sums up to there. Where
-the ledger holds another entry there, or none, all of it is recomputed, and the first wrong entry is named. An older
-entry that was changed below an untouched newest one is noticed by a whole look alone: the first is one, so is one in
-ten minutes, and whoever wants to be sure takes one.
+`Growing` remembers the number and hash of the newest verified entry, and the sums up to it. `verify` checks that this
+entry is still in its place, and recomputes only the entries after it. If the entry is missing or another one, the whole
+history is recomputed, and the first wrong entry is named.
 
-A whole look takes as long as the history is long. Those who want one at the same time share it: one that begins after
-they came. And nobody waits for one who wants to see only what is new.
+A change to an older entry, with the newest entries intact, is detected only when the whole history is recomputed. This
+happens at the first call, then at least every ten minutes, and on request (`verify_whole`). It takes time in proportion
+to the length of the history. Threads that ask for it at the same time share one run, which begins after the last of
+them asked. Threads that only verify new entries do not wait for it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from deniable.ledger.stores.store import Transaction
 
 _AT_ONCE: Final = 500
-"""Entries that are read before others may: as many as stores read at once."""
+"""Entries that are read in one transaction, after which other readers get their turn."""
 
 _WHOLE_EVERY: Final = 600.0
-"""Seconds after which a look is a whole one again."""
+"""Seconds after which `verify` recomputes the whole history again."""
 
 
 @final
 class Growing:
-    """A ledger that is verified from time to time in this process. Threads may share it."""
+    """A ledger that this process verifies from time to time. Safe to share between threads."""
 
     def __init__(
         self, ledger: Ledger, key: PublicKey | None = None, clock: Callable[[], float] = time.monotonic
@@ -44,17 +45,17 @@ class Growing:
         self._whole = 0.0
         self._recount: Recount | None = None
         self._turn = threading.Lock()
-        """Of both, and of looks at what is new."""
+        """Guards the two fields above, and lets one thread at a time verify new entries."""
         self._looks = threading.Condition()
         self._begun = self._ended = 0
         self._newest: Entry | None = None
         self._fault: Exception | None = None
-        """What the whole look found that ended last."""
+        """The error of the last run over the whole history; None if it found nothing wrong."""
 
     def verify(self) -> Entry | None:
-        """The newest entry, with everything since the last look recomputed; LedgerDamaged names the first wrong one."""
+        """Recompute the entries since the last call, and return the newest. LedgerDamaged names the first wrong one."""
         with self._turn:
-            recount, self._recount = self._recount, None  # one that met a wrong entry is of no further use
+            recount, self._recount = self._recount, None  # kept again below, unless an entry is wrong
             is_old = self._clock() - self._whole > _WHOLE_EVERY
             if recount is not None and not is_old:
                 with self._ledger._store.reading() as transaction:
@@ -66,9 +67,9 @@ class Growing:
         return self.verify_whole()
 
     def verify_whole(self) -> Entry | None:
-        """The same for everything."""
+        """Recompute the whole history. Returns the newest entry; LedgerDamaged names the first wrong one."""
         with self._looks:
-            wanted = self._begun + 1  # the next one to begin: it sees all that is there now
+            wanted = self._begun + 1  # the next run to begin: it reads all entries that exist now
             while self._begun > self._ended < wanted:
                 self._looks.wait()
             is_mine = self._ended < wanted
@@ -83,12 +84,14 @@ class Growing:
         return newest
 
     def _look(self) -> None:
-        """Look at everything, for all who wait for it."""
+        """Recompute the whole history for all threads that wait for it."""
         newest: Entry | None = None
-        fault: Exception | None = LedgerUnavailable("a look at the whole ledger was broken off", "look again")
+        fault: Exception | None = LedgerUnavailable(
+            "the verification of the whole ledger was interrupted", "verify again"
+        )
         try:
             newest, fault = self._looked(), None
-        except Exception as error:  # told to each of them
+        except Exception as error:  # raised in each of these threads
             fault = error
         finally:
             if fault is not None:
@@ -107,10 +110,10 @@ class Growing:
         return newest
 
     def _counted(self, recount: Recount, *, whole: bool) -> Entry | None:
-        """The newest entry, with everything recomputed that is behind what was counted.
+        """Add the entries after the last counted one to the recount. Returns the newest entry.
 
-        In pieces, since a store has one reader at a time: others read in between. What is read later hangs on what was
-        read before, and the last piece is read together with the head of the chain.
+        A store has one reader at a time, so entries are read in pieces, and others can read in between. The hash chain
+        connects the pieces; the last piece is read in one transaction with the head of the chain.
         """
         while True:
             with self._ledger._store.reading() as transaction:
@@ -124,7 +127,7 @@ class Growing:
 
 
 def _is_there(recount: Recount, transaction: Transaction) -> bool:
-    """Whether the newest entry that was verified is still in its place."""
+    """Whether the newest verified entry is still in its place."""
     try:
         found = transaction.entry(recount.number) if recount.number else None
     except LedgerDamaged:

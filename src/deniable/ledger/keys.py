@@ -4,8 +4,8 @@
     owner = keys.new("owner.key")  # and owner.pub, for everybody
     ledger.checkpoint(owner)
 
-The private key is a PEM file (PKCS #8) that only its owner may read. Whoever has it can sign adjustments and
-checkpoints; whoever has the public one (PEM as well) can check them. Source: RFC 8032; the `cryptography` package.
+The private key is a PEM file (PKCS #8) that only its owner may read; it signs adjustments and checkpoints. The public
+key, also a PEM file, verifies them. Source: RFC 8032; the `cryptography` package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["PublicKey", "SigningKey", "is_signed", "new", "read", "read_public"]
 @final
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What a signature is checked with: 32 bytes, as 64 hexadecimal digits."""
+    """A key that verifies signatures: 32 bytes, as 64 hexadecimal digits."""
 
     hex: str
 
@@ -46,7 +46,7 @@ class PublicKey:
         return True
 
     def pem(self) -> bytes:
-        """The key as a PEM file has it."""
+        """The key in PEM format."""
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -56,7 +56,7 @@ class PublicKey:
 
 @final
 class SigningKey:
-    """An owner's private key. Its repr shows the public one only."""
+    """An owner's private key. Its repr contains the public key only."""
 
     __slots__ = ("_key", "public")
 
@@ -66,7 +66,7 @@ class SigningKey:
 
     @classmethod
     def generate(cls) -> SigningKey:
-        """A new key that is in no file."""
+        """A new random key. It is not written to a file; see `new`."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
         return cls(Ed25519PrivateKey.generate())
@@ -76,7 +76,7 @@ class SigningKey:
         return self._key.sign(message).hex()
 
     def pem(self) -> bytes:
-        """The private key as a PEM file has it, unencrypted."""
+        """The private key in PEM format, unencrypted."""
         from cryptography.hazmat.primitives import serialization
 
         return self._key.private_bytes(
@@ -88,19 +88,19 @@ class SigningKey:
 
 
 def is_signed(signer: str | None, message: bytes, signature: str | None) -> bool:
-    """Whether the key that is named here made the signature of exactly this message."""
+    """Whether the key `signer` made the signature of exactly this message. False if one of them is missing."""
     if signer is None or signature is None:
         return False
     try:
         return PublicKey(signer).signed(message, signature)
-    except InvalidParameter:  # no key at all
+    except InvalidParameter:  # `signer` is not a key
         return False
 
 
 def new(path: str | os.PathLike[str]) -> SigningKey:
-    """A new key, in a new file that only its owner may read (0600); its public half beside it, in a file .pub.
+    """Make a key, and write it to a new file that only its owner may read (0600); the public key goes beside it, .pub.
 
-    An old file is never overwritten: a key that is lost cannot be made again.
+    Existing files are never overwritten, because a lost key cannot be recovered: InvalidParameter.
     """
     key, place = SigningKey.generate(), Path(require_path("path", path, "owner.key"))
     public = place.with_suffix(".pub")
@@ -117,7 +117,7 @@ def new(path: str | os.PathLike[str]) -> SigningKey:
 
 
 def read(path: str | os.PathLike[str]) -> SigningKey:
-    """The private key in this file. Refused if others may read it."""
+    """The private key in this file; InvalidParameter if other users may read the file."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -128,9 +128,9 @@ def read(path: str | os.PathLike[str]) -> SigningKey:
     try:
         key = serialization.load_pem_private_key(text, password=None)
     except (TypeError, ValueError):
-        key = None  # said below
+        key = None  # refused below
     if not isinstance(key, Ed25519PrivateKey):
-        raise UnreadableRecord(f"{str(place)!r} is no private Ed25519 key (PEM, without a password)")
+        raise UnreadableRecord(f"{str(place)!r} is not a private Ed25519 key (PEM, without a password)")
     return SigningKey(key)
 
 
@@ -144,9 +144,9 @@ def read_public(path: str | os.PathLike[str]) -> PublicKey:
     try:
         key = serialization.load_pem_public_key(place.read_bytes())
     except (UnsupportedAlgorithm, ValueError):
-        key = None  # said below
+        key = None  # refused below
     if not isinstance(key, Ed25519PublicKey):
         raise UnreadableRecord(
-            f"{str(path)!r} is no public Ed25519 key (PEM); it begins with -----BEGIN PUBLIC KEY-----"
+            f"{str(path)!r} is not a public Ed25519 key (PEM); it begins with -----BEGIN PUBLIC KEY-----"
         )
     return PublicKey(key.public_bytes_raw().hex())

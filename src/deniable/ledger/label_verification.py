@@ -1,4 +1,4 @@
-"""Checking a signed privacy label, and that the numbers beside it are those that were released. Needs no server."""
+"""Verify a signed privacy label, and that the numbers beside it are the released ones. Works without a server."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from deniable.ledger.ledger_export import verify_export
 
 _NEEDED: Final = frozenset({"release", "version", "key", "signature"})
 BINDING: Final = 3
-"""The version from which on a label holds a digest of the numbers."""
+"""The first version of labels that contain a hash of the numbers."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class CheckedLabel:
-    """What was found out about a label."""
+    """The result of verifying a label."""
 
     release: str
     version: int
     numbers: bool
-    """Whether the numbers were compared, and are those of the release."""
+    """Whether an answer was compared with the label, and is the released one."""
 
     signer: str
     """The key that signed it."""
 
     replaced: bool = False
-    """Whether the ledger has another key by now."""
+    """Whether the owner has replaced this key since."""
 
     vouched: bool = False
-    """Whether it was the ledger that said whose key this is."""
+    """Whether the key is trusted through the ledger, in which the given key signed for it."""
 
     def lines(self) -> list[str]:
-        """What is verified and what is not, in words."""
+        """What was verified and what was not, as sentences."""
         how = f"with {self.signer}, for which your key vouched in the ledger" if self.vouched else "with this key"
         said = [f"The label of {self.release} is as it was signed {how}."]
         if self.replaced:
@@ -55,41 +55,41 @@ class CheckedLabel:
 
 
 def answer_digest(answer: Mapping[str, Any]) -> str:
-    """The SHA-256 of what an answer tells: its columns and rows, as JSON text in one form.
+    """The SHA-256 of the columns and rows of an answer, in canonical JSON.
 
     >>> answer_digest({"columns": ["n"], "rows": [[5]]}) == answer_digest({"rows": [[5.0]], "columns": ["n"]})
     True
     """
     columns, rows = answer.get("columns"), answer.get("rows")
-    # Text and mappings can be gone through as well, and would be read as another table than they show.
+    # A text or a mapping can be iterated too, but would be hashed as another table than it displays.
     if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise UnreadableRecord("this is no answer: it needs lists of columns and rows")
+        raise UnreadableRecord("this is not an answer: it needs lists of columns and rows")
     try:
         told = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows]}
         text = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        raise UnreadableRecord("this is no answer: its columns and rows cannot be written as JSON") from None
+        raise UnreadableRecord("this is not an answer: its columns and rows cannot be written as JSON") from None
     return sha256(b"deniable answer\n" + text.encode()).hexdigest()
 
 
 def _plain(cell: object) -> object:
-    """5.0 and 5 are one number: not everybody who writes JSON tells them apart."""
+    """5.0 as 5: some programs write whole floats without a point."""
     return int(cell) if isinstance(cell, float) and cell.is_integer() else cell
 
 
 def label_message(label: Mapping[str, Any]) -> bytes:
-    """What is signed of a label: everything but the signature."""
+    """The bytes of a label that are signed: everything except the signature."""
     unsigned = {name: value for name, value in label.items() if name != "signature"}
     return b"deniable label\n" + json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()
 
 
 def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
-    """UnreadableRecord unless exactly this label was signed with this key.
+    """Raise UnreadableRecord unless exactly this label was signed with this key.
 
-    Give the key that you trust, not the one the label names: whoever edits a label can sign it anew with another key.
+    Give a key that you trust, and not the one in the label: a forger can sign a changed label with a key of their own.
     """
     if not label.keys() >= _NEEDED:
-        raise UnreadableRecord(f"this is no label: it needs {', '.join(sorted(_NEEDED))}")
+        raise UnreadableRecord(f"this is not a label: it needs {', '.join(sorted(_NEEDED))}")
     if label["key"] != key.hex:
         raise UnreadableRecord(
             "this label was signed with another key; a server signs labels with its newest one: ask for /v1/key of it, "
@@ -107,13 +107,13 @@ def verify_label(
     *,
     ledger: str | os.PathLike[str] | None = None,
 ) -> CheckedLabel:
-    """Check a label with a key that you trust and, if there is one, the answer that stands beside it.
+    """Verify a label with a key that you trust and, if given, the answer beside it.
 
-    A server signs labels with its newest key. With the exported `ledger` of the release, `key` may be the owner's first
-    one: the history is checked from there on, and each key in it was vouched for by the one before.
+    A server signs labels with its newest key. If you know only the owner's first key, give the exported `ledger` too:
+    it is verified with the first key, and each key in it signed for the next.
 
-    UnreadableRecord where the label is not as it was signed, or the answer is not the one that was released under it.
-    Labels from before version 3 do not bind the numbers: of those only the signature is checked, and `numbers` says so.
+    UnreadableRecord if the label was changed, or the answer is not the one that was released under it. Labels before
+    version 3 do not contain a hash of the numbers; then only the signature is verified, and `numbers` is False.
     """
     known = (key.hex,) if ledger is None else _keys(label, key, ledger)
     signer = PublicKey(label["key"]) if label.get("key") in known else key
@@ -131,7 +131,7 @@ def verify_label(
 
 
 def _keys(label: Mapping[str, Any], key: PublicKey, ledger: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The owner's keys by the exported ledger of a label, oldest first, which must begin with `key`."""
+    """The owner's keys in the exported ledger of a label, oldest first; the first must be `key`."""
     try:
         found = verify_export(ledger, key=key)
     except LedgerDamaged as damaged:

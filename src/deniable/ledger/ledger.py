@@ -1,13 +1,17 @@
-"""The ledger: spend first, answer later, forget nothing.
+"""The ledger: charge first, answer later, never delete.
 
-1. `reserve`: one transaction. If the cost fits, it is charged and a RESERVED entry is written; otherwise nothing is.
+A ledger is an append-only chain of entries in a store. Every question passes through three steps:
+
+1. `reserve`, one transaction. If the cost fits, the ledger charges it and writes a RESERVED entry. If it does not fit,
+   the ledger raises BudgetExceeded and writes nothing.
 2. The caller runs the question.
-3. `seal`: a second transaction stores the answer. Only when it has returned may the answer leave. `fail` says that
-   there is none.
+3. `seal`, a second transaction, stores the answer. The caller may show the answer only after `seal` has returned.
+   If the run has no answer, `fail` writes that instead.
 
-A crash anywhere leaves the cost charged and the ledger usable. There is no refund: a run that failed may have failed
-because of what is in the data. Whether a cost fits is for the filter of `curves.filters` to say, in whole numbers,
-while the one head of the chain is held; where several accounts must pay, all of them are asked in that transaction.
+After a crash at any point the cost stays charged and the ledger can be used. Failed runs are not refunded, because a
+run may have failed because of a value in the data. A filter of `curves.filters` decides whether a cost fits, in whole
+numbers, while the transaction holds the lock on the head of the chain; if several accounts must pay, the same
+transaction checks all of them.
 """
 
 from __future__ import annotations
@@ -58,11 +62,11 @@ _Told = Callable[[Cost], object] | None
 
 @final
 class Ledger:
-    """An append-only account of what was spent on one dataset. Made by `Ledger.open`.
+    """An append-only record of what was spent on one dataset. Use `Ledger.open` to make one.
 
-    Promise: for all neighbours by `unit`, everything sealed here is as private as `guarantee` says, provided that every
-    answer is sealed before it leaves and that its cost covers it. Threads and processes that open the same place share
-    one budget; a handle on a file or a database may be pickled.
+    Promise: for all neighbours by `unit`, all sealed answers together are as private as `guarantee` states, provided
+    that every answer is sealed before it leaves and that its cost covers it. Threads and processes that open the same
+    place share one budget. A ledger in a file or a database can be pickled; one in memory cannot.
     """
 
     __slots__ = ("_heading", "_store")
@@ -86,21 +90,19 @@ class Ledger:
         secret: bytes | None = None,
         version: str | None = None,
     ) -> Ledger:
-        """The ledger in this file or database, made if there is none; without a place, a new one in memory.
+        """Open the ledger at this place, or make one if there is none. Without a place: a new one in memory.
 
-        A ledger must have been made for the same budget, unit, dataset and owner; what is left out is read from it. A
-        new one needs the first three. A database, "postgresql://..." or "sqlite:///...", holds many ledgers, and
-        `dataset` says which.
+        A new ledger needs a budget, a unit and a dataset. If the ledger exists, what you give must equal its own
+        budget, unit, dataset, family and owner (LedgerMismatch otherwise); it supplies what you leave out.
 
-        `family` names what data belongs together whatever it is called: a new dataset of a family that has a ledger
-        goes on spending from that ledger. With an `owner`, that key alone may adjust limits and sign checkpoints, until
-        it is replaced (`rotate`).
-        `checkpoint`, one that was kept or a file that has one, refuses a ledger that is older or tells another history;
-        several are all compared.
-        A file that is not where it is at home is refused, because two copies would spend one budget twice; `moved`
-        says why this one alone is used from now on, and is written into the chain. `secret`, 32 random bytes, is for a
-        new ledger whose table was read already, see `secret_for`; else one is drawn. `version` tells which data a
-        further name of the family is for, and is written down with it: LedgerMismatch if the name is other data's.
+        - `place`: a path, or the URL of a database with many ledgers, among which `dataset` chooses.
+        - `family`: the common name of datasets about the same people. They all spend from one ledger.
+        - `owner`: the only key that may adjust limits and sign checkpoints, until `rotate` replaces it.
+        - `checkpoint`: one or more that you kept, or files with them. A ledger that does not contain them is refused.
+        - `moved`: why a file is not at its old path; written into the chain. Without a reason such a file is refused,
+          because two copies could spend the same budget twice.
+        - `secret`: 32 random bytes for a new ledger (see `secret_for`). By default the ledger draws its own.
+        - `version`: which data a further name stands for. LedgerMismatch if the name already stands for other data.
         """
         for name, text in (("dataset", dataset), ("family", family), ("version", version)):
             if text is not None:
@@ -138,7 +140,7 @@ class Ledger:
 
     @classmethod
     def inspect(cls, place: Place, *, dataset: str | None = None, checkpoint: list[Noted] | None = None) -> Ledger:
-        """The ledger in this place to look at, also a copy, one that was renamed or is read-only: it spends nothing."""
+        """Open a ledger for reading only. This also works for a copy, a renamed file and a read-only file."""
         notes = [newest_note(each) for each in checkpoint or []]
         store = store_at(place, to_read=True)
         try:
@@ -158,17 +160,17 @@ class Ledger:
 
     @property
     def budget(self) -> Budget:
-        """The budget, as it was fixed when the ledger was made."""
+        """The budget that the ledger was made with. `limit` is what the owner has adjusted it to."""
         return self._heading.budget
 
     @property
     def unit(self) -> Unit:
-        """Whom the budget protects."""
+        """The unit of privacy: a row, or a person."""
         return self._heading.unit
 
     @property
     def dataset(self) -> str:
-        """The name of what is asked about: the first one."""
+        """The first name of the data."""
         return self._heading.dataset
 
     @property
@@ -177,29 +179,29 @@ class Ledger:
         return [self.dataset, *(each.name for each in self.links() if each.name is not None)]
 
     def links(self) -> list[Entry]:
-        """The entries that gave the data further names, oldest first; `version` tells which data, if that was said."""
+        """The LINKED entries, which give the data further names, oldest first."""
         with self._store.reading() as transaction:
             return transaction.links()
 
     @property
     def family(self) -> str:
-        """What all data that spends from this ledger has in common; the serial number, if nothing was named."""
+        """The common name of all datasets that spend from this ledger; the serial number if none was given."""
         return self._heading.family
 
     @property
     def serial(self) -> str:
-        """The random number that makes this ledger's chain its own."""
+        """A random number, in hexadecimal, that distinguishes this ledger from all others."""
         return self._heading.serial
 
     @property
     def owner(self) -> PublicKey | None:
-        """The key that signs adjustments and checkpoints now; None if any key may."""
+        """The key that may sign adjustments and checkpoints now; None if any key may."""
         known = self.keys
         return known[-1] if known else None
 
     @property
     def keys(self) -> list[PublicKey]:
-        """The owner's keys, oldest first; each vouched for the next. None if any key may sign."""
+        """The owner's keys, oldest first; each signed for the next. An empty list if any key may sign."""
         if self._heading.owner is None:
             return []
         with self._store.reading() as transaction:
@@ -216,13 +218,12 @@ class Ledger:
         self, cost: Cost, *, question: str, description: str, key: str | None = None, payer: str | None = None,
         version: str | None = None,
     ) -> Entry:  # fmt: skip
-        """Charge this cost and say what for; BudgetExceeded if it does not fit, and then nothing is written.
+        """Charge a cost and return the RESERVED entry; BudgetExceeded, and nothing written, if it does not fit.
 
-        `question` is the canonical hash of what is asked, `description` public words. With a `key` (say, a request's
-        number) a retry is harmless: the same key for the same question and cost gives the SEALED entry of the first
-        time, charged once. If the first time has no answer, or the key was for something else, it is refused. With a
-        `payer`, an account of that name pays as well, out of what it was granted. `version` names the version of the
-        data: the same question about another one is another question.
+        `question` is the SHA-256 of the question's canonical form, in hexadecimal; `description` is public text. `key`
+        is an idempotency key: the second time, with all else equal, nothing is charged and the SEALED entry of the
+        first time is returned; InvalidParameter if that has no answer, or if anything differs. `payer` is an account
+        that pays too, from what `grant` gave it. Questions about different versions of the data are different.
         """
         ask = ask_of(cost, question, description, key, version)
         return self._store.write(lambda each: self._reserved(each, ask, checked_payer(payer), keyed_of(each, key)))
@@ -239,13 +240,15 @@ class Ledger:
         left: _Told = None,
         version: str | None = None,
     ) -> Entry:
-        """The newest SEALED entry of this question about this version, for nothing, if it is exact enough; otherwise as
-        `reserve`.
+        """Return the newest SEALED entry of this question and version if it is exact enough; otherwise `reserve`.
 
-        Both are decided in one transaction. An entry is exact enough if it cost as much or more in both columns, or as
-        `enough` says. Whether the asker may see what others asked is the caller's to decide. Where something is
-        charged, `left` is told what the payer may spend after it (without a payer: what is left of the dataset's
-        limit); it may be told again where a store had to begin anew, and what it heard last holds.
+        A sealed entry is free. One transaction decides and charges. By default an entry is exact enough if it cost at
+        least as much in both columns; `enough` replaces this rule. The caller decides whether the asker may see answers
+        to other people's questions.
+
+        If the cost is charged, `left` is called with what the payer may still spend afterwards (without a payer: what
+        is left of the dataset's limit). It can be called more than once, if the store repeats the transaction; the last
+        call is the valid one.
         """
         ask = ask_of(cost, question, description, key, version)
         judge = enough or (lambda sealed: ask.cost <= sealed.cost)
@@ -263,10 +266,11 @@ class Ledger:
         self, asks: Iterable[tuple[Cost, str, str] | tuple[Cost, str, str, str | None]], *, key: str | None = None,
         payer: str | None = None, request: Collection[str] = (),
     ) -> list[Entry]:  # fmt: skip
-        """Charge several (cost, question, description), or with a version as well, together: all of them, or none.
+        """Charge several costs in one transaction: all of them, or none.
 
-        The first carries the `key`, if there is one; a key that is known is refused. `request` are the questions that
-        the key stands for, also those that need no charge any more.
+        Each of `asks` is (cost, question, description) or (cost, question, description, version). The `key`, if given,
+        is stored with the first entry; a key that was used before raises InvalidParameter. `request` lists all
+        questions of the request that the key identifies, including those that need no charge.
         """
         checked = [ask_of(*each[:3], key if place == 0 else None, *each[3:]) for place, each in enumerate(asks)]
         if not checked:
@@ -317,13 +321,13 @@ class Ledger:
         return transaction.append_all(fields)
 
     def seal(self, entry: Entry, answer: bytes) -> Entry:
-        """Store the answer of a RESERVED entry. When this has returned, and not before, the answer may leave."""
+        """Store the answer of a RESERVED entry. The answer may leave only after this method has returned."""
         if not isinstance(answer, bytes):
             raise InvalidParameter("answer", NOTHING, "must be bytes")
         return self._close(entry, State.SEALED, answer=answer)
 
     def fail(self, entry: Entry, code: str) -> Entry:
-        """Say that a RESERVED entry will have no answer. It stays charged."""
+        """Record that a RESERVED entry will have no answer, with a code such as "engine-failed". It stays charged."""
         return self._close(entry, State.FAILED, code=checked_code(code))
 
     def _close(self, entry: Entry, state: State, answer: bytes | None = None, code: str | None = None) -> Entry:
@@ -334,7 +338,7 @@ class Ledger:
             newest = transaction.newest()
             found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
             if found is not entry and found != entry:
-                raise InvalidParameter("entry", entry.number, "is no entry of this ledger")
+                raise InvalidParameter("entry", entry.number, "is not an entry of this ledger")
             closed = transaction.closing(entry.number)
             if closed is not None:
                 rule = f"was {closed.state} by entry {closed.number}"
@@ -358,10 +362,10 @@ class Ledger:
     # -- accounts ------------------------------------------------------------------------------------------------------
 
     def grant(self, account: str, limit: Cost, *, window: int | None = None, by: str, reason: str = "granted") -> Entry:
-        """Give an account a limit, or another one: for good, or in each window of so many seconds.
+        """Set the limit of an account: the total, or with `window` the most in each window of so many seconds.
 
-        `account` is a payer, or `EVERYBODY` for windows of the dataset as a whole. What was spent stays spent: a limit
-        below that closes the account. The dataset's limit for good is changed by `adjust` alone.
+        `account` is a payer, or `EVERYBODY` for windows of the whole dataset. Earlier spending counts: an account whose
+        new limit is below it cannot spend any more. Only `adjust` changes the dataset's total limit.
         """
         terms = checked_terms(account, checked_kind(Cost, "limit", limit), window, by)
         if (account, window) == (EVERYBODY, None):
@@ -377,10 +381,10 @@ class Ledger:
     def adjust(
         self, account: str, limit: Cost, *, window: int | None = None, by: str, reason: str, key: SigningKey
     ) -> Entry:
-        """Change any limit, also the dataset's own (`EVERYBODY`), up or down, with the owner's signature.
+        """Raise or lower any limit, including the dataset's own (`EVERYBODY`), with the owner's signature.
 
-        The entry is there for everybody to see, and what was spent stays spent. A raised limit weakens the guarantee
-        for all that was ever answered.
+        Everybody can see the entry. Earlier spending counts. Raising the dataset's limit weakens the guarantee of all
+        answers, also of those already given.
         """
         terms = checked_terms(account, checked_kind(Cost, "limit", limit), window, by)
         checked_kind(SigningKey, "key", key)
@@ -388,19 +392,19 @@ class Ledger:
         return self._store.write(lambda transaction: adjusted(self._heading, transaction, terms, reason, key))
 
     def state(self, words: str, *, by: str, key: SigningKey) -> Entry:
-        """Write down what somebody says about the data, with the owner's signature, for everybody to see."""
+        """Record a public statement about the data, signed with the owner's key."""
         checked_kind(SigningKey, "key", key)
         checked_name("by", by)
         checked_text("words", words)
         return self._store.write(lambda transaction: stated(self._heading, transaction, words, by, key))
 
     def accounts(self) -> list[Account]:
-        """Every limit, the dataset's first, with what was spent of it, is left, and was ever spent by that account."""
+        """Every limit in force, the dataset's first, with what was spent and what is left."""
         with self._store.reading() as transaction:
             return standing(transaction, self.budget.limit)
 
     def left(self, payer: str) -> Cost:
-        """What this payer may still spend now: the least, in each column, of all accounts that must pay."""
+        """What this payer may still spend now: in each column the least that any account that must pay has left."""
         checked_name("payer", payer)
         with self._store.reading() as transaction:
             return left_of(transaction, self.budget.limit, payer)
@@ -408,42 +412,42 @@ class Ledger:
     # -- evidence ------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, key: SigningKey, *, after: Iterable[Noted] = ()) -> Checkpoint:
-        """Sign everything up to the newest entry, and write that down as an entry of its own.
+        """Sign the chain up to its newest entry, and append the signature as a CHECKPOINT entry.
 
-        Keep the checkpoint elsewhere (`write_checkpoint`): with it, `Ledger.open(..., checkpoint=...)` and `deniable
-        verify` see later whether the history was changed, or an older copy was put in its place. Nothing is signed
-        unless the history has all that was noted before, if that is given: `after`.
+        Keep the checkpoint somewhere else (`write_checkpoint`). With it, `Ledger.open(..., checkpoint=...)` and
+        `deniable verify` detect a changed history and an older copy of the ledger. `after` lists earlier checkpoints;
+        if the chain does not contain one of them, an error is raised and nothing is signed.
         """
         checked_kind(SigningKey, "key", key)
         notes = [newest_note(each) for each in after]
         return self._store.write(lambda transaction: checkpointed(self._heading, transaction, key, notes))
 
     def signed_head(self, key: SigningKey, *, after: Iterable[Noted] = ()) -> Checkpoint:
-        """The same, and nothing is written here: for notes that are taken often."""
+        """A checkpoint as by `checkpoint`, without an entry in the ledger: for checkpoints that are taken often."""
         notes = [newest_note(each) for each in after]
         with self._store.reading() as transaction:
             return signed_head(self._heading, transaction, checked_kind(SigningKey, "key", key), notes)
 
     def holds(self, note: Note) -> bool:
-        """Whether the history has come past this note; nothing is read where this handle wrote what it says."""
+        """Whether the chain contains the entry that this note names. Reads nothing if this handle wrote that entry."""
         return note.serial == self.serial and self._store.holds(ChainHead(note.number, note.hash))
 
     @property
     def head(self) -> Note:
-        """Where the chain ends now, unsigned: the number and hash of the newest entry."""
+        """The number and hash of the newest entry, without a signature."""
         with self._store.reading() as transaction:
             return Note(self.serial, *transaction.head, None)
 
     @property
     def reached(self) -> Note | None:
-        """Where it ended when this process last wrote to it, or what it had then; None before. Nothing is read."""
+        """The head of the chain after the last write of this process; None before its first. Reads nothing."""
         return None if self._store.reached is None else Note(self.serial, *self._store.reached, None)
 
     def rotate(self, successor: PublicKey, *, by: str, reason: str, key: SigningKey) -> Entry:
-        """Replace the owner's key: the old one signs for the new one, and signs nothing from there on.
+        """Replace the owner's key: the old key signs for its successor, and is not valid for later entries.
 
-        Whoever knows the first key can still check everything, because each vouches for the next. A ledger that was
-        made without an owner has no key to replace.
+        The first key is enough to verify the whole chain, because each key signs for the next. A ledger that was made
+        without an owner has no key to replace.
         """
         new = checked_kind(PublicKey, "successor", successor).hex
         checked_kind(SigningKey, "key", key)
@@ -452,19 +456,19 @@ class Ledger:
         return self._store.write(lambda transaction: rotated(self._heading, transaction, new, by, reason, key))
 
     def export(self, path: Place) -> int:
-        """Write the whole history to a new JSONL file that `deniable verify` checks offline; how many entries.
+        """Write the history to a new JSONL file that `deniable verify` checks offline. Returns the number of entries.
 
-        Answers are left out, and their hashes stay. Written beside its place and moved there when it is whole.
+        The file has the hashes of the answers, and not the answers. It appears under its name only when it is complete.
         """
         with self._store.reading() as transaction:
             return write_export(Path(require_path("path", path, "ledger.jsonl")), self._heading, transaction)
 
     def verify(self, key: PublicKey | None = None) -> Entry | None:
-        """Recompute every hash, sum, limit and signature; LedgerDamaged names the first entry that is not as written.
+        """Recompute every hash, sum, limit and signature. LedgerDamaged names the first entry that is wrong.
 
-        With a `key`, the owner's first, that key alone may have signed, and those it vouched for. Returns the newest
-        entry. Whoever wrote down its number and hash, or has a checkpoint, can see later that nothing before it
-        changed; without such a note, somebody who may write the file can also forge a whole new chain.
+        `key` is the owner's first key; with it, only that key and its successors may have signed. Returns the newest
+        entry, or None if there is none. Keep its number and hash, or a checkpoint, to detect later changes: somebody
+        with write access to the file can replace the whole chain by a forged one that verifies.
         """
         with self._store.reading() as transaction:
             head, recount = transaction.head, Recount(self._heading, transaction.genesis, key)
@@ -477,37 +481,37 @@ class Ledger:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def answer(self, question: str, *, version: str | None = None) -> Entry | None:
-        """The newest SEALED entry of this question about this version: giving it out again costs nothing."""
+        """The newest SEALED entry of this question and version; None if there is none. Free."""
         with self._store.reading() as transaction:
             return transaction.newest_sealed(checked_question(question), version)
 
     def replay(self, question: str, *, version: str | None = None, payer: str | None = None) -> Replay | None:
-        """The same with the entry that paid for it and what the payer may still spend: all that is told again."""
+        """As `answer`, with the entry that paid for it and what the payer may still spend."""
         with self._store.reading() as transaction:
             return replay_of(transaction, self.budget.limit, checked_question(question), version, payer)
 
     def keyed(self, key: str) -> Entry | None:
-        """The entry that was charged under this key, if one was."""
+        """The RESERVED entry with this idempotency key; None if there is none."""
         with self._store.reading() as transaction:
             return transaction.keyed(key)
 
     def entry(self, number: int) -> Entry | None:
-        """The entry of this number, if there is one."""
+        """The entry with this number in the chain; None if there is none."""
         with self._store.reading() as transaction:
             return transaction.entry(checked_number(number))
 
     def charge(self, number: int) -> Entry | None:
-        """The RESERVED entry that receipts call by this number; see `Entry.charge`."""
+        """The RESERVED entry with this number among the charges, as on receipts; see `Entry.charge`."""
         with self._store.reading() as transaction:
             return transaction.charge(checked_number(number))
 
     def closing(self, number: int) -> Entry | None:
-        """The entry that sealed or failed the RESERVED entry of this number, if there is one."""
+        """The SEALED or FAILED entry that closes the RESERVED entry of this number; None if it is open."""
         with self._store.reading() as transaction:
             return transaction.closing(checked_number(number))
 
     def entries(self) -> Iterator[Entry]:
-        """Every entry, oldest first. Others may write meanwhile; what they add is included."""
+        """Every entry, oldest first, including entries that are written during the iteration."""
         after = 0
         while True:
             with self._store.reading() as transaction:
@@ -519,19 +523,19 @@ class Ledger:
 
     @property
     def charged(self) -> Cost:
-        """Everything charged so far, exactly."""
+        """The exact sum of all costs charged so far."""
         with self._store.reading() as transaction:
             return transaction.spent()
 
     @property
     def limit(self) -> Cost:
-        """What may be spent all in all: the budget's limit, or what its owner adjusted it to."""
+        """The dataset's limit in force: the budget's, or the one that its owner set last."""
         with self._store.reading() as transaction:
             return standing(transaction, self.budget.limit, EVERYBODY)[0].limit
 
     @property
     def largest_limit(self) -> Cost:
-        """The most, in each column, that may or might ever have been spent: a limit that was lowered came too late."""
+        """The largest limit, in each column, that was ever in force. `guarantee` rests on it."""
         with self._store.reading() as transaction:
             terms = transaction.terms(EVERYBODY)
         limits = [self.budget.limit, *(each.limit for each in terms if each.window is None)]
@@ -539,23 +543,23 @@ class Ledger:
 
     @property
     def remaining(self) -> Cost:
-        """What is left of the dataset's limit, exactly; `remaining // cost` says how many such questions fit."""
+        """What is left of the dataset's limit, exactly. `remaining // cost` is how many such questions still fit."""
         with self._store.reading() as transaction:
             return left_of(transaction, self.budget.limit, None)
 
     @property
     def spent(self) -> Curve:
-        """Everything charged so far, as the curve it would promise had the costs been fixed in advance; rounded up.
+        """The curve of what was charged so far, rounded up: a promise only if the costs were fixed in advance.
 
-        How much was spent depends on the answers; only the limit was fixed before them. What holds is `guarantee`.
+        Later costs may depend on earlier answers; `guarantee` holds in every case.
         """
         return self.budget.curve(self.charged)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for everything that was and will be sealed here: the limit, at any stopping time.
+        """The promise for all answers sealed here, past and future: the limit, at any stopping time.
 
-        After adjustments, the largest limit that ever was: a lower one came too late to be a promise.
+        If the owner adjusted the limit, the largest one counts: lowering a limit takes nothing back.
         """
         assumptions: tuple[str, ...] = ("every answer is sealed in this ledger before it leaves",)
         most = self.largest_limit
@@ -564,17 +568,14 @@ class Ledger:
         return Guarantee(self.budget.curve(most), self.unit, assumptions=assumptions)
 
     def secret_for(self, purpose: str) -> bytes:
-        """32 secret bytes for this purpose, the same ones whenever this ledger is opened.
-
-        For the owner's machine: in no entry, no export and no repr.
-        """
+        """32 secret bytes for this purpose, always the same ones. No entry, export or repr contains them."""
         with self._store.reading() as transaction:
             return derived(secret_of(transaction), purpose)
 
     # -- handles -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the file. What was written stays; a ledger in memory is gone."""
+        """Close the file or connection. A ledger in memory is lost."""
         self._store.close()
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""A ledger as a file that anybody can check, without the ledger and without the answers.
+"""A ledger as a JSONL file that anybody can verify, without the ledger and without the answers.
 
-JSON, one value a line. The first line is the heading, exactly as the first link of the chain hashes it; then every
-entry, oldest first, with the SHA-256 of its answer in place of the answer; at last where the chain ends. Checkpoints
-are entries like the others.
+The first line is the heading, exactly as the first link of the chain hashes it. Then comes one line for every entry,
+oldest first, with the SHA-256 of its answer instead of the answer. The last line is the number and hash of the newest
+entry, so that a file that was cut off is detected.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ASK = "ask whoever made the file for another copy, and the owner for a checkpoi
 
 @final
 class Note(NamedTuple):
-    """Where a chain was, as somebody wrote it down. A serial number or hash that is empty was not written down."""
+    """The number and hash of an entry of a chain, as somebody kept it. An empty serial or hash is not compared."""
 
     serial: str
     number: int
@@ -52,7 +52,7 @@ class Note(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What an exported history adds up to. Every number was recomputed from its entries."""
+    """The result of verifying an exported history. Every number was recomputed from its entries."""
 
     heading: Heading
     names: tuple[str, ...]
@@ -62,19 +62,19 @@ class Verified:
     limit: Cost
     accounts: tuple[Account, ...]
     open: int
-    """Charged, and neither answered nor failed when it was exported."""
+    """The number of charges that were neither sealed nor failed at the time of the export."""
 
     adjustments: int
     checkpoints: tuple[Checkpoint, ...]
     signers: tuple[str, ...]
-    """Whose signatures there are. Without a key to compare with, a signature says only that somebody signed."""
+    """The keys that signed entries. Compare them with a key that you trust: anybody can make a key and sign."""
 
     keys: tuple[str, ...] = ()
-    """The owner's keys, oldest first: each was vouched for by the one before it."""
+    """The owner's keys, oldest first; each signed for the next."""
 
     @property
     def unsigned(self) -> int:
-        """How many of the newest entries no checkpoint vouches for: who may write the file may have written them."""
+        """The number of newest entries that no checkpoint covers: anybody with write access could have written them."""
         return self.entries - (self.checkpoints[-1].number + 1 if self.checkpoints else 0)
 
 
@@ -82,7 +82,7 @@ class Verified:
 
 
 def write_export(path: Path, heading: Heading, transaction: Transaction) -> int:
-    """Write what this view has; how many entries."""
+    """Write the entries of this transaction to a file. Returns the number of entries."""
 
     def lines() -> Iterator[str]:
         yield heading.text()
@@ -97,13 +97,15 @@ def write_export(path: Path, heading: Heading, transaction: Transaction) -> int:
 
 
 def write_checkpoint(path: str | os.PathLike[str], checkpoint: Checkpoint) -> None:
-    """Write a checkpoint as one line of JSON: all of it, or the old one stays."""
+    """Write a checkpoint as one line of JSON. If that fails, an older file of this name stays as it was."""
     _write(Path(require_path("path", path, "checkpoint.json")), iter([compact(checkpoint.record())]))
 
 
 def _write(path: Path, lines: Iterator[str]) -> int:
-    """Write lines to a file beside it, flush that to the disk, and give it the name: all of it, or the old one."""
-    half = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")  # threads write as well
+    """Write lines to a temporary file, flush it to the disk, and rename it to `path`. Returns the number of lines."""
+    half = path.with_name(
+        f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part"
+    )  # a name of its own for each thread
     count = 0
     try:
         with half.open("w", encoding="ascii", newline="\n") as file:
@@ -116,7 +118,7 @@ def _write(path: Path, lines: Iterator[str]) -> int:
     except BaseException as error:
         with suppress(OSError):
             half.unlink()
-        if isinstance(error, OSError):  # of this file, not of the ledger that is read meanwhile
+        if isinstance(error, OSError):  # errors of this file; errors of the ledger are ours already
             raise _not_written(path, error) from None
         raise
     return count
@@ -155,7 +157,10 @@ def _record(entry: Entry) -> dict[str, object]:
 
 
 def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
-    """Where a chain was according to a note or a checkpoint, or a file that has one, or an exported history."""
+    """The note in a checkpoint, in a file with a checkpoint, or at the end of an exported history.
+
+    UnreadableRecord if the signature of a checkpoint is invalid.
+    """
     if isinstance(given, Note):
         return given
     if not isinstance(given, Checkpoint):
@@ -166,13 +171,13 @@ def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
             rule = "cannot be read, and without it nobody knows whether this ledger is the newest"
             raise InvalidParameter("checkpoint", str(path), rule) from None
         if not start:
-            raise UnreadableRecord(f"{str(path)!r} is empty, so it is no checkpoint; put back the newest one")
+            raise UnreadableRecord(f"{str(path)!r} is empty, so it is not a checkpoint; put back the newest one")
         if "\n" in start:
             found = verify_export(path)
             return Note(found.heading.serial, found.entries, found.hash, None)
         given = Checkpoint.read(_json(start))
     if not is_signed(given.signer, given.message(), given.signature):
-        raise UnreadableRecord("the signature of this checkpoint is not true: it was changed")
+        raise UnreadableRecord("the signature of this checkpoint is invalid: it was changed")
     return Note(given.serial, given.number, given.hash, given.signer)
 
 
@@ -182,11 +187,11 @@ def verify_export(
     key: PublicKey | None = None,
     against: str | os.PathLike[str] | None = None,
 ) -> Verified:
-    """Check an exported history from its first line to its last; LedgerDamaged names the first bad entry.
+    """Verify an exported history from its first line to its last; LedgerDamaged names the first wrong entry.
 
-    With a `key`, the first one that the owner had, that key alone may have signed, and those that it vouched for, each
-    until it was replaced. `against` is a checkpoint or an earlier export: the history must
-    contain it, so a cut or another branch is seen, which the file alone cannot show.
+    `key` is the owner's first key; with it, only that key and its successors may have signed, each until it was
+    replaced. `against` is a file with a checkpoint or an earlier export, which the history must contain: this detects a
+    history that was shortened or rewritten, which the file alone cannot show.
     """
     note = None if against is None else newest_note(against)
     older = _links(Path(against)) if against is not None else {}
@@ -237,7 +242,7 @@ def _verified(recount: Recount) -> Verified:
 
 
 def _links(path: Path) -> dict[int, str]:
-    """The hashes that a checkpoint or an earlier export knows, by number."""
+    """The hashes in a checkpoint or an earlier export, by number."""
     found: dict[int, str] = {}
     for line in path.read_text(encoding="ascii").splitlines():
         record = _json(line)
@@ -249,8 +254,8 @@ def _links(path: Path) -> dict[int, str]:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):  # brackets in brackets, thousands deep
-        raise UnreadableRecord("this is no JSON, so it is no checkpoint and no ledger") from None
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
+        raise UnreadableRecord("this is not JSON, so it is neither a checkpoint nor a ledger") from None
 
 
 def _line(line: str, number: int) -> dict[str, Any]:

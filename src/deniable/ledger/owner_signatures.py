@@ -1,7 +1,7 @@
-"""What an owner signs: adjustments, checkpoints, and the key that comes after theirs.
+"""What an owner signs: adjustments, statements, checkpoints, and the next key.
 
-The first key stands in the heading. An entry by which the old key vouches for a new one replaces it from there on, so
-whoever knows the first key can follow all of them through the history; see `history_verification`.
+The heading contains the owner's first key. A ROTATED entry replaces it: the old key signs for the new one. So the first
+key is enough to verify all later ones by reading the history; see `history_verification`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deniable.ledger.stores.entry_rows import RESTORE
 from deniable.ledger.stores.store import ChainHead, Transaction
 
 if TYPE_CHECKING:
-    from deniable.ledger.ledger_export import Note  # which reads histories, and with them what is here
+    from deniable.ledger.ledger_export import Note  # a name for types; the import would be circular
 
 __all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head", "stated"]
 
@@ -25,7 +25,7 @@ _NEWEST = "put back the newest copy of this ledger; another one has forgotten wh
 
 
 def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = None) -> list[str]:
-    """The owner's keys, oldest first: the last one signs. Up to this entry, if one is named; none if any key may."""
+    """The owner's keys up to entry `up_to`, oldest first; the last one may sign. Empty if any key may sign."""
     if heading.owner is None:
         return []
     known = [heading.owner]
@@ -39,20 +39,20 @@ def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = N
 
 
 def rotation_fault(heading: Heading, entry: Entry, known: Sequence[str]) -> str | None:
-    """What is wrong with an entry that replaces the last of these keys; None if nothing is."""
+    """What is wrong with an entry that replaces the last of these keys; None if it is right."""
     made = entry.rotation
     if made is None or entry.state is not State.ROTATED or not known or made.successor in known:
         return "replaces no key"
     where: dict[str, Any] = {"serial": heading.serial, "number": entry.number, "previous": entry.previous}
     if not is_signed(made.signer, made.message(**where, reason=entry.description), made.signature):
-        return "has a signature that is not true"
+        return "has an invalid signature"
     if made.signer != known[-1]:
         return f"is signed with {'a key that was replaced' if made.signer in known else 'another key'}"
     return None
 
 
 def adjusted(heading: Heading, transaction: Transaction, terms: Terms, reason: str, key: SigningKey) -> Entry:
-    """The entry that changes a limit."""
+    """Append the signed entry that changes a limit."""
     head, terms = _end(transaction), replace(terms, signer=_signer(heading, transaction, key))
     message = terms.message(serial=heading.serial, number=head.number + 1, previous=head.hash, reason=reason)
     signed = replace(terms, signature=key.sign(message))
@@ -60,7 +60,7 @@ def adjusted(heading: Heading, transaction: Transaction, terms: Terms, reason: s
 
 
 def rotated(heading: Heading, transaction: Transaction, successor: str, by: str, reason: str, key: SigningKey) -> Entry:
-    """The entry that replaces the owner's key."""
+    """Append the signed entry that replaces the owner's key."""
     known = keys_of(heading, transaction)
     if not known:
         raise InvalidOperation(
@@ -77,7 +77,7 @@ def rotated(heading: Heading, transaction: Transaction, successor: str, by: str,
 
 
 def stated(heading: Heading, transaction: Transaction, words: str, by: str, key: SigningKey) -> Entry:
-    """The entry of what an owner says."""
+    """Append a signed statement."""
     head, plain = _end(transaction), SignedStatement(signer=_signer(heading, transaction, key), by=by, signature="")
     message = plain.message(serial=heading.serial, number=head.number + 1, previous=head.hash, words=words)
     signed = replace(plain, signature=key.sign(message))
@@ -85,9 +85,9 @@ def stated(heading: Heading, transaction: Transaction, words: str, by: str, key:
 
 
 def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
-    """The checkpoint of everything up to now, written into the chain; the newest, if nothing has happened since.
+    """Append a checkpoint of the newest entry, or return the newest entry's own if it is one.
 
-    LedgerDamaged if something that was noted before is not in it.
+    LedgerDamaged if the chain does not contain one of the notes in `after`.
     """
     for each in after:
         in_history(heading, transaction, each)
@@ -101,7 +101,7 @@ def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, af
 
 
 def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
-    """A checkpoint of everything up to now, to be kept elsewhere; nothing is written. `after`: see `checkpointed`."""
+    """A checkpoint of the newest entry, without an entry in the chain. `after`: see `checkpointed`."""
     for each in after:
         in_history(heading, transaction, each)
     head, signer = _end(transaction), _signer(heading, transaction, key)
@@ -118,12 +118,10 @@ def signed_head(heading: Heading, transaction: Transaction, key: SigningKey, aft
 
 
 def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
-    """LedgerDamaged if what somebody wrote down about this ledger is not in it."""
+    """Raise LedgerDamaged if the chain does not contain what the note names; LedgerMismatch for another ledger."""
     serial, number, link, signer = note
     if serial and serial != heading.serial:
-        remedy = (
-            "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
-        )
+        remedy = "open it with its original values; a second ledger would spend the budget twice"
         raise LedgerMismatch("serial number", repr(serial), repr(heading.serial), remedy)
     keys = keys_of(heading, transaction, up_to=number)
     if signer is not None and keys and signer != keys[-1]:

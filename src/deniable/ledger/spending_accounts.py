@@ -1,12 +1,13 @@
-"""Accounts: who may spend how much, for good or in each window of time.
+"""Accounts: who may spend how much, in total and in each window of time.
 
-Every spend is charged to the dataset (`EVERYBODY`) and, where somebody is named, to that payer. An account may have a
-limit for good and limits per window; all of them must hold at once, and a spend that breaks one is not made. A window
-is [k·n, (k+1)·n) seconds since 1970 in UTC, so it knows no time zone and no summer time. The time is that of the clock
-or of the newest entry, whichever is later: a clock that is set back opens no window a second time.
+Every cost is charged to the dataset (`EVERYBODY`) and, if a payer is named, to that payer's account too. An account may
+have a total limit and limits per window. A cost is charged only if it fits under all limits of all accounts that pay.
 
-A window limits how fast a budget is spent, not how much is lost: what was spent in older windows stays spent, and
-counts against the limits for good.
+A window of n seconds is [k·n, (k+1)·n) since 1970 in UTC, so time zones and daylight saving do not matter. The current
+time is the clock's or that of the newest entry, whichever is later: setting a clock back does not reopen a window.
+
+A window limits how fast a budget is spent, and not how much privacy is lost in the end: costs of older windows still
+count against the total limits.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ _LONGEST_WINDOW: Final = 10 * 366 * 86_400
 SPENT: Final = "nothing was spent; what was allowed is used up; answers to earlier questions can still be read"
 
 Limits = dict[tuple[str, int | None], Cost]
-"""Limits by account and window; the window None is for good."""
+"""Limits by account and window; the window None stands for the total."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """One limit and what was spent of it. `lifetime` is everything the account ever spent, in whichever window."""
+    """One limit of an account, and what was spent of it. `lifetime` is what the account ever spent, in all windows."""
 
     name: str
     window: int | None
@@ -54,18 +55,18 @@ class Account:
 
     @property
     def left(self) -> Cost:
-        """What may still be spent; nothing, if the limit was lowered below what is spent."""
+        """What may still be spent; zero if the limit was lowered below what is spent."""
         return less(self.limit, self.spent)
 
     @property
     def title(self) -> str:
-        """The account in words."""
+        """The account in words, for errors."""
         whose = "the dataset" if self.name == EVERYBODY else f"the share of {self.name!r}"
         return whose if self.window is None else f"{whose} in this window of {self.window:,} s"
 
 
 def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Terms:
-    """Terms that mean something."""
+    """The terms, if account, limit and window are valid; else InvalidParameter."""
     checked_name("account", account)
     checked_name("by", by)
     if account == KEYS:
@@ -80,14 +81,14 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
 
 
 def checked_payer(payer: str | None) -> str | None:
-    """Somebody who pays besides everybody, or nobody."""
+    """A payer, or None; InvalidParameter for `EVERYBODY`, whose account always pays."""
     if payer == EVERYBODY:
         raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
     return None if payer is None else checked_name("payer", payer)
 
 
 def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:
-    """The limits that hold after these terms, oldest first; `limit` is the dataset's own as it was made."""
+    """The limits in force after these terms, which are given oldest first; `limit` is the dataset's first one."""
     found: Limits = {(EVERYBODY, None): limit}
     for each in terms:
         found[each.account, each.window] = each.limit
@@ -95,8 +96,8 @@ def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:
 
 
 def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
-    """BudgetExceeded if one of the accounts cannot pay this; a filter of `curves.filters` decides, in whole units."""
-    for each in accounts if total != Cost(0, 0) else ():  # what reads nothing private may always be written down
+    """Raise BudgetExceeded if one of the accounts cannot pay; a filter of `curves.filters` decides, in whole units."""
+    for each in accounts if total != Cost(0, 0) else ():  # an entry without a cost always fits
         if not budget.fits(each.spent + total, each.limit):
             named = each.title if len(accounts) > 1 else ""
             said = _remedy(total, each.left)
@@ -104,24 +105,24 @@ def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
 
 
 def _remedy(total: Cost, left: Cost) -> str:
-    """What to do about the column that is too empty."""
+    """What to do, by the column in which too little is left."""
     if left.units == 0 < total.units:
         return SPENT
     again = "or ask something that was asked before"
     if total.units > left.units:
         return f"nothing was spent; lower the cost, {again}"
-    lacks = "what lacks is delta, which unlisted keys need: lower delta=, declare the keys or name them with IN"
+    lacks = "too little delta is left, which unlisted keys need: lower delta=, declare the keys or name them with IN"
     return f"nothing was spent; {lacks}, {again}"
 
 
 def least_left(accounts: Iterable[Account], also: Cost) -> Cost:
-    """What all of these can still pay, the least in each column, once they have paid this as well."""
+    """What all of these accounts can pay after paying `also`: the least of each column."""
     rests = [less(each.limit, each.spent + also) for each in accounts]
     return Cost(min(each.units for each in rests), min(each.delta_units for each in rests))
 
 
 def less(limit: Cost, spent: Cost) -> Cost:
-    """What is left of a limit: never below nothing."""
+    """What is left of a limit, at least zero in each column."""
     return Cost(max(0, limit.units - spent.units), max(0, limit.delta_units - spent.delta_units))
 
 
@@ -129,11 +130,11 @@ def less(limit: Cost, spent: Cost) -> Cost:
 
 
 def stamp(seconds: float) -> str:
-    """A time as entries have it: UTC, cut to seconds. Such texts are in the order of time."""
+    """A time as entries store it: UTC, cut to seconds. Sorting these texts sorts by time."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def window_start(now: str, window: int) -> str:
-    """When the window that `now` lies in began."""
+    """The beginning of the window that contains `now`."""
     seconds = int(datetime.fromisoformat(now).timestamp())
     return stamp(seconds - seconds % window)

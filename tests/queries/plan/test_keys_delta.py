@@ -56,7 +56,9 @@ def test_a_question_by_unlisted_keys_that_was_answered_stays_free(tmp_path: Path
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_when_delta_runs_out_the_error_says_delta(kind: str) -> None:
     with opened(budget=BUDGETS[kind]) as s:
-        with pytest.raises(BudgetExceeded, match=r"what lacks is delta.*lower delta=, declare the keys") as refused:
+        with pytest.raises(
+            BudgetExceeded, match=r"too little delta is left.*lower delta=, declare the keys"
+        ) as refused:
             s.sql(TOWNS.format(0), share=0.001, delta=2e-3)
         assert "delta 0.002" in refused.value.asked
         assert "lower the cost" not in refused.value.remedy

@@ -1,7 +1,7 @@
-"""How the tables of shared databases came about, step by step: those of ledgers, and the server's own.
+"""Migrations of the tables in shared databases: those of ledgers, and those of the server.
 
-This is the one place that speaks to Alembic. Each family of tables has steps of its own and notes in a table of its own
-how far it came, so that both may live in one database, or apart.
+Only this module calls Alembic. Ledgers and server have migrations of their own, and each records its revision in a
+table of its own, so that both can be in one database or in two.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ HOME: Final = "deniable.ledger:migrations"
 """Where Alembic finds `env.py`."""
 
 LEDGERS: Final = "deniable.ledger:migrations/versions"
-"""The steps of ledgers."""
+"""The migrations of ledgers."""
 
 
 def upgrade(connection: Connection, *, steps: str, version_table: str) -> None:
-    """Take every step that was not taken yet, in the transaction of this connection."""
+    """Run all migrations in `steps` that were not run yet, in the transaction of this connection."""
     from alembic import command
     from alembic.config import Config
 
@@ -36,7 +36,7 @@ def upgrade(connection: Connection, *, steps: str, version_table: str) -> None:
 
 
 def revision(connection: Connection, version_table: str) -> str | None:
-    """The newest step that was taken; None where none was."""
+    """The newest migration that was run; None if there is none."""
     from sqlalchemy import inspect
 
     if not inspect(connection).has_table(version_table):

@@ -1,15 +1,15 @@
-"""What Alembic asks before it runs the steps: on which connection, and where it may note how far it came."""
+"""Alembic's entry point: it runs the migrations on the connection that `upgrade` gave it."""
 
 from alembic import context
 
 
 def run() -> None:
-    """Run the steps on the connection that `upgrade` was given, within its transaction."""
+    """Run the migrations in the transaction of that connection."""
     given = context.config.attributes
     context.configure(connection=given["connection"], version_table=given["version_table"])
     context.run_migrations()
 
 
-# Alembic loads this file while it runs; whoever else imports it wants nothing to happen.
+# Alembic executes this file. Any other import must do nothing.
 if hasattr(context, "config"):
     run()

@@ -1,12 +1,13 @@
-"""Ledgers in a shared database: Postgres, or SQLite by a URL. One database holds many of them.
+"""Ledgers in a shared database: Postgres, or SQLite by a URL. One database contains many ledgers.
 
-The tables are `deniable_ledgers` (a heading and the head of its chain), `deniable_names` (which data spends from which
-ledger) and `deniable_entries`; Alembic makes them and brings older ones up to date, see `migrations`.
+The tables are `deniable_ledgers` (the heading and the head of each chain), `deniable_names` (which dataset spends from
+which ledger) and `deniable_entries`. Alembic makes and upgrades them; see `migrations`.
 
-One writer: a writing transaction begins by locking the one row that holds the head of the chain (SELECT ... FOR UPDATE;
-in SQLite, BEGIN IMMEDIATE), and moves it only from where it was read. Under READ COMMITTED what is read after that is
-the newest. Under REPEATABLE READ and SERIALIZABLE Postgres refuses the lock to whoever began too early, and such a
-transaction is done again from its beginning. Durability: `synchronous_commit` is switched on if it was off.
+- One writer: a writing transaction first locks the row with the head of the chain (SELECT ... FOR UPDATE; in SQLite,
+  BEGIN IMMEDIATE), and moves the head only if it is still where the transaction read it. Under READ COMMITTED, reads
+  after the lock see the newest entries. Under REPEATABLE READ and SERIALIZABLE, Postgres refuses the lock to a
+  transaction that began before the last write; the store then repeats it from the start.
+- Durability: `synchronous_commit` is switched on if it was off.
 
 Needs the extra `postgres`.
 """
@@ -56,10 +57,10 @@ _PATIENCE: Final = 30.0
 """Seconds to wait for another writer, as for SQLite files."""
 
 _VANISHED: Final = 60
-"""Seconds after which Postgres lets go of the lock of a client that says nothing any more."""
+"""Seconds after which Postgres ends the transaction of a client that does not respond, and releases its lock."""
 
 _CONNECTIONS: Final = 8
-"""At most, of one process to one database. Writers of a ledger go one after the other anyway."""
+"""The most connections of one process to one database. Writers of one ledger wait for each other in any case."""
 
 _REVISION: Final = "0002"
 _VERSION_TABLE: Final = "deniable_ledger_version"
@@ -86,7 +87,7 @@ ENTRIES: Final = sa.Table(
     *(sa.Column(each.name, _TYPES[each.type]) for each in ENTRY_COLUMNS),
 )
 
-# Statements are made once: SQLAlchemy then finds their text in its cache.
+# Statements are built once, so that SQLAlchemy finds their SQL in its cache.
 _E = ENTRIES.c
 _ROWS = sa.select(*(_E[name] for name in COLUMNS)).where(_E.ledger == sa.bindparam("ledger"))
 _LAST = (_E.time.desc(), _E.number.desc())
@@ -181,7 +182,7 @@ class _DatabaseTransaction(Transaction):
 
 @final
 class DatabaseStore(Store):
-    """A ledger in a database that may hold others."""
+    """A ledger in a database, which may contain other ledgers."""
 
     def __init__(self, url: str, *, to_read: bool = False) -> None:
         self._url = url
@@ -212,7 +213,7 @@ class DatabaseStore(Store):
         pool = self._open_pool()
         with _our_errors(self._title):
             pool.prepare(may_create=new is not None, writes=not self._to_read)
-            for _ in range(3):  # somebody may make the same ledger meanwhile
+            for _ in range(3):  # another process may make the same ledger meanwhile
                 found = self._found(pool, dataset, family)
                 if found is not None:
                     self._ledger, heading = found
@@ -245,7 +246,7 @@ class DatabaseStore(Store):
                 made = connection.execute(sa.insert(LEDGERS).returning(LEDGERS.c.id), row).scalar_one()
                 connection.execute(sa.insert(NAMES), {"name": new.dataset, "ledger": made})
         except sa.exc.IntegrityError:
-            return  # somebody was faster
+            return  # another process has made it
         except sa.exc.OperationalError as error:
             if _state(error) not in _AGAIN:
                 raise
@@ -259,7 +260,7 @@ class DatabaseStore(Store):
     def writing(self) -> Iterator[Transaction]:
         pool = self._open_pool()
         with _our_errors(self._title), pool.begin(writes=True) as connection:
-            if connection.dialect.name != "sqlite":  # there the transaction itself is the lock
+            if connection.dialect.name != "sqlite":  # in SQLite the transaction itself is the lock
                 connection.execute(_LOCK, {"ledger": self._ledger})
             yield _DatabaseTransaction(connection, self._ledger, self._genesis, self._placed)
 
@@ -284,7 +285,7 @@ class DatabaseStore(Store):
                 deadline = deadline or time.monotonic() + _PATIENCE
                 if time.monotonic() > deadline:
                     raise _busy(self._title) from None
-            time.sleep(random.uniform(0.001, 0.01))  # so that two do not meet again at once
+            time.sleep(random.uniform(0.001, 0.01))  # at random, so that two writers do not collide again
 
     def _open_pool(self) -> _Pool:
         if self._pool is None:
@@ -296,7 +297,7 @@ class DatabaseStore(Store):
 
 
 def held(url: str) -> list[Heading]:
-    """What each ledger of a database is about."""
+    """The headings of all ledgers in a database."""
     pool = _pool(url)
     with _our_errors(pool.title):
         pool.prepare(may_create=True, writes=False)
@@ -310,7 +311,7 @@ def held(url: str) -> list[Heading]:
 
 @final
 class _Pool:
-    """The connections of this process to one database, shared by all its ledgers."""
+    """The connections of this process to one database, shared by all ledgers in it."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -343,7 +344,7 @@ class _Pool:
 
     @contextmanager
     def begin(self, *, writes: bool) -> Iterator[sa.Connection]:
-        """A transaction; while reading, a view that does not change."""
+        """A transaction. Without `writes`, a view that does not change."""
         self._same_file(writes=writes)
         options: dict[str, Any] = {"deniable_writes": writes}
         if self.file is None and not writes:
@@ -351,11 +352,11 @@ class _Pool:
         with self.engine.connect() as connection:
             asked = connection.execution_options(**options)
             with asked.begin():
-                self._same_file(writes=writes)  # while it waited for its turn, the file may have got another name
+                self._same_file(writes=writes)  # the file may have been renamed while we waited for the lock
                 yield asked
 
     def prepare(self, *, may_create: bool, writes: bool) -> None:
-        """See to it that the tables are there, and up to date."""
+        """Make the tables, or upgrade them, if needed."""
         if self.file is not None:
             check_whole(self.file)
             if not self.file.exists():
@@ -364,12 +365,12 @@ class _Pool:
                 check_folder(self.file)
                 make_file(self.file, lambda connection: connection.execute("PRAGMA journal_mode = WAL").close())
             if self.file.is_file() and writes:
-                check_names(self.file, os.stat(self.file))  # before SQLite opens a second log
+                check_names(self.file, os.stat(self.file))  # before SQLite opens a second log for a second name
         with self.engine.connect() as connection:
             if self.file is not None:
                 found = connection.exec_driver_sql("PRAGMA application_id").scalar()
                 connection.rollback()
-                if found == APPLICATION:  # tables beside its own would be a second budget
+                if found == APPLICATION:  # more tables in the file of one ledger would be a second budget
                     rule = f"{str(self.file)!r} is the ledger of one dataset, not a database of ledgers"
                     raise UnreadableRecord(f"{rule}; open it by its path, without sqlite:///")
             found = migrations.revision(connection.execution_options(deniable_writes=False), _VERSION_TABLE)
@@ -386,7 +387,7 @@ class _Pool:
     def _upgrade(self) -> None:
         options: dict[str, Any] = {"deniable_writes": True}
         if self.file is None:
-            options["isolation_level"] = "READ COMMITTED"  # after the lock, what others made meanwhile must be seen
+            options["isolation_level"] = "READ COMMITTED"  # after the lock we must see tables that others have made
         with self.engine.connect() as connection:
             asked = connection.execution_options(**options)
             with asked.begin():
@@ -395,7 +396,7 @@ class _Pool:
                 migrations.upgrade(asked, steps=migrations.LEDGERS, version_table=_VERSION_TABLE)
 
     def _same_file(self, *, writes: bool) -> None:
-        """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
+        """Raise LedgerUnavailable if the path is now another file: entries would be lost, and spent twice."""
         if self.file is None or self._seen is None:
             return
         try:
@@ -416,7 +417,7 @@ def _set_up_postgres(connection: Any, _: object) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET lock_timeout = {int(_PATIENCE * 1000)}")
         cursor.execute(f"SET idle_in_transaction_session_timeout = {_VANISHED * 1000}")
-        # "on" is the weakest that survives a crash of the database; whoever chose more keeps it.
+        # "on" is the weakest setting that survives a crash of the database; stronger settings are kept.
         cursor.execute(
             "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
         )
@@ -424,7 +425,7 @@ def _set_up_postgres(connection: Any, _: object) -> None:
 
 
 def _set_up_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # transactions begin where we say so, see _begin_sqlite
+    connection.isolation_level = None  # we begin transactions ourselves, see _begin_sqlite
     for pragma in (
         *("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON"),
         *("trusted_schema = OFF", "foreign_keys = ON"),
@@ -451,7 +452,7 @@ def _pool(url: str) -> _Pool:
 
 
 def _after_fork_in_child() -> None:
-    """A connection belongs to the process that made it: the child forgets them, without touching them."""
+    """Forget all connections in a child process, without closing them: they belong to the parent."""
     global _making
     _making = threading.Lock()
     for pool in list(_POOLS.values()):
@@ -467,17 +468,17 @@ if hasattr(os, "register_at_fork"):
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 _AGAIN: Final = ("40001", "40P01")
-"""Serialization failure and deadlock: Postgres undid everything, and nothing is wrong."""
+"""Serialization failure and deadlock: Postgres has rolled back, and the transaction can be repeated."""
 
 
 @final
 class _Conflict(LedgerUnavailable):
-    """Undone because of somebody else; to be done again from its beginning."""
+    """The transaction was rolled back because of another writer, and must be repeated."""
 
 
 @contextmanager
 def _our_errors(title: str) -> Iterator[None]:
-    """Errors of the database as ours, by their code. Their text is dropped: it may quote what is stored."""
+    """Translate errors of the database by their codes. Their texts are dropped: they may quote data."""
     ledger = f"the ledger in {title}"
     try:
         yield
@@ -499,7 +500,7 @@ def _our_errors(title: str) -> Iterator[None]:
 
 
 def _state(error: sa.exc.DBAPIError) -> str:
-    """The five characters by which Postgres says what happened; empty if it said nothing."""
+    """The SQLSTATE of an error of Postgres: five characters, or empty if there is none."""
     return getattr(error.orig, "sqlstate", None) or ""
 
 

@@ -1,4 +1,4 @@
-"""Entries as rows of a table, and back: no row becomes an entry whose hash it does not have."""
+"""Entries as rows of a table, and back. A row whose hash is wrong does not become an entry: LedgerDamaged."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ def genesis_of(heading: str) -> str:
 
 _MOST_KNOWN: Final = 1000
 _LARGEST_KNOWN: Final = 4096
-"""Bytes of an answer whose entry is remembered."""
+"""The most bytes of an answer whose entry is cached."""
 
 _READ: Final[dict[str, tuple[tuple[Any, ...], Entry]]] = {}
-"""Rows that were written, or read and found whole, by their hashes: one that is the same to the last sign is the same
-entry.
-"""
+"""A cache of rows that were written or verified, by their hashes. An equal row needs no new verification."""
 
 
 def _is_small(entry: Entry) -> bool:
@@ -46,9 +44,9 @@ def _remember(row: tuple[Any, ...], entry: Entry) -> None:
 
 
 def as_row(entry: Entry) -> tuple[Any, ...]:
-    """An entry as a row of a table. Amounts are decimal text: no database's integer holds 38 digits."""
+    """An entry as a row of a table, in the order of `COLUMNS`."""
     row = _row_of(entry)
-    _remember(row, entry)  # whoever closes it reads it again
+    _remember(row, entry)  # it is read again when it is closed
     return row
 
 
@@ -64,7 +62,7 @@ def _row_of(entry: Entry) -> tuple[Any, ...]:
 
 
 def from_row(row: Sequence[Any]) -> Entry:
-    """The entry of a row; LedgerDamaged if no entry was ever written like this, or its hash is that of another one."""
+    """The entry of a row; LedgerDamaged if the row cannot be an entry, or has a wrong hash."""
     found = tuple(row)
     known = _READ.get(found[_LINK]) if isinstance(found[_LINK], str) else None
     if known is not None and known[0] == found:
@@ -111,6 +109,6 @@ def _entry_of(row: tuple[Any, ...]) -> Entry:
 
 
 def gone_back(number: int) -> LedgerDamaged:
-    """What is said of a chain that has lost this entry."""
+    """The error about a chain that has lost this entry."""
     fault = f"is missing or another one: this chain had come past {number} entries, and was put back since"
     return LedgerDamaged(number, fault, RESTART)

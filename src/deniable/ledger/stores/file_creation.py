@@ -1,8 +1,8 @@
-"""How the file of a ledger comes about: whole, or not at all.
+"""Make the file of a ledger atomically, and recognise files that were lost or truncated.
 
-It is made under another name and gets its own when all is in it. So a file that is empty is none that was begun here:
-it has lost what it held, and a new ledger in its place would be a second budget. So would one beside the log of a
-ledger whose file is gone.
+A ledger is written under a temporary name and renamed when it is complete. Therefore an empty file is never a ledger in
+the making: it is a ledger that has lost its contents. A new ledger in its place would be a second budget for the same
+data, so it is refused. The same holds if the file is missing while SQLite's files beside it still exist.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from deniable.errors import LedgerDamaged, UnreadableRecord
 __all__ = ["check_whole", "emptied", "make_file"]
 
 _BESIDE: Final = ("-wal", "-shm", "-journal")
-"""What SQLite keeps beside a file: the log, its index, and what undoes a change that was broken off."""
+"""SQLite's files beside a database: write-ahead log, its index, and rollback journal."""
 
 
 def check_whole(path: Path) -> None:
-    """LedgerDamaged if this file is empty, or is not there while files beside it say that it was.
+    """Raise LedgerDamaged if this file is empty, or is missing while SQLite's files beside it exist.
 
-    SQLite takes a file of one byte for an empty one as well: that is UnreadableRecord, for no ledger begins so. What is
-    no file at all, a pipe or a folder, is refused too.
+    SQLite treats a file of one byte as empty; here it is UnreadableRecord, because it is not a ledger. So is a pipe. A
+    folder raises IsADirectoryError.
     """
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         left = [path.name + ending for ending in _BESIDE if path.with_name(path.name + ending).exists()]
-        if left and not path.exists():  # else somebody has just made it
+        if left and not path.exists():  # otherwise somebody has just made it
             raise _gone(path, left) from None
         return
     if stat.S_ISDIR(found.st_mode):
@@ -49,7 +49,7 @@ def check_whole(path: Path) -> None:
 
 
 def emptied(path: Path) -> LedgerDamaged:
-    """What is said of a file that has nothing in it."""
+    """The error about an empty file."""
     return LedgerDamaged(
         None,
         f"{str(path)!r} is empty: a ledger never is, so it has lost what was spent, or it never was one",
@@ -67,9 +67,10 @@ def _gone(path: Path, left: list[str]) -> LedgerDamaged:
 
 
 def make_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make a file of SQLite with what `fill` writes; if somebody was faster, theirs stays.
+    """Make an SQLite file with what `fill` writes. If another process has made the file meanwhile, that one stays.
 
-    Only its owner may read it, it will hold the secret that chooses rows; logs get the permissions of their file.
+    Only the owner of the file may read it (0600), because it will contain the ledger's secret; SQLite gives the logs
+    the same permissions.
     """
     half = path.with_name(f".{secrets.token_hex(8)}.part")
     try:
@@ -90,9 +91,9 @@ def make_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
 
 @contextmanager
 def _folder(folder: Path) -> Iterator[Callable[[], None]]:
-    """Nobody else of us gives a file its name in this folder meanwhile; what is yielded flushes the folder to the disk.
+    """Lock a folder against other ledgers that are being made there. Yields a function that flushes it to the disk.
 
-    Where there is no `fcntl`, giving a file the name of another one fails by itself.
+    Systems without `fcntl` (Windows) need no lock: renaming a file to an existing name fails there.
     """
     try:
         import fcntl

@@ -1,7 +1,8 @@
-"""What a ledger keeps beside its chain: where it is at home, and a secret of its own.
+"""What a ledger keeps beside its chain: its home, and a secret.
 
-Neither is an entry, neither is exported. The secret is there so that what was decided by chance when a table was read
-is decided alike when it is read again: which rows of a person are kept, and what a version of the data is called.
+Neither is an entry, and neither is exported. The home is the place of the file; see `ledger_places`. The secret seeds
+the random choices that are made when a table is read (which rows of a person are kept, the name of a version of the
+data), so that they are the same each time the table is read.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ _HOME, _SECRET = "home", "secret"
 
 
 def settle(store: Store, moved: str | None, secret: bytes | None = None) -> None:
-    """See to it that the ledger is at home where it was opened, and that it has a secret.
+    """Check that the ledger is at its home, and store its home and secret if they are missing.
 
-    One that has no home yet (it is new, or an older version made it) gets the place where it is, and a home without a
-    time of birth gets that. LedgerUnavailable if it is at home elsewhere, unless `moved` says why.
+    A new ledger, or one of an older version, gets the place where it is opened as its home. A home without the time at
+    which the file was made gets that time. LedgerUnavailable if the home is elsewhere and `moved` is None.
     """
     with store.reading() as transaction:
         if transaction.own(_SECRET) is not None and _is_home(store, transaction.own(_HOME)):
             return
     store.write(lambda transaction: _settled(store, transaction, moved, secret or secrets.token_bytes(32)))
-    store.flush()  # the log is found by the name of the file; what says where that is must not be in the log alone
+    store.flush()  # SQLite finds the log by the name of the file, so the home must not be in the log alone
 
 
 def check_log(store: Store) -> None:
-    """LedgerUnavailable if the newest entries of a file that is looked at stayed behind, under the name it had."""
+    """Raise LedgerUnavailable if a file was renamed without its log, which has the newest entries."""
     if store.file is None:
         return
     with store.reading() as transaction:
@@ -47,7 +48,7 @@ def check_log(store: Store) -> None:
 
 
 def _is_home(store: Store, home: str | None) -> bool:
-    """Whether this ledger is at home where it is, and its home says all that can be said."""
+    """Whether this ledger is at its home, and the home is recorded completely."""
     if store.file is None:
         return True
     return home is not None and moved_from(home, store.file) is None and not lacks_birth(home, store.file)
@@ -69,7 +70,7 @@ def _settled(store: Store, transaction: Transaction, moved: str | None, secret: 
 
 
 def secret_of(transaction: Transaction) -> bytes:
-    """The secret that was kept."""
+    """The secret of the ledger; LedgerDamaged if it is missing."""
     kept = transaction.own(_SECRET)
     if kept is None:
         raise LedgerDamaged(None, "has lost its secret", RESTORE)
@@ -77,5 +78,5 @@ def secret_of(transaction: Transaction) -> bytes:
 
 
 def derived(secret: bytes, purpose: str) -> bytes:
-    """A secret for one purpose: whoever knows it knows nothing of those for others."""
+    """A secret for one purpose (HMAC-SHA-256): it reveals nothing about the secrets for other purposes."""
     return hmac.new(secret, purpose.encode(), sha256).digest()

@@ -1,15 +1,16 @@
-"""Where the file of a ledger is. It has one name and one place; under any other nobody spends from it.
+"""The place of a ledger file: one path and one name. A ledger that is found elsewhere is refused.
 
-SQLite keeps the newest entries in a log that is called as the file is. A file with two names (a hard link, a bind mount
-of the file alone) has two logs, and each knows nothing of what the other spent; a copy has forgotten what came after
-it. So a ledger remembers its home: the path, with every symbolic link followed, the number of the file there, and when
-that file was made: a file system may give the number of a deleted file to the next one, often to the copy that takes
-its place. What is opened elsewhere is refused until its owner says that it was moved, and that is an entry of the
-chain.
+Two copies of a ledger would spend one budget twice. So would one file with two names (a hard link, a bind mount of the
+file alone): SQLite keeps the newest entries in a log that is named after the file, so each name has a log of its own.
 
-Not seen: a file that was overwritten in its place, and a whole disk or machine that was copied or set back. For those
-there are checkpoints that are kept elsewhere. Where the system does not say when a file was made, its path and number
-must do.
+Therefore a ledger stores its home: the path with symbolic links resolved, the inode number of the file, and the time at
+which the file was made. (The inode number alone is not enough: file systems reuse the numbers of deleted files, often
+for the copy that replaces the file.) A ledger that is opened elsewhere is refused until somebody declares that it was
+moved; the declaration is an entry of the chain.
+
+Not detected: a file that was overwritten in place, and a whole disk or machine that was copied or restored. Checkpoints
+that are kept elsewhere detect these. On systems that do not report when a file was made, path and inode number are
+compared.
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ __all__ = [
 WINDOWS: Final = os.name == "nt"
 
 LONGEST_NAME: Final = 255
-"""Bytes of a file's name, on nearly all systems."""
+"""The most bytes of a file name, on nearly all systems."""
 _SAME_MOMENT: Final = 1_000
-"""Nanoseconds. Some systems tell the time of birth as a float of seconds, whose last digits are rounding."""
+"""Nanoseconds. Some systems report the time in seconds, as a float with rounding errors."""
 
 
 def resolved(place: str | os.PathLike[str]) -> Path:
-    """The one path of a place: absolute, and with every symbolic link followed."""
-    for text in (os.fspath(place), os.path.realpath(place)):  # a drive letter may stand for a share
+    """The absolute path of a place, with symbolic links resolved. On Windows, InvalidParameter for network paths."""
+    for text in (os.fspath(place), os.path.realpath(place)):  # a drive letter may be a network share
         if WINDOWS and is_network_path(text):
             rule = "is a network path, and the locks of files there cannot be trusted"
             raise InvalidParameter(
@@ -71,7 +72,7 @@ def is_network_path(path: str) -> bool:
 
 
 def check_folder(path: Path) -> None:
-    """LedgerUnavailable if there is no folder in which a ledger of this name could be made."""
+    """Raise LedgerUnavailable if the folder of this path does not exist."""
     if not path.parent.is_dir():
         why = "is a file" if path.parent.exists() else "is not there"
         fault = f"the ledger {str(path)!r} cannot be made: its folder {why}"
@@ -79,7 +80,7 @@ def check_folder(path: Path) -> None:
 
 
 def check_length(path: Path) -> None:
-    """InvalidParameter if a ledger's name leaves no room for those of the files beside it, such as its log."""
+    """Raise InvalidParameter if the name is too long for SQLite's files beside it, such as its log."""
     longest = len(os.fsencode(path.name)) + len("-journal")
     if longest > LONGEST_NAME:
         rule = f"is too long by {longest - LONGEST_NAME}: files beside a ledger are called as it is, and more"
@@ -87,14 +88,15 @@ def check_length(path: Path) -> None:
 
 
 def can_be_written(path: Path) -> bool:
-    """Whether this process may write the file, and a log beside it."""
+    """Whether this process may write the file and make a log beside it."""
     return os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
 
 
 def only_readable(path: Path) -> str:
-    """How SQLite opens a file that we may not write: with its log, or promised that nobody writes where it has none.
+    """The URI parameters by which SQLite opens a file that this process may not write.
 
-    To read a log SQLite needs the index beside it, and makes one where it is missing; that needs the folder.
+    To read a log, SQLite needs its index (-shm), and must write to the folder if that is missing: LedgerUnavailable.
+    A file without a log is opened as immutable.
     """
     log, index = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
     if index.exists() and log.exists():
@@ -109,7 +111,7 @@ def only_readable(path: Path) -> str:
 
 
 def check_names(path: Path, found: os.stat_result) -> None:
-    """LedgerUnavailable if this file has more than one name."""
+    """Raise LedgerUnavailable if this file has several hard links."""
     if found.st_nlink > 1:
         raise LedgerUnavailable(
             f"the ledger {str(path)!r} has {found.st_nlink} names (hard links), and under each another log",
@@ -118,18 +120,18 @@ def check_names(path: Path, found: os.stat_result) -> None:
 
 
 def here(path: Path) -> str:
-    """What a ledger remembers of its place."""
+    """The home of a ledger at this path, as JSON."""
     _, number, birth = identity(path, os.stat(path))
     return json.dumps({"path": str(path), "file": number, "born": birth})
 
 
 def identity(path: Path, found: os.stat_result) -> tuple[int, int, int | None]:
-    """Which file this is: its device, its number there, and when it was made."""
+    """Device, inode number and time of creation: equal for the same file only."""
     return found.st_dev, found.st_ino, born(path, found)
 
 
 def moved_from(home: str, path: Path) -> str | None:
-    """Where this ledger is at home, if that is not here."""
+    """The path of the home, if that is not this file; else None."""
     record, now = json.loads(home), json.loads(here(path))
     same = record["path"] == now["path"] or same_place(record["path"], now["path"], os.listdir(path.parent))
     same = same and record["file"] == now["file"] and _same_birth(record.get("born"), now["born"])
@@ -137,7 +139,7 @@ def moved_from(home: str, path: Path) -> str | None:
 
 
 def lacks_birth(home: str, path: Path) -> bool:
-    """Whether this home was written when nobody could say when the file was made, and now the system does."""
+    """Whether this home lacks the time of creation, and the system now reports it."""
     return json.loads(home).get("born") is None and born(path, os.stat(path)) is not None
 
 
@@ -146,7 +148,10 @@ def _same_birth(before: int | None, now: int | None) -> bool:
 
 
 def same_place(home: str, now: str, listed: Collection[str]) -> bool:
-    """Whether two paths are one: exactly, or because the folder that lists these names does not tell them apart."""
+    """Whether two paths are the same file name, also on file systems that ignore case or Unicode normalisation.
+
+    `listed` are the names in the folder: if it lists both spellings, the file system distinguishes them.
+    """
     if home == now:
         return True
     if _folded(home) != _folded(now):
@@ -159,7 +164,7 @@ def _folded(path: str) -> str:
 
 
 def refused(path: Path, home: str) -> LedgerUnavailable:
-    """What is said of a ledger that is not where it is at home."""
+    """The error about a ledger that is not at its home."""
     alone = f"or, if this one alone is used from now on: deniable moved {path.name} --reason '...'"
     if same_place(home, str(path), os.listdir(path.parent)):
         return LedgerUnavailable(
@@ -174,7 +179,7 @@ def refused(path: Path, home: str) -> LedgerUnavailable:
 
 
 def left_behind(path: Path, home: str) -> LedgerUnavailable | None:
-    """What is said if the log of a ledger that was renamed still lies under its old name."""
+    """The error if the log of a renamed ledger still has its old name; else None."""
     log = Path(home + "-wal")
     try:
         if log.name == path.name + "-wal" and log.parent == path.parent:
@@ -194,7 +199,7 @@ def left_behind(path: Path, home: str) -> LedgerUnavailable | None:
 
 
 def born(path: Path, found: os.stat_result) -> int | None:
-    """When this file was made, in nanoseconds since 1970; None where the system or the file system does not say."""
+    """When this file was made, in nanoseconds since 1970; None if the system does not report it."""
     if (exact := getattr(found, "st_birthtime_ns", None)) is not None:
         birth = int(exact)
     elif (seconds := getattr(found, "st_birthtime", None)) is not None:
@@ -225,8 +230,10 @@ _BIRTH: Final = struct.Struct("=qI")  # stx_btime: seconds and nanoseconds, at 8
 
 
 def _born_on_linux(path: Path) -> int | None:
-    """By statx(2), which os.stat does not ask, and by the path: closing a descriptor of the file would drop the locks
-    that SQLite holds on it in this process.
+    """The time of creation by statx(2), which os.stat does not request.
+
+    By path and not by descriptor: closing a descriptor would drop the locks that SQLite holds on the file in this
+    process.
     """
     if _STATX is None:
         return None

@@ -1,14 +1,16 @@
-"""Ledgers in SQLite: in a file, for good, or in memory, for as long as the process lives.
+"""Ledgers in SQLite: in a file, or in memory as long as the process lives.
 
-Durability: write-ahead log with full synchronisation, so a transaction that has returned survives a crash of the
-process and of the machine, as far as the disk tells the truth. One writer: every writing transaction begins with BEGIN
-IMMEDIATE, and the head of the chain moves only from where it was read. Amounts are decimal text: they have up to 38
-digits, an SQLite integer 18, and no float ever holds one.
-
-A process has two connections to a file, one to write and one to read, each used by one thread at a time. A connection
-must not cross a fork, so both are closed before every fork and each side opens its own when it next needs one. Not for
-network file systems: their locks cannot be trusted, and SQLite says so. A file has one name, see `ledger_places`:
-that is looked at in every transaction.
+- Durability: a write-ahead log with full synchronisation. A transaction that has returned survives a crash of the
+  process and of the machine, provided that the disk really writes what it reports as written.
+- One writer: every writing transaction begins with BEGIN IMMEDIATE, and moves the head of the chain only if it is still
+  where the transaction read it.
+- Amounts are decimal text: they have up to 38 digits, an SQLite integer has 18, and floats would round.
+- Threads: a process has two connections to a file, one for writing and one for reading, each used by one thread at a
+  time.
+- Forks: a connection must not be used in two processes. Both are closed before every fork, and parent and child open
+  new ones when they need them.
+- Network file systems are not supported, because their locks are unreliable.
+- Every transaction checks that the file still has one name only, and is the same file (`ledger_places`).
 """
 
 from __future__ import annotations
@@ -50,17 +52,17 @@ from deniable.ledger.stores.store import ChainHead, Find, Placed, SeenChain, Sto
 __all__ = ["APPLICATION", "SQLiteStore", "flushed", "needs_all", "ours"]
 
 APPLICATION: Final = 0x64656E79
-"""Marks an SQLite file as a ledger of ours ("deny"), in the field that SQLite keeps for this."""
+"""SQLite's application_id of a ledger file: "deny" in ASCII."""
 
 _PATIENCE: Final = 30.0
-"""Seconds to wait for another writer. A writer takes milliseconds, so this is a very long queue or a hung machine."""
+"""Seconds to wait for other writers. A writer takes milliseconds, so only a hung process takes so long."""
 
 _NO_WAITING: Final = "PRAGMA busy_timeout = 0"
-"""Once a connection is set up, who writes waits in `_begin`, and nowhere else: the turn is theirs to the end."""
+"""After a connection is set up, only `_begin` waits for locks: it waits more efficiently than SQLite."""
 
 VERSION: Final = 3
-"""Of the tables. A file of version 1 knew no accounts, one of version 2 neither its home nor its secret; it gets what
-it lacks when it is next opened.
+"""The version of the tables. Version 1 had no accounts; version 2 had neither home nor secret. An older file is
+upgraded when it is next opened.
 """
 
 _COLUMNS: Final = ", ".join(COLUMNS)
@@ -129,7 +131,7 @@ class _SQLiteTransaction(Transaction):
             self._connection.execute("ROLLBACK TO part")
             raise
         finally:
-            if self._connection.in_transaction:  # a full disk has undone everything by itself
+            if self._connection.in_transaction:  # on a full disk SQLite has rolled everything back already
                 self._connection.execute("RELEASE part")
 
     def check_file(self) -> None:
@@ -158,7 +160,7 @@ class SQLiteStore(Store):
         self._path = path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        # In a file, who reads need not wait until who writes has flushed the disk; memory has one connection only.
+        # In a file, readers need not wait until a writer has flushed the disk; memory has one connection only.
         self._reading = self._lock if path is None else threading.RLock()
         self._reader: sqlite3.Connection | None = None
         self._seen: dict[sqlite3.Connection, tuple[int, SeenChain]] = {}
@@ -187,7 +189,7 @@ class SQLiteStore(Store):
                 self._find(self._path, new)
             connection = self._connected()
             if self._path is not None and not _has_tables(connection):
-                raise emptied(self._path)  # a journal beside it has undone all
+                raise emptied(self._path)  # SQLite has rolled back all of it by the journal beside it
             if self._path is None:
                 if new is None:
                     raise needs_all("a ledger in memory is always a new one", to_read=self._to_read)
@@ -207,7 +209,7 @@ class SQLiteStore(Store):
         return Heading.read(heading)
 
     def _find(self, path: Path, new: Heading | None) -> None:
-        """See to it that there is a whole ledger at this path, or make one."""
+        """Check that there is a complete ledger at this path, or make one."""
         check_length(path)
         check_whole(path)
         if not path.exists():
@@ -216,11 +218,11 @@ class SQLiteStore(Store):
             check_folder(path)
             make_file(path, lambda connection: _create(connection, new))
         if path.is_file() and not self._to_read:
-            check_names(path, os.stat(path))  # before SQLite opens a second log
+            check_names(path, os.stat(path))  # before SQLite opens a second log for a second name
         _refuse_foreign(path)
 
     def _is_locked(self) -> bool:
-        """Whether this is a file to look at that we may not write, or whose folder we may not write to."""
+        """Whether the file was opened for reading, and this process may not write it or its folder."""
         return self._to_read and self._path is not None and not can_be_written(self._path)
 
     def _too_old(self) -> LedgerUnavailable:
@@ -242,16 +244,16 @@ class SQLiteStore(Store):
         reads = begin == "BEGIN" and self._path is not None
         with self._reading if reads else self._lock, _our_errors(self._path):
             if not self._closed and (self._reader if reads else self._connection) is None:
-                self._same_file()  # else we would connect to another file, and stay there
+                self._same_file()  # otherwise we would connect to another file
             connection = self._connected(reads=reads)
             try:
                 _begin(connection, begin)
             except sqlite3.Error:
-                self._same_file()  # if that is why, it is what must be said
+                self._same_file()  # if the file was replaced, that is the better error
                 raise
             try:
-                self._same_file()  # now that it is our turn: while we waited, the file may have got another name
-                # This number changes when another connection has written, of this process or of any other.
+                self._same_file()  # the file may have been renamed while we waited for the lock
+                # data_version changes when any other connection, of any process, has written.
                 [version] = connection.execute("PRAGMA data_version").fetchone()
                 before, seen = self._seen.pop(connection, (None, SeenChain()))
                 if version != before:
@@ -279,7 +281,7 @@ class SQLiteStore(Store):
                 self._uri(), timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True
             )
             for pragma in ("synchronous = FULL", "fullfsync = ON", "checkpoint_fullfsync = ON", "trusted_schema = OFF"):
-                found.execute(f"PRAGMA {pragma}")  # the first reads the file: it waits for who closes or recovers it
+                found.execute(f"PRAGMA {pragma}")  # the first one waits for a process that closes or recovers the file
             if not reads and self._file is not None:
                 found.execute(_NO_WAITING)
             if reads:
@@ -295,7 +297,7 @@ class SQLiteStore(Store):
         return f"file:{quote(str(self._path))}?{mode}"
 
     def _same_file(self) -> None:
-        """LedgerUnavailable if the name now means another file: what we write would be lost, and spent twice."""
+        """Raise LedgerUnavailable if the path is now another file: entries would be lost, and spent twice."""
         if self._path is None:
             return
         try:
@@ -329,17 +331,17 @@ class SQLiteStore(Store):
 
 
 def _refuse_foreign(path: Path) -> None:
-    """UnreadableRecord for a file that is something else, before SQLite gets to touch it.
+    """Raise UnreadableRecord for a file that is not a ledger, without changing it.
 
-    SQLite itself looks, promised that nobody writes: so it makes and locks nothing. If we opened the file, then closing
-    it would drop every lock that this process has on it; another process would take the log away from a ledger that is
-    open here, and with it whatever is granted from then on.
+    SQLite reads the application_id in immutable mode, in which it neither locks nor makes files. Opening the file
+    ourselves would be wrong: closing it again would drop all locks of this process on the file (POSIX), and another
+    process could then remove the log of a ledger that is open here, with the charges in it.
     """
     if path.with_name(path.name + "-journal").exists():
-        return  # it was left by a crash; SQLite undoes what was begun there first
+        return  # left by a crash; SQLite must roll it back first
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)) as connection:
         try:
-            # The file may be shorter than it says: a crash has left the rest in the log, where nobody looks here.
+            # After a crash the file may be shorter than its header says: the rest is in the log, not read here.
             connection.execute("PRAGMA writable_schema = ON")
             [found] = connection.execute("PRAGMA application_id").fetchone()
         except sqlite3.DatabaseError as error:
@@ -351,8 +353,10 @@ def _refuse_foreign(path: Path) -> None:
 
 
 def _begin(connection: sqlite3.Connection, begin: str) -> None:
-    """Begin a transaction. SQLite itself would wait for another process by sleeping longer and longer, past the moment
-    at which the turn is free; under load that was a large part of a question's time. So we look more often.
+    """Begin a transaction; wait up to `_PATIENCE` seconds for other processes.
+
+    SQLite's own waiting sleeps for longer and longer times, and often long after the lock is free; under load this was
+    a large part of the time of a question. This loop tries more often.
     """
     deadline, pause = time.monotonic() + _PATIENCE, 0.0005
     while True:
@@ -371,7 +375,7 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 
 
 def _create(connection: sqlite3.Connection, new: Heading) -> None:
-    """Make the tables, where nobody else looks yet. The write-ahead log is switched on after that."""
+    """Make the tables in a new file, which nobody else knows yet. `_switch_to_log` comes later."""
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -398,13 +402,13 @@ def _heading_text(connection: sqlite3.Connection) -> str:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Give the tables of an older version what they lack: all in one transaction. Entries are not touched."""
+    """Upgrade the tables of an older version, in one transaction. Entries are not changed."""
     if connection.execute("PRAGMA user_version").fetchone()[0] == VERSION:
         return
     connection.execute("BEGIN EXCLUSIVE")
     try:
         [found] = connection.execute("PRAGMA user_version").fetchone()
-        if found != VERSION:  # nobody was faster
+        if found != VERSION:  # no other process has upgraded it meanwhile
             for statement in _STEPS.get(found, ()):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -416,7 +420,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def _switch_to_log(connection: sqlite3.Connection) -> None:
-    """Switch the write-ahead log on, once in the life of a file. SQLite does not wait for its turn here, so we do."""
+    """Switch the write-ahead log on, once for each file. SQLite does not wait for locks here, so this loop does."""
     deadline = time.monotonic() + _PATIENCE
     while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         try:
@@ -428,14 +432,14 @@ def _switch_to_log(connection: sqlite3.Connection) -> None:
 
 
 def flushed(execute: Callable[[str], Any]) -> None:
-    """Write the log into the file. Others may be in the way for a moment: a reader, or who does the same."""
+    """Copy the log into the file. Waits for readers and for other processes that do the same."""
     deadline = time.monotonic() + _PATIENCE
     while execute("PRAGMA wal_checkpoint(FULL)").fetchone()[0] and time.monotonic() < deadline:
         time.sleep(0.005)
 
 
 def needs_all(fact: str, *, to_read: bool = False) -> InvalidParameter:
-    """A ledger is not there, and cannot be made of what was given; or nobody wants to make one, `to_read`."""
+    """The error about a ledger that does not exist, and cannot be made with the given arguments."""
     if to_read:
         return InvalidParameter("ledger", NOTHING, fact, "name one that is there")
     return InvalidParameter("budget", None, f"{fact}, and a new one needs a budget, a unit and a dataset")
@@ -446,7 +450,7 @@ def needs_all(fact: str, *, to_read: bool = False) -> InvalidParameter:
 
 @contextmanager
 def _our_errors(path: Path | None) -> Iterator[None]:
-    """Errors of SQLite and of the system as ours, by their code. Their text is dropped: it may quote what is stored."""
+    """Translate errors of SQLite and of the system by their codes. Their texts are dropped: they may quote data."""
     ledger = "the ledger in memory" if path is None else f"the ledger {str(path)!r}"
     try:
         yield
@@ -459,8 +463,8 @@ def _our_errors(path: Path | None) -> Iterator[None]:
 
 
 def ours(code: int, ledger: str) -> DeniableError:
-    """Our error for a code of SQLite's."""
-    kind = code & 0xFF  # the rest says more than anybody needs
+    """The error for an error code of SQLite."""
+    kind = code & 0xFF  # the primary code; the rest is detail
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")
     if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
@@ -483,7 +487,7 @@ _held: list[SQLiteStore] = []
 
 
 def _before_fork() -> None:
-    """Close every connection: SQLite forbids to carry one into a child, even to close it there."""
+    """Close every connection: SQLite forbids using one in a child process, even to close it."""
     for store in list(_FILES):
         store._lock.acquire()
         store._reading.acquire()

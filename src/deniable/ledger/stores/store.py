@@ -1,8 +1,19 @@
-"""Where a ledger is kept.
+"""Where a ledger is kept: the interface of all stores, and what they have in common.
 
-A store does three things: it begins a transaction that nobody else can write beside, it reads entries, and it appends
-entries while moving the head of the chain from exactly where it was. Everything about money is decided above it, in
-whole numbers of Python, inside that transaction; so another store needs no arithmetic of its own.
+A store does three things. It begins a transaction in which it is the only writer; it finds rows; and it inserts entries
+while moving the head of the chain, on the condition that the head is still where the transaction read it. All decisions
+about budgets are made above it, inside such a transaction, in Python's integers. So a new store contains no arithmetic.
+
+**From rows to entries.** `Transaction` is the only code that makes entries of rows. It computes the hash of every row
+that it reads, and checks that the entries after it follow from it in the chain (`_in_place`). To keep this cheap in a
+long ledger it checks at most `_AHEAD` entries, and stops at the first whose hash this process already knows (`Placed`).
+
+**Many writers.** `Store.write` puts the work of a thread into a queue. The thread that gets the lock does the work of
+all threads that wait (`Waiting`), each in a savepoint of its own, in one transaction. One flush to the disk then makes
+all of it durable, and only then do the threads get their results.
+
+**Going back.** A store remembers the heads of the chain that it has written (`_passed`), and writes nothing to a chain
+that has lost one of them: then somebody restored an older copy while this program was running.
 """
 
 from __future__ import annotations
@@ -26,14 +37,14 @@ from deniable.ledger.stores.entry_rows import RESTORE, from_row, gone_back
 __all__ = ["ChainHead", "Find", "Placed", "SeenChain", "Store", "Transaction", "Waiting", "charges_with"]
 
 _REMEMBERED: Final = 4_096
-"""Heads of a chain that a process remembers: as many questions may be under way at the same time."""
+"""Heads of a chain that a store remembers: at most so many questions can be under way at the same time."""
 
 Result = TypeVar("Result")
 
 
 @final
 class ChainHead(NamedTuple):
-    """Where the chain ends: the number and hash of the newest entry (0 and the heading's hash before the first)."""
+    """The end of the chain: number and hash of the newest entry; 0 and the hash of the heading before the first."""
 
     number: int
     hash: str
@@ -41,7 +52,7 @@ class ChainHead(NamedTuple):
 
 @final
 class Waiting:
-    """Work that waits for its turn to be written, and what came of it."""
+    """The work of one thread that waits to be written, and its result or error."""
 
     def __init__(self, work: Callable[[Transaction], Any]) -> None:
         self.work, self.over = work, False
@@ -56,9 +67,7 @@ class Waiting:
 
 @final
 class SeenChain:
-    """What a transaction has read and found whole. It holds in the next one too, if a store knows that between the two
-    nobody has written.
-    """
+    """What a transaction has read and verified. The next transaction may use it, if nobody has written in between."""
 
     __slots__ = ("newest", "paid", "terms")
 
@@ -68,13 +77,13 @@ class SeenChain:
         self.paid: dict[str, Cost] = {}
 
     def forget(self) -> None:
-        """What was read was undone."""
+        """Forget everything: what was read has been rolled back."""
         self.newest = None
         self.terms.clear()
         self.paid.clear()
 
     def add(self, entry: Entry) -> None:
-        """This was written now."""
+        """Take note of an entry that was just written."""
         self.newest = entry
         if entry.terms is not None:
             self.terms.clear()
@@ -83,7 +92,7 @@ class SeenChain:
 
 
 class Find(Enum):
-    """What rows a transaction looks for, and by what."""
+    """The queries that a transaction makes; the value says what is found, and by which parameters."""
 
     PAGE = "the next by number: after, most"
     CLOSING = "the one that closed this: number"
@@ -98,22 +107,25 @@ class Find(Enum):
 
 
 Placed = dict[int, str]
-"""The hashes, by number, of entries that this process has written, or found where the chain has them."""
+"""The hashes, by number, of entries that this process has written or verified to be in the chain."""
 
 _MOST_PLACED: Final = 8_192
 _PAGE: Final = 500
 _AHEAD: Final = 32
-"""Entries behind one that is read which must follow from it, if nothing that is known comes earlier."""
+"""The number of later entries that are checked for each entry that is read, if none of them is known already."""
 
 
 class Transaction(ABC):
-    """A consistent view of a ledger; while writing, nobody else writes.
+    """A consistent view of a ledger. In a writing transaction nobody else writes.
 
-    A store finds rows, and this class alone makes entries of them: one that does not have its own hash, or that the
-    `_AHEAD` entries behind it do not follow, is never given out. Whoever may write to the store, and changes a row and
-    computes fewer hashes anew, is noticed when that row is read. Whoever computes more, or all up to the end, is
-    noticed by whoever knows an old hash: the process that wrote or read it, a checkpoint, a note; and more, short of
-    the end, by a look at the whole chain. A row that no lookup finds any more is noticed by such a look alone.
+    An entry is returned only if its row has the right hash and the next `_AHEAD` entries follow from it. What this
+    detects, if somebody with write access to the store changes a row:
+
+    - they recompute the hashes of fewer than `_AHEAD` later entries: detected when the row is read;
+    - they recompute more, but not all up to the end: detected by `Ledger.verify`;
+    - they recompute all up to the end: detected by anyone who knows an old hash (a process that read or wrote the
+      entry, a checkpoint, a note);
+    - they remove a row, so that queries do not find it: detected by `Ledger.verify`.
     """
 
     def __init__(self, genesis: str, placed: Placed, seen: SeenChain | None = None) -> None:
@@ -124,55 +136,55 @@ class Transaction(ABC):
 
     @property
     def genesis(self) -> str:
-        """The first link of the chain: the hash of the heading, as it is stored."""
+        """The first link of the chain: the hash of the stored heading."""
         return self._genesis
 
     @property
     def written(self) -> Sequence[ChainHead]:
-        """What was appended here and not undone."""
+        """The heads of all entries that were appended in this transaction and not rolled back."""
         return self._written
 
     @property
     @abstractmethod
     def head(self) -> ChainHead:
-        """Where the chain ends, as the store says."""
+        """The end of the chain, as stored."""
 
     @abstractmethod
     def link_of(self, number: int) -> object:
-        """What this entry hangs from, as the store says; None if there is no such entry."""
+        """The stored `previous` hash of this entry; None if there is no such entry."""
 
     @abstractmethod
     def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-        """The rows that are looked for, as they are stored. For this class alone, see `_placed_at`."""
+        """The rows that a query finds, unverified. Only this class may call it; see `_in_place`."""
 
     @abstractmethod
     def own(self, name: str) -> str | None:
-        """What the store keeps with the ledger and not in its chain: its `home`, its `secret`. Never exported."""
+        """A value that the store keeps beside the chain, its "home" or its "secret"; None if unset. Never exported."""
 
     @abstractmethod
     def keep(self, name: str, value: str) -> None:
-        """Keep this with the ledger."""
+        """Store a value beside the chain; see `own`."""
 
     @abstractmethod
     def _insert(self, entries: Sequence[Entry], head: ChainHead) -> None:
-        """Write these entries and move the head from exactly `head` to the last of them."""
+        """Insert these entries and move the head to the last of them; LedgerUnavailable if it is not at `head`."""
 
     @abstractmethod
     def part(self) -> AbstractContextManager[object]:
-        """A part of this transaction: an exception undoes what was done in it, and nothing else."""
+        """A savepoint: an exception inside undoes what was done inside, and nothing else."""
 
     @abstractmethod
     def check_file(self) -> None:
-        """LedgerDamaged if what holds the entries, such as an index, is not whole."""
+        """Raise LedgerDamaged if the file or database itself is corrupt, for example an index."""
 
     @property
     def reached(self) -> ChainHead | None:
-        """Where the chain ends now, if that was read or written here and not undone."""
+        """The end of the chain, if this transaction has read or written it; else None."""
         newest = self._seen.newest
         return None if newest is None else ChainHead(newest.number, newest.hash)
 
     def holds(self, head: ChainHead) -> bool:
-        """Whether the chain has come past here: it has this entry, and no other of this number."""
+        """Whether the chain contains an entry with this number and hash."""
         newest = self.newest()
         if newest is not None and newest.number == head.number:
             return newest.hash == head.hash
@@ -182,19 +194,19 @@ class Transaction(ABC):
         return found is not None and found.hash == head.hash
 
     def follow(self, known: ChainHead | None) -> None:
-        """LedgerDamaged if the chain does not hold where it was known to end: a copy was put back meanwhile."""
+        """Raise LedgerDamaged if the chain does not contain this entry: an older copy was restored meanwhile."""
         if known is not None and not self.holds(known):
             raise gone_back(known.number)
 
     def do(self, waiting: Sequence[Waiting]) -> None:
-        """Do the work of each, in a part of its own where there are several."""
+        """Do the work of each; if there are several, each in a savepoint of its own."""
         for each in waiting:
-            each.error = None  # it may be done again from the start
+            each.error = None  # of an earlier attempt
             before = len(self._written)
             try:
                 with nullcontext() if len(waiting) == 1 else self.part():
                     each.result = each.work(self)
-            except DeniableError as error:  # one of the database's own ends everything
+            except DeniableError as error:  # other errors end the whole transaction
                 if len(waiting) == 1:
                     raise
                 each.error = error
@@ -204,10 +216,10 @@ class Transaction(ABC):
     # -- reading: the only way from rows to entries --------------------------------------------------------------------
 
     def _found(self, find: Find, **values: object) -> list[Entry]:
-        """The entries that are looked for, each whole and in its place."""
+        """The entries that a query finds, each verified by its hash and its place in the chain."""
         found = [from_row(row) for row in self._rows(find, values)]
         behind: Entry | None = None
-        for entry in reversed(found):  # then the entry behind is one that is known to be in its place
+        for entry in reversed(found):  # newest first: then the later entry is verified already
             behind = self._in_place(entry, behind)
         return found
 
@@ -215,7 +227,7 @@ class Transaction(ABC):
         return next(iter(self._found(find, **values)), None)
 
     def _in_place(self, entry: Entry, behind: Entry | None = None) -> Entry:
-        """This entry; LedgerDamaged if it is not the one that the chain has in its place. `behind` is in its own."""
+        """The entry; LedgerDamaged if the chain has another one at its number. `behind` is a later, verified entry."""
         known = self._placed.get(entry.number)
         if known is None:
             if behind is None or behind.number != entry.number + 1:
@@ -229,10 +241,10 @@ class Transaction(ABC):
         return entry
 
     def _follow_up(self, entry: Entry) -> None:
-        """LedgerDamaged if those behind it do not follow one from the other, up to one that is known or to the head.
+        """Raise LedgerDamaged unless the later entries follow one from the other, up to a known one or to the head.
 
-        Where neither comes within reach, the entry alone is remembered: the last ones that were read have little behind
-        them.
+        At most `_AHEAD` entries are read. If they contain neither a known entry nor the head, only `entry` itself is
+        remembered as verified, because fewer entries were checked after the others.
         """
         behind = [from_row(row) for row in self._rows(Find.PAGE, {"after": entry.number, "most": _AHEAD})]
         passed = [ChainHead(entry.number, entry.hash)]
@@ -254,18 +266,18 @@ class Transaction(ABC):
             raise _displaced(passed[-1].number)
 
     def remember(self, heads: Iterable[ChainHead]) -> None:
-        """These are in their places, for good."""
+        """Remember these entries as verified."""
         if len(self._placed) >= _MOST_PLACED:
             self._placed.clear()
         self._placed.update(heads)
 
     def page(self, *, after: int, most: int) -> list[Entry]:
-        """The next entries by number."""
+        """At most `most` entries after number `after`, oldest first."""
         return self._found(Find.PAGE, after=after, most=most)
 
     def history(self, *, after: int) -> Iterator[Entry]:
-        """All entries behind this one, each whole; for a `Recount`, which says of the first that is not in its place
-        what is wrong with it.
+        """All entries after number `after`, each with the right hash. Their order in the chain is not checked: a
+        `Recount` does that, and says what is wrong.
         """
         while True:
             before = after
@@ -277,15 +289,15 @@ class Transaction(ABC):
                 return
 
     def closing(self, number: int) -> Entry | None:
-        """The entry that closed this one."""
+        """The entry that closes the RESERVED entry of this number; None if it is open."""
         return self._one(Find.CLOSING, number=number)
 
     def keyed(self, key: str) -> Entry | None:
-        """The RESERVED entry with this key."""
+        """The RESERVED entry with this idempotency key; None if there is none."""
         return self._one(Find.KEYED, key=key)
 
     def newest_sealed(self, question: str, version: str | None) -> Entry | None:
-        """The newest SEALED entry of this question about this version of the data (None: where none was named)."""
+        """The newest SEALED entry of this question and version (None: entries without a version)."""
         rows = self._rows(Find.SEALED, {"question": question})
         found = next((each for each in map(from_row, rows) if each.version == version), None)
         return None if found is None else self._in_place(found)
@@ -295,7 +307,7 @@ class Transaction(ABC):
         return self._one(Find.BEFORE, time=time)
 
     def newest_paid(self, payer: str, *, before: str | None = None) -> Entry | None:
-        """The newest RESERVED entry of this payer, if a time is given the newest that is older than it."""
+        """The newest RESERVED entry of this payer, or the newest one before a time."""
         if before is None:
             return self._one(Find.PAID, payer=payer)
         return self._one(Find.PAID_BEFORE, payer=payer, time=before)
@@ -316,7 +328,7 @@ class Transaction(ABC):
     def charge(self, number: int) -> Entry | None:
         """The RESERVED entry with this number among the charges."""
         low, high = 1, self.head.number
-        while low < high:  # they grow with the entries
+        while low < high:  # the count of charges grows with the entries: bisection
             middle = (low + high) // 2
             each = self.entry(middle)
             if each is None:
@@ -326,9 +338,10 @@ class Transaction(ABC):
         return found if found is not None and (found.charge, found.state) == (number, State.RESERVED) else None
 
     def newest(self) -> Entry | None:
-        """The newest entry; LedgerDamaged if the ends of the chain do not hold.
+        """The newest entry, or None; LedgerDamaged if one of the two ends of the chain is wrong.
 
-        This looks at both ends only, so that it costs the same in a long ledger. `Ledger.verify` looks at all of it.
+        Only the first and the newest entry are checked, so a long ledger is as fast as a short one. `Ledger.verify`
+        checks all entries.
         """
         if self._seen.newest is not None:
             return self._seen.newest
@@ -351,7 +364,7 @@ class Transaction(ABC):
         return last[0]
 
     def terms(self, *accounts: str) -> list[Terms]:
-        """What was ever set about these accounts, or about all, oldest first; LedgerDamaged if that was changed."""
+        """All limits that were ever set for these accounts, or for all accounts, oldest first."""
         found = self._seen.terms.get(accounts)
         if found is None:
             found = [each.terms for each in self.about(*accounts) if each.terms is not None]
@@ -359,24 +372,24 @@ class Transaction(ABC):
         return found
 
     def paid(self, payer: str) -> Cost:
-        """Everything charged to this payer so far; LedgerDamaged if that was changed."""
+        """The sum of all charges to this payer."""
         found = self._seen.paid.get(payer)
         if found is None:
             found = self._seen.paid[payer] = self.paid_up_to(payer)
         return found
 
     def paid_up_to(self, payer: str, *, before: str | None = None) -> Cost:
-        """The same as it is stored, if a time is given of what is older than it."""
+        """The sum of all charges to this payer, or of those before a time, as its newest entry states it."""
         newest = self.newest_paid(payer, before=before)
         return Cost(0, 0) if newest is None or newest.payer_spent is None else newest.payer_spent
 
     def spent(self) -> Cost:
-        """Everything charged so far, from the newest entry."""
+        """The sum of all charges, as the newest entry states it."""
         newest = self.newest()
         return Cost(0, 0) if newest is None else newest.spent
 
     def now(self) -> str:
-        """The time of the clock, or of the newest entry if that is later: time in a ledger never runs back."""
+        """The time of the clock, or of the newest entry if that is later: times in a ledger never decrease."""
         newest, now = self.newest(), stamp(clock())
         return now if newest is None else max(now, newest.time)
 
@@ -387,14 +400,14 @@ class Transaction(ABC):
     def append_all(self, given: Iterable[dict[str, Any]]) -> list[Entry]:
         """Write the next entries of the chain and return them.
 
-        What is given are fields of `Entry`, without those that follow from its place in the chain.
+        `given` are fields of `Entry`, without number, time, previous, hash and charges, which follow from the chain.
         """
         newest, now = self.newest(), self.now()
         head = last = ChainHead(0, self.genesis) if newest is None else ChainHead(newest.number, newest.hash)
         entries = []
         for fields in given:
             known: dict[str, Any] = {"question": "", "cost": Cost(0, 0)} | fields
-            # When a run ended depends on the data, so what closes an entry does not look at the clock.
+            # The end of a run depends on the data, so an entry that closes another one does not read the clock.
             time = now if newest is None or known.get("closes") is None else newest.time
             charges = charges_with(newest, known["state"])
             newest = Entry.hashed(number=last.number + 1, time=time, previous=last.hash, charges=charges, **known)
@@ -410,9 +423,7 @@ class Transaction(ABC):
 class Store(ABC):
     """Where a ledger is kept. Safe to use from several threads.
 
-    Threads that want to write at the same time are written together: whoever comes first does the work of all that wait
-    by then, each in a part of its own of one transaction, and one flush of the disk makes all of it durable. Nobody is
-    told anything before that.
+    Threads that write at the same time share one transaction and one flush to the disk; see the module.
     """
 
     def __init__(self, *, to_read: bool = False) -> None:
@@ -425,12 +436,12 @@ class Store(ABC):
 
     @property
     def reached(self) -> ChainHead | None:
-        """Where the chain ended when this store last wrote; None if that is not known."""
+        """The end of the chain after the last write of this store; None before its first."""
         return self._reached
 
     def holds(self, head: ChainHead) -> bool:
-        """Whether the chain has come past here. Where this store wrote it nothing is read: whatever it wrote since
-        follows from there, see `_keep`.
+        """Whether the chain contains this entry. If this store wrote the entry, nothing is read: `_keep` has checked
+        at each later write that the chain still contained it.
         """
         if self._passed.get(head.number) == head.hash:
             return True
@@ -440,42 +451,46 @@ class Store(ABC):
     @property
     @abstractmethod
     def path(self) -> Path | None:
-        """The file, or None if it is kept in memory or in a database."""
+        """The file of this ledger alone; None in memory and in a database."""
 
     @property
     @abstractmethod
     def place(self) -> str | None:
-        """What `Ledger.open` finds it by, in this process and others; None if only this process has it."""
+        """The path or URL by which `Ledger.open` finds it, also from other processes; None in memory."""
 
     @property
     @abstractmethod
     def file(self) -> Path | None:
-        """The file that it lies in, maybe beside others; None in memory and on a server."""
+        """The file that contains it, perhaps with other ledgers; None in memory and on a database server."""
 
     @property
     def title(self) -> str:
-        """The place in words, without a password."""
+        """The place for errors and reprs, without a password."""
         return "in memory" if self.place is None else repr(self.place)
 
     @abstractmethod
     def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
-        """The heading of the ledger that is kept here; if there is none yet, it is made with the new heading.
+        """Open the ledger, or make it with the heading `new` if there is none. Returns its heading.
 
-        A store that keeps many ledgers finds one by the name of its data, and else by its family.
+        A store with many ledgers finds one by the name of its data, or else by its family. InvalidParameter if there is
+        no ledger and `new` is None.
         """
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Transaction]:
-        """A view that does not change while it is held."""
+        """A reading transaction: a view that does not change."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Transaction]:
-        """A view that nobody else writes beside: kept on leaving, and durable then; undone by an exception."""
+        """A writing transaction, without other writers. Leaving it makes it durable; an exception rolls it back."""
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
-        """Do this while writing; again from the start, where a store could not keep it because of somebody else."""
+        """Run `work` in a writing transaction and return its result.
+
+        A store may run it again from the start, if another writer made the first attempt fail.
+        """
         if self._to_read:
-            raise InvalidOperation("this ledger was opened to look at; Ledger.open(...) opens it to spend")
+            raise InvalidOperation("this ledger was opened for reading; Ledger.open(...) opens it for spending")
         mine = Waiting(work)
         self._queue.append(mine)
         with self._turn:
@@ -485,14 +500,14 @@ class Store(ABC):
         return result
 
     def flush(self) -> None:  # noqa: B027  # most stores have nothing to do
-        """Write what is in a log of its own into the file itself, where there is such a log."""
+        """Copy the write-ahead log into the file, if there is one."""
 
     def alone(self) -> None:
-        """In a child after a fork: those who waited are threads of the parent."""
+        """Reset the queue in a child process after a fork: the waiting threads exist in the parent only."""
         self._queue, self._turn = deque(), threading.Lock()
 
     def _write_waiting(self) -> None:
-        """Write for everybody who waits. What one of them did wrong is theirs; if nothing can be kept, all hear it."""
+        """Write for all threads that wait. Each gets its own error; if the transaction fails, all get that error."""
         waiting = [self._queue.popleft() for _ in range(len(self._queue))]
         try:
             self._reached = self._keep(waiting)
@@ -502,17 +517,19 @@ class Store(ABC):
                 each.error = error
         except BaseException:
             for each in waiting:
-                each.error = LedgerUnavailable("who wrote for several was stopped", "ask again, with the same key")
+                each.error = LedgerUnavailable(
+                    "the thread that was committing this batch was interrupted", "ask again, with the same key"
+                )
             raise
         finally:
             for each in waiting:
                 each.over = True
 
     def _keep(self, waiting: Sequence[Waiting]) -> ChainHead | None:
-        """One transaction for all of these; where the chain ends then. An exception says that nothing was kept.
+        """Do all of this work in one transaction, and return the new end of the chain. On an exception nothing is kept.
 
-        Nothing is written behind a chain that has lost what this store wrote: a database can be restored, or a file be
-        put back, below a program that runs.
+        Raises LedgerDamaged, and writes nothing, if the chain has lost an entry that this store wrote: somebody
+        restored an older database or file while this program was running.
         """
         with self.writing() as transaction:
             transaction.follow(self._newest_passed)
@@ -533,7 +550,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything. May be called twice."""
+        """Release files and connections. May be called twice."""
 
 
 def _displaced(number: int) -> LedgerDamaged:
@@ -541,7 +558,8 @@ def _displaced(number: int) -> LedgerDamaged:
 
 
 def charges_with(newest: Entry | None, state: State) -> int | None:
-    """How many charges there are with an entry of this state behind the newest. After entries from before charges were
-    counted, their numbers are taken as used, so that no number is used twice.
+    """The number of charges up to and including an entry of this state after `newest`.
+
+    Entries of older versions did not count charges. Their numbers count as used, so that no number is used twice.
     """
     return (0 if newest is None else newest.charge) + (state is State.RESERVED)

@@ -1,4 +1,4 @@
-"""What a ledger is opened by: the store that a place names, and what is said if another ledger lies there."""
+"""Find the store of a place, and check that the ledger in it is the expected one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IN_MEMORY: Final = ":memory:"
 
 
 def store_at(place: Place | None, *, to_read: bool = False) -> Store:
-    """The store of a place: a URL names a database, anything else a file; None is memory."""
+    """The store of a place: a database for a URL, a file for any other text, memory for None."""
     if place is None:
         return SQLiteStore(None, to_read=to_read)
     path = checked_place(place)
@@ -33,7 +33,7 @@ def store_at(place: Place | None, *, to_read: bool = False) -> Store:
 
 
 def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | None, family: str | None) -> Heading:
-    """What the ledger of a store is about; LedgerDamaged if there is none, and somebody wrote down that there was."""
+    """Open the ledger of a store; LedgerDamaged if there is none although a note says that there was one."""
     try:
         return store.open(new, dataset=dataset, family=family)
     except InvalidParameter as error:
@@ -45,7 +45,7 @@ def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | 
 
 
 def checked_place(place: object) -> str:
-    """The text of a place, or InvalidParameter."""
+    """The place as text; InvalidParameter if it is not a path, or is ":memory:"."""
     path = require_path("ledger", place, "visits.ledger")
     if path == _IN_MEMORY:
         rule = "would be a file of this name"
@@ -54,13 +54,13 @@ def checked_place(place: object) -> str:
 
 
 def mismatch(field: str, asked: object, found: object) -> LedgerMismatch:
-    """What is said of a ledger that was made for something else."""
-    remedy = "open it as what it is; a budget is fixed when its ledger is made, and another ledger would spend it twice"
+    """The error about a ledger that was made with other values."""
+    remedy = "open it with its original values; a second ledger would spend the budget twice"
     return LedgerMismatch(field, repr(asked), repr(found), remedy)
 
 
 def name_data(store: Store, heading: Heading, dataset: str, family: str | None, version: str | None) -> None:
-    """See to it that the data may be called so: it always was, or it now gets another name in its family."""
+    """Check that `dataset` is a name of the data; with a family, append a LINKED entry if it is a new name."""
 
     def link(transaction: Transaction) -> None:
         known = {heading.dataset: None, **{each.name: each.version for each in transaction.links()}}

@@ -1,5 +1,5 @@
-"""The steps that made the tables of shared ledgers, in the order of their numbers.
+"""The migrations of shared ledgers, in the order of their numbers.
 
-A step that has been released is never edited: databases in use remember by its number how far they came.
-`deniable.ledger.migrations` runs the steps.
+A released migration is never edited: databases record the number of the last one that was run.
+`deniable.ledger.migrations` runs them.
 """
