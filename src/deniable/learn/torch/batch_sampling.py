@@ -1,4 +1,4 @@
-"""Who takes part in a step: fair draws of a Poisson sample, or the next batch of a fixed order."""
+"""The records of a step: a Poisson sample, or the next batch of a fixed order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Places = NDArray[np.int64]
 
 @final
 class Records:
-    """The dataset: how many records, which of them are this process's, and how they become a batch."""
+    """The dataset: the number of records, the share of this process, and how records are collated into a batch."""
 
     def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any] | None, share: tuple[int, int]) -> None:
         self._dataset, self._collate = dataset, collate
@@ -33,11 +33,11 @@ class Records:
 
     def check_length(self) -> None:
         if len(self._dataset) != self.count:
-            rule = "changed its length during the run, so nobody's chance to take part is known"
-            raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset that stays")
+            rule = "changed its length during the run, so the sampling rate is unknown"
+            raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset of constant length")
 
     def batch(self, places: Places, device: torch.device) -> Any:
-        """These records, collated and on the device."""
+        """These records, collated and moved to the device."""
         if isinstance(self._dataset, TensorDataset) and self._collate is None:
             rows = torch.from_numpy(places)
             made: Any = [each[rows.to(each.device)] for each in self._dataset.tensors]
@@ -47,11 +47,11 @@ class Records:
 
 
 def _stacked(records: list[Any]) -> Any:
-    """A batch, as a DataLoader makes one; torch's own error would tell of single records."""
+    """Collate like a DataLoader. Replaces torch's error, which would reveal values of single records."""
     try:
         return default_collate(records)
     except (RuntimeError, TypeError, KeyError):
-        rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is no number"
+        rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is not numeric"
         remedy = "pad or convert them in the dataset, or give Trainer(collate=) a function from records to a batch"
         raise InvalidParameter("dataset", NOTHING, rule, remedy) from None
 
@@ -59,8 +59,8 @@ def _stacked(records: list[Any]) -> Any:
 def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None) -> Places:
     """The records of this process that take part in step `step`.
 
-    For `DPSGD` each by its own exact coin of probability `rate`, fresh in each step; for `DPFTRL` the batch whose turn
-    it is.
+    For `DPSGD`, each record takes part with probability exactly `rate`, independently in each step; for `DPFTRL`, the
+    records are the next batch of the fixed order.
     """
     if isinstance(plan, DPSGD):
         return records.mine[noise.bernoulli(p=plan.rate, size=(len(records.mine),), entropy=entropy)]
@@ -71,7 +71,7 @@ def drawn(plan: Plan, records: Records, step: int, entropy: noise.Entropy | None
 
 
 def parts(places: Places, size: int | None, *, first: int | None = None) -> Sequence[Places]:
-    """A batch cut into pieces that fit, the first of `first` at most; none if nobody takes part."""
+    """A batch cut into pieces of at most `size`, the first of at most `first`. Empty for an empty batch."""
     if first is not None and len(places) > first:
         return [*parts(places[:first], size), *parts(places[first:], size)]
     if len(places) == 0:
