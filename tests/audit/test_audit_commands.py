@@ -239,7 +239,7 @@ def test_after_the_calls_the_bar_says_what_goes_on(
 
 HINTS = {
     "one neighbour": (["mine_to_audit:noisy", "--neighbours", "0", "--claim", "pure(epsilon=1)"], "takes two values"),
-    "a file": (["mine_to_audit.py:noisy", "--neighbours", "0", "1"], "say mine_to_audit:noisy"),
+    "a file": (["mine_to_audit.py:noisy", "--neighbours", "0", "1"], "write mine_to_audit:noisy"),
     "half a trial": (["mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "1.5"], "such as 100000"),
     "endless": (["mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "inf"], "such as 100000"),
     "zoo, drawn": (["--zoo", "--plot", "z.png"], "the zoo has no picture"),

@@ -499,7 +499,7 @@ PICK, CLOCK = mechanisms.NoisyMax(sensitivity=1, epsilon=1), itertools.count()
     [
         (lambda i: (i, random.random()), InvalidOperation, "random"),
         (lambda i: random.random() < 0.5, InvalidOperation, "random"),
-        (lambda i: (i, next(CLOCK)), InvalidOperation, "remembers"),
+        (lambda i: (i, next(CLOCK)), InvalidOperation, "has a memory"),
         (lambda i: [i, object()], NotCertifiable, "cannot be read whole"),
         (lambda i: {"picked": lambda: i}, NotCertifiable, "cannot be read whole"),
         (lambda i: np.array([object(), i]), NotCertifiable, "cannot be read whole"),

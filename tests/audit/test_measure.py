@@ -352,7 +352,7 @@ def test_a_batch_of_the_wrong_size_is_refused() -> None:
         def many(self, value: int, count: int) -> list[int]:
             return [value]
 
-    with pytest.raises(InvalidParameter, match="must give count answers"):
+    with pytest.raises(InvalidParameter, match="must return count answers"):
         audit.measure(Short(), neighbours=(0, 1), trials=200, confidence=0.9)
 
 

@@ -142,7 +142,7 @@ def test_what_a_forward_pass_keeps_for_the_next_reaches_nobody(where):
     x, y = torch.randn(16, 4, generator=generator), torch.randn(16, 1, generator=generator)
     x[0] *= 50
     if where.startswith("data"):
-        with pytest.raises(InvalidParameter, match=r"cell.*wrote the data into"):
+        with pytest.raises(InvalidParameter, match=r"cell.*wrote data"):
             _moved(lambda: Keeping(where), x, y, 0, size=5)
         return
     moved, why = _moved(lambda: Keeping(where), x, y, 0, size=5)
@@ -177,7 +177,7 @@ def test_chance_that_the_forward_pass_seeds_is_drawn_for_each_example_alone(how)
     x, y = torch.randn(16, 4, generator=generator), torch.randn(16, 1, generator=generator)
     moved, why = _moved(lambda: Seeded(how), x, y, 0)
     assert moved <= 1.001
-    assert "chance" in why
+    assert "random numbers" in why
 
 
 @pytest.mark.parametrize("how", ["a generator of its own", "torch's own"])

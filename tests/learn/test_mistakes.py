@@ -98,7 +98,7 @@ def test_public_steps_are_welcome_inside_the_loop():
 def test_losses_of_an_earlier_forward_pass_are_refused():
     trainer = made(plan=OFTEN)
     out = trainer.model(data()[0])
-    with pytest.raises(InvalidParameter, match="no forward pass of this trainer's model since the batch"):
+    with pytest.raises(InvalidParameter, match="were not computed from this batch"):
         looped(trainer, lambda trainer, batch: trainer.backward(out[: len(batch[0])].sum(1)))
 
 
@@ -148,7 +148,7 @@ def test_a_penalty_on_weights_is_the_optimizers():
 
 
 def test_sparse_gradients_are_refused_by_name():
-    with pytest.raises(InvalidParameter, match=r"model='0': makes sparse gradients.*leave out sparse=True"):
+    with pytest.raises(InvalidParameter, match=r"model='0': has sparse gradients.*leave out sparse=True"):
         made(nn.Sequential(nn.Embedding(3, 2, sparse=True)))
 
 
@@ -177,13 +177,13 @@ class Frame:
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [
-        (lambda x, y: [x, y], "looks like columns, and a list is taken for records; give columns as a tuple"),
-        (lambda x, y: [x.numpy(), y.numpy()], "looks like columns"),
-        (lambda x, y: (x.numpy(), y.numpy()), "tuple of tensors, and has ndarray; torch.as_tensor"),
-        (lambda x, y: (x, y.tolist()), "tuple of tensors, and has Tensor, list"),
+        (lambda x, y: [x, y], "looks like a list of columns, but a list must contain records; give columns as a tuple"),
+        (lambda x, y: [x.numpy(), y.numpy()], "looks like a list of columns"),
+        (lambda x, y: (x.numpy(), y.numpy()), "tuple of tensors, but has ndarray; convert with torch.as_tensor"),
+        (lambda x, y: (x, y.tolist()), "tuple of tensors, but has Tensor, list"),
         (lambda x, y: (x, y[0]), "tensors of one length"),
-        (lambda x, y: {"x": x, "y": y}, "<dict>: has its columns by name.*tuple of tensors"),
-        (lambda x, y: Frame(), "<Frame>: has its columns by name"),
+        (lambda x, y: {"x": x, "y": y}, "<dict>: has columns by name.*tuple of tensors"),
+        (lambda x, y: Frame(), "<Frame>: has columns by name"),
         (lambda x, y: (each for each in x), "<generator>: must have a length"),
         (lambda x, y: torch.utils.data.DataLoader(x), r"loader\.dataset"),
     ],
@@ -281,9 +281,9 @@ def test_a_checkpoint_of_another_optimizer_is_refused_before_anything_is_loaded(
     ("change", "words"),
     [
         (lambda: nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)), r"'0\.bias' of shape \(5,\).*\(6,\)"),
-        (lambda: nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)), r"has no '1\.bias', as the model does"),
-        (lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2), nn.Tanh(), nn.Linear(2, 2)), "has no '4"),
-        (lambda: nn.Sequential(nn.Linear(4, 5)), r"has '2\.bias', and the model does not"),
+        (lambda: nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)), r"lacks '1\.bias', which the model has"),
+        (lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2), nn.Tanh(), nn.Linear(2, 2)), "lacks '4"),
+        (lambda: nn.Sequential(nn.Linear(4, 5)), r"has '2\.bias', which the model lacks"),
     ],
     ids=["shape", "names", "more", "fewer"],
 )
@@ -306,7 +306,7 @@ def test_a_checkpoint_of_other_groups_of_parameters_is_refused_before_anything_i
     held = [{"params": list(each.parameters())} for each in (model[0], model[2])]
     given = held if how == "groups" else list(model.parameters())[::-1]
     other = Trainer(model, torch.optim.SGD(given, lr=0.1), trainer.plan, data(), progress=False)
-    with pytest.raises(InvalidParameter, match="other groups or another order of them; make the optimizer as it was"):
+    with pytest.raises(InvalidParameter, match="other groups or another order; make the optimizer as it was"):
         other.load(tmp_path / "model.pt")
     assert torch.equal(model[0].weight, before)
     assert other.steps_taken == 0
@@ -328,7 +328,7 @@ def test_a_run_that_another_ledger_paid_for_is_refused_before_anything_is_loaded
 
 def test_a_checkpoint_needs_a_folder_and_a_name(tmp_path):
     trainer = run(made())
-    with pytest.raises(InvalidParameter, match="in a folder that is not there; make the folder first"):
+    with pytest.raises(InvalidParameter, match="in a folder that does not exist; make the folder first"):
         trainer.save(tmp_path / "runs" / "model.pt")
     with pytest.raises(InvalidParameter, match="is a folder; name a file in it"):
         trainer.save(tmp_path)
@@ -338,7 +338,7 @@ def test_a_checkpoint_needs_a_folder_and_a_name(tmp_path):
 def test_a_model_without_numbers_is_refused_by_name():
     with torch.device("meta"):
         model = net()
-    with pytest.raises(InvalidParameter, match=r"model='0\.weight': is on the meta device: it has no numbers"):
+    with pytest.raises(InvalidParameter, match=r"model='0\.weight': is on the meta device: it has no values"):
         made(model)
 
 

@@ -248,7 +248,7 @@ def test_objective_perturbation_calibrates_and_pays_for_an_inexact_solver():
     # Two solvers, each off by tolerance/λ = 0.02, are 0.04 apart.
     apart = curves.approximate(epsilon=plan.epsilon, delta=1e-6) * curves.gaussian(mu=0.04)
     assert inexact.curve.epsilon(delta=1e-5) == pytest.approx(apart.epsilon(delta=1e-5), rel=1e-6)
-    with pytest.raises(InvalidParameter, match="go together"):
+    with pytest.raises(InvalidParameter, match="given together"):
         learn.ObjectivePerturbation(lipschitz=1.0, smoothness=0.25, regularisation=5.0, delta=1e-6, tolerance=0.1)
     with pytest.raises(InvalidParameter, match="raise the regularisation"):
         learn.ObjectivePerturbation(lipschitz=1.0, smoothness=9.0, regularisation=1.0, delta=1e-6).calibrate(epsilon=1)

@@ -203,7 +203,7 @@ class Averaging(nn.Module):
 
 @pytest.mark.parametrize("how", ["in place", "assigned", "past autograd", "frozen"])
 def test_models_that_keep_averages_of_the_data_are_refused_however_they_do_it(how):
-    with pytest.raises(InvalidParameter, match=r"mean.*wrote the data into"):
+    with pytest.raises(InvalidParameter, match=r"mean.*wrote data"):
         run(made(Averaging(how), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
 
 
@@ -229,12 +229,12 @@ class Normed(nn.Module):
     [
         (lambda: Normed(nn.BatchNorm1d(6)), r"body\.norm.*BatchNorm1d.*GroupNorm"),
         (lambda: Normed(nn.InstanceNorm1d(6, track_running_stats=True)), r"body\.norm.*running statistics"),
-        (lambda: nn.Sequential(nn.LazyLinear(3)), "has not found its size"),
+        (lambda: nn.Sequential(nn.LazyLinear(3)), "without a size yet"),
         (lambda: nn.Sequential(nn.Embedding(3, 2, max_norm=1.0)), "max_norm"),
         (lambda: net().requires_grad_(False), "nothing to train"),
         (lambda: nn.DataParallel(net()), "wrapped in DataParallel"),
         (lambda: OptimizedModule(), "wrapped in OptimizedModule"),
-        (lambda: nn.ParameterList([nn.Parameter(torch.zeros(0))]), "no numbers in it"),
+        (lambda: nn.ParameterList([nn.Parameter(torch.zeros(0))]), "has no entries"),
         (lambda: "model", "must be an nn.Module"),
     ],
     ids=[
@@ -316,9 +316,9 @@ def _with_empty_group(model):
     [
         (
             lambda: torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*data()), batch_size=4),
-            "sampler of its own",
+            "has its own sampler",
         ),
-        (lambda: torch.utils.data.RandomSampler(range(5)), "sampler of its own"),
+        (lambda: torch.utils.data.RandomSampler(range(5)), "has its own sampler"),
         (lambda: iter([1, 2]), "must have a length"),
         (list, "is empty"),
         (lambda: (torch.zeros(3, 2), torch.zeros(4)), "one length"),
@@ -348,7 +348,7 @@ def test_a_dataset_that_changes_its_length_is_refused():
         (lambda each: each.mean(), r"must have the shape \(\d+,\)"),
         (lambda each: each[:, None], "one loss for each example"),
         (lambda each: each[1:], "one loss for each example"),
-        (lambda each: each.detach(), "no graph"),
+        (lambda each: each.detach(), "no autograd graph"),
         (lambda each: 3.0, "must be a tensor"),
     ],
     ids=["mean", "column", "short", "detached", "number"],

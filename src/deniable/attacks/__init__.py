@@ -1,8 +1,8 @@
-"""Why all this: attacks that work where there is no privacy, and meet their cap where there is.
+"""Attacks that succeed without privacy, and that stay below a known cap against a private mechanism.
 
-Every attack is the same game. A coin decides a person's secret; the curator publishes something; the attacker guesses.
-Without privacy the guess is (nearly) always right. Behind a mechanism with a curve nobody is right more often than
-`curve.guess(prior=0.5)`, whatever else they know: (1 + δ(0))/2, and e^ε/(1 + e^ε) for any ε-DP mechanism.
+Every attack is the same game. A coin decides a person's secret, the curator publishes something, the attacker guesses.
+Without privacy the guess is (nearly) always right. Against a mechanism with a curve, no attacker is right more often
+than `curve.guess(prior=0.5)`, whatever else they know: (1 + δ(0))/2, and e^ε/(1 + e^ε) for any ε-DP mechanism.
 
 >>> from deniable import attacks, mechanisms
 >>> attack = attacks.Differencing(people=100)

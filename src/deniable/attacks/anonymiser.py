@@ -1,7 +1,7 @@
-"""An anonymiser of the old kind, to be broken: pseudonyms, coarser values, rows left out until classes have k people.
+"""A k-anonymiser as a target for attacks: pseudonyms, coarser values, and suppressed rows.
 
-The result protects nobody: whatever k `anonymity` reports, `Linkage`, `Homogeneity` and `Intersection` still work. It
-is here so that the attacks have something real to break (Samarati & Sweeney 1998; Sweeney 2002, algorithm Datafly).
+The result protects nobody: `Linkage`, `Homogeneity` and `Intersection` work at any k. It exists so that the attacks
+have a realistic target (Samarati & Sweeney 1998; Sweeney 2002, algorithm Datafly).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
 
 Step = Callable[[Any], Any]
-"""Makes a value coarser."""
+"""Maps a value to a coarser one."""
 
 
 def cut(count: int) -> Step:
-    """A text without its last characters: cut(2) makes 13012 to 130**."""
+    """A step that replaces the last characters of a text by stars: cut(2) maps 13012 to 130**."""
     away = curve_arguments.integer("count", count, 1)
 
     def coarser(value: Any) -> str:
@@ -35,7 +35,7 @@ def cut(count: int) -> Step:
 
 
 def span(width: float) -> Step:
-    """A number as the interval of this width that holds it: span(10) makes 34 to 30-40."""
+    """A step that replaces a number by its interval of this width: span(10) maps 34 to 30-40."""
     wide = curve_arguments.positive("width", width)
 
     def coarser(value: Any) -> str:
@@ -49,20 +49,20 @@ def span(width: float) -> Step:
 
 
 def hidden(value: Any) -> str:
-    """The coarsest of all: every value is *."""
+    """The coarsest step: every value becomes *."""
     return "*"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Anonymised:
-    """The table as it would be published, and what was done to it."""
+    """A published table, and how it was made."""
 
     table: dict[str, np.ndarray[Any, Any]]
     steps: Mapping[str, int]
-    """How many steps of its ladder each column went."""
+    """Column -> the number of steps applied."""
     left_out: int
-    """How many rows were left out."""
+    """The number of suppressed rows."""
     k: int
 
     def __str__(self) -> str:
@@ -79,10 +79,11 @@ def anonymise(
     identifiers: Sequence[str] = (),
     left_out: float = 0.05,
 ) -> Anonymised:
-    """A k-anonymous version of a table: identifiers become random pseudonyms, and the columns of `ladders` coarser.
+    """A k-anonymous version of a table: identifiers become random pseudonyms, and columns in `ladders` become coarser.
 
-    While more than the share `left_out` of the rows lies in classes of fewer than k, the column with the most different
-    values goes one step down its ladder; then the rows of small classes are left out.
+    While more than the share `left_out` of the rows is in classes of fewer than k rows, the column with the most
+    different values takes the next step of its ladder. Then the rows of small classes are suppressed. Raises if no
+    class reaches k rows.
 
     >>> people = {"name": ["Al", "Bo", "Cy", "Di"], "age": [31, 34, 38, 52], "ill": [1, 0, 1, 0]}
     >>> made = anonymise(people, k=3, ladders={"age": [span(5), span(20)]}, identifiers=["name"], left_out=0.25)
@@ -93,7 +94,7 @@ def anonymise(
     names = anonymity_measures.column_names(table)
     made = {name: np.asarray(table[name]) for name in names}
     quasi = list(ladders)
-    anonymity_measures.columns(table, quasi)  # they are there, and of one length
+    anonymity_measures.columns(table, quasi)  # raises if one is missing or of another length
     for name in identifiers:
         if name not in made:
             raise InvalidParameter("identifiers", name, "is not in the table", f"it has {', '.join(names[:12])}")
@@ -122,7 +123,7 @@ def anonymise(
 
 
 def _pseudonyms(column: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Equal values get equal random names; the key is thrown away."""
+    """Equal values get equal random names. The key is discarded."""
     key = secrets.token_bytes(32)
     names = [blake2b(repr(value).encode(), digest_size=8, key=key).hexdigest() for value in column.tolist()]
     return np.array(names, dtype=object)

@@ -1,7 +1,7 @@
-"""What linkage exploits, in numbers: who is unique, k-anonymity, l-diversity, t-closeness.
+"""Measures of a published table: uniqueness, k-anonymity, l-diversity, t-closeness.
 
-They are properties of one published table, not of the algorithm that made it. So they say nothing about a second table
-(`Intersection`) or about what the attacker already knows (`Homogeneity`).
+They are properties of one table, not of the algorithm that produced it. So they do not cover a second table
+(`Intersection`) or an attacker's knowledge (`Homogeneity`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Table = Any
 
 
 def column_names(table: Table) -> list[str]:
-    """The columns of a table."""
+    """The column names of a table. Raises `InvalidParameter` for an object without named columns."""
     if isinstance(table, Mapping):
         return [str(name) for name in table]
     if isinstance(table, np.ndarray) and table.dtype.names is not None:
@@ -36,7 +36,7 @@ def column_names(table: Table) -> list[str]:
 
 
 def columns(table: Table, names: Sequence[str], asked: str = "columns") -> list[NDArray[Any]]:
-    """These columns as arrays of equal length."""
+    """These columns as arrays of equal length. Raises `InvalidParameter` if one is missing or the table is empty."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidParameter(asked, names, "must be a list of column names")
     wanted, there = list(names), column_names(table)
@@ -54,13 +54,13 @@ def columns(table: Table, names: Sequence[str], asked: str = "columns") -> list[
 
 
 def codes(column: NDArray[Any]) -> Ints:
-    """Equal values, equal numbers: 0, 1, 2, ... Missing values are equal to each other."""
+    """Number the values 0, 1, 2, ...: equal values get equal numbers. Missing values count as equal."""
     if column.dtype.kind != "O":
         return np.unique(column, return_inverse=True)[1].astype(np.int64)
     known: dict[Any, int] = {}
     numbered = []
     for value in column.tolist():
-        missing = value is None or value != value  # NaN is the value that is not itself
+        missing = value is None or value != value  # only NaN differs from itself
         try:
             numbered.append(known.setdefault(None if missing else value, len(known)))
         except TypeError:
@@ -71,7 +71,7 @@ def codes(column: NDArray[Any]) -> Ints:
 def classes(table: Table, quasi: Sequence[str]) -> Ints:
     """The number of the class of each row: rows that agree on all these columns are in one class."""
     group, *rest = (codes(one) for one in columns(table, quasi, "quasi"))
-    for column in rest:  # numbers of pairs, made small again after each column: rows² at most, far from overflow
+    for column in rest:  # renumbered after each column, so that numbers stay below rows², far from overflow
         group = codes(group * (int(column.max()) + 1) + column)
     return codes(group)
 
@@ -82,7 +82,7 @@ def classes(table: Table, quasi: Sequence[str]) -> Ints:
 @final
 @dataclass(frozen=True, slots=True)
 class Anonymity:
-    """What a table gives to somebody who knows these columns about people in it.
+    """Anonymity measures of a table, for an attacker who knows its quasi-identifiers.
 
     >>> from deniable.attacks import HOSPITAL_A
     >>> print(anonymity(HOSPITAL_A, quasi=["zip", "age"], secret="condition"))
@@ -95,16 +95,16 @@ class Anonymity:
     k: int
     """The size of the smallest class: k-anonymity (Samarati & Sweeney 1998)."""
     unique: float
-    """The share of rows that are alone in their class."""
+    """The share of rows that are unique in their class."""
     diversity: int | None = None
     """The smallest number of different secrets in a class: distinct l-diversity (Machanavajjhala et al. 2007)."""
     entropy_diversity: float | None = None
     """The smallest e^H of the secrets in a class: entropy l-diversity."""
     closeness: float | None = None
-    """The largest distance between a class's secrets and everybody's, t-closeness (Li, Li & Venkatasubramanian 2007):
-    half the sum of absolute differences, or for ordered secrets the earth mover's distance."""
+    """The largest distance between the distribution of secrets in a class and in the table: t-closeness (Li, Li &
+    Venkatasubramanian 2007). The distance is total variation, or for ordered secrets the earth mover's distance."""
     exposed: int | None = None
-    """How many rows are in a class where all secrets are the same."""
+    """The number of rows in classes with only one secret."""
 
     def __str__(self) -> str:
         alone = "nobody unique" if self.unique == 0 else f"{100 * self.unique:.3g} % unique"
@@ -122,8 +122,9 @@ def anonymity(
 ) -> Anonymity:
     """k-anonymity, uniqueness, l-diversity and t-closeness of a table.
 
-    `quasi` are the columns an attacker may know, `secret` is the column they want. `order` lists all secrets from the
-    smallest to the largest if they have an order.
+    `quasi` are the columns that an attacker may know, `secret` is the column that they want; without it, only
+    k-anonymity and uniqueness are computed. `order` lists all secrets from the smallest to the largest, if they have an
+    order.
     """
     group = classes(table, quasi)
     sizes = np.bincount(group)

@@ -1,6 +1,6 @@
-"""Attacks on answers: the difference of two questions, and the average of many answers to one.
+"""Attacks on answers: the difference of two answers, and the average of many answers to one question.
 
-Both know how to undo noise that was not accounted for. Neither gets anywhere against noise that was.
+Both defeat noise without accounting. Neither exceeds its cap if the privacy loss of all answers is accounted for.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from deniable.mechanisms import DiscreteLaplace, Gaussian, Laplace, Mechanism
 class Differencing(Attack):
     """Two harmless questions: "how many have it?" and "how many have it who are not named Z?".
 
-    The second answer does not depend on Z, so what is seen of Z has the curve of one answer. Without privacy the
+    The second answer does not depend on Z, so the curve with respect to Z is that of one answer. Without privacy the
     difference is Z's secret. With Laplace noise of scale b on both, the difference has noise W with
     P(|W| > t) = (1 + t/2b) e^(-t/b), and a guess is right with probability (1 + P(|W| < 1/2))/2.
-    Where everybody's secret is flipped at random before it is counted, the difference is Z's flipped secret: right with
-    probability e^ε/(1 + e^ε), which is the cap.
+    With randomized response, the difference is Z's randomized secret, which is right with probability e^ε/(1 + e^ε),
+    the cap.
 
     >>> round(Differencing(people=100).expected(Laplace(sensitivity=1.0, scale=1.0)), 7)
     0.6209183
@@ -96,12 +96,12 @@ class Differencing(Attack):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Averaging(Attack):
-    """One question asked again and again, and the mean of the answers.
+    """The mean of many answers to the same question.
 
-    The mean of k Laplace answers is unbiased with standard deviation √(2/k) b: noise averages out. It is a k-fold
-    composition and costs curve ** k, whether or not anybody adds it up. An attacker who knows
-    everybody else is right with probability P(S > -k/2b) for the sum S of k standard Laplace variables, and
-    Φ(√k/2σ) with Gaussian noise, which is the cap.
+    The mean of k Laplace answers is unbiased with standard deviation √(2/k) b: noise averages out. The k answers are a
+    composition with curve ** k, whether or not it is accounted for. An attacker who knows all other people is right
+    with probability P(S > -k/2b) for the sum S of k standard Laplace variables, and Φ(√k/2σ) with Gaussian noise, which
+    is the cap.
 
     >>> round(Averaging(answers=500).expected(Laplace(sensitivity=1.0, epsilon=1.0)), 6)
     1.0
@@ -145,12 +145,12 @@ class Averaging(Attack):
 
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
         secrets = coins(rounds, chance)
-        asked = np.repeat(secrets.astype(np.int64)[:, None], self.answers, axis=1)  # what is known is subtracted
+        asked = np.repeat(secrets.astype(np.int64)[:, None], self.answers, axis=1)  # the known others are subtracted
         return right(secrets, noisy(defence, asked, chance).mean(axis=1) - BLIND, chance)
 
 
 def noise_deviation(defence: Any) -> float:
-    """The standard deviation of a mechanism's noise: √2 b, σ, or that of the lattice."""
+    """The standard deviation of a mechanism's noise: √2 b for Laplace, σ for Gaussian, or of their integer versions."""
     if defence is None:
         return 0.0
     if isinstance(defence, BoundedNoise):

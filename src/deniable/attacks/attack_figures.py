@@ -1,4 +1,4 @@
-"""What to draw of an attack: measured rates, what was to be expected, and what nobody beats."""
+"""Figures of attacks: measured rates with confidence intervals, expected rates, and caps."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 LOWEST, HIGHEST = 0.45, 1.02
 MARGIN = 1.1
-"""Of a dot to the frame, on an axis of powers."""
+"""Ratio between the outermost dot and the end of a logarithmic axis."""
 
 
 def one(outcome: Outcome) -> Figure:
-    """One outcome among what is possible at every prior."""
+    """One outcome, with the blind guess and the cap at every prior."""
     prior = np.linspace(0, 1, 101)
     blind = np.maximum(prior, 1 - prior)
     cap = np.ones_like(prior) if outcome.curve is None else np.asarray(outcome.curve.guess(prior=prior))
@@ -36,7 +36,7 @@ def one(outcome: Outcome) -> Figure:
 
 
 def several(sweep: Sweep) -> Figure:
-    """Outcomes along one number: for each name the measured rates with their intervals, the closed form and the cap."""
+    """A sweep: for each defence the measured rates with confidence intervals, the closed form and the cap."""
     marks: list[Mark] = []
     known_of = sweep.theory
     low = min(min(theory.x) for theory in known_of.values())
@@ -50,7 +50,7 @@ def several(sweep: Sweep) -> Figure:
             marks.append(Line(name, theory.x, theory.expected, colour))
         marks.append(Line(f"{name}: cap", theory.x, theory.cap, colour, "dashed"))
         for place, (x, outcome) in enumerate(series.items()):
-            # Measurements are not joined: nothing is known between them. Without a line, the first has the name.
+            # Measurements are not joined by lines. If there is no closed form, the first measurement carries the label.
             label = name if theory.expected is None and place == 0 else ""
             marks += [Line(label, (x, x), outcome.interval, colour), Marker(x, outcome.rate, colour=colour)]
     dots = [x for series in sweep.series.values() for x in series]

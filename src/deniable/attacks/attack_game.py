@@ -1,12 +1,12 @@
-"""The game that every attack plays, and what comes out of it.
+"""The game that every attack plays, and its outcome.
 
-One round: a fair coin decides a person's secret, the curator publishes what the defence lets out, the attacker guesses
-the secret. Rounds are independent, so the number of right guesses is binomial and its Clopper–Pearson interval is exact
-at every number of rounds. The coin matters: a guess from what is true of people in general (smokers die earlier) is no
-leak and is bounded by no mechanism. A coin can only be known from the release.
+In one round, a fair coin decides a person's secret, the curator publishes a release through the defence, and the
+attacker guesses the secret. Rounds are independent, so the number of right guesses is binomial, and its Clopper–Pearson
+interval is exact for any number of rounds. The coin matters: an inference from facts about people in general (smokers
+die earlier) is not a leak, and no mechanism prevents it. A coin can be learned from the release only.
 
-What the attacker sees about that person has a curve, and with even odds nobody is right more often than
-curve.guess(prior=1/2) = (1 + δ(0))/2, however clever they are and whatever they know about everybody else.
+The release has a curve with respect to that person. With even odds, no attacker is right more often than
+curve.guess(prior=1/2) = (1 + δ(0))/2, whatever they compute and whatever they know about all other people.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ Bits = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Progress = Callable[[int], None]
-"""Told how many rounds were played since it was last called."""
+"""Called with the number of rounds played since the previous call."""
 
 BLIND: Final = 0.5
-"""How often a blind guess of a fair coin is right."""
+"""The probability that a blind guess of a fair coin is right."""
 
 AT_ONCE: Final = 2**19
-"""Numbers that are worked out at a time: bounds the memory of a run."""
+"""The most numbers in memory at a time."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class BoundedNoise:
-    """Whole numbers drawn evenly from -most … most and added to an answer: a common idea of privacy, and none.
+    """Uniform integers from -most … most, added to an answer: a common idea that gives no privacy.
 
-    Answers that can never be far off rule out whole worlds, so there is no curve below "everything is revealed"
-    (Dinur & Nissim 2003).
+    An answer with bounded error excludes some datasets with certainty, so the only valid curve is "everything is
+    revealed" (Dinur & Nissim 2003).
     """
 
     most: int
@@ -64,13 +64,13 @@ class BoundedNoise:
 
 
 Defence = Mechanism | Protocol | BoundedNoise | None
-"""None: what there is is published as it is."""
+"""None means that exact values are published."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an attack achieved: how often it was right, and how often it could have been.
+    """The result of an attack: the measured rate of right guesses, with its cap.
 
     >>> from deniable import curves
     >>> outcome = Outcome("differencing", "Laplace", hits=620, trials=1000, curve=curves.laplace(scale=1))
@@ -86,10 +86,10 @@ class Outcome:
     hits: int
     trials: int
     curve: Curve | None
-    """What the attacker sees about the person; None where there is no privacy."""
+    """The curve of the release with respect to the person; None without privacy."""
     confidence: float = field(default=0.95, kw_only=True)
     expected: float | None = field(default=None, kw_only=True)
-    """The probability of a right guess in closed form, where it is known."""
+    """The probability of a right guess in closed form, if it is known."""
 
     @property
     def rate(self) -> float:
@@ -98,27 +98,25 @@ class Outcome:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Holds the probability of a right guess with at least this confidence (Clopper–Pearson), at any number of
-        rounds.
-        """
+        """The Clopper–Pearson confidence interval of the probability of a right guess, valid at any sample size."""
         return clopper_pearson(self.hits, self.trials, confidence=self.confidence)
 
     @property
     def baseline(self) -> float:
-        """How often a blind guess is right."""
+        """The probability that a blind guess is right: 1/2."""
         return BLIND
 
     @property
     def cap(self) -> float:
-        """How often the best of all attackers is right, rounded up; 1 without privacy."""
+        """The probability that the best possible attacker is right, rounded up; 1 without privacy."""
         return 1.0 if self.curve is None else self.curve.guess(prior=BLIND)
 
     @property
     def beats_cap(self) -> bool:
-        """Whether the rounds prove that the attack is above the cap: then the mechanism does not keep its promise.
+        """Whether the rounds prove that the attack exceeds the cap, so that the mechanism breaks its guarantee.
 
-        Wrong at most once in a billion runs, whatever the confidence of the interval: an attack may well be as good as
-        its cap, and one-in-forty doubts would cry wolf.
+        A false alarm has probability at most 10⁻⁹, for any confidence of the interval: an attack may be as good as its
+        cap, and a 95 % interval would give false alarms often.
         """
         return bool(lower_bound(self.hits, self.trials, miss=FALSE_ALARM) > self.cap)
 
@@ -137,7 +135,7 @@ class Outcome:
 
     @property
     def figure(self) -> Figure:
-        """The measured rate among what is possible at every prior."""
+        """A figure of the measured rate, the blind guess and the cap at every prior."""
         from deniable.attacks import attack_figures
 
         return attack_figures.one(self)
@@ -155,16 +153,16 @@ def _up(share: float) -> str:
 
 
 class Attack(ABC):
-    """One attack on one world. `run(defence)` plays it; without a defence there is no privacy.
+    """One attack on one dataset. `run(defence)` plays the game; without a defence there is no privacy.
 
-    A subclass is final and fills in `_play`, `seen` and `defences`; `expected` where a closed form is known.
+    A subclass is final and implements `_play`, `seen` and `defences`, and `expected` if a closed form is known.
     """
 
     __slots__ = ()
 
     NAME: ClassVar[str]
     ROUNDS: ClassVar[int] = 10_000
-    """Rounds of a run if none are said."""
+    """The default number of rounds of a run."""
 
     def run(
         self,
@@ -174,11 +172,15 @@ class Attack(ABC):
         confidence: float = 0.95,
         progress: Progress | None = None,
     ) -> Outcome:
-        """Play so many rounds and count the right guesses."""
+        """Play `trials` rounds (default `ROUNDS`) and count the right guesses.
+
+        `confidence` is that of the interval of the outcome. Raises `InvalidOperation` or `InvalidParameter` for a
+        defence that does not fit this attack.
+        """
         rounds = curve_arguments.integer("trials", self.ROUNDS if trials is None else trials, 1)
         sure = curve_arguments.inner_probability("confidence", confidence)
         curve = self.promised(defence)
-        chance = np.random.default_rng()  # of the world and of ties; noise comes from the defence
+        chance = np.random.default_rng()  # for secrets, other people and ties; the defence draws its own noise
         play = self._player(defence, chance)
         hits, left = 0, rounds
         while left:
@@ -190,7 +192,7 @@ class Attack(ABC):
         return Outcome(self.NAME, named(defence), hits, rounds, curve, confidence=sure, expected=self.expected(defence))
 
     def promised(self, defence: Defence) -> Curve | None:
-        """The curve of everything the attacker sees of the person's secret; None where there is no privacy."""
+        """The curve of the whole release with respect to the person's secret; None without privacy."""
         if defence is not None and not isinstance(defence, Mechanism | Protocol | BoundedNoise):
             raise InvalidParameter(
                 "defence",
@@ -201,7 +203,7 @@ class Attack(ABC):
         return None if defence is None or isinstance(defence, BoundedNoise) else self.seen(defence)
 
     def _player(self, defence: Defence, chance: np.random.Generator) -> Callable[[int], int]:
-        """What plays rounds. Here an attacker may learn something first, so that the rounds stay independent."""
+        """A function that plays rounds. An attacker may prepare here, once, so that rounds stay independent."""
         return lambda rounds: self._play(defence, rounds, chance)
 
     def _at_once(self) -> int:
@@ -212,23 +214,24 @@ class Attack(ABC):
 
     @abstractmethod
     def seen(self, defence: Mechanism | Protocol) -> Curve:
-        """The curve of everything the attacker sees that depends on the person's secret."""
+        """The curve of everything the attacker sees that depends on the person's secret. Raises if the defence does not
+        fit."""
 
     @abstractmethod
     def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
-        """Ways to keep the whole release at this ε (and δ, where Gaussian noise is asked for), by name."""
+        """Name -> a defence that keeps the whole release at this ε. With `delta`, also Gaussian noise at (ε, δ)."""
 
     def expected(self, defence: Defence) -> float | None:
-        """The probability of a right guess in closed form; None where none is known."""
+        """The probability of a right guess in closed form; None if it is not known."""
         return None
 
     @abstractmethod
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
-        """So many independent rounds: the number of right guesses."""
+        """Play independent rounds. Returns the number of right guesses."""
 
 
 def named(defence: Defence) -> str:
-    """A defence in words."""
+    """The name of a defence in outcomes."""
     return "no privacy" if defence is None else repr(defence)
 
 
@@ -236,12 +239,12 @@ def named(defence: Defence) -> str:
 
 
 def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
-    """A mechanism for one number that a person moves by at most 1: made for less, its curve would not be true.
+    """The mechanism, if its sensitivity is at least 1. Otherwise raise: its curve would not hold, because a person
+    changes an answer of the attack by 1.
 
-    What is done to answers (`then`) and several answers at once (`*`) are looked through, down to the noise. What is
-    worked out before the noise (`on`) cannot be seen: the sensitivity of a statistic is its author's word, and here
-    nobody gives it. Every other mechanism, one of your own too, must say its `sensitivity`, and is refused if it does
-    not: it may wrap another that is made for less.
+    Post-processing (`then`) and composition (`*`) are unwrapped down to the noise. A statistic before the noise (`on`)
+    is refused, because its sensitivity is not known here. Every other mechanism, including user-defined ones, must have
+    an attribute `sensitivity`.
     """
     if isinstance(defence, Processed):
         moves_by_one(defence.mechanism, attack)
@@ -273,7 +276,7 @@ def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
 
 
 def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Floats:
-    """Every number released by itself."""
+    """Each number released separately through the defence."""
     if defence is None:
         return answers.astype(np.float64)
     if isinstance(defence, BoundedNoise):
@@ -281,7 +284,7 @@ def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Float
     if not isinstance(defence, Mechanism):
         raise InvalidOperation(f"{type(defence).__name__} does not release numbers")
     if isinstance(defence, Additive):
-        # As many releases of one number, each with its own noise, drawn together: `release` takes one at a time.
+        # Many releases of one number each, with independent noise drawn in one call; `release` takes one at a time.
         drawn = np.asarray(defence.draw(answers.shape, None))
         if defence.exponent is None:
             return np.asarray(answers + drawn, dtype=np.float64)
@@ -294,23 +297,23 @@ def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Float
 
 
 def coins(rounds: int, chance: np.random.Generator) -> Bits:
-    """The secrets."""
+    """Random secrets, one for each round."""
     return chance.integers(0, 2, size=rounds).astype(np.bool_)
 
 
 def right(secrets: Bits, evidence: Floats, chance: np.random.Generator) -> int:
-    """How many secrets are guessed by the sign of the evidence; no evidence, no better than a coin."""
+    """How many secrets the sign of the evidence guesses right. Evidence of 0 means a blind guess."""
     guesses = np.where(evidence == 0, chance.integers(0, 2, size=len(evidence)) == 1, evidence > 0)
     return int(np.count_nonzero(guesses == secrets))
 
 
 def share_of(epsilon: float, parts: int) -> Laplace:
-    """Laplace noise for one of so many answers that share ε."""
+    """Laplace noise for one of `parts` answers that share ε."""
     return Laplace(sensitivity=1.0, epsilon=curve_arguments.positive("epsilon", epsilon) / parts)
 
 
 def gaussian_share(epsilon: float, delta: float, parts: int) -> Mechanism:
-    """Gaussian noise for one of so many answers that share (ε, δ): μ = √parts/σ, exactly."""
+    """Gaussian noise for one of `parts` answers that share (ε, δ): μ = √parts/σ, exactly."""
     from deniable.mechanisms import Gaussian
     from deniable.mechanisms.additive_noise import gaussian_mu
 
@@ -321,11 +324,11 @@ def gaussian_share(epsilon: float, delta: float, parts: int) -> Mechanism:
 
 
 def laplace_sum_tail(count: int, x: float) -> float:
-    """P(S > x) for the sum of `count` Laplace variables of scale 1, x >= 0.
+    """P(S > x) for the sum S of `count` Laplace variables of scale 1, x >= 0.
 
     S = G - G′ with gamma variables of shape k. Expanding P(G > x + g) = e^-(x+g) Σ_(j<k) (x+g)^j/j! and integrating
-    over g leaves Σ_(l<k) Poisson(l; x) P(NB(k, 1/2) <= k-1-l), and the last is the incomplete beta function
-    I_½(k, k-l). For k = 2 it is (1 + x/2) e^-x / 2.
+    over g gives Σ_(l<k) Poisson(l; x) P(NB(k, 1/2) <= k-1-l), where the last factor is the incomplete beta function
+    I_½(k, k-l). For k = 2 the result is (1 + x/2) e^-x / 2.
 
     >>> round(2 * laplace_sum_tail(2, 0.5), 12) == round((1 + 0.25) * math.exp(-0.5), 12)
     True
@@ -348,7 +351,7 @@ def normal_cdf(x: Any) -> Any:
 @final
 @dataclass(frozen=True, slots=True)
 class Theory:
-    """What is known without playing: along a number, the cap and the closed form (where there is one)."""
+    """The cap, and the closed form if there is one, as functions of the number of a sweep."""
 
     x: tuple[float, ...]
     cap: tuple[float, ...]
@@ -358,30 +361,30 @@ class Theory:
 @final
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Outcomes along one number: ε, the number of answers, ... Several names side by side."""
+    """Outcomes as a function of one number (ε, the number of answers, ...), for several defences by name."""
 
     attack: str
     label: str
-    """What the number is."""
+    """The name of the number."""
     series: Mapping[str, Mapping[float, Outcome]]
     work_out: Callable[[], Mapping[str, Theory]] = field(repr=False, compare=False)
-    """Works the theory out: it may cost more than the rounds, and only a picture needs it."""
+    """Computes the theory on demand: it may cost more than the rounds, and only figures need it."""
     bare: Outcome | None = None
-    """Without privacy."""
+    """The outcome without privacy."""
 
     @property
     def theory(self) -> Mapping[str, Theory]:
-        """What is known without playing, by name."""
+        """Caps and closed forms by the name of the defence."""
         return self.work_out()
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """All of them."""
+        """All outcomes with a defence."""
         return tuple(outcome for one in self.series.values() for outcome in one.values())
 
     @property
     def figure(self) -> Figure:
-        """Measured rates with their intervals, closed forms and caps."""
+        """A figure of measured rates with confidence intervals, closed forms and caps."""
         from deniable.attacks import attack_figures
 
         return attack_figures.several(self)
@@ -396,7 +399,11 @@ def sweep(
     confidence: float = 0.95,
     progress: Progress | None = None,
 ) -> Sweep:
-    """An attack without privacy, and against its usual defences at each of these ε."""
+    """Run an attack without privacy, and against its usual defences at each of these ε.
+
+    `epsilon` is a number or a list of different numbers; with `delta`, Gaussian noise is among the defences. `trials`
+    and `confidence` are those of each run.
+    """
     if not isinstance(attack, Attack):
         raise InvalidParameter("attack", attack, "must be an attack", "such as attacks.Differencing(people=1000)")
     levels = sorted(_levels(epsilon))
@@ -419,11 +426,11 @@ def sweep(
 
 
 POINTS: Final = 41
-"""Places along a sweep at which caps and closed forms are worked out."""
+"""Number of points at which a sweep's caps and closed forms are computed."""
 
 
 def _beyond(attack: Attack, level: float, wished: float, delta: float | None) -> float:
-    """Where lines end: a little beyond the last ε that was asked, if there are defences, otherwise there."""
+    """The end of the lines in a figure: `wished`, slightly beyond the last ε, if there are defences for it."""
     try:
         attack.defences(epsilon=wished, delta=delta)
     except InvalidParameter:
@@ -445,14 +452,14 @@ def theory_of(attack: Attack, places: Sequence[float], defences: Sequence[Defenc
 def _levels(epsilon: Any) -> list[float]:
     listed = list(epsilon) if isinstance(epsilon, Iterable) and not isinstance(epsilon, str | bytes) else [epsilon]
     if not listed:
-        raise InvalidParameter("epsilon", listed, "must not be empty", "say at least one number")
+        raise InvalidParameter("epsilon", listed, "must not be empty", "give at least one number")
     levels = [curve_arguments.positive("epsilon", level) for level in listed]
     if len(set(levels)) != len(levels):
-        raise InvalidParameter("epsilon", epsilon, "must not say the same ε twice")
+        raise InvalidParameter("epsilon", epsilon, "must not contain the same ε twice")
     return levels
 
 
 def rounds_of(attack: Attack, *, epsilon: Any, delta: float | None = None, trials: int | None = None) -> int:
-    """How many rounds `sweep` will play in all, for a progress bar."""
+    """The total number of rounds that `sweep` will play, for a progress bar."""
     runs = 1 + sum(len(attack.defences(epsilon=level, delta=delta)) for level in _levels(epsilon))
     return runs * (attack.ROUNDS if trials is None else trials)

@@ -1,6 +1,6 @@
-"""`deniable attack NAME --epsilon 0.1 1 10`: an attack without privacy, then against its usual defences, as a story.
+"""`deniable attack NAME --epsilon 0.1 1 10`: an attack without privacy, then against its usual defences.
 
-Every world here is made up (see `made_up_worlds`); for a table of your own use the library.
+All data is synthetic (see `made_up_worlds`). To attack your own table, use the library.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from deniable.errors import NOTHING, InvalidParameter
 
 MOST_LEVELS: Final = 20
 USUAL: Final = (0.1, 1.0, 10.0)
-"""Levels of ε if none are said."""
+"""The default levels of ε."""
 
 
 class Story(NamedTuple):
-    """One attack on a made-up world, told from its beginning."""
+    """One attack on synthetic data, with an introduction."""
 
     make: Callable[[], Attack]
     opening: str
@@ -103,7 +103,7 @@ STORIES: Final[dict[str, Story]] = {
 
 
 def story(name: str | None) -> Story:
-    """The story of this name."""
+    """The story of this name. Raises `InvalidParameter` with the known names if there is none."""
     if name is None:
         raise InvalidParameter("attack", NOTHING, "must be named", f"there are {', '.join(STORIES)}")
     if name not in STORIES:
@@ -114,7 +114,7 @@ def story(name: str | None) -> Story:
 
 
 def _list_names() -> None:
-    """All stories by name, and how they begin."""
+    """Print all stories by name, with their introductions."""
     from rich.console import Console
     from rich.table import Table
 
@@ -138,10 +138,7 @@ def attack_command(
     plot: Path | None = None,
     as_json: bool = False,
 ) -> dict[str, Any] | None:
-    """Run one story. As a table on the terminal, or, for machines, as a record that is returned.
-
-    Asked for nothing at all, it lists the names.
-    """
+    """Run one story. Prints a table, or returns a record if `as_json`. Without any argument, it lists the names."""
     levels = list(epsilon)
     if name is None and not levels and not as_json:
         _list_names()
@@ -174,7 +171,7 @@ def _check_plot(path: Path) -> None:
     from deniable.plots.render import FORMATS
 
     if path.suffix.lower() not in FORMATS:
-        raise InvalidParameter("--plot", str(path), f"must end in {', '.join(FORMATS)}")  # before the work, not after
+        raise InvalidParameter("--plot", str(path), f"must end in {', '.join(FORMATS)}")  # before the long run
 
 
 @contextmanager
@@ -194,7 +191,7 @@ def _progress(name: str, total: int | None) -> Iterator[Progress]:
 
 
 def record(found: Sweep) -> dict[str, Any]:
-    """All numbers of a sweep, as plain values."""
+    """All numbers of a sweep, as plain values for JSON."""
 
     def one(outcome: Outcome) -> dict[str, Any]:
         low, high = outcome.interval
@@ -224,7 +221,7 @@ def record(found: Sweep) -> dict[str, Any]:
 
 
 def show(told: Story, found: Sweep) -> None:
-    """The story as a table, for people."""
+    """Print the story as a table."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -256,7 +253,7 @@ def show(told: Story, found: Sweep) -> None:
 
 
 def _measured(outcome: Outcome, text: Any) -> Any:
-    """The rate and its interval, in tenths of a percent, rounded outwards; ± only where both sides are alike."""
+    """The rate and its interval in tenths of a percent, rounded outwards; with ± only if the interval is symmetric."""
     low, high = outcome.interval
     rate = round(1000 * outcome.rate)
     below, above = rate - math.floor(1000 * low), math.ceil(1000 * high) - rate

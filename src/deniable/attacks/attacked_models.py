@@ -1,4 +1,4 @@
-"""Small models to attack: logistic regression, and nearest neighbours. They need numpy only."""
+"""Small models to attack, with numpy only: logistic regression and nearest neighbours."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Bits = NDArray[np.bool_]
 
 STEPS: Final = 100
 CLOSE: Final = 1e-10
-"""Training ends when the gradient is this small: the weights are then within CLOSE/λ of the best ones."""
+"""Training stops at this gradient norm. The weights are then within CLOSE/λ of the minimiser."""
 
 
 def numbers(table: Any) -> Floats:
-    """A matrix of numbers: an array of two dimensions, or a table of columns of numbers."""
+    """A matrix of finite numbers, from an array of two dimensions or a table of numeric columns. Raises otherwise."""
     try:
         if isinstance(table, np.ndarray) and table.dtype.names is None:
             found = np.asarray(table, dtype=np.float64)
@@ -36,9 +36,7 @@ def numbers(table: Any) -> Floats:
 
 
 def features_of(features: Any, labels: Any) -> tuple[Floats, Bits]:
-    """Features with norm at most 1 (columns standardised first, rows shrunk where they are longer, with a constant 1 in
-    each for the intercept), and labels of yes and no.
-    """
+    """Features scaled by `unit_rows`, and labels as booleans. Raises `InvalidParameter` unless labels are 0 or 1."""
     raw = numbers(features)
     given = np.asarray(labels)
     if given.shape != raw.shape[:1] or given.dtype.kind not in "biuf" or not np.all((given == 0) | (given == 1)):
@@ -47,11 +45,14 @@ def features_of(features: Any, labels: Any) -> tuple[Floats, Bits]:
 
 
 def unit_rows(raw: Floats) -> Floats:
-    """Rows of norm at most 1. The scale is learnt from the public pool of people, not from a training set."""
+    """Rows of norm at most 1: columns standardised, a constant 1 added, longer rows scaled down.
+
+    The scale comes from the public pool of people, not from a training set.
+    """
     spread = raw.std(axis=0)
     scaled = (raw - raw.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     whole = np.column_stack([np.ones(len(raw)), scaled])
-    # Half the rows are shrunk to the sphere, the others lie inside.
+    # Half of the rows are scaled down to the unit sphere, the others lie inside.
     whole /= np.median(np.linalg.norm(whole, axis=1))
     length = np.linalg.norm(whole, axis=1, keepdims=True)
     return np.asarray(whole / np.maximum(length, 1.0) * (1 - 1e-12))
@@ -65,14 +66,14 @@ class LogisticModel:
     penalty: float
 
     def sensitivity(self, people: int) -> float:
-        """How far in L2 one replaced person moves the weights: 2/(nλ), for a loss whose gradient is at most ‖x‖ <= 1
-        and an objective that is λ-strongly convex (Chaudhuri et al. 2011, Corollary 8); and what training leaves
-        undone.
+        """The L2 sensitivity of the weights to one replaced person: 2/(nλ), because the gradient of the loss is at most
+        ‖x‖ <= 1 and the objective is λ-strongly convex (Chaudhuri et al. 2011, Corollary 8), plus 2·CLOSE/λ for inexact
+        training.
         """
         return (2 / (people * self.penalty) + 2 * CLOSE / self.penalty) * (1 + 1e-12)
 
     def fit(self, x: Floats, y: Bits) -> Floats:
-        """The weights."""
+        """The weights, up to CLOSE in the gradient. Raises `InvalidParameter` if training does not converge."""
         sign = np.where(y, 1.0, -1.0)
         signed = x * sign[:, None]
         weights = np.zeros(x.shape[1])
@@ -84,10 +85,10 @@ class LogisticModel:
                 return weights
             curvature = (signed * (wrong * (1 - wrong))[:, None]).T @ signed / len(x) + eye
             weights = self._down(signed, weights, gradient, np.asarray(np.linalg.solve(curvature, gradient), float))
-        raise InvalidParameter("penalty", self.penalty, "is too small for training to end", "say a larger one")
+        raise InvalidParameter("penalty", self.penalty, "is too small for training to converge", "take a larger one")
 
     def _down(self, signed: Floats, weights: Floats, gradient: Floats, step: Floats) -> Floats:
-        """A Newton step, halved until it goes down."""
+        """A Newton step, halved until the objective decreases."""
         size, now = 1.0, self._objective(signed, weights)
         while size > 1e-10:
             new = weights - size * step
@@ -100,7 +101,7 @@ class LogisticModel:
         return float(np.mean(np.logaddexp(0, -(signed @ weights))) + self.penalty / 2 * weights @ weights)
 
     def odds(self, weights: Floats, x: Floats, y: bool) -> float:
-        """The log-odds that the model gives to the true label."""
+        """The log-odds that the model assigns to the true label."""
         return float((1 if y else -1) * (x @ weights))
 
 
@@ -112,7 +113,7 @@ class Neighbours:
     width: float
 
     def yes(self, x: Floats, y: Bits, points: Floats) -> Floats:
-        """How sure the model trained on (x, y) is of yes at these points."""
+        """The predicted probability of yes at these points, for a model trained on (x, y)."""
         distance = np.sum((points[:, None, :] - x[None, :, :]) ** 2, axis=2)
         weight = np.exp(-(distance - distance.min(axis=1, keepdims=True)) / (2 * self.width**2))
         return np.asarray(weight @ y / weight.sum(axis=1))

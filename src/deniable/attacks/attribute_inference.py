@@ -1,4 +1,4 @@
-"""Attribute inference, also called model inversion: from a model and what is known of a person to what is not."""
+"""Attribute inference, also called model inversion: a person's secret attribute from a model and public attributes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from deniable.mechanisms import Mechanism
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class AttributeInference(Attack):
-    """The value under which the model is surest of what is known to be true (Fredrikson et al. 2014).
+    """Guess the secret value under which the model is most confident of the true label (Fredrikson et al. 2014).
 
     A nearest-neighbours model is trained on n people with public features, a secret yes-or-no feature and a label. Its
-    users see how sure it is of a label. The attacker knows a person's public features and label, tries both values of
-    the secret, and takes the one for which the model is surer of the label. The secret is a coin, so nothing about it
-    can be known from people in general: what comes out was memorised.
+    users see its confidence in a label. The attacker knows a person's public features and label, tries both values of
+    the secret, and takes the one with the higher confidence in the label. The secret is a coin, so it cannot be
+    inferred from other people: a correct guess means that the model memorised it.
 
-    With randomized response each person's secret is flipped before training: whatever the model memorises is a coin
-    that shows the truth with probability e^ε/(1 + e^ε). If the guess is right about the memorised value with
-    probability q, it is right about the true one with probability kept q + (1 - kept)(1 - q).
+    With randomized response, each person's secret is randomized before training, so the model can memorise only the
+    randomized value, which is true with probability kept = e^ε/(1 + e^ε). If the guess is right about the memorised
+    value with probability q, it is right about the true one with probability kept·q + (1 - kept)(1 - q).
     """
 
     features: Floats
@@ -41,7 +41,7 @@ class AttributeInference(Attack):
     def __init__(self, *, features: Any, labels: Any, people: int, width: float) -> None:
         x, y = features_of(features, labels)
         if not 1 <= curve_arguments.integer("people", people, 1) <= len(x):
-            raise InvalidParameter("people", people, "must be at most as many as there are rows to draw from")
+            raise InvalidParameter("people", people, "must be at most the number of rows to draw from")
         for name, value in (
             ("features", x),
             ("labels", y),

@@ -1,12 +1,12 @@
-"""Reconstruction from answers to all questions there are (Dinur & Nissim 2003, Theorem 5).
+"""Reconstruction from answers to all subset-sum questions (Dinur & Nissim 2003, Theorem 5).
 
-n people, one bit each, and the sum of every one of the 2^n subsets, each answered to within E. Any bits that agree with
-all answers to within E differ from the true ones in at most 4E places:
+There are n people with one bit each. The sum over each of the 2^n subsets is answered with an error of at most E. Any
+bits that agree with all answers up to E differ from the true ones in at most 4E places:
 
-*Proof.* Let I hold the people with x = 1 and x̂ = 0. The answer to I is within E of |I| and, as x̂ agrees, within E of
-0: |I| <= 2E. The same for people with x = 0 and x̂ = 1. ∎
+*Proof.* Let I be the people with x = 1 and x̂ = 0. The answer to I is within E of |I| and, because x̂ agrees, within E
+of 0. So |I| <= 2E. The same holds for people with x = 0 and x̂ = 1. ∎
 
-So an error that grows slower than n gives nearly everybody away: blatant non-privacy.
+So any error that grows slower than n reveals nearly all bits: blatant non-privacy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deniable.errors import NOTHING, InvalidParameter
 
 MOST_PEOPLE: Final = 16
 FIRST: Final = 256
-"""Questions by which candidates are sorted first."""
+"""Number of questions that give the lower bounds by which candidates are sorted."""
 
 
 @final
@@ -59,10 +59,10 @@ class ExhaustiveReconstruction(GroupAttack):
         return min(4 * curve_arguments.not_negative("error", error), float(self.people))
 
     def reconstruct(self, answers: Any) -> Bits:
-        """The bits that agree best with all answers, in the order of `asked`: their largest disagreement is smallest.
+        """The bits with the smallest maximal disagreement with the answers, which are in the order of `asked`.
 
-        A few questions bound the disagreement of every candidate from below. Candidates are tried in the order of these
-        bounds, until the next bound exceeds the best disagreement found.
+        A few questions give a lower bound on the disagreement of every candidate. Candidates are tried in the order of
+        these bounds, until the next bound exceeds the best disagreement so far.
         """
         said = curve_arguments.numbers_array("answers", answers)
         if len(said) != self.questions:

@@ -1,9 +1,9 @@
 """Attacks on published tables without names: linkage, homogeneous classes, and the intersection of two releases.
 
 In each, the attacker knows a person's quasi-identifiers (sex, birth date, ZIP code) and wants one secret. Without
-privacy a table of those columns and the secret is published. With privacy it is either a table whose secrets were
-randomized by the people themselves, or noisy counts of the secrets in each class (a `Histogram` of the two secrets
-under `Unit.replaced_row()`: a person is in one class, so the classes are disjoint).
+privacy, a table of the quasi-identifiers and the secret is published. With privacy, either each person randomizes their
+secret before it enters the table, or noisy counts of the secrets in each class are published (a `Histogram` of the two
+secrets under `Unit.replaced_row()`; a person is in one class, so the classes are disjoint).
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ from deniable.units import Relation, Unit
 
 
 def counts_of_secrets(*, epsilon: float | None = None, mu: float | None = None) -> Histogram:
-    """Noisy counts of the two secrets, for tables that differ by one secret: by ε with discrete Laplace noise, by μ
-    with Gaussian.
-    """
+    """Noisy counts of the two secrets, for tables that differ by one secret: discrete Laplace noise for ε, Gaussian
+    noise for μ."""
     return Histogram(categories=(0, 1), unit=Unit.replaced_row(), epsilon=epsilon, mu=mu)
 
 
@@ -49,7 +48,7 @@ ALLOWED = "a Histogram of two secrets or a symmetric yes-or-no protocol"
 
 
 class TableAttack(Attack):
-    """What the three have in common."""
+    """The common part of attacks on tables."""
 
     __slots__ = ()
 
@@ -80,9 +79,9 @@ class TableAttack(Attack):
         return made | {"Gaussian noisy counts": counts_of_secrets(mu=mu)}
 
     def _evidence(self, defence: Defence, with_it: Ints, without: Ints, secrets: Bits) -> Floats:
-        """How many more in the person's class seem to have it than not, the person among them.
+        """The published number of people in the person's class with the secret, minus the number without it.
 
-        `with_it` and `without` count the rows of the others in the class, as they are published.
+        `with_it` and `without` count the other people of the class, as published.
         """
         if isinstance(defence, BoundedNoise):
             raise self._refuse(defence, ALLOWED)
@@ -96,12 +95,11 @@ class TableAttack(Attack):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Linkage(TableAttack):
-    """Who knows sex, birth date and ZIP code finds most people in a table without names (Sweeney 2000).
+    """Find a person in a table without names from sex, birth date and ZIP code (Sweeney 2000).
 
-    The attacker reads the secrets of all rows that match a person, and guesses what most of them say. Everybody's
-    secret is a coin, so in a class of c people the guess is right with probability
-    P_c = 1/2 + C(c-1, ⌊(c-1)/2⌋)/2^c: always if the person is unique, 3/4 in a class of two or three. Over the table it
-    is the mean of P_c over people.
+    The attacker reads the secrets of all rows that match a person, and guesses the majority. All secrets are coins, so
+    in a class of c people the guess is right with probability P_c = 1/2 + C(c-1, ⌊(c-1)/2⌋)/2^c: always if the person
+    is unique, 3/4 in a class of two or three. The rate over the table is the mean of P_c over people.
 
     >>> people = {"sex": ["f", "f", "m", "f"], "zip": [13012, 13012, 13012, 13053]}
     >>> attack = Linkage(people, quasi=["sex", "zip"])
@@ -112,7 +110,7 @@ class Linkage(TableAttack):
     """
 
     sizes: Ints
-    """How many people each person's class has."""
+    """For each person, the number of people in their class."""
     NAME: ClassVar[str] = "linkage"
 
     def __init__(self, table: Table, *, quasi: Sequence[str]) -> None:
@@ -124,7 +122,7 @@ class Linkage(TableAttack):
 
     @property
     def unique(self) -> float:
-        """The share of people who are alone in their class."""
+        """The share of people who are unique in their class."""
         return float(np.mean(self.sizes == 1))
 
     def expected(self, defence: Defence) -> float | None:
@@ -143,13 +141,13 @@ class Linkage(TableAttack):
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
         secrets = coins(rounds, chance)
         others = self.sizes[chance.integers(0, len(self.sizes), size=rounds)] - 1
-        # Coins that were randomized by a fair rule are coins: the same for every defence.
+        # A coin randomized by a symmetric rule is a coin again, so this is the same for every defence.
         with_it = chance.binomial(others, BLIND)
         return right(secrets, self._evidence(defence, with_it, others - with_it, secrets), chance)
 
 
 def majority(sizes: Any) -> Floats:
-    """The probability that most of c coins, one of them the person's, say what the person's says; ties by a coin."""
+    """The probability that the majority of c coins, including the person's, equals the person's; ties by a coin."""
     from scipy.special import gammaln
 
     c = np.asarray(sizes, dtype=np.float64)
@@ -160,7 +158,7 @@ def majority(sizes: Any) -> Floats:
 
 
 def coin_margins(people: int) -> tuple[Ints, Floats]:
-    """By how many more of so many coins may say yes than no, and the probability of each margin."""
+    """The possible differences between heads and tails among `people` coins, and their probabilities."""
     from scipy.special import gammaln
 
     yes = np.arange(people + 1)
@@ -169,8 +167,9 @@ def coin_margins(people: int) -> tuple[Ints, Floats]:
 
 
 def noisy_majority(defence: Defence, margins: Ints, law: Floats) -> float | None:
-    """The probability that the person's secret decides the sign of margin + (±1) + W, W the difference of two discrete
-    Laplace variables: N = margin + W is symmetric about 0, so it is (1 + P(N = 0) + P(N = 1))/2.
+    """The probability that the sign of margin + (±1) + W equals the person's ±1, where W is the difference of two
+    discrete Laplace variables. N = margin + W is symmetric about 0, so it is (1 + P(N = 0) + P(N = 1))/2. None for
+    other noise.
 
     P(W = w) = c² r^w (2/(1 - r²) + w - 1) for w >= 0, with r = e^(-1/scale) and c = (1 - r)/(1 + r).
     """
@@ -188,10 +187,10 @@ def noisy_majority(defence: Defence, margins: Ints, law: Floats) -> float | None
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Homogeneity(TableAttack):
-    """A class of k people hides nobody if all of them have the same secret.
+    """A class of k people protects nobody if all of them have the same secret.
 
-    The others in the person's class all have it, as in the class "3*" of `HOSPITAL_A` (four times cancer):
-    if the class is shown all alike, the person has it too. No k helps against this; l-diversity was invented for it
+    All other people in the person's class have it, as in the class "3*" of `HOSPITAL_A` (four times cancer). If the
+    published class is uniform, the person has it too. No k prevents this; l-diversity was proposed for it
     (Machanavajjhala et al. 2007).
 
     >>> Homogeneity(size=4).run().rate
@@ -199,7 +198,7 @@ class Homogeneity(TableAttack):
     """
 
     size: int
-    """How many people are in the class."""
+    """The number of people in the class."""
     NAME: ClassVar[str] = "homogeneity"
 
     def __post_init__(self) -> None:
@@ -213,7 +212,7 @@ class Homogeneity(TableAttack):
         return noisy_majority(defence, np.zeros(1, dtype=np.int64), np.ones(1))
 
     def _flipped(self, kept: float) -> float:
-        """The class shows how many of k randomized secrets say yes; the guess is by the middle between both worlds."""
+        """The expected rate for randomized secrets: the guess compares the class's margin with `_middle`."""
         from scipy.special import gammaln, xlogy
 
         n = self.size - 1
@@ -229,7 +228,7 @@ class Homogeneity(TableAttack):
         return chance
 
     def _middle(self, kept: float) -> float:
-        """The others' mean margin: what the class would show with half a person's secret on either side."""
+        """The mean margin of the other people, halfway between the mean margins for the person's two secrets."""
         return (self.size - 1) * (2 * kept - 1)
 
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
@@ -246,13 +245,13 @@ class Homogeneity(TableAttack):
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intersection(TableAttack):
-    """Two harmless tables about one person: the secret is in both classes, and little else is (Ganta et al. 2008).
+    """Several k-anonymous tables about one person: the secret must be in all their classes.
 
-    The person's secret is one of two values. In each of `releases` tables the person is in a class of `size` people, of
-    whom each other one has the first value with probability `chance`, the second with the same probability, or neither.
-    A table rules a value out if its class does not have it. Without privacy the guess is right with probability
-    1 - r^m/2, r = 1 - (1 - chance)^(size - 1): the more tables, the surer, though each is k-anonymous (Ganta,
-    Kasiviswanathan & Smith 2008). Counts in noisy classes compose: curve ** m.
+    The person's secret is one of two values. In each of m = `releases` tables, the person is in a class of `size`
+    people. Each other person has the first value with probability `chance`, the second with the same probability, or
+    neither. A table excludes a value that its class does not have. Without privacy the guess is right with probability
+    1 - r^m/2, r = 1 - (1 - chance)^(size - 1), which increases with the number of tables, though each is k-anonymous
+    (Ganta, Kasiviswanathan & Smith 2008). Releases of noisy counts compose: curve ** m.
 
     >>> round(Intersection(size=4, chance=0.25).expected(None), 6)
     0.832886
@@ -266,7 +265,7 @@ class Intersection(TableAttack):
     def __post_init__(self) -> None:
         curve_arguments.integer("size", self.size, 1)
         if curve_arguments.probability("chance", self.chance) > BLIND:
-            raise InvalidParameter("chance", self.chance, "must be at most 1/2: it is of either value")
+            raise InvalidParameter("chance", self.chance, "must be at most 1/2: it is the probability of each value")
         curve_arguments.integer("releases", self.releases, 1)
 
     @property
@@ -276,7 +275,7 @@ class Intersection(TableAttack):
     def seen(self, defence: Mechanism | Protocol) -> Curve:
         if not isinstance(defence, Histogram):
             raise self._refuse(defence, "a Histogram of two secrets")
-        return TableAttack.seen(self, defence)  # (super() does not know a class with slots)
+        return TableAttack.seen(self, defence)  # (super() fails in a dataclass with slots)
 
     def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
         made = TableAttack.defences(self, epsilon=epsilon, delta=delta)
@@ -315,7 +314,7 @@ class Intersection(TableAttack):
         return likely(1) - likely(0)
 
     def _others(self) -> tuple[Ints, Ints, Floats]:
-        """How many others may have each value, and the logarithm of the probability."""
+        """Possible numbers of other people with each value, and the logarithms of their probabilities."""
         from scipy.special import gammaln, xlogy
 
         n = self.size - 1
@@ -329,7 +328,7 @@ class Intersection(TableAttack):
 
 
 def log_noise(defence: Histogram, z: Ints) -> Floats:
-    """log P(noise = z), up to a constant; a rounded Gaussian is taken for a Gaussian: attackers need not be exact."""
+    """log P(noise = z), up to a constant. A rounded Gaussian is approximated by a Gaussian density."""
     width = float(defence.noise.width)
     if isinstance(defence.noise, DiscreteLaplace):
         return np.asarray(-np.abs(z) / width)
@@ -337,7 +336,9 @@ def log_noise(defence: Histogram, z: Ints) -> Floats:
 
 
 def candidates(*releases: tuple[Table, dict[str, Any]], secret: str) -> set[Any]:
-    """The secrets that a person may have who is in each of these tables, in the class with these values.
+    """The possible secrets of a person who is in each of these tables, in the class with the given values.
+
+    `releases` are pairs (table, values known about the person).
 
     >>> from deniable.attacks import HOSPITAL_A, HOSPITAL_B
     >>> alice = {"zip": "130**", "age": "<30"}, {"zip": "130**", "age": "<35"}

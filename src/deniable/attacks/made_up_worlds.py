@@ -1,7 +1,7 @@
-"""Worlds to attack when there is no data at hand: two hospitals' tables, and people made up from public totals.
+"""Synthetic data to attack: the tables of two hospitals, and people drawn from simple distributions.
 
-Nobody here exists. `population` draws from simple laws with the sizes of US ZIP code areas; for results about real
-people give an attack a table of real people.
+None of these people exists. `population` uses the sizes of US ZIP code areas. For results about real people, give an
+attack a table of real people.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ HOSPITAL_B: Final[dict[str, tuple[str, ...]]] = {
 """A 6-anonymous table of another hospital's patients. Alice, 28, of ZIP code 13012, is in both."""
 
 DAYS: Final = 28_855
-"""Days in 79 years: birth dates are spread evenly over them."""
+"""Days in 79 years. Birth dates are uniform over them."""
 
 MEDIAN, SPREAD = 2800.0, 1.55
-"""Of the log-normal law of the residents of a ZIP code area: a median of 2,800 and a mean of 9,300, about as in the US
-census of 2010 (some 33,000 areas, 309 million people)."""
+"""Parameters of a log-normal distribution of residents per ZIP code area: median 2,800 and mean 9,300, about as in the
+US census of 2010 (some 33,000 areas, 309 million people)."""
 
 
 def area_sizes(areas: int, *, seed: int) -> NDArray[np.int64]:
-    """Residents of made-up ZIP code areas."""
+    """Numbers of residents of made-up ZIP code areas, at least 1 each."""
     chance = np.random.default_rng(seed)
     drawn = chance.lognormal(np.log(MEDIAN), SPREAD, size=curve_arguments.integer("areas", areas, 1))
     return np.maximum(1, np.rint(np.minimum(drawn, 120_000))).astype(np.int64)
@@ -83,7 +83,7 @@ def population(*, areas: int, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def traits(*, people: int, features: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Made-up people with standard normal features and a yes-or-no label that leans on the first few of them."""
+    """Made-up people with standard normal features and a yes-or-no label that depends on the first three of them."""
     chance = np.random.default_rng(seed)
     x = chance.standard_normal(
         (curve_arguments.integer("people", people, 1), curve_arguments.integer("features", features, 1))

@@ -1,7 +1,7 @@
-"""Membership: was this person among those whose data were used? Asked of published averages, and of a model.
+"""Membership inference: was this person's data used? From published counts, and from a model.
 
-In both, a coin decides whether the person is in; if not, somebody else is in their place. So neighbours differ by one
-person replaced.
+In both games a coin decides whether the person is included; if not, another person takes their place. So neighbours
+differ by one replaced person.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ from deniable.units import Sensitivity
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class StatisticsMembership(Attack):
-    """From averages of many attributes to who was in the sample (Homer et al. 2008; Sankararaman et al. 2009).
+    """Membership in a sample from published counts of many attributes (Homer et al. 2008; Sankararaman et al. 2009).
 
-    d yes-or-no attributes with public rates p; published is how many of n people have each. The attacker weighs the
-    person's own attributes by the likelihood ratio of "in" against "out", with the counts' law taken as normal of
-    variance V = (n-1)p(1-p) + s², s the noise: evidence Σ (x-p)(count-np)/V - Σ (x-p)²/2V. For many attributes it is
-    right with probability about Φ(√(Σ p(1-p)/V)/2): Φ(√(d/n)/2) without noise, so d > 10 n attributes give
-    everybody away however large n is.
+    There are d yes-or-no attributes with public rates p. For each, the number of people who have it, among n, is
+    published. The attacker computes the log-likelihood ratio of "in" against "out" for the person's own attributes x,
+    with counts taken as normal of variance V = (n-1)p(1-p) + s², where s is the standard deviation of the noise:
+    Σ (x-p)(count-np)/V - Σ (x-p)²/2V. With many attributes the guess is right with probability about
+    Φ(√(Σ p(1-p)/V)/2). Without noise this is Φ(√(d/n)/2), so d > 10 n attributes reveal membership for any n.
 
-    A replaced person moves each of the d counts by at most 1, and each is released by itself: curve ** d.
+    A replaced person changes each of the d counts by at most 1, and each is released separately: curve ** d.
     """
 
     people: int
     rates: Floats
     rows: NDArray[np.bool_] | None
-    """Real people to draw from; None: attributes are drawn independently at these rates."""
+    """Real people to draw from. None means that attributes are drawn independently at these rates."""
     NAME: ClassVar[str] = "membership"
     ROUNDS: ClassVar[int] = 4_000
 
@@ -71,7 +71,10 @@ class StatisticsMembership(Attack):
     def of_table(
         cls, table: anonymity_measures.Table, *, attributes: Sequence[str], people: int
     ) -> StatisticsMembership:
-        """Samples of so many people from a table of yes-or-no columns; the whole table is the public reference."""
+        """Samples of `people` rows from a table of yes-or-no columns. The whole table is the public reference.
+
+        Raises `InvalidParameter` if a column is not 0 or 1 or is constant, or if the table has too few rows.
+        """
         given = np.stack(anonymity_measures.columns(table, attributes), axis=1)
         try:
             rows = given.astype(np.float64)
@@ -107,7 +110,7 @@ class StatisticsMembership(Attack):
         return made | {"Gaussian on each count": gaussian_share(epsilon, delta, len(self.rates))}
 
     def large_sample_rate(self, defence: Defence) -> float:
-        """About how often the guess is right, if there are many attributes and they are independent."""
+        """The approximate probability of a right guess for many independent attributes."""
         spread = self.rates * (1 - self.rates)
         return float(normal_cdf(math.sqrt(np.sum(spread / self._variance(defence))) / 2))
 
@@ -129,7 +132,7 @@ class StatisticsMembership(Attack):
         return right(inside, evidence, chance)
 
     def _drawn(self, rounds: int, chance: np.random.Generator) -> tuple[Ints, Ints, Ints]:
-        """The person, who is there instead of them, and the counts of the others."""
+        """Attributes of the person and of the replacement, and counts over the other people."""
         d = len(self.rates)
         if self.rows is None:
             one, two = ((chance.random((rounds, d)) < self.rates).astype(np.int64) for _ in range(2))
@@ -142,14 +145,14 @@ class StatisticsMembership(Attack):
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ModelMembership(Attack):
-    """From a trained model to who was in its training set: a likelihood ratio (Carlini et al. 2022, "LiRA").
+    """Membership in a training set from a trained model, by a likelihood ratio (Carlini et al. 2022, "LiRA").
 
-    A logistic regression is trained on n people and its weights are published. For each of a few people the attacker
-    has trained models of their own, with that person and without. What a model says of a person's label, the log-odds
-    of the truth, is about normal in either case; the guess is the likelier case.
+    A logistic regression is trained on n people, and its weights are published. For each of a few target people, the
+    attacker has trained shadow models with and without that person. The log-odds of a person's true label are about
+    normal in both cases; the guess is the likelier case.
 
-    Behind a mechanism the weights are published with noise (output perturbation, Chaudhuri, Monteleoni & Sarwate 2011).
-    With features of norm at most 1 and penalty λ, replacing one person moves the weights by at most 2/(nλ) in L2.
+    With a mechanism, the weights are published with noise (output perturbation, Chaudhuri, Monteleoni & Sarwate 2011).
+    With features of norm at most 1 and penalty λ, replacing one person changes the weights by at most 2/(nλ) in L2.
 
     `features` and `labels` are the people to draw from: any table of numbers, and yes or no for each row.
     """
@@ -161,14 +164,14 @@ class ModelMembership(Attack):
     NAME: ClassVar[str] = "model membership"
     ROUNDS: ClassVar[int] = 1_000
     TARGETS: ClassVar[int] = 12
-    """People whom the attacker is after."""
+    """Number of target people."""
     OWN: ClassVar[int] = 24
-    """Models that the attacker trains with each of them, and without."""
+    """Number of shadow models with each target, and as many without."""
 
     def __init__(self, *, features: Any, labels: Any, people: int, penalty: float) -> None:
         x, y = features_of(features, labels)
         if not 1 <= curve_arguments.integer("people", people, 1) < len(x):
-            raise InvalidParameter("people", people, "must be fewer than there are rows to draw from")
+            raise InvalidParameter("people", people, "must be fewer than the rows to draw from")
         for name, value in (
             ("model", LogisticModel(penalty=curve_arguments.positive("penalty", penalty))),
             ("features", x),
@@ -182,7 +185,7 @@ class ModelMembership(Attack):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """How far one replaced person moves the weights."""
+        """The L1 and L2 sensitivity of the weights to one replaced person."""
         l2 = self.model.sensitivity(self.people)
         return Sensitivity(l2=l2, l1=l2 * math.sqrt(self.features.shape[1]) * (1 + 1e-15))
 
@@ -208,7 +211,7 @@ class ModelMembership(Attack):
         }
 
     def _at_once(self) -> int:
-        return 50  # so that progress can be seen
+        return 50  # few, so that the progress bar moves
 
     def _player(self, defence: Defence, chance: np.random.Generator) -> Callable[[int], int]:
         if isinstance(defence, BoundedNoise):
@@ -221,7 +224,7 @@ class ModelMembership(Attack):
         return self._player(defence, chance)(rounds)
 
     def _learnt(self, defence: Defence, person: int, chance: np.random.Generator) -> Floats:
-        """Mean and standard deviation of the log-odds without the person and with them."""
+        """Mean and standard deviation of the log-odds over shadow models, without the person and with them."""
         seen = [[self._odds(defence, person, inside, chance) for _ in range(self.OWN)] for inside in (False, True)]
         return np.stack([np.mean(seen, axis=1), np.std(seen, axis=1) + 1e-9], axis=1)
 
@@ -235,7 +238,7 @@ class ModelMembership(Attack):
         return right(inside, evidence, chance)
 
     def _odds(self, defence: Defence, person: int, inside: bool, chance: np.random.Generator) -> float:
-        """What a model trained with the person, or with somebody else in their place, says of their label."""
+        """The log-odds of the person's label under a model trained with them, or with another person instead."""
         others = chance.permutation(len(self.features) - 1)[: self.people]
         others += others >= person
         if inside:

@@ -1,7 +1,8 @@
-"""Reconstruction: from many answers about groups to the secret of everybody (Dinur & Nissim 2003).
+"""Reconstruction of all secrets from many answers about groups (Dinur & Nissim 2003).
 
-n people, one bit each. Each question compares two groups: every person is put on one of two sides at random, and the
-answer is how many more have it on the first side. A person moves each answer by 1.
+There are n people with one bit each. Each question compares two groups: every person is put on one of two sides at
+random, and the answer is the number of ones on the first side minus that on the second. A person changes each answer by
+1.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from deniable.mechanisms import Gaussian, Laplace, Mechanism
 
 
 class GroupAttack(Attack):
-    """Questions about groups. In each round everybody's secret is a new coin, and one person is judged."""
+    """The common part of attacks by questions about groups. Each round has new secrets, and checks one person's."""
 
     __slots__ = ()
     people: int
@@ -47,7 +48,7 @@ class GroupAttack(Attack):
         if isinstance(defence, Mechanism):
             return moves_by_one(defence, self.NAME).curve ** self.questions
         if isinstance(defence, FlippedAnswer):
-            return defence.curve  # one report each, whatever is asked of the reports
+            return defence.curve  # one report per person; questions about reports are post-processing
         raise self._refuse(defence, "a mechanism for one number or a symmetric yes-or-no protocol")
 
     def defences(self, *, epsilon: float, delta: float | None = None) -> dict[str, Defence]:
@@ -63,7 +64,7 @@ class GroupAttack(Attack):
         return max(1, AT_ONCE // (self.people + self.questions))
 
     def _world(self, defence: Defence, rounds: int, chance: np.random.Generator) -> tuple[Bits, Floats]:
-        """Everybody's secrets, and the answers."""
+        """The secrets of all people, and the answers."""
         secrets = chance.integers(0, 2, size=(rounds, self.people)).astype(np.bool_)
         if isinstance(defence, Protocol):
             reports = np.asarray(defence.randomize(secrets.ravel())).reshape(secrets.shape)
@@ -71,9 +72,8 @@ class GroupAttack(Attack):
         return secrets, noisy(defence, secrets.astype(np.int64) @ self.asked.T, chance)
 
     def _judged(self, secrets: Bits, found: Floats, chance: np.random.Generator) -> int:
-        """One person of each round, picked at random: what is right about them is independent between rounds, what is
-        right about two people of one round is not.
-        """
+        """The number of right guesses for one random person in each round. Guesses for two people of one round would
+        not be independent."""
         rows = np.arange(len(secrets))
         who = chance.integers(0, self.people, size=len(secrets))
         evidence = found[rows, who] - BLIND
@@ -93,10 +93,10 @@ def _questions(people: Any, questions: Any, seed: Any) -> NDArray[np.int64]:
 class Reconstruction(GroupAttack):
     """Least squares: x̂ = A⁺a, each entry rounded.
 
-    With n questions or more and no noise, everybody's secret comes out. With noise of standard deviation s on each
-    answer, x̂ has the standard deviation s√[(AᵀA)⁻¹]ᵢᵢ ≈ s/√questions: noise far below √n answers nothing. With Gaussian
-    noise a bit is right with probability Φ(1/(2σ√[(AᵀA)⁻¹]ᵢᵢ)), which for many questions is the cap Φ(μ/2),
-    μ = √questions/σ: least squares is then as good as any attack there is.
+    With at least n questions and no noise, all secrets are recovered. With noise of standard deviation s on each
+    answer, x̂ has the standard deviation s√[(AᵀA)⁻¹]ᵢᵢ ≈ s/√questions, so noise far below √n does not protect. With
+    Gaussian noise a bit is right with probability Φ(1/(2σ√[(AᵀA)⁻¹]ᵢᵢ)). For many questions this is the cap Φ(μ/2),
+    μ = √questions/σ: then least squares is an optimal attack.
 
     >>> attack = Reconstruction(people=32, questions=64, seed=1)
     >>> attack.run(trials=500).rate
@@ -106,7 +106,7 @@ class Reconstruction(GroupAttack):
     people: int
     questions: int
     seed: int = 0
-    """Of the questions, which are public."""
+    """Seed of the questions, which are public."""
     asked: NDArray[np.int64] = field(init=False, repr=False, compare=False)
     inverse: Floats = field(init=False, repr=False, compare=False)
     NAME: ClassVar[str] = "reconstruction"
@@ -138,11 +138,11 @@ class Reconstruction(GroupAttack):
 def _below_half(scales: Floats) -> float:
     """P(E < 1/2) for the sum E of independent Laplace variables of these scales, up to about 10⁻¹⁴.
 
-    By the characteristic function φ(t) = Π 1/(1 + s²t²) it is 1/2 + (1/π) Im ∫ e^(it/2) φ(t)/t dt over t > 0
-    (Gil-Pelaez 1951). Partial fractions would say the same as a sum of exponentials, but scales that are nearly alike
-    cancel all its digits. Where many scales are alike, φ falls off like a Gaussian's, and the integral ends by itself.
-    Where one or few dominate it falls like a power only: from some T on we leave the real axis upwards, t = T + ir,
-    where e^(it/2) falls like e^(-r/2). No pole is crossed: they lie at i/s.
+    With the characteristic function φ(t) = Π 1/(1 + s²t²) it is 1/2 + (1/π) Im ∫ e^(it/2) φ(t)/t dt over t > 0
+    (Gil-Pelaez 1951). Partial fractions would give a sum of exponentials, but nearly equal scales cancel all of its
+    digits. If many scales are similar, φ decays like a Gaussian and the integral can be truncated. If few scales
+    dominate, φ decays only like a power. Then, from some T on, the path leaves the real axis upwards, t = T + ir, where
+    e^(it/2) decays like e^(-r/2). It crosses no pole, because the poles are at i/s.
     """
     spread = math.sqrt(2 * float(np.sum(scales**2)))
     if spread < 1 / 80:
@@ -157,7 +157,8 @@ def _below_half(scales: Floats) -> float:
                 total += beyond
                 break
             turn = 2 * at
-        # A panel of few powers of e, no longer than its poles are far, in which the sine turns by no more than 2.
+        # A panel in which φ falls by at most e^-POWERS and the sine's argument grows by at most 2, no longer than the
+        # distance to the poles.
         end = at + min(max(widest, at), POWERS / max(steepness, spread), TURN)
         t, weights = _panel(at, end)
         total += float(np.sum(weights * np.sin(t / 2) / t * _falls(scales, t)))
@@ -166,16 +167,16 @@ def _below_half(scales: Floats) -> float:
 
 
 TURN: Final = 4.0
-"""Where the integral may first leave the real axis: the sine has turned by 2."""
+"""The first t at which the path may leave the real axis, where the sine's argument is 2."""
 NEGLIGIBLE: Final = 1e-18
 POWERS: Final = 4.0
-"""Of e by which the characteristic function may fall in one panel."""
+"""The largest decrease of log φ in one panel."""
 END: Final = 80.0
-"""Of the way upwards: e^(-40) is negligible."""
+"""The end of the upward path: e^(-40) is negligible."""
 FAR: Final = 1.0
-"""The end is far: at this rate a characteristic function that falls like a power ends at e times where we are."""
+"""Leave the real axis if φ, decaying at its present rate in log t, becomes negligible only beyond e^FAR times t."""
 NODES: Final = 20
-"""Of Gauss-Legendre quadrature, on each panel."""
+"""Nodes of Gauss-Legendre quadrature on each panel."""
 
 
 @lru_cache(maxsize=1)
@@ -194,10 +195,10 @@ def _falls(scales: Floats, t: Any) -> Any:
 
 
 def _upwards(scales: Floats, start: float) -> float | None:
-    """Im ∫ e^(it/2) φ(t)/t dt along t = start + ir; None where φ grows more than e^(-r/2) falls."""
+    """Im ∫ e^(it/2) φ(t)/t dt along t = start + ir; None if φ grows faster than e^(-r/2) decays."""
     parts = [_panel(low, low + TURN) for low in np.arange(0.0, END, TURN)]
     r, weights = (np.concatenate(sides) for sides in zip(*parts, strict=True))
-    # φ is largest beside its poles: those that lie beyond the end must not matter there.
+    # φ is largest next to its poles; the poles beyond the end of the path must be negligible.
     far = np.unique(1 / scales[(scales > 0) & (scales * END < 1)])
     if _log_falls(scales, start, far).max(initial=-math.inf) > math.log(NEGLIGIBLE) - math.log(END):
         return None
@@ -217,12 +218,12 @@ def _log_falls(scales: Floats, start: float, r: Floats) -> Floats:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearReconstruction(GroupAttack):
-    """Linear programming: the point of [0, 1]^n whose largest error on any answer is smallest, each entry rounded.
+    """Linear programming: the point of [0, 1]^n with the smallest maximal error on the answers, each entry rounded.
 
-    If no answer is off by more than E, then neither is the point found, and it differs from the truth by at most 2E on
-    every question. For all 2^n subsets that leaves at most 8E wrong entries (4E for a point of {0, 1}^n); for random
-    questions, o(n) of them as long as E is o(√n). So noise that never exceeds a bound is no protection, and nobody
-    needs to know the bound (Dinur & Nissim 2003; Dwork, McSherry & Talwar 2007).
+    If every answer has an error of at most E, so has the solution, and it differs from the truth by at most 2E on every
+    question. For all 2^n subsets there are then at most 8E wrong entries (4E for a point of {0, 1}^n); for random
+    questions o(n), if E is o(√n). So bounded noise does not protect, and the attacker need not know the bound (Dinur &
+    Nissim 2003; Dwork, McSherry & Talwar 2007).
 
     >>> from deniable.attacks import BoundedNoise
     >>> attack = LinearReconstruction(people=24, questions=96, seed=1)
@@ -248,7 +249,7 @@ class LinearReconstruction(GroupAttack):
         return float(defence.support.own) if isinstance(defence, FlippedAnswer) else None
 
     def _at_once(self) -> int:
-        return 10  # so that progress can be seen
+        return 10  # few, so that the progress bar moves
 
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
         secrets, answers = self._world(defence, rounds, chance)

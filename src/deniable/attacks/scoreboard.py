@@ -1,8 +1,8 @@
 """Linkage of sparse, fuzzy records: the scoreboard attack on published ratings (Narayanan & Shmatikov 2008).
 
-A table of ratings without names is published. The attacker knows a handful of a person's ratings from elsewhere, some
-of them wrong, none of them exact. Every published record gets a score: what is rare counts more, near ratings count
-as well. If the best score stands out, the record is the person's, and all that is in it is known.
+A table of ratings without names is published. The attacker knows a few of a person's ratings from another source; some
+are wrong, and none is exact. Every published record gets a score: rare items count more, and similar ratings count
+partly. If the best score stands out, the record is taken for the person's, and all its contents are known.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from deniable.local.binary_responses import FlippedAnswer
 from deniable.mechanisms import Mechanism
 
 NEAR = 1.5
-"""Ratings that are this far apart count e^-1 of a hit."""
+"""Two ratings at this distance count e^-1 of a hit."""
 STARS = 5
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoreboard(Attack):
-    """Find a person's record among sparse ratings by a few that are known roughly, and read the secret in it.
+    """Find a person's record among sparse ratings from a few approximate ratings, and read the secret in it.
 
-    `people` rate some of `items`, popular ones more often. The attacker knows `known` ratings of the person, each off
-    by up to `off` stars, and `wrong` of them about items the person never rated. A record matches if its score stands
-    out from the second best by `margin` standard deviations; without a match the attacker guesses blindly.
+    `people` rate some of `items`, popular ones more often. The attacker knows `known` ratings of the person, each wrong
+    by up to `off` stars; `wrong` of them are about items that the person never rated. A record matches if its score
+    exceeds the second best by `margin` standard deviations. Without a match the attacker guesses blindly.
 
-    The secret is one more column of the person's record. Behind randomized response the record may be found as before,
-    and says what the cap allows.
+    The secret is one more column of the person's record. With randomized response the attacker finds the record as
+    before, but its secret is right only as often as the cap allows.
 
     >>> attack = Scoreboard(people=300, items=400, known=8, seed=1)
     >>> attack.run(trials=300).rate > 0.9
@@ -48,7 +48,7 @@ class Scoreboard(Attack):
     off: int = 1
     margin: float = 1.5
     seed: int = 0
-    """Of the published table."""
+    """Seed of the published table."""
     stars: Ints = field(init=False, repr=False, compare=False)
     """Rows are people, columns are items; 0 means that the person did not rate the item."""
     NAME: ClassVar[str] = "scoreboard"
@@ -64,7 +64,7 @@ class Scoreboard(Attack):
             < curve_arguments.integer("known", self.known, 1)
             <= m
         ):
-            raise InvalidParameter("known", self.known, "must be more than `wrong`, and at most the items there are")
+            raise InvalidParameter("known", self.known, "must be more than `wrong`, and at most the number of items")
         curve_arguments.integer("off", self.off, 0)
         curve_arguments.not_negative("margin", self.margin)
         chance = np.random.default_rng(curve_arguments.integer("seed", self.seed, 0))
@@ -83,23 +83,23 @@ class Scoreboard(Attack):
         return {"randomized response": RandomizedResponse(epsilon=epsilon)}
 
     def weights(self) -> Floats:
-        """What a hit on each item is worth: 1/log of how many people have rated it."""
+        """The weight of a hit on each item: 1/log(1 + number of people who rated it)."""
         return np.asarray(1 / np.log(np.maximum(np.count_nonzero(self.stars, axis=0), 2.0) + 1))
 
     def scores(self, items: Ints, stars: Ints) -> Floats:
-        """The score of every record, for ratings that are known of a person."""
+        """The score of every record, given a person's approximate ratings of some items."""
         theirs = self.stars[:, items]
         near = np.where(theirs > 0, np.exp(-np.abs(theirs - stars) / NEAR), 0.0)
         return np.asarray(near @ self.weights()[items])
 
     def matched(self, scores: Floats) -> int | None:
-        """The record that stands out, or None."""
+        """The index of the record whose score stands out, or None."""
         first, second = np.sort(scores)[-2:][::-1]
         spread = float(np.std(scores))
         return int(np.argmax(scores)) if spread > 0 and first - second >= self.margin * spread else None
 
     def remembered(self, person: int, chance: np.random.Generator) -> tuple[Ints, Ints]:
-        """What the attacker knows of a person: rough ratings, and a few about items that they never rated."""
+        """The attacker's knowledge of a person: items and approximate ratings, some for items that they never rated."""
         own = np.flatnonzero(self.stars[person])
         others = np.flatnonzero(self.stars[person] == 0)
         true = chance.choice(own, size=min(len(own), self.known - self.wrong), replace=False)
@@ -110,7 +110,7 @@ class Scoreboard(Attack):
         return items, np.clip(exact + shift, 1, STARS)
 
     def found(self, *, trials: int, seed: int = 0) -> float:
-        """How often the record of a random person is found; the rest is not found, or is somebody else's."""
+        """The share of random persons whose record is found. Others have no match, or a wrong one."""
         chance = np.random.default_rng(seed)
         who = chance.integers(0, self.people, size=curve_arguments.integer("trials", trials, 1))
         return float(np.mean([self.matched(self.scores(*self.remembered(int(p), chance))) == p for p in who]))
@@ -128,7 +128,7 @@ class Scoreboard(Attack):
             match = self.matched(self.scores(*self.remembered(int(person), chance)))
             if match is None:
                 continue
-            # A stranger's record holds a stranger's secret, which is a coin.
+            # A wrong record contains another person's secret, which is a coin.
             told = said[i] if match == person else chance.integers(0, 2) == 1
             evidence[i] = 1.0 if told else -1.0
         return right(secrets, evidence, chance)

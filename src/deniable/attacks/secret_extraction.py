@@ -1,21 +1,21 @@
 """Extraction of secrets from a model that was trained on them: exposure (Carlini, Liu, Erlingsson, Kos & Song 2019).
 
-A secret is drawn evenly from R candidates, planted into the training text, and a model is trained. The attacker asks
-the model how likely it finds each candidate. The *rank* of the secret is its place among them, and its *exposure*
-log₂ R - log₂ rank: what guessing by the model saves, in bits. A model that says nothing exposes about 1.44 bits on
-average; one that gives the secret away, log₂ R.
+A secret is drawn uniformly from R candidates and planted into the training text, and a model is trained. The attacker
+asks the model for the likelihood of each candidate. The *rank* of the secret is its position among them, and its
+*exposure* is log₂ R - log₂ rank: the number of bits that the model saves in guessing. A model that reveals nothing has
+an exposure of about 1.44 bits on average; a model that reveals the secret has log₂ R.
 
-What privacy allows. Let f be the trade-off function of the training for one record with the secret added (a group, for
-several). Then for every rank r, averaged over the secret,
+**The cap.** Let f be the trade-off function of the training for one added record with the secret (for a group, if there
+are several). Then for every rank r, averaged over the secret,
 
     P(rank <= r) <= 1 - f(r/R),   that is   P(exposure >= b) <= 1 - f(2^-b).
 
-*Proof.* Take "the rank of s is at most r" for a test that tells the training with s from the training without any
-secret. Without, its probability is α_s, and at most r of the R candidates have a rank of at most r whatever the model
-is (ties count against the attacker), so the α_s sum to at most r. With s, its probability is at most 1 - f(α_s). f is
-convex and falls, so the average of 1 - f(α_s) is at most 1 - f(average of α_s) <= 1 - f(r/R). ∎
+*Proof.* Use "the rank of s is at most r" as a test between training with s and training without any secret. Without a
+secret, let its probability be α_s. At most r of the R candidates have a rank of at most r for any model (ties count
+against the attacker), so the α_s sum to at most r. With s, its probability is at most 1 - f(α_s). Since f is convex and
+decreasing, the average of 1 - f(α_s) is at most 1 - f(average of α_s) <= 1 - f(r/R). ∎
 
-For ε-DP that is at most e^ε r/R: a secret of many bits stays secret, also at an ε at which a coin would not.
+For ε-DP this is at most e^ε r/R: a secret of many bits stays secret even at an ε at which a single bit would not.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from deniable.testing.statistics import FALSE_ALARM, lower_bound
 MOST_DIGITS: Final = 6
 
 Scores = Callable[[Sequence[str]], Any]
-"""From candidates to how unlikely the model finds each: log-perplexities."""
+"""Maps candidates to their log-perplexities under the model."""
 
 
 def exposure(scores: Any, *, secret: int) -> float:
-    """log₂ R - log₂ rank of one of R candidates by its score; the smallest score is the best guess. Ties count against
-    the attacker.
+    """log₂ R - log₂ rank of the candidate with index `secret` among R scores. The smallest score is the best guess, and
+    ties count against the attacker.
 
     >>> exposure([3.0, 1.0, 2.0, 4.0], secret=1), exposure([3.0, 1.0, 2.0, 4.0], secret=3)
     (2.0, 0.0)
@@ -51,14 +51,14 @@ def exposure(scores: Any, *, secret: int) -> float:
 
 
 def rank(scores: Floats, secret: int) -> int:
-    """How many candidates are at least as likely, itself among them."""
+    """The number of candidates that are at least as likely as this one, including itself."""
     if secret >= len(scores):
-        raise InvalidParameter("secret", secret, "must be the place of a candidate")
+        raise InvalidParameter("secret", secret, "must be the index of a candidate")
     return int(np.count_nonzero(scores <= scores[secret]))
 
 
 def exposure_cap(curve: Curve, *, bits: float) -> float:
-    """The largest probability of an exposure of at least so many bits: 1 - f(2^-bits), rounded up.
+    """The largest possible probability of an exposure of at least `bits`: 1 - f(2^-bits), rounded up.
 
     >>> from deniable import curves
     >>> round(exposure_cap(curves.pure(epsilon=2), bits=10), 6)  # e²/1024
@@ -72,16 +72,16 @@ def exposure_cap(curve: Curve, *, bits: float) -> float:
 @final
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What was extracted: the rank of the secret in each round, of so many candidates."""
+    """The result of an extraction attack: the rank of the secret among the candidates in each round."""
 
     ranks: tuple[int, ...]
     candidates: int
     curve: Curve | None
-    """What the training promises about the secret; None without privacy."""
+    """The curve of the training with respect to the secret; None without privacy."""
 
     @property
     def exposures(self) -> tuple[float, ...]:
-        """In bits, round by round."""
+        """The exposure in each round, in bits."""
         return tuple(math.log2(self.candidates) - math.log2(each) for each in self.ranks)
 
     @property
@@ -90,12 +90,12 @@ class Extraction:
         return self.ranks.count(1) / len(self.ranks)
 
     def cap(self, *, bits: float) -> float:
-        """The largest probability of an exposure of at least so many bits; 1 without privacy."""
+        """The largest possible probability of an exposure of at least `bits`; 1 without privacy."""
         return 1.0 if self.curve is None else exposure_cap(self.curve, bits=bits)
 
     @property
     def beats_cap(self) -> bool:
-        """Whether the rounds prove that secrets come out more often than they can; a false alarm in 10⁹ runs."""
+        """Whether the rounds prove a rate above the cap. A false alarm has probability at most 10⁻⁹."""
         proved = lower_bound(self.ranks.count(1), len(self.ranks), miss=FALSE_ALARM)
         return bool(proved > self.cap(bits=math.log2(self.candidates)))
 
@@ -114,11 +114,11 @@ class Extraction:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretExtraction:
-    """A number of `digits` digits, planted into a training text and asked of the model.
+    """Extract a number of `digits` digits that was planted into a training text.
 
-    `run(train)` draws a secret, calls `train(secret)`, which trains a model with it and returns what scores candidates,
-    and ranks the secret among all. `learn.torch.Planted` trains a small language model of characters, with and without
-    privacy; any other model will do.
+    `run(train)` draws a secret, calls `train(secret)`, which trains a model and returns a function that scores
+    candidates, and ranks the secret among all of them. `learn.torch.Planted` is such a `train`, with and without
+    privacy.
 
     >>> def remembers(secret):
     ...     return lambda candidates: [0.0 if each == secret else 1.0 for each in candidates]
@@ -135,11 +135,15 @@ class SecretExtraction:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """All secrets that there can be."""
+        """All possible secrets."""
         return tuple(f"{number:0{self.digits}d}" for number in range(10**self.digits))
 
     def run(self, train: Callable[[str], Scores], *, trials: int = 1) -> Extraction:
-        """Train so many models, each with a secret of its own; the cap follows from `train.curve`, if it has one."""
+        """Train `trials` models, each with its own random secret, and rank the secrets.
+
+        The cap follows from the attribute `train.curve`, if there is one. Raises `InvalidParameter` unless `train`
+        returns one score for each candidate.
+        """
         rounds, chance = curve_arguments.integer("trials", trials, 1), np.random.default_rng()
         if not callable(train):
             raise InvalidParameter("train", type_of(train), "must train a model on a secret and return its scores")

@@ -1,4 +1,5 @@
-"""Evidence: measured lower bounds on what a mechanism leaks, exact ones where its law is known, and a zoo of mistakes.
+"""Audits: certified lower bounds on a mechanism's privacy loss from samples, exact curves where its output distribution
+is known, and a zoo of broken mechanisms.
 
 >>> from deniable import audit, curves, mechanisms
 >>> noisy = mechanisms.Laplace(sensitivity=1.0, epsilon=1.0)

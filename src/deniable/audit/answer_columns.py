@@ -1,8 +1,8 @@
-"""Whatever a mechanism answers, in columns that can be searched: numbers, words, fingerprints and kinds.
+"""Answers of any type as searchable columns: numbers, words, fingerprints and kinds.
 
-The encoding is total: every answer has one, exceptions (`Raised`) too, and nothing in it is left out (see
-`answer_reading`). Two answers that a reader can tell apart differ in their fingerprints or in their kinds (but for
-collisions of a 64-bit hash, which can hide a difference and never invent one).
+Every answer has an encoding, including exceptions (`Raised`), and no part of an answer is left out (see
+`answer_reading`). Two answers that a reader can distinguish differ in their fingerprints or kinds, except for
+collisions of a 64-bit hash. A collision can hide a difference but never create one.
 """
 
 from __future__ import annotations
@@ -37,40 +37,40 @@ __all__ = [
 ]
 
 UNREADABLE: Final = "which cannot be read whole; let it return numbers, texts, lists or dicts"
-"""What is said of an opaque answer."""
+"""The end of a sentence about an opaque answer."""
 MOST_CELLS: Final = 2**28
-"""Numbers of all answers together: two gigabytes of them."""
+"""The most numbers in all answers together: two gigabytes."""
 NAMEABLE: Final = 1000
-"""Of more words than these nobody reads names."""
+"""The most words whose texts are kept."""
 MULTIPLIER: Final = 0x9E3779B97F4A7C15
-"""Of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
+"""The multiplier of the row hash: 2⁶⁴ divided by the golden ratio, an odd number whose bits are well mixed."""
 SHOWN: Final = 3
-"""Types that are told by name."""
+"""The most types that a sentence lists."""
 
 
 Shape = tuple[tuple[Path, str], ...]
-"""Paths, and the types that stand there."""
+"""(path, type at that path) for each part of an answer."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SeenAnswers:
-    """What was read in the answers."""
+    """A summary of what was read from the answers."""
 
     answers: int
     types: tuple[str, ...]
-    """Of the answers, the most frequent first."""
+    """Types of the answers, most frequent first."""
     numbers: int
-    """Places at which some answer has a number: lengths, and numbers in texts, among them."""
+    """The number of paths at which some answer has a number, including lengths and numbers in texts."""
     words: int
-    """Places at which some answer has a text, None, or another thing that is no number."""
+    """The number of paths at which some answer has a text, None, or another value that is not a number."""
     changing: int
-    """How many of these are not the same in all answers."""
+    """How many of these paths vary between answers."""
     shut: tuple[str, ...]
-    """Types that could not be read whole. While there are any, no finding is "consistent"."""
+    """Types that could not be read completely. With any of these, no finding is "consistent"."""
 
     def joined(self, other: SeenAnswers) -> SeenAnswers:
-        """What was read in these answers and in others."""
+        """The summary of these and other answers."""
         return SeenAnswers(
             self.answers + other.answers,
             tuple(dict.fromkeys(self.types + other.types)),
@@ -82,7 +82,7 @@ class SeenAnswers:
 
     @property
     def sentence(self) -> str:
-        """What was read, in plain words."""
+        """The summary in words."""
         types = ", ".join(self.types[:SHOWN]) + (", …" if len(self.types) > SHOWN else "")
         parts = [_counted(self.numbers, "number"), _counted(self.words, "word")]
         found = " and ".join(part for part in parts if part) or "nothing"
@@ -100,22 +100,22 @@ def _counted(count: int, name: str) -> str:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers:
-    """Answers, encoded. `raw` are the answers as they came."""
+    """Encoded answers. `raw` has the original ones."""
 
     raw: Any
     numbers: AnswerTable
     words: AnswerTable
-    """Texts, None and the like, as numbers that say which."""
+    """Texts, None and other values that are not numbers, as integer codes."""
     keys: Ints
-    """A fingerprint of the whole answer."""
+    """A fingerprint of each whole answer."""
     kinds: Ints
-    """A fingerprint of its type: int or float, how long, where it is NaN."""
+    """A fingerprint of each answer's type: int or float, lengths, positions of NaN."""
     forms: Ints
-    """Which of the shapes each answer has."""
+    """The index in `shapes` of each answer's shape."""
     shapes: tuple[Shape, ...]
-    """Where which types stand."""
+    """The different shapes of answers."""
     looks: Mapping[int, Any] = field(default_factory=dict)
-    """What some of the words are."""
+    """Code -> word, for some of the words."""
     types: tuple[str, ...] = ()
     shut: tuple[str, ...] = ()
 
@@ -138,7 +138,7 @@ class Answers:
         )
 
     def joined(self, other: Answers) -> Answers:
-        """These and others after them."""
+        """These answers, followed by others."""
         are_arrays = isinstance(self.raw, np.ndarray) and isinstance(other.raw, np.ndarray)
         raw = np.concatenate([self.raw, other.raw]) if are_arrays else [*self.raw, *other.raw]
         shapes = tuple(dict.fromkeys(self.shapes + other.shapes))
@@ -158,19 +158,19 @@ class Answers:
         )
 
     def types_at(self, path: Path) -> Ints:
-        """For each answer a number that says which type stands there; -1 where there is nothing."""
+        """For each answer, a code of the type at a path; -1 if it has no such path."""
         known = [
             hash(dict(shape).get(path)) & answer_reading.WORD if path in dict(shape) else -1 for shape in self.shapes
         ]
         return np.array(known, dtype=np.int64)[self.forms]
 
     def type_named(self, place: int, path: Path) -> str:
-        """The type that stands there in one answer."""
+        """The type at a path of one answer."""
         return dict(self.shapes[int(self.forms[place])]).get(path, "missing")
 
     @property
     def mixed(self) -> list[Path]:
-        """Places with several types."""
+        """Paths with more than one type."""
         at: dict[Path, set[str]] = {}
         for form in np.unique(self.forms).tolist():
             for path, kind in self.shapes[form]:
@@ -179,8 +179,8 @@ class Answers:
 
     @property
     def seen(self) -> SeenAnswers:
-        """What was read."""
-        # What is stored in a number counts with it.
+        """The summary of these answers."""
+        # Hidden bits of a number count together with the number.
         apart = [path for path in self.words.paths if not is_stored(path)]
         numbers = {self.numbers.paths[place] for place in changes(self.numbers)}
         words = {self.words.paths[place] for place in changes(self.words)}
@@ -191,7 +191,7 @@ class Answers:
 
     @staticmethod
     def of(raw: Any) -> Answers:
-        """The encoding of a list of answers, or of an array with one row an answer."""
+        """Encode a list of answers, or an array with one row per answer."""
         if isinstance(raw, np.ndarray) and raw.dtype.kind in "biufc" and not _is_long(raw):
             return _of_array(raw)
         listed = list(raw)
@@ -211,7 +211,7 @@ def _picked(raw: Sequence[Any], chosen: Any) -> list[Any]:
 
 
 def changes(one: AnswerTable) -> list[int]:
-    """The columns in which not all answers are alike: another number, or none."""
+    """The indices of columns in which not all answers are equal."""
     found: list[int] = []
     for places, block in one.blocks(range(len(one.paths))):
         if not len(block):
@@ -228,12 +228,12 @@ def changes(one: AnswerTable) -> list[int]:
 
 
 def _is_long(array: NDArray[Any]) -> bool:
-    """Whether there are digits that a float has not."""
+    """Whether the type has more digits than a 64-bit float."""
     return bool(array.dtype.kind in "fc" and array.real.dtype.itemsize > np.dtype(np.float64).itemsize)
 
 
 def _is_beyond(array: NDArray[Any]) -> bool:
-    """Whether there are whole numbers that a float has not."""
+    """Whether there are integers that a float cannot represent exactly."""
     if array.dtype.kind not in "iu" or not array.size:
         return False
     return int(array.max()) >= answer_reading.WHOLE or int(array.min()) <= -answer_reading.WHOLE
@@ -267,8 +267,8 @@ _NAMES: Final = {"f": "float", "i": "int", "b": "bool"}
 
 
 def _single(answer: Any) -> tuple[int, int] | None:
-    """Fingerprint and kind of a plain number, as an array of such has them: an answer has the same, whatever came
-    beside it.
+    """Fingerprint and kind of a plain number, equal to those in an array of numbers, so that they do not depend on the
+    other answers. None for other types.
     """
     kind = type(answer)
     if kind is float:
@@ -280,7 +280,7 @@ def _single(answer: Any) -> tuple[int, int] | None:
 
 
 def _mixed(rows: Ints) -> Ints:
-    """One number for each row."""
+    """A hash of each row."""
     if rows.shape[1] == 1:
         return rows[:, 0].astype(np.int64)
     found = np.zeros(len(rows), dtype=np.uint64)
@@ -341,7 +341,7 @@ WRITTEN: Final = (float, bool, complex, type(None), type(...))
 
 
 def plain(answer: Any) -> Hashable:
-    """An answer as something that can be counted: arrays and lists as tuples, numpy's numbers as Python's own."""
+    """An answer as a hashable value, to count answers: arrays and lists as tuples, numpy numbers as Python numbers."""
     if isinstance(answer, np.ndarray | np.generic) and answer.dtype.names is None:
         answer = answer.tolist()
     if type(answer) in (list, tuple):
@@ -350,15 +350,15 @@ def plain(answer: Any) -> Hashable:
         return tuple(sorted(((plain(key), plain(part)) for key, part in answer.items()), key=repr))
     if type(answer) in (int, str, bytes):
         return cast("Hashable", answer)
-    # 1, 1.0 and True are equal, and so are 0.0 and -0.0, or one moment in two zones, but who reads the answer can tell
-    # them apart by how they look. (The looks of a NaN, a frame or a tensor leave most of it out: these are read.)
+    # 1, 1.0 and True are equal, as are 0.0 and -0.0, or one moment in two time zones, but a reader can distinguish them
+    # by their repr. (The repr of a NaN, a frame or a tensor is incomplete, so these are read.)
     if type(answer) in WRITTEN and answer == answer:
         return (type(answer).__name__, repr(answer))
     return (type(answer).__name__, answer_reading.read(answer).identity)
 
 
 def read_whole(answer: Any) -> Hashable:
-    """The same, refused where something in the answer cannot be read."""
+    """The same as `plain`, but raises `NotCertifiable` if a part of the answer cannot be read."""
     if isinstance(answer, Iterator):
         answer = answer_reading.drained(answer)
     if shut := answer_reading.read(answer).shut:
@@ -367,7 +367,7 @@ def read_whole(answer: Any) -> Hashable:
 
 
 def numbers_of(answer: Any) -> Floats | None:
-    """The numbers in an answer, in one row; None if it is not made of numbers."""
+    """The numbers of an answer in one row; None if it does not consist of numbers."""
     try:
         row = np.asarray(answer)
     except ValueError:  # ragged
@@ -376,9 +376,10 @@ def numbers_of(answer: Any) -> Floats | None:
 
 
 def last_digits(columns: Floats) -> Floats:
-    """For each row, the place of the last binary digit of its finest number: -3 for 0.625. Infinite if there is none.
+    """For each row, the position of the last binary digit of its finest number: -3 for 0.625. Infinite if all numbers
+    are 0 or not finite.
 
-    Floats that were added have gaps that depend on the value, so that a float alone may tell which value it came from
+    Sums of floats have gaps that depend on the summands, so a single float may reveal to which value noise was added
     (Mironov 2012).
 
     >>> last_digits(np.array([[0.625], [3.0], [4.0], [0.0]]))
@@ -389,7 +390,7 @@ def last_digits(columns: Floats) -> Floats:
 
 
 def each_last_digit(columns: Floats) -> Floats:
-    """The same for each number by itself."""
+    """The same for each single number."""
     size = np.abs(np.ascontiguousarray(columns))
     bits = size.view(np.int64)
     exponent = bits >> 52

@@ -1,9 +1,10 @@
-"""Reading one answer, whatever it is: every number and word in it, each under the path at which it stands.
+"""Reads an answer of any type: every number and word in it, with its path.
 
-Numbers, texts (with the numbers in them), JSON, base64, bytes, dates, lists, dicts, sets, arrays, frames, tensors, rows
-of a database, and objects by their items and attributes, however deep. Lengths, types and the order of keys are read
-too: a mechanism may leak by any of them. What may hold more than can be read (a function, a lock) is named as not read,
-and what it shows (the variables of a function, the object of a method) is read all the same.
+It reads numbers, texts (and the numbers in them), JSON, base64, bytes, dates, lists, dicts, sets, arrays, frames,
+tensors, database rows, and objects by their items and attributes, at any depth. Lengths, types and the order of keys
+are read too, because a mechanism may leak by any of them. An object that may contain more than can be read (a function,
+a lock) is reported as not read; its accessible parts (the variables of a function, the object of a method) are read
+nevertheless.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ PATTERN: Final = "pattern"
 JSON: Final = "json"
 BASE64: Final = "base64"
 LONGEST: Final = 40
-"""Letters of an answer that are shown."""
+"""The most characters of an answer in a sentence."""
 MESSAGE: Final = 200
-"""Letters of an error's message that are shown."""
+"""The most characters of an error's message in a sentence."""
 WHOLE: Final = 2**53
-"""Whole numbers below this are floats exactly."""
+"""Integers below this are exact as floats."""
 HALF: Final = 50
-"""Bits of the lower part of a larger one."""
+"""Bits of the lower part of a larger integer."""
 WORD: Final = 2**52 - 1
-"""Words are numbers of so many bits: 52, so that they are floats exactly."""
+"""The mask of word codes: 52 bits, exact as a float."""
 DEEP: Final = 32
-"""Parts of a path; what lies deeper is read too, and numbered."""
+"""The longest path. Deeper parts are read too, and numbered."""
 MANY: Final = 10**6
-"""Items of an iterator beyond which it is taken for one that never ends."""
+"""An iterator with more items counts as endless."""
 
 NUMBER: Final = re.compile(r"(?:(?<![\w.])[-+])?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 GROUPED: Final = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?")
 ADDRESS: Final = re.compile(r"\bat 0x[0-9a-fA-F]+|\b0x[0-9a-fA-F]{6,}")
 SHUT: Final[tuple[type, ...]] = (*object_contents.FUNCTIONS, CoroutineType, ModuleType, foreign_frames.LOCK)
-"""These cannot be read whole."""
+"""Types that cannot be read completely."""
 
 
 class Endless(NotCertifiable):
@@ -66,18 +67,19 @@ class Endless(NotCertifiable):
 @final
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The mechanism raised instead of answering: an error is an output, with all that it says."""
+    """An exception instead of an answer. An error is an output too, with all its contents."""
 
     error: str
     message: str = field(default="", repr=False, compare=False)
-    """For the auditor, whose own mechanism it is, when nothing else came."""
+    """The message, for the auditor, if there are no other answers."""
     said: Read | None = field(default=None, repr=False, compare=False)
-    """Its arguments, attributes and causes, as they were when it was raised."""
+    """Its arguments, attributes and causes at the time when it was raised."""
     identity: Hashable = field(default=(), repr=False)
-    """Equal for errors that say the same."""
+    """Equal for errors with equal contents."""
 
     @classmethod
     def by(cls, error: BaseException) -> Raised:
+        """Record an error with its contents."""
         message, said = " ".join(safely(str, error, "").split()), read(error)
         shown = message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…"
         return cls(type(error).__name__, shown, said, said.identity)
@@ -89,12 +91,12 @@ class Raised:
 def safely(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
     try:
         return read(answer)
-    except Exception:  # an answer is anybody's object: its __repr__, __hash__ or __float__ may raise whatever it likes
+    except Exception:  # an answer may be a user's object: its __repr__, __hash__ or __float__ may raise any error
         return instead
 
 
 def look(answer: Any) -> str:
-    """An answer in a few words."""
+    """A short text for an answer."""
     if isinstance(answer, Raised):
         return "an error: it " + str(answer)
     if isinstance(answer, np.generic):
@@ -108,7 +110,7 @@ def shortened(said: str) -> str:
 
 @final
 class Read:
-    """What was read of one answer. `shape` says where, and of which type, each number and word is."""
+    """The contents of one answer. `shape` has the path and type of each number and word."""
 
     __slots__ = ("looks", "numbers", "shape", "shut", "words")
 
@@ -117,9 +119,9 @@ class Read:
         self.numbers: list[float] = []
         self.words: list[float] = []
         self.looks: list[Any] = []
-        """The words themselves."""
+        """The original values of the words."""
         self.shut: list[str] = []
-        """Types that were not read whole."""
+        """Types that were not read completely."""
 
     def number(self, path: Path, kind: str, value: float) -> None:
         self.shape.append(("number", path, kind))
@@ -138,7 +140,7 @@ class Read:
         self.shape.append(("type", path, kind))
 
     def exact(self, path: Path, kind: str, value: Any) -> None:
-        """A number with any number of digits: those that a float has not are read apart."""
+        """Add a number of any precision. Digits beyond a float's are added as separate numbers and a word."""
         try:
             near = float(value)
         except OverflowError:
@@ -151,7 +153,7 @@ class Read:
             self.word((*path, "digits"), kind, hash(value), value)
 
     def inner(self, path: Path, other: Read) -> None:
-        """What was read apart, under a path."""
+        """Add the contents of a separately read value under a path."""
         self.shape += [(what, (*path, *within), *more) for what, within, *more in other.shape]
         self.numbers += other.numbers
         self.words += other.words
@@ -159,26 +161,26 @@ class Read:
         self.shut += other.shut
 
     def closed(self, path: Path, value: Any) -> None:
-        """The type, and that more may be there."""
+        """Add a value of which only the type is read, and mark it as not read completely."""
         name = type(value).__name__
         self.word(path, name, "", f"a {name}")
         self.shut.append(name)
 
     @property
     def identity(self) -> Hashable:
-        """Equal for answers that nobody can tell apart by what was read of them."""
+        """Equal for answers with equal contents."""
         return tuple(self.shape), array("d", self.numbers).tobytes(), tuple(self.words)
 
     @property
     def kind(self) -> Hashable:
-        """Types, lengths and places, and where a number is none."""
+        """Equal for answers with equal types, lengths and paths, and with NaN and infinities at equal positions."""
         odd = tuple((i, x != x) for i, x in enumerate(self.numbers) if not math.isfinite(x))
         return tuple(self.shape), odd
 
 
 @lru_cache(maxsize=512)
 def places(shape: tuple[Entry, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The paths of the numbers and of the words, in the order in which they are read."""
+    """The paths of the numbers and of the words, in reading order."""
     numbers: list[Path] = []
     words: list[Path] = []
     seen: set[tuple[str, Path]] = set()
@@ -186,7 +188,7 @@ def places(shape: tuple[Entry, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]
     def add(to: list[Path], what: str, path: Path) -> None:
         again = 1
         first = path
-        while (what, path) in seen:  # two columns of a frame may have one name
+        while (what, path) in seen:  # two columns of a frame may have the same name
             again += 1
             path = (*first, f"again {again}")
         seen.add((what, path))
@@ -210,7 +212,7 @@ CLOSE: Final[Path] = ("close",)
 
 
 def read(answer: Any) -> Read:
-    """Everything in an answer. Without recursion, as answers may be nested as deep as they like."""
+    """All contents of an answer. Iterative, because answers may be nested deeply."""
     found = Read()
     waiting: list[tuple[Path, Any]] = [((), answer)]
     around: set[int] = set()
@@ -232,7 +234,7 @@ def read(answer: Any) -> Read:
         except Endless:
             raise
         except Exception:
-            # Anybody's object: its methods may raise whatever they like, and then it is known by its type.
+            # A user's object may raise any error; then only its type is read.
             found.closed(path, value)
             continue
         if parts:
@@ -245,7 +247,7 @@ def read(answer: Any) -> Read:
 
 
 def _parts(found: Read, path: Path, value: Any) -> Parts:
-    """Reads what it can of a value, and gives its parts."""
+    """Read a value itself, and return its parts with their paths."""
     if isinstance(value, Enum):
         found.word(path, type(value).__name__, value.name, value.name)
         return [((*path, ".value"), value.value)]
@@ -289,7 +291,7 @@ def _collection(found: Read, path: Path, value: Any) -> Parts:
 
 
 def drained(value: Iterator[Any]) -> list[Any]:
-    """The items of an iterator, which is empty afterwards."""
+    """The items of an iterator, which this exhausts. Raises `Endless` if there are too many."""
     items: list[Any] = []
     for item in value:
         items.append(item)
@@ -320,17 +322,17 @@ def _mapping(found: Read, path: Path, kind: str, value: Mapping[Any, Any]) -> Pa
     found.type(path, kind)
     found.number((*path, LENGTH), LENGTH, float(len(keys)))
     found.word((*path, ORDER), ORDER, tuple(named), named)
-    order = sorted(range(len(keys)), key=named.__getitem__)  # the same key stands in the same column
+    order = sorted(range(len(keys)), key=named.__getitem__)  # equal keys are in the same column
     parts: list[tuple[Path, Any]] = [((*path, f"[{named[i]}]"), value[keys[i]]) for i in order]
     if any(type(key) is not str or any(map(str.isdigit, key)) for key in keys):
-        # Keys may be what tells, and values may stand under another key each time.
+        # Keys may be informative themselves, and values may be under a different key each time.
         parts += [((*path, "keys", i), key) for i, key in enumerate(keys)]
         parts += [((*path, "values", i), value[key]) for i, key in enumerate(keys)]
     return parts
 
 
 def _set(found: Read, path: Path, kind: str, value: Set[Any]) -> Parts:
-    """Its members in order, and which they are; also as they come, which may tell in which order they were put in."""
+    """The members in sorted order, the presence of each, and the iteration order, which may reveal insertion order."""
     found.type(path, kind)
     found.number((*path, LENGTH), LENGTH, float(len(value)))
     are_numbers = all(isinstance(item, int | float) for item in value)
@@ -343,7 +345,7 @@ def _set(found: Read, path: Path, kind: str, value: Set[Any]) -> Parts:
 
 
 def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:
-    """By the number that it is, its items and its attributes; by its looks where there are none of these."""
+    """Read an object by its numeric value, its items and its attributes, or by its repr if it has none of these."""
     found.type(path, kind)
     parts: list[tuple[Path, Any]] = []
     if isinstance(value, BaseException):
@@ -382,7 +384,7 @@ def _below(path: Path, parts: Parts) -> Parts:
 def _text(found: Read, path: Path, value: str, kind: str = "str") -> None:
     found.word(path, kind, value, value)
     found.number((*path, LENGTH), LENGTH, float(len(value)))
-    pattern = re.sub(r"\d+", "#", value)  # signs, points and blanks are left
+    pattern = re.sub(r"\d+", "#", value)  # keeps signs, points and spaces
     if pattern != value:
         found.word((*path, PATTERN), PATTERN, pattern, pattern)
     text = value.replace("\N{MINUS SIGN}", "-").strip()
@@ -411,7 +413,7 @@ def _one_number(found: Read, path: Path, text: str, kind: str) -> bool:
     except ValueError:
         return False
     if abs(value) >= WHOLE and len(text) < MESSAGE and (NUMBER.fullmatch(text) or text.isdigit()):
-        # A decimal keeps its exponent apart. Written out, 1e99999999 has as many digits as it says.
+        # A Decimal stores its exponent separately; as an integer, 1e99999999 would have that many digits.
         value = safely(Decimal, text, value)
         if isinstance(value, Decimal) and math.isinf(float(value)):
             found.number((*path, "exponent"), "exponent", float(value.adjusted()))
@@ -421,7 +423,7 @@ def _one_number(found: Read, path: Path, text: str, kind: str) -> bool:
 
 
 def _lines(found: Read, path: Path, text: str) -> None:
-    """The numbers of each line by what stands before them: lines may come in any order, and some not at all."""
+    """The numbers of each line, keyed by the text before them, because lines may come in any order or be missing."""
     seen: dict[str, int] = {}
     for line in text.splitlines():
         matches = list(NUMBER.finditer(line))
@@ -444,7 +446,7 @@ def _bytes(found: Read, path: Path, value: bytes, kind: str = "bytes") -> None:
     found.word(path, kind, value, value)
     found.number((*path, LENGTH), LENGTH, float(len(value)))
     found.several((*path, "byte"), "byte", (len(value),), map(float, value))
-    # Nobody says what is packed in there: which of these tells something is seen in the answers.
+    # The packing format is unknown, so try the usual ones; the search finds which of them is informative.
     for form in ("<f8", ">f8", "<i8", ">i8", "<f4", ">f4", "<i4", ">i4"):
         width = int(form[2])
         if value and len(value) % width == 0:
@@ -482,7 +484,7 @@ def _array(found: Read, path: Path, value: Any) -> Parts:
     elif letter in "bf":
         numbers = widened(value)
         found.several(path, kind, np.shape(value), numbers.ravel().tolist())
-        if value.dtype.itemsize > numbers.itemsize:  # digits that a float has not
+        if value.dtype.itemsize > numbers.itemsize:  # more digits than a 64-bit float
             with np.errstate(invalid="ignore"):
                 rest = np.asarray(value - numbers, dtype=np.float64)
             found.several((*path, "rest"), "part", np.shape(value), rest.ravel().tolist())
@@ -503,7 +505,7 @@ def _wholes(found: Read, path: Path, kind: str, value: Any, missing: Any) -> Non
 
 
 def split(numbers: Any) -> list[tuple[str, Any]]:
-    """Whole numbers that are too large for floats, in two parts; NaN for the others."""
+    """Integers that are too large for floats in two parts; NaN for smaller ones."""
     small = np.abs(numbers.astype(np.float64)) < WHOLE
     parts = {"upper": numbers >> HALF, "lower": numbers & (2**HALF - 1)}
     return [(name, np.where(small, np.nan, part.astype(np.float64))) for name, part in parts.items()]
@@ -583,8 +585,8 @@ SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
     datetime.time: _time,
     datetime.timedelta: _timedelta,
 }
-"""Types that are read at once."""
+"""Types that are read directly, without parts."""
 BASES: Final = (
     int, float, complex, str, bytes, Decimal, Fraction, datetime.datetime, datetime.date, datetime.timedelta,
 )  # fmt: skip
-"""Types of which there are subclasses: read as these, and by what else is stored in them."""
+"""Base types whose subclasses are read like the base, plus their attributes."""

@@ -1,8 +1,8 @@
-"""Answers side by side: a column for each place at which a number, or a word, may stand.
+"""A table of answers, with a column for each path at which some answer has a number or a word.
 
-A place is a path: () for an answer that is one number, (4,) for the fifth of a list, ("['n']",) for the key n. What an
-answer does not have is NaN. Answers of one shape are rows of a matrix (`Dense`); where each has keys of its own, only
-what is there is kept (`Sparse`). No place is left out.
+A path is () for an answer that is one number, (4,) for the fifth item of a list, ("['n']",) for the key n. A missing
+value is NaN. Answers of equal shape are rows of a matrix (`Dense`); if answers have different keys, only existing
+values are stored (`Sparse`). No path is left out.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Ints = NDArray[np.int64]
 Path = tuple[str | int, ...]
 
 BLOCK: Final = 128
-"""Columns that are looked at together."""
+"""The number of columns that are processed together."""
 ROOMY: Final = 8
-"""A matrix may have so many cells for each number that is there; emptier ones are kept as lists."""
+"""The most cells of a matrix per existing number; emptier tables are stored as sparse."""
 SMALL: Final = 2**20
-"""Cells of a matrix that nobody minds."""
+"""A matrix with at most so many cells is always stored as dense."""
 
 
 class AnswerTable(ABC):
-    """Numbers by place; NaN where there is none."""
+    """Numbers by answer and path; NaN if an answer has none."""
 
     __slots__ = ()
     paths: tuple[Path, ...]
@@ -36,11 +36,11 @@ class AnswerTable(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many answers there are."""
+        """The number of answers."""
 
     @abstractmethod
     def __getitem__(self, chosen: Any) -> AnswerTable:
-        """The same of some answers."""
+        """The table of some answers."""
 
     @abstractmethod
     def matrix(self, places: Sequence[int]) -> Floats:
@@ -48,10 +48,10 @@ class AnswerTable(ABC):
 
     @abstractmethod
     def shares(self) -> Floats:
-        """For each column, in how many answers there is something."""
+        """For each column, the number of answers that have a value."""
 
     def column(self, path: Path) -> Floats:
-        """One column; nothing but NaN where there is no such place."""
+        """The column at a path; all NaN if there is no such path."""
         place = self.places.get(path)
         return np.full(len(self), np.nan) if place is None else self.matrix([place])[:, 0]
 
@@ -63,7 +63,7 @@ class AnswerTable(ABC):
         return np.column_stack([self.column(path) for path in paths]) if paths else np.empty((len(self), 0))
 
     def blocks(self, places: Sequence[int]) -> Iterator[tuple[Sequence[int], Floats]]:
-        """These columns, some at a time."""
+        """These columns in blocks: (indices, matrix)."""
         for start in range(0, len(places), BLOCK):
             chosen = places[start : start + BLOCK]
             yield chosen, self.matrix(chosen)
@@ -106,12 +106,12 @@ class Dense(AnswerTable):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Sparse(AnswerTable):
-    """What is there, sorted by column: `values[i]` stands in row `rows_of[i]`."""
+    """Existing values, sorted by column: `values[i]` is in row `rows_of[i]`."""
 
     paths: tuple[Path, ...]
     count: int
     starts: Ints
-    """Where each column begins; one more for the end."""
+    """The start of each column in `values`, and the end of the last."""
     rows_of: Ints
     values: Floats
     places: dict[Path, int] = field(repr=False)
@@ -142,7 +142,7 @@ class Sparse(AnswerTable):
 
 
 Group = tuple[tuple[Path, ...], Sequence[int], Any]
-"""Answers of one shape: their paths, which they are, and a row of numbers for each."""
+"""Answers of one shape: their paths, their indices, and a row of numbers for each."""
 
 
 def gathered(groups: Sequence[Group], count: int) -> AnswerTable:
@@ -182,7 +182,7 @@ def _sorted(
 
 
 def stacked(one: AnswerTable, other: AnswerTable) -> AnswerTable:
-    """One after the other."""
+    """A table with the answers of both."""
     if one.paths == other.paths and isinstance(one, Dense) and isinstance(other, Dense):
         return Dense(one.paths, np.concatenate([one.cells, other.cells]), one.places)
     count = len(one) + len(other)
@@ -200,7 +200,7 @@ def stacked(one: AnswerTable, other: AnswerTable) -> AnswerTable:
 
 
 def _triples(table: AnswerTable, places: dict[Path, int], before: int) -> tuple[Ints, Ints, Floats]:
-    """Column, row and value of everything that is there."""
+    """Column, row and value of all existing values."""
     at = np.array([places[path] for path in table.paths], dtype=np.int64)
     if isinstance(table, Sparse):
         return np.repeat(at, np.diff(table.starts)), table.rows_of + before, table.values
@@ -210,7 +210,7 @@ def _triples(table: AnswerTable, places: dict[Path, int], before: int) -> tuple[
 
 
 def extended(table: AnswerTable, paths: tuple[Path, ...], rows: Ints, columns: Ints, values: Floats) -> AnswerTable:
-    """The table with further columns at these paths; `columns` says which of them a value stands in."""
+    """The table with more columns at these paths. `columns` has the index of each value among them."""
     every = table.paths + paths
     if isinstance(table, Dense):
         more = np.full((len(table), len(paths)), np.nan)

@@ -1,4 +1,4 @@
-"""`deniable audit`: other people's code by its name, or the zoo."""
+"""`deniable audit`: audits a mechanism in an importable module, or the zoo."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from deniable.curves.curve_display import rounded_down
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra, NotCertifiable
 
 REFUTED: Final = 3
-"""The exit code when the claim is refuted: not a failure of the audit, and not to be overlooked by a script."""
+"""The exit code if the claim is refuted: not a failure of the audit, but a script must notice it."""
 NOTHING_SEEN: Final = 4
-"""The exit code when the answers show no difference at all: no evidence for the claim, so it must not look like it."""
+"""The exit code if the answers prove no difference: this is no evidence for the claim, so it must not be 0."""
 SEARCHING: Final = "searching for an event"
-"""What is done when all answers are there."""
+"""The label of the progress bar after all answers have arrived."""
 ROOMY: Final = 130
-"""Columns of a terminal that has room for what an entry teaches."""
+"""The smallest terminal width at which the zoo's lessons are shown."""
 
 
 def audit_command(
@@ -47,7 +47,7 @@ def audit_command(
     plot: Path | None = None,
     as_json: bool = False,
 ) -> int:
-    """Measure `module:function`; the exit code says what was found: refuted, nothing seen, or neither."""
+    """Measure `module:function`, and print the finding. Returns the exit code: REFUTED, NOTHING_SEEN or 0."""
     if target is None or neighbours is None:
         raise InvalidParameter("module:function and --neighbours", NOTHING, "must both be given", "or ask for --zoo")
     pair = (literal(neighbours[0]), literal(neighbours[1]))
@@ -69,7 +69,7 @@ def audit_command(
             progress=progress,
         )
     if sys.stdout.closed:
-        raise NotCertifiable("the mechanism closed the standard output, where the finding is written; so there is none")
+        raise NotCertifiable("the mechanism closed the standard output, so the finding cannot be printed")
     if plot is not None:
         from deniable import plots
 
@@ -99,7 +99,7 @@ def audit_command(
 
 
 class _Kept:
-    """An output that their code may write to, and not close."""
+    """An output stream that the audited code may write to but not close."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -108,22 +108,22 @@ class _Kept:
         return getattr(self._stream, name)
 
     def close(self) -> None:
-        """Not for them to do."""
+        """Does nothing."""
 
 
 def _prints_aside(as_json: bool) -> AbstractContextManager[object]:
-    """What the mechanism and its module print goes to the other channel where JSON is read from this one."""
+    """Redirect the output of the audited code: to stderr if stdout has JSON."""
     kept: Any = _Kept(sys.stderr if as_json else sys.stdout)
     return redirect_stdout(kept)
 
 
 @contextmanager
 def _stays() -> Iterator[None]:
-    """Code that leaves Python while it is looked at gives no exit code of ours: 0 would say that all is well."""
+    """Turn an exit of the audited code into an error: its exit code 0 would look like a good finding."""
     process, leave = os.getpid(), os._exit
 
     def left(status: int) -> NoReturn:
-        if os.getpid() != process:  # a child that their code has made ends as it is used to
+        if os.getpid() != process:  # a child process of the audited code exits normally
             leave(status)
         raise SystemExit(status)
 
@@ -140,35 +140,35 @@ def _stays() -> Iterator[None]:
 
 
 def said_by(error: BaseException) -> str:
-    """What an error of their code says; nothing where it cannot say it."""
+    """The message of an error of the audited code; empty if its `__str__` fails."""
     try:
         return str(error)
-    except Exception:  # their __str__ may raise anything, and that must not end the audit
+    except Exception:  # a user's __str__ may raise any error, which must not stop the audit
         return ""
 
 
 def fitted(text: str, width: int | None) -> str:
-    """A text in lines of at most so many letters; as it is where there is no terminal."""
+    """A text wrapped to a width; unchanged without a terminal."""
     return text if width is None else "\n".join(textwrap.wrap(text, width, break_on_hyphens=False))
 
 
 def _can_draw(path: Path) -> None:
-    """Before the long run, not after it."""
+    """Raise, before the long run, if the plot cannot be written."""
     from deniable.plots.render import FORMATS
 
     if path.suffix.lower() not in FORMATS:
         raise InvalidParameter("plot", str(path), f"must end in {', '.join(FORMATS)}")
     if not path.absolute().parent.is_dir():
-        raise InvalidParameter("plot", str(path), "must lie in a folder that is there")
+        raise InvalidParameter("plot", str(path), "must be in an existing folder")
     if importlib.util.find_spec("matplotlib") is None:
         raise MissingExtra("matplotlib", "plots")
 
 
 def imported(target: str) -> Any:
-    """The object that `module:name` names; modules of the current folder are found too."""
+    """The object named by `module:name`; modules of the current folder are found too. Raises `InvalidParameter`."""
     module, colon, name = target.partition(":")
     if module.endswith(".py") and name:
-        remedy = f"say {'.'.join(Path(module).with_suffix('').parts)}:{name}"
+        remedy = f"write {'.'.join(Path(module).with_suffix('').parts)}:{name}"
         raise InvalidParameter("target", target, "must name a module, not its file", remedy)
     if not colon or not module or not name:
         raise InvalidParameter("target", target, "must be module:function, such as mylibrary.noise:add_laplace")
@@ -183,13 +183,13 @@ def imported(target: str) -> Any:
         raise InvalidParameter("target", target, rule, _nearest(module, name)) from None
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a module is a program: it may raise anything, or leave
+    except BaseException as error:  # a module may raise any error at import, or exit
         raise _not_imported(target, error) from None
     return found
 
 
 def _nearest(module: str, name: str) -> str:
-    """The targets that a misspelt one may mean: other names in its module, or modules beside where it should be."""
+    """A remedy with similar targets: other names in the module, or similar modules."""
     found = sys.modules.get(module)
     if found is not None:
         names = [each for each in dir(found) if not each.startswith("_") and callable(getattr(found, each, None))]
@@ -206,7 +206,7 @@ def _nearest(module: str, name: str) -> str:
 
 
 def _not_imported(target: str, error: BaseException) -> InvalidParameter:
-    """What a module does that cannot be imported, and where; what its error says stands beside it, as a note."""
+    """The error for a module that fails at import: the type and line of its error, and its message as a note."""
     if isinstance(error, SyntaxError):
         known = error.filename is not None and error.lineno is not None
         where = f"{os.path.basename(error.filename or '')}, line {error.lineno}" if known else "its file as a whole"
@@ -225,7 +225,7 @@ def _not_imported(target: str, error: BaseException) -> InvalidParameter:
 
 
 def literal(text: str) -> Any:
-    """A value as Python writes it: 0, 1.5, [1, 2], "word"."""
+    """A value from its Python literal: 0, 1.5, [1, 2], "word". Raises `InvalidParameter` for other text."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
@@ -236,7 +236,7 @@ def literal(text: str) -> Any:
 
 
 def record(found: Finding) -> dict[str, Any]:
-    """A finding as plain values."""
+    """A finding as plain values for JSON."""
     return {
         "verdict": found.verdict,
         "sentence": found.sentence,
@@ -265,7 +265,7 @@ def record(found: Finding) -> dict[str, Any]:
 
 
 def _broken(found: Finding) -> dict[str, Any] | None:
-    """The point of the claim that guesses break, and the guesses."""
+    """The point of the claim that the guesses violate, and the guesses."""
     if found.broken is None or found.breaking is None:
         return None
     (level, p_value), (event, tally) = found.broken, found.breaking
@@ -281,7 +281,7 @@ def _broken(found: Finding) -> dict[str, Any] | None:
 
 @contextmanager
 def _bar(words: str, *, show: bool) -> Iterator[Progress | None]:
-    """A bar on the terminal's other channel while the mechanism answers."""
+    """A progress bar on stderr while the mechanism answers."""
     if not show or not sys.stderr.isatty():
         yield None
         return
@@ -294,7 +294,7 @@ def _bar(words: str, *, show: bool) -> Iterator[Progress | None]:
 
         def told(done: int, total: int) -> None:
             bars.update(task, completed=done, total=total, visible=done < total)
-            bars.update(after, visible=done >= total)  # how long that takes nobody knows
+            bars.update(after, visible=done >= total)  # of unknown length
 
         yield told
 
@@ -312,7 +312,8 @@ def zoo_command(
     claim: str | None = None,
     plot: Path | None = None,
 ) -> int:
-    """Look at every entry, and print what was claimed, what is true, what was measured, and whether it was caught."""
+    """Audit every entry of the zoo, and print claim, truth, measured ε and verdict. Returns the exit code: 0 if all
+    verdicts are right, NOTHING_SEEN if a sound entry was not tested, else 1."""
     if target is not None or neighbours is not None or claim is not None:
         remedy = "ask for one or the other"
         raise InvalidParameter("zoo", NOTHING, "brings its own mechanisms, neighbours and claims", remedy)
@@ -368,19 +369,19 @@ def zoo_command(
 
 
 def _is_unseen(one: zoo.Look) -> bool:
-    """A sound one of which the answers showed nothing: neither blamed nor looked at. (A broken one just escaped.)"""
+    """Whether an entry is sound and no difference was proved, so that it was not tested."""
     return one.entry.sound and not one.seen
 
 
 def caught_or_not(one: zoo.Look) -> str:
-    """In a word or two."""
+    """The verdict in a word or two."""
     if one.caught:
         return "yes"
     return "nothing seen" if _is_unseen(one) else "no, rightly" if one.entry.sound else "NO"
 
 
 def _short(number: float) -> str:
-    """Four digits, and no more of an exponent than it needs: 4.295e9, 1e-5."""
+    """A number with four digits and a short exponent: 4.295e9, 1e-5."""
     if math.isinf(number):
         return "∞"
     digits, _, exponent = f"{number:.4g}".partition("e")

@@ -1,19 +1,19 @@
-"""Counts and what they prove: exact binomial tails, and the guessing game that turns them into ε.
+"""Exact binomial tail bounds, and the guessing game that turns counts into certified ε.
 
-**The guessing game.** Each trial throws a fair coin, runs the mechanism on the first neighbour or on the second, and a
-rule that is fixed in advance looks at the answer and guesses which, or passes. If the mechanism is ε-DP, then whatever
-the answer, the posterior odds of either neighbour are at most e^ε. So given all answers, and given who passes, the
-number of right guesses among t is at most Binomial(t, e^ε/(1 + e^ε)), stochastically. This needs no nuisance parameter,
-no limit for large samples and no identical trials: a mechanism may remember its earlier answers, but not the values
-that it was asked about (then it leaks those too). It uses events in both directions at once, and is therefore sharper
-than one bound on P(S) beside one bound on Q(S).
+**The guessing game.** In each trial, a fair coin chooses one of two neighbours, the mechanism runs on it, and a rule
+that is fixed in advance sees the answer and guesses the neighbour, or passes. If the mechanism is ε-DP, the posterior
+odds of either neighbour are at most e^ε for every answer. So, given all answers and all passes, the number of right
+guesses among t is stochastically at most Binomial(t, e^ε/(1 + e^ε)). This needs no nuisance parameter, no asymptotics
+and no identically distributed trials: a mechanism may depend on its earlier answers, but not on the earlier inputs
+(otherwise it leaks those too). It uses events in both directions at once, and is therefore tighter than one bound on
+P(S) combined with one bound on Q(S).
 
-**With δ.** Let right and wrong guesses have probabilities r and w in one trial. (ε, δ)-DP in both directions says
-r <= e^ε w + δ (add the two inequalities for "guess first" and "guess second", and halve; a rule that guesses one of
-them only has δ/2). So a right guess can be split into one that is free, with probability at most δ, and one whose odds
-against a wrong guess are at most e^ε. At most d of N trials are free, except with probability P(Binomial(N, δ) > d).
-For every number of wrong guesses, fewer right ones prove less; so the proof for (right - d, wrong) holds for all. (This
-needs independent trials.)
+**With δ.** Let right and wrong guesses have probabilities r and w in one trial. (ε, δ)-DP in both directions implies
+r <= e^ε w + δ (add the two inequalities for "guess first" and "guess second", and halve; for a rule that guesses only
+one of them it is δ/2). So a right guess is either *free*, with probability at most δ, or its odds against a wrong guess
+are at most e^ε. At most d of N trials are free, except with probability P(Binomial(N, δ) > d). For any number of wrong
+guesses, fewer right guesses are weaker evidence, so a proof for (right - d, wrong) is valid. (This part needs
+independent trials.)
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from deniable.curves import curve_arguments
 from deniable.errors import InvalidParameter
 
 FREE_SHARE: Final = 0.25
-"""The part of the error rate that bounds the number of free guesses, where δ > 0."""
+"""The share of the error rate for the bound on free guesses, if δ > 0."""
 
 SLACK: Final = 1e-10
-"""What an ε is lowered by, relative: far more than the rounding of the incomplete beta function."""
+"""Relative reduction of ε: far more than the rounding error of the incomplete beta function."""
 
 
 def at_most(hits: int, trials: int, *, probability: float) -> float:
@@ -60,9 +60,8 @@ def at_least(hits: int, trials: int, *, probability: float) -> float:
 
 
 def lower_bound(hits: Any, trials: int, *, miss: float) -> Any:
-    """Below the probability of a hit, except with probability `miss` (Clopper & Pearson 1934). Arrays in, arrays out.
-
-    The largest p with P(X >= hits) <= miss.
+    """A lower confidence bound on the probability of a hit, wrong with probability at most `miss` (Clopper & Pearson
+    1934): the largest p with P(X >= hits) <= miss. Works elementwise on arrays of hits.
     """
     from scipy.special import betaincinv
 
@@ -72,16 +71,15 @@ def lower_bound(hits: Any, trials: int, *, miss: float) -> Any:
 
 
 def upper_bound(hits: Any, trials: int, *, miss: float) -> Any:
-    """Above the probability of a hit, except with probability `miss` (Clopper & Pearson 1934). Arrays in, arrays out.
-
-    The smallest p with P(X <= hits) <= miss, found as one minus a bound on the probability of no hit.
+    """An upper confidence bound on the probability of a hit, wrong with probability at most `miss` (Clopper & Pearson
+    1934): the smallest p with P(X <= hits) <= miss. Works elementwise on arrays of hits.
     """
     found = 1 - np.asarray(lower_bound(trials - np.asarray(hits, dtype=float), trials, miss=miss))
     return float(found) if found.ndim == 0 else found
 
 
 def clopper_pearson(hits: int, trials: int, *, confidence: float) -> tuple[float, float]:
-    """An interval that holds the probability of a hit with probability at least `confidence`, at every sample size.
+    """A confidence interval of the probability of a hit, with coverage at least `confidence` at every sample size.
 
     >>> low, high = clopper_pearson(0, 10, confidence=0.95)
     >>> low, round(high, 4)
@@ -119,10 +117,9 @@ def free_guesses(trials: int, delta: float, miss: float) -> int:
 
 
 def guessing_epsilon(right: int, wrong: int, trials: int, *, miss: float, delta: float = 0.0) -> float:
-    """A certified ε: at this δ no mechanism with a smaller ε guesses so well, except with probability `miss`.
+    """A certified lower bound on ε at this δ, wrong with probability at most `miss`; 0 if nothing is proved.
 
-    0 where nothing is proved. With δ = 0 it is log(p/(1-p)) for the Clopper-Pearson lower bound p on the chance of a
-    right guess.
+    With δ = 0 it is log(p/(1-p)) for the Clopper-Pearson lower bound p on the probability of a right guess.
 
     >>> round(guessing_epsilon(7311, 2689, 20_000, miss=0.05), 3)
     0.963
@@ -137,7 +134,7 @@ def guessing_epsilon(right: int, wrong: int, trials: int, *, miss: float, delta:
         right, share = right - free, miss * (1 - FREE_SHARE)
     if right < 1:
         return 0.0
-    # The chance of a wrong guess from above: solved for itself, as 1 - p would cancel where guesses are nearly sure.
+    # An upper bound on the probability of a wrong guess, computed directly: 1 - p would cancel for nearly sure guesses.
     wrong_rate = float(betainccinv(wrong + 1, right, share))
     if not 0 < wrong_rate < 0.5:
         return 0.0
@@ -145,8 +142,8 @@ def guessing_epsilon(right: int, wrong: int, trials: int, *, miss: float, delta:
 
 
 def guessing_p_value(right: int, wrong: int, trials: int, *, epsilon: float, delta: float, miss: float) -> float:
-    """How likely an (ε, δ)-DP mechanism lets so many guesses be right; the number of free guesses is bounded at a
-    quarter of `miss`, which is included. Below `miss` it refutes (ε, δ).
+    """The p-value of the hypothesis that the mechanism is (ε, δ)-DP; at most `miss` refutes it. It includes the error
+    of the bound on free guesses, a quarter of `miss`.
 
     >>> guessing_p_value(900, 100, 2000, epsilon=2.0, delta=0.0, miss=0.05) < 0.05
     True

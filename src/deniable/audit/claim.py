@@ -1,4 +1,4 @@
-"""A claim, read once: δ at many ε, and the trade-off that these alone promise."""
+"""A claimed curve, evaluated once: δ at many ε, and the trade-off function that these values imply."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidParameter
 
 READ: Final = 160
-"""ε at which a claim is read."""
+"""The number of ε at which a claim is evaluated."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Promise:
-    """δ <= `deltas` at `epsilons`, in both directions: a part of what a curve says. Refuting it refutes the curve."""
+    """δ(ε) <= `deltas` at `epsilons`, in both directions. A curve implies it, so refuting it refutes the curve."""
 
     epsilons: Floats
     deltas: Floats
 
     @classmethod
     def of(cls, curve: Curve, *, most: float, read: int = READ) -> Promise:
-        """Read from ε = 0 to `most`, and at the curve's own pure ε."""
+        """Evaluate a curve at `read` values from ε = 0 to `most`, and at its pure ε if that is below `most`."""
         chosen = np.linspace(0.0, most, read).tolist()
         pure = float(curve.epsilon(delta=0.0))
         if pure < most:
@@ -36,11 +36,11 @@ class Promise:
 
     @classmethod
     def nothing(cls) -> Promise:
-        """That both neighbours have the same law."""
+        """The promise that both neighbours have the same output distribution."""
         return cls(np.zeros(1), np.zeros(1))
 
     def beta(self, alpha: Any) -> Floats:
-        """Misses that a test with these false alarms must have: the largest 1 - δ - e^ε α or e^-ε (1 - δ - α)."""
+        """The smallest miss rate at a false-alarm rate α: the largest 1 - δ - e^ε α or e^-ε (1 - δ - α) over all ε."""
         a = np.asarray(alpha, dtype=float)[..., None]
         odds, left = np.exp(self.epsilons), 1 - self.deltas
         found = np.maximum(left - odds * a, (left - a) / odds).max(axis=-1)
@@ -48,7 +48,7 @@ class Promise:
 
 
 def some_delta(delta: Any) -> float:
-    """A δ at which an ε can be measured: below 1, as everything is (0, 1)-DP."""
+    """A δ at which an ε can be measured. Raises unless it is below 1: every mechanism is (0, 1)-DP."""
     found = curve_arguments.probability("delta", delta)
     if found >= 1:
         raise InvalidParameter("delta", delta, "must be below 1: every mechanism is (0, 1)-DP")
@@ -56,6 +56,6 @@ def some_delta(delta: Any) -> float:
 
 
 def widest(curve: Curve, *, delta: float, limit: float) -> float:
-    """ε beyond which the curve has less than `delta`, at most `limit`."""
+    """The ε of the curve at `delta`, or `limit` if that is smaller."""
     found = float(curve.epsilon(delta=delta))
     return min(limit, found) if math.isfinite(found) else limit

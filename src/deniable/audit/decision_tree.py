@@ -13,23 +13,23 @@ from deniable.audit.scores import MOST_OF_ALL, Score, log_ratio
 
 DEPTH: Final = 5
 LEAF: Final = 20
-"""Fewest answers in a leaf of a tree."""
+"""The smallest number of answers in a leaf."""
 CUTS: Final = 24
-"""Borders tried on one number in one node of a tree."""
+"""The number of thresholds tried on one number in a node."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Tree(Score):
-    """A decision tree: each node asks whether one number is at least a border. A leaf is a log-likelihood ratio."""
+    """A decision tree: each node compares one number with a threshold, each leaf has a log-likelihood ratio."""
 
     questions: tuple[tuple[int, float] | None, ...]
-    """Node i has the children 2i + 1 (no) and 2i + 2 (yes); None: a leaf."""
+    """(column, threshold) of each node; None for a leaf. Node i has the children 2i + 1 (below) and 2i + 2."""
     ratios: Floats
     paths: tuple[Path, ...]
-    """The numbers that it was made from."""
+    """The numbers that it uses."""
     most: str
-    """The one that tells most."""
+    """The name of the most informative number."""
 
     @classmethod
     def learn(cls, first: Answers, second: Answers, paths: tuple[Path, ...], most: str) -> Tree:
@@ -70,13 +70,13 @@ class Tree(Score):
 
 
 def _features(answers: Answers, paths: tuple[Path, ...]) -> Floats:
-    """The numbers, their largest and smallest, where the largest stands, and their sum."""
+    """The numbers, their maximum, minimum, index of the maximum, and sum."""
     x = np.nan_to_num(answers.numbers.rows(paths), nan=-1e300, posinf=1e300, neginf=-1e300)
     return np.column_stack([x, x.max(axis=1), x.min(axis=1), x.argmax(axis=1), np.clip(x, -1e9, 1e9).sum(axis=1)])
 
 
 def _best_split(table: Floats, is_first: Any) -> tuple[int, float] | None:
-    """The question that raises the likelihood most."""
+    """The (column, threshold) that increases the likelihood most; None if no split helps enough."""
     best: tuple[float, int, float] | None = None
     total, yes = len(table), int(is_first.sum())
     if total < 2 * LEAF or yes in (0, total):

@@ -1,4 +1,4 @@
-"""What a text holds that is written in another way: JSON, and bytes in base64."""
+"""Decoding of texts: JSON, and bytes in base64."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def _json(text: str) -> Any:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> Any:
-    """An object; where it has a key twice, of which most readers see the last, all that is written as well."""
+    """A JSON object; if it has duplicate keys, of which most readers see the last, also the list of all pairs."""
     found = dict(pairs)
     return found if len(found) == len(pairs) else [found, pairs]
 
 
 def decoded(text: str) -> bytes | None:
-    """The bytes that a text is in base64, by either alphabet; None if it is rather a word.
+    """The bytes of a base64 text in either alphabet; None if it is probably a word.
 
-    Four letters are three bytes, so that most words are some: these are seldom letters themselves, nor filled up by =.
+    Many words are valid base64, but rarely decode to printable characters or end with =.
     """
     if len(text) % 4 or not _BASE64.fullmatch(text):
         return None

@@ -1,7 +1,7 @@
-"""The search for an event that tells two neighbours apart, and its judgement by answers it has never seen.
+"""The search for an event that distinguishes two neighbours, and its test on fresh answers.
 
-Answers are split in three: some teach scores, some choose a score and two borders on it, and all others judge the one
-event that was chosen. The three statements of a finding, about ε, about the claim and the band, share its error rate.
+Answers are split in three parts: the first trains scores, the second chooses a score and two thresholds on it, and the
+rest judges the chosen event. The three statements of a finding (ε, the claim, the band) share its error rate.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from deniable.audit.claim import Promise
 from deniable.audit.scores import Combined, Score
 
 FOR_EPSILON, FOR_CLAIM, FOR_BAND = 0.7, 0.2, 0.1
-"""How the error rate is shared by the three statements of a finding: ε, the verdict on the claim, and the band. ε is
-the one that feels it: broken claims are mostly broken by far."""
+"""The shares of the error rate for the three statements of a finding: ε, the verdict on the claim, and the band. ε gets
+most, because it depends on it most: broken claims are usually broken by far."""
 LEVELS: Final = 32
-"""Borders tried on one score: so many quantiles, and so many ranks towards either end."""
+"""The number of quantiles, and of ranks towards either end, that are tried as thresholds on one score."""
 BAND: Final = 24
-"""Points of the trade-off band."""
+"""The number of points of the trade-off band."""
 CAUTION: Final = 3.0
-"""Standard errors by which the counts of the choosing answers are doubted: the best of many events looks too good."""
+"""Standard errors by which counts of the choosing answers are corrected, because the best of many events looks too
+good."""
 LARGEST: Final = float(np.finfo(np.float64).max)
 LEAST_SEARCH, MOST_SEARCH = 20_000, 300_000
 
 
 Ruler = tuple[Score, Floats]
-"""A score and borders on it, at which the trade-off is measured."""
+"""A score with thresholds at which the trade-off is measured."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Answers with the coin that said which neighbour they are about."""
+    """Answers with the coins that chose their neighbours."""
 
     answers: Answers
     is_first: NDArray[np.bool_]
@@ -56,7 +57,7 @@ class Sample:
 
 
 def scored(score: Score, answers: Answers) -> Floats:
-    """The scores, finite, so that an infinite border stands for no guess; NaN where the score says nothing."""
+    """The scores as finite numbers, so that an infinite threshold means no guess; NaN where the score passes."""
     found = np.clip(score(answers), -LARGEST, LARGEST)
     return np.where(score.passes(answers), np.nan, found)
 
@@ -64,8 +65,8 @@ def scored(score: Score, answers: Answers) -> Floats:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Event:
-    """A rule that guesses the neighbour from an answer: the first where the score is high, the second where it is low,
-    and nothing in between.
+    """A rule that guesses the neighbour from an answer: the first if the score is high, the second if it is low, and a
+    pass in between.
     """
 
     score: Score
@@ -83,21 +84,22 @@ class Event:
 
     @property
     def ruler(self) -> Ruler:
-        """Its score and its borders."""
+        """Its score and its finite thresholds."""
         return self.score, np.array([at for at in (self.first_from, self.second_to) if math.isfinite(at)])
 
     @property
     def directions(self) -> int:
-        """How many neighbours it ever guesses."""
+        """How many of the two neighbours it can guess."""
         return (self.first_from < math.inf) + (self.second_to > -math.inf)
 
     @property
     def hint(self) -> str:
-        """What to do about a leak of this kind; empty where there is nothing to say."""
+        """Advice about a leak of this kind; may be empty."""
         return self.score.hint if self.directions else ""
 
     @property
     def words(self) -> str:
+        """The rule in words."""
         said = []
         if self.first_from < math.inf:
             said.append(f"the first neighbour where {self.score.where(least=self.first_from)}")
@@ -110,7 +112,7 @@ class Event:
         return f"<Event: {self.words}>"
 
     def tally(self, sample: Sample) -> Tally:
-        """Right and wrong guesses about a sample."""
+        """Count right and wrong guesses on a sample."""
         guesses = self.guesses(sample.answers)
         right = np.where(sample.is_first, guesses == 1, guesses == -1)
         return Tally(int(right.sum()), int((guesses != 0).sum() - right.sum()), len(sample), self.directions)
@@ -119,7 +121,7 @@ class Event:
 @final
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Guesses of one event, counted."""
+    """The counts of an event's guesses."""
 
     right: int
     wrong: int
@@ -127,12 +129,12 @@ class Tally:
     directions: int
 
     def epsilon(self, *, delta: float, miss: float) -> float:
-        """The ε that is certified at this δ."""
+        """The certified ε at this δ, wrong with probability at most `miss`."""
         free = delta * self.directions / 2
         return binomial.guessing_epsilon(self.right, self.wrong, self.trials, miss=miss, delta=free)
 
     def p_value(self, *, epsilon: float, delta: float, miss: float) -> float:
-        """Of the claim that the mechanism is (ε, δ)-DP."""
+        """The p-value of the claim that the mechanism is (ε, δ)-DP."""
         free = delta * self.directions / 2
         return binomial.guessing_p_value(self.right, self.wrong, self.trials, epsilon=epsilon, delta=free, miss=miss)
 
@@ -140,7 +142,7 @@ class Tally:
 @final
 @dataclass(frozen=True, slots=True)
 class ClaimLevel:
-    """(ε, δ) of a claim at the place where the search expects it to break."""
+    """A point (ε, δ) of a claim."""
 
     epsilon: float
     delta: float
@@ -149,8 +151,8 @@ class ClaimLevel:
 @final
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Certified points of the trade-off, all at once: there is a test with false alarms at most `alpha` and misses at
-    most `beta`. What the neighbours really allow lies on or below the line through them.
+    """Simultaneously certified points of the trade-off: for each point there is a test with a false-alarm rate of at
+    most `alpha` and a miss rate of at most `beta`. The true trade-off lies on or below the line through them.
     """
 
     alpha: tuple[float, ...]
@@ -160,20 +162,20 @@ class Band:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenEvents:
-    """What the search has found."""
+    """The result of the search, before it is judged."""
 
     event: Event
-    """For ε at the δ asked."""
+    """The event for ε at the given δ."""
     breaking: tuple[Event, ClaimLevel] | None
-    """For the claim."""
+    """The event against the claim, and the point of the claim that it may violate."""
     rulers: tuple[Ruler, ...]
-    """For the band."""
+    """Scores and thresholds for the band."""
     worth: float
-    """The ε that the search expects to certify, or standard errors beyond the claim."""
+    """The ε that the search expects to certify; with a claim, the expected violation in standard errors."""
 
 
 def parts(total: int) -> tuple[int, int]:
-    """How many answers teach, and how many teach or choose."""
+    """How many answers train scores, and how many train or choose."""
     search = min(max(3 * total // 20, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
     return search // 3, search
 
@@ -191,7 +193,7 @@ def search(
     miss: float,
     own: Sequence[Score],
 ) -> ChosenEvents:
-    """The event that will prove most, and the one that speaks most against the claim."""
+    """The event with the largest expected ε, and the one with the strongest evidence against the claim."""
     found = list(own) or score_learning.learn(*teach.sides)
     levels = _levels(claim)
     every = Sample(teach.answers.joined(choose.answers), np.concatenate([teach.is_first, choose.is_first]))
@@ -208,12 +210,12 @@ def _levels(claim: Promise | None) -> list[ClaimLevel]:
     if claim is None:
         return []
     found = [ClaimLevel(e, d) for e, d in zip(claim.epsilons.tolist(), claim.deltas.tolist(), strict=True)]
-    # Where δ is nearly 1 nothing can break it.
+    # A δ of 1 cannot be violated.
     return [level for level in found if level.delta < 1] or found[:1]
 
 
 class _Best:
-    """The best events so far. Where nothing is worth a guess, nothing is guessed."""
+    """The best events so far. If no event is useful, the event makes no guesses."""
 
     def __init__(self, score: Score) -> None:
         self.event = Event(score, math.inf, -math.inf)
@@ -233,7 +235,7 @@ class _Best:
             return
         first, second = np.sort(on[sample.is_first & said]), np.sort(on[~sample.is_first & said])
         borders = _borders(np.sort(on[said]))
-        # Where it says nothing it is right half of the time.
+        # A pass counts as right half of the time.
         heard = len(first) * len(second) / max(1, int(sample.is_first.sum()) * int((~sample.is_first).sum()))
         area = 0.5 + heard * (_area(first, second) - 0.5)
         if area > self.area:
@@ -252,7 +254,7 @@ class _Best:
 
 
 def _borders(on: Floats) -> Floats:
-    """Values of the score at which events may begin: quantiles, and ranks ever closer to both ends."""
+    """Candidate thresholds: quantiles of the score, and ranks increasingly close to both ends."""
     n = len(on)
     ranks = np.concatenate([np.linspace(0, n - 1, LEVELS), np.geomspace(1, max(2, n // 2), LEVELS) - 1])
     places = np.unique(np.concatenate([ranks, n - 1 - ranks]).astype(int))
@@ -264,7 +266,7 @@ def _spread(borders: Floats) -> Floats:
 
 
 def _area(first: Floats, second: Floats) -> float:
-    """The chance that a score of the first is above one of the second."""
+    """The probability that a score of the first sample is above one of the second (AUC)."""
     if not len(first) or not len(second):
         return 0.0
     below = np.searchsorted(second, first, "left") + np.searchsorted(second, first, "right")
@@ -272,7 +274,7 @@ def _area(first: Floats, second: Floats) -> float:
 
 
 def _pairs(first: Floats, second: Floats, borders: Floats) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
-    """Right and wrong guesses for every pair of borders, how many neighbours are guessed, and the pair itself."""
+    """Right and wrong guesses for every pair of thresholds, how many neighbours are guessed, and the pair itself."""
     k = len(borders)
     high = [np.append(len(side) - np.searchsorted(side, borders, "left"), 0) for side in (first, second)]
     low = [np.append(np.searchsorted(side, borders, "right"), 0) for side in (first, second)]
@@ -296,7 +298,7 @@ def _event(score: Score, borders: Floats, place: Any) -> Event:
 def _worth(
     right: Floats, wrong: Floats, directions: Floats, chosen: int, judges: int, delta: float, miss: float
 ) -> Floats:
-    """The ε that this event is expected to certify."""
+    """The ε that each event is expected to certify with `judges` answers."""
     from scipy.special import ndtri
 
     z, grow = -float(ndtri(miss)), judges / chosen
@@ -309,17 +311,17 @@ def _worth(
 
 
 def _fewer(count: Floats) -> Floats:
-    """What a Poisson count may stand for at least (Wilson's interval)."""
+    """A lower confidence bound on the mean of a Poisson count (Wilson's interval)."""
     return count + CAUTION**2 / 2 - CAUTION * np.sqrt(count + CAUTION**2 / 4)
 
 
 def _more(count: Floats) -> Floats:
-    """What a Poisson count may stand for at most."""
+    """An upper confidence bound on the mean of a Poisson count."""
     return count + CAUTION**2 / 2 + CAUTION * np.sqrt(count + CAUTION**2 / 4)
 
 
 def _excess(right: Floats, wrong: Floats, directions: Floats, chosen: int, level: ClaimLevel) -> Floats:
-    """Standard errors by which right guesses are more than e^ε times the wrong ones, and δ."""
+    """The excess of right guesses over e^ε times the wrong ones plus δ, in standard errors."""
     odds, free = math.exp(level.epsilon), level.delta * directions / 2 * chosen
     lost = wrong + 0.5
     return np.asarray((right - odds * lost - free) / np.sqrt(right + odds * odds * lost + free + 1))
@@ -329,7 +331,7 @@ def _excess(right: Floats, wrong: Floats, directions: Floats, chosen: int, level
 
 
 def band(rulers: Sequence[Ruler], sample: Sample, miss: float) -> Band:
-    """Clopper-Pearson bounds at every border, in both directions, with a union bound over all of them."""
+    """Clopper-Pearson bounds at every threshold, in both directions, with a union bound over all of them."""
     each = miss / (4 * sum(len(borders) for _, borders in rulers))
     points = [(0.0, 1.0), (1.0, 0.0)]
     for score, borders in rulers:
@@ -338,7 +340,7 @@ def band(rulers: Sequence[Ruler], sample: Sample, miss: float) -> Band:
         if not len(first) or not len(second):
             continue
         for one, other, at in ((first, second, borders), (-second, -first, -borders)):
-            # "The answer is about `one`": false alarms come from `other`, misses from `one`.
+            # Test for `one`: false alarms come from `other`, misses from `one`.
             alarms = binomial.upper_bound(_from(other, at), len(other), miss=each)
             misses = 1 - binomial.lower_bound(_from(one, at), len(one), miss=each)
             points += list(zip(np.atleast_1d(alarms).tolist(), np.atleast_1d(misses).tolist(), strict=True))
@@ -347,13 +349,13 @@ def band(rulers: Sequence[Ruler], sample: Sample, miss: float) -> Band:
 
 
 def _from(on: Floats, borders: Floats) -> Any:
-    """How many scores are at least each border; where nothing is said, none."""
+    """How many scores are at least each threshold. Passes do not count."""
     told = np.sort(on[~np.isnan(on)])
     return len(told) - np.searchsorted(told, borders, "left")
 
 
 def _hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The lower convex hull: tests may be mixed by a coin."""
+    """The lower convex hull, since tests can be mixed by a coin."""
     found: list[tuple[float, float]] = []
     for x, y in sorted(points):
         while len(found) >= 2 and (found[-1][0] - found[-2][0]) * (y - found[-2][1]) <= (

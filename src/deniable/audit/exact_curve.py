@@ -1,12 +1,13 @@
-"""`exact`: the true curve of a mechanism on two neighbours, worked out from its law: no sampling, no claim.
+"""`exact`: the true curve of a mechanism on two neighbours, computed from its output distribution without sampling.
 
-The laws here are written down from the definitions of the mechanisms, by enumeration and quadrature, and share nothing
-with the curves that the mechanisms promise. Answers of independent parts (bins, bits, coordinates) are factors whose
-curves multiply. Infinitely many outcomes are cut in the tails: where the loss is bounded, a tail is one outcome with
-its true masses; where it is not (Gaussian, Poisson), a tail is told apart for sure, which adds below 10⁻¹⁵ to δ.
+The distributions ("laws") here follow from the definitions of the mechanisms by enumeration and quadrature. They share
+no code with the curves that the mechanisms promise. Independent parts of an answer (bins, bits, coordinates) are
+factors whose curves multiply. Infinite supports are truncated: if the privacy loss is bounded, a tail becomes one
+outcome with its true masses; if not (Gaussian, Poisson), a tail counts as fully distinguishing, which adds less than
+10⁻¹⁵ to δ.
 
-A pure ε may hang on the rarest outcome alone. So the masses of choices and thresholds are sums of products that never
-cancel, right to many digits however rare they are, and what would be too rare for a float is refused.
+A pure ε may depend on the rarest outcome alone. So the masses of selections and thresholds are sums of positive
+products, which have many correct digits at any size, and outcomes that are too rare for a float are refused.
 """
 
 from __future__ import annotations
@@ -53,34 +54,35 @@ from deniable.mechanisms.noise_steps import Additive
 from deniable.mechanisms.selection import Selection, exact_scores
 
 NODES: Final = 24
-"""Of Gauss-Legendre quadrature on each piece between two kinks: the integrands are products of exponentials."""
+"""Nodes of Gauss-Legendre quadrature on each piece between two kinks, where integrands are products of exponentials."""
 PIECES: Final = 4.0
-"""Scales of noise in one piece."""
+"""The length of a piece, in scales of the noise."""
 REACH: Final = 40.0
-"""Scales of noise beyond which less than 10⁻¹⁷ lies."""
+"""Scales of the noise beyond which there is less mass than 10⁻¹⁷."""
 SIGMAS: Final = 19.0
-"""The same for Gaussian noise: less than 10⁻⁷⁹. At twice as many, masses are still floats."""
+"""The same for Gaussian noise: less than 10⁻⁷⁹. At twice the distance, masses are still normal floats."""
 MOST_OUTCOMES: Final = 10**6
 ASKED: Final = 64
-"""Calls of what is done to an answer that must agree, two for each outcome at least: coins do so with 2⁻⁶⁴ at most."""
+"""Calls of a post-processing function that must agree, at least two per outcome. A coin agrees with probability 2⁻⁶⁴.
+"""
 RAREST: Final = 1e-280
-"""Masses below this lose digits: the least float with all of them is 2 × 10⁻³⁰⁸, and masses are products of several."""
+"""Smaller masses lose digits: the smallest normal float is 2 × 10⁻³⁰⁸, and masses are products of several floats."""
 FARTHEST: Final = 640.0
-"""Scales between two values beyond which some outcome is rarer: e^-640 = 10⁻²⁷⁸, times a factor below 1."""
+"""The largest distance between two values, in scales: beyond it some outcome is rarer than e^-640 = 10⁻²⁷⁸."""
 
 
 def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve:
-    """The true curve on a pair of neighbours, of a mechanism whose law is known: what no event can beat, and the best
-    event reaches.
+    """The true curve of a mechanism on a pair of neighbours, which the best event attains.
 
-    Known: selections, thresholds, noise on whole numbers, histograms, unknown keys, Poisson, staircase, inverse
-    sensitivity, local protocols, products and parallel parts of these, a `Kernel` (all its pairs), and everything with
-    a method `law(value)` that gives a dict of probabilities by outcome.
+    The output distribution must be known. That is the case for selections, thresholds, integer noise, histograms,
+    unknown keys, Poisson, staircase, inverse sensitivity, local protocols, products and parallel parts of these, a
+    `Kernel` (over all its pairs), and objects with a method `law(value)` that returns a dict of probabilities by
+    outcome. Others raise `InvalidOperation`.
 
-    A choice or threshold about values so far apart that an outcome is rarer than 10⁻²⁸⁰ is refused. What is done to
-    noisy numbers (`then`) is seen as far as 40 scales of noise: images that only farther numbers have add less than
-    10⁻¹⁵ to δ, but a pure ε that hangs on them alone is not seen. It must be no random function: that is refused where
-    two calls differ.
+    Selections and thresholds on values so far apart that an outcome is rarer than 10⁻²⁸⁰ are refused. Post-processing
+    of noisy numbers (`then`) is followed up to 40 scales of noise: outputs that only farther numbers have add less than
+    10⁻¹⁵ to δ, but a pure ε that depends on them alone is missed. The function must not be random; it is refused if two
+    calls differ.
 
     >>> from deniable import audit, mechanisms
     >>> picks = mechanisms.NoisyMax(sensitivity=1, epsilon=1)
@@ -102,7 +104,7 @@ def _curve(p: Law, q: Law) -> Curve:
 
 
 def factors(mechanism: Any, a: Any, b: Any) -> Factors:
-    """The laws of the independent parts of an answer, about one neighbour and about the other."""
+    """The output distributions of the independent parts of an answer, for both neighbours."""
     law = own_law(mechanism)
     if callable(law):
         return [(_checked(law(a)), _checked(law(b)))]
@@ -123,16 +125,14 @@ def factors(mechanism: Any, a: Any, b: Any) -> Factors:
 
 
 def own_law(mechanism: Any) -> Any:
-    """What a mechanism that somebody wrote says of its probabilities; the laws that ours tell are read off them here,
-    outcome by outcome, and not by what they say of themselves.
-    """
+    """The `law` of a user-defined mechanism; None for the library's own, whose distributions are derived here."""
     law = getattr(mechanism, "law", None)
     is_ours = str(getattr(law, "__module__", "")).startswith("deniable.mechanisms")
     return None if is_ours else law
 
 
 def _single(mechanism: Any, value: Any) -> Law:
-    """The law of an answer in one part."""
+    """The output distribution of an answer with a single part."""
     if isinstance(mechanism, Selection):
         return _not_too_rare(dict(enumerate(_picks(mechanism, exact_scores(value, mechanism.candidates)))))
     if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
@@ -152,7 +152,7 @@ def _single(mechanism: Any, value: Any) -> Law:
 
 def _not_too_rare(law: Law) -> Law:
     if min(law.values()) < RAREST:
-        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+        raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
     return law
 
 
@@ -167,7 +167,7 @@ def _checked(law: Any) -> Law:
 
 
 def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
-    """What was done to the releases, if every outcome of the law is one, or can be read as one."""
+    """The distributions after post-processing, if every outcome can be converted to a release."""
     functions: list[Callable[[Any], Any]] = []
     inner: Any = mechanism
     while isinstance(inner, Processed | Asked):
@@ -178,7 +178,7 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
         inner = inner.mechanism
     read = _release_of(inner)
     if read is None:
-        raise InvalidOperation("what is done to an answer of several parts mixes them; audit.measure it")
+        raise InvalidOperation("post-processing of an answer with several parts may mix them; audit.measure it")
 
     def once(outcome: Any) -> Any:
         release = read(outcome)
@@ -196,8 +196,8 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
         found = once(outcome)
         if any(once(outcome) != found for _ in range(again)):
             raise InvalidOperation(
-                "what is done to an answer gives now this and now that for the same one: it is random, or remembers, "
-                "and its law is not known; audit.measure it"
+                "the post-processing function returns different results for the same answer: it is random or has a "
+                "memory, so its distribution is not known; audit.measure it"
             )
         return found
 
@@ -205,7 +205,7 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
 
 
 def _release_of(mechanism: Any) -> Callable[[Any], Any] | None:
-    """How an outcome of the one factor is read as a release; None where there are several factors."""
+    """A function that converts an outcome of the single factor to a release; None if there are several factors."""
     if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
         return lambda place: mechanism.answers[place]
     if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold):
@@ -220,11 +220,11 @@ def _release_of(mechanism: Any) -> Callable[[Any], Any] | None:
 
 
 def pushed(law: Law, function: Callable[[Any], Any]) -> Law:
-    """The law of function(outcome)."""
+    """The distribution of function(outcome)."""
     found: dict[Any, float] = {}
     whole = [y for y in law if not isinstance(y, End)]
     for outcome, mass in law.items():
-        # A tail goes where the outcome beside it goes: less than 10⁻¹⁵ of all mass.
+        # A tail, with mass below 10⁻¹⁵, is mapped like its neighbouring outcome.
         beside = outcome
         if isinstance(outcome, End):
             beside = max(whole) if outcome.is_above else min(whole)
@@ -239,7 +239,7 @@ def pushed(law: Law, function: Callable[[Any], Any]) -> Law:
 @final
 @dataclass(frozen=True, slots=True)
 class End:
-    """The outcome that stands for a tail; with `of`, for the tail of one neighbour alone."""
+    """The outcome of a tail; with `of`, of the tail of one neighbour only."""
 
     is_above: bool
     of: str = ""
@@ -264,7 +264,7 @@ def _numeric(mechanism: Any, a: Any, b: Any) -> Factors:
 
 
 def _places(noisy: Additive, value: Any) -> list[int]:
-    """The whole numbers of a value that `release` would take."""
+    """The integers of a value that `release` would accept."""
     if noisy.dimension in (None, 1) and not input_values.is_array(value):
         return [input_values.whole(value)]
     listed: list[int] = input_values.wholes(value).ravel().tolist() if input_values.is_array(value) else []
@@ -290,8 +290,8 @@ def _is_gaussian(noisy: Any) -> bool:
 
 
 def _noise(noisy: Additive) -> dict[int, float]:
-    """The law of the noise on whole numbers, three times as far as it matters: the tail beyond what matters of two
-    values that far apart is in it for both.
+    """The distribution of integer noise, up to three times the relevant distance, so that it covers the tails around
+    two values that are up to that distance apart.
     """
     if noisy.exponent is not None:
         raise _real(noisy)
@@ -316,7 +316,7 @@ def _noise(noisy: Additive) -> dict[int, float]:
 
 
 def _stairs(mechanism: Staircase) -> dict[int, float]:
-    """e^(-ε) lower after `high` of every `step` numbers."""
+    """The distribution of staircase noise: its density falls by e^(-ε) after `high` of every `step` numbers."""
     reach = 3 * mechanism.step * math.ceil(REACH / mechanism.epsilon + 1)
     full, rest = np.divmod(np.abs(np.arange(-reach, reach + 1)), mechanism.step)
     weights = np.exp(-mechanism.epsilon * (full + (rest >= mechanism.high)))
@@ -325,7 +325,7 @@ def _stairs(mechanism: Staircase) -> dict[int, float]:
 
 
 def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) -> tuple[Law, Law]:
-    """Noise around two whole numbers: a third of the law one by one, the rest at the ends."""
+    """The distributions of noise around two integers: the middle third outcome by outcome, the rest as tails."""
     core = max(law) // 3
     if abs(a - b) > core:
         raise _apart("an enumeration would never end")
@@ -361,7 +361,7 @@ HIDDEN: Final = "hidden"
 
 
 def _keys(mechanism: UnknownKeys, a: Tally, b: Tally) -> Factors:
-    """Each key by itself: hidden, or shown with a noisy count from the threshold upwards."""
+    """Each key separately: hidden, or shown with a noisy count of at least the threshold."""
     noisy, is_gaussian = _noise(mechanism.noise), _is_gaussian(mechanism.noise)
     found: Factors = []
     for key in {**a, **b}:
@@ -387,14 +387,14 @@ def _is_above(outcome: Any, threshold: int) -> bool:
 
 
 def _picks(selector: Selection, scores: list[Fraction]) -> list[float]:
-    """The law of one pick. Noisy maxima are integrated here, from the lowest score upwards."""
+    """The distribution of one pick. For noisy maxima it is integrated here."""
     if isinstance(selector, NoisyMax | MonotoneNoisyMax):
         return list(_one_shot(selector, scores, 1).values())
     return [float(mass) for mass in selector.probabilities(scores)]
 
 
 def _peeled(selector: Selection, scores: list[Fraction], count: int) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Winners one after the other, each picked from those that are left."""
+    """Winners picked one after the other from the remaining candidates, with their probabilities."""
     places = list(range(len(scores)))
 
     def go(left: list[int], taken: tuple[int, ...], mass: float) -> Iterator[tuple[tuple[int, ...], float]]:
@@ -411,17 +411,17 @@ def _peeled(selector: Selection, scores: list[Fraction], count: int) -> Iterator
 
 
 def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
-    """The winners in order: P(X₁ > X₂ > … > Xₖ > all others) for independent noisy scores, by as many integrals inside
-    each other, from the best downwards: A₀ = 1, Aⱼ(x) = ∫ₓ^∞ fⱼ A_(j-1), and ∫ fₖ A_(k-1) Π F at last.
+    """The distribution of the ordered winners: P(X₁ > X₂ > … > Xₖ > all others) for independent noisy scores, by k
+    nested integrals: A₀ = 1, Aⱼ(x) = ∫ₓ^∞ fⱼ A_(j-1), and finally ∫ fₖ A_(k-1) Π F.
     """
     size = len(scores)
     if math.perm(size, count) > MOST_OUTCOMES:
         raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
     if max(scores) - min(scores) > FARTHEST * selector.scale:
-        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+        raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
     at = np.array([float((score - max(scores)) / selector.scale) for score in scores])
     two_sided = isinstance(selector, NoisyMax | MonotoneNoisyMax)
-    # A rare outcome may lie anywhere between the scores; below the lowest all densities fall, and are 0 if one-sided.
+    # A rare outcome may be anywhere between the scores. Below the lowest, all densities decay, or are 0 if one-sided.
     low = at.min() - (REACH if two_sided else 0.0)
     cuts = np.unique([low, REACH, *at, *np.arange(low, REACH, 1.0)])
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
@@ -433,7 +433,7 @@ def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
     rest = _from_node()
 
     def above(values: Any) -> Any:
-        """∫ₓ^∞ at every node: the rest of its piece, and all pieces after it."""
+        """∫ₓ^∞ at every node: over the rest of its piece, plus all later pieces."""
         pieces = (half * values) @ weights
         after = np.append(np.cumsum(pieces[::-1])[::-1][1:], 0.0)
         return half * (values @ rest.T) + after[:, None]
@@ -458,7 +458,7 @@ def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
 
 
 def _from_node() -> Any:
-    """Row i: the weights of a function's values at all nodes for its integral from node i to 1."""
+    """A matrix whose row i has the quadrature weights for the integral from node i to 1."""
     nodes, _ = np.polynomial.legendre.leggauss(NODES)
     legendre = np.polynomial.legendre
     integrals = [legendre.legint(row, lbnd=1) for row in np.eye(NODES)]
@@ -467,7 +467,7 @@ def _from_node() -> Any:
 
 
 def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
-    """Which questions are above, for each value of the noisy threshold; then the mean over its noise."""
+    """The distribution of a sparse vector's answers: a product given the noisy threshold, averaged over its noise."""
     law = threshold_law(
         [float(Fraction(v) - mechanism.threshold) for v in asked],
         threshold_scale=float(mechanism.threshold_scale),
@@ -478,8 +478,8 @@ def _thresholds(mechanism: Any, asked: list[Any]) -> Law:
 
 
 def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: float, positives: int | None) -> Law:
-    """The law of a sparse vector's answers ("above" or not, one a question, ended by the last positive that is allowed)
-    with Laplace noise on the threshold 0 and on the answers. An answer scale of 0: no noise.
+    """The distribution of a sparse vector's answers (above or not, one per question, up to the last allowed positive),
+    with Laplace noise on the threshold 0 and on the answers. An answer scale of 0 means no noise.
 
     >>> law = threshold_law([0.0], threshold_scale=1.0, answer_scale=1.0, positives=1)
     >>> round(law[(True,)], 12), round(law[(False,)], 12)
@@ -488,10 +488,10 @@ def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: f
     if 2 ** len(asked) > MOST_OUTCOMES:
         raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
     if asked and max(map(abs, asked)) > FARTHEST * max(threshold_scale, answer_scale):
-        raise _apart("some outcome is too rare for a float, and a pure ε may hang on it")
+        raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
     nodes, weights = laplace_nodes(threshold_scale, asked, answer_scale)
     away = nodes[:, None] - np.array(asked)[None, :]
-    # Each side by its own formula: 1 minus the other would leave nothing of what is rarer than 10⁻¹⁶.
+    # Each side by its own formula: 1 minus the other side would lose probabilities below 10⁻¹⁶.
     below, above = laplace_cdf(away, answer_scale), laplace_cdf(-away, answer_scale)
     found: dict[Any, float] = {}
     for answers in product((False, True), repeat=len(asked)):
@@ -504,8 +504,8 @@ def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: f
 
 
 def laplace_nodes(scale: float, kinks: list[float], finest: float) -> tuple[Any, Any]:
-    """Nodes and weights for means over Laplace noise of this scale, of functions that are smooth between kinks. They go
-    as far as the outermost kinks and REACH beyond: a rare event may need noise that reaches a kink.
+    """Quadrature nodes and weights for means over Laplace noise of this scale, of functions that are smooth between
+    kinks. They reach REACH scales beyond the outermost kinks, because a rare event may need noise beyond a kink.
     """
     inner = (*kinks, 0.0)
     ends = np.array([min(inner) - REACH * scale, max(inner) + REACH * scale])
@@ -519,7 +519,7 @@ def laplace_nodes(scale: float, kinks: list[float], finest: float) -> tuple[Any,
 
 
 def laplace_cdf(x: Any, scale: float) -> Any:
-    """P(noise <= x); without noise (scale 0), whether x is at least 0."""
+    """P(noise <= x) for Laplace noise; for scale 0, whether x is at least 0."""
     if scale == 0:
         return (x >= 0).astype(float)
     tail = np.exp(-np.abs(x) / scale) / 2

@@ -1,4 +1,4 @@
-"""What an audit found: numbers with their error rate, one plain sentence, a picture."""
+"""The result of an audit: certified numbers with their error rate, a sentence, and a figure."""
 
 from __future__ import annotations
 
@@ -20,57 +20,59 @@ CONSISTENT: Final = "consistent"
 MEASURED: Final = "measured"
 NOTHING_SEEN: Final = "nothing seen"
 ROUNDING: Final = 1e-12
-"""Of two floats that are added."""
+"""Tolerance for the sum of two floats."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Finding:
-    """Everything here holds at once with probability at least `confidence`, whatever the mechanism is."""
+    """All statements of a finding hold together with probability at least `confidence`, for any mechanism."""
 
     epsilon: float
-    """At `delta`, the mechanism is not ε-DP for any smaller ε: a certified lower bound. 0: nothing was proved."""
+    """A certified lower bound: at `delta`, the mechanism is not (ε, δ)-DP for any smaller ε. 0 if nothing is proved."""
     delta: float
     refuted: bool | None
-    """Whether the claim is proved wrong; None if nothing was claimed. False is no proof that it is right, and where
-    nothing was `seen` it says nothing at all: see `verdict`.
+    """Whether the claim is proved wrong; None without a claim. False does not prove the claim, and if nothing was
+    `seen` it is no evidence at all: see `verdict`.
     """
     confidence: float
     event: Event
-    """The rule whose guesses prove ε."""
+    """The guessing rule that proves ε."""
     tally: Tally
-    """Its right and wrong guesses about answers that did not choose it."""
+    """Its right and wrong guesses on answers that were not used to choose it."""
     band: Band
     """Certified points of the trade-off between false alarms and misses."""
     claim: Curve | None
     claimed: float
-    """The claim's ε at `delta`; infinite if it says none."""
+    """The claim's ε at `delta`; infinite if it has none."""
     broken: tuple[ClaimLevel, float] | None
-    """(ε, δ) of the claim that guesses break, with the p-value; None if none is."""
+    """The (ε, δ) of the claim that the guesses violate, with the p-value; None if there is none."""
     breaking: tuple[Event, Tally] | None
-    """The rule that breaks it, and its guesses."""
+    """The guessing rule that violates it, and its guesses."""
     trials: int
-    """How often the mechanism was asked about each neighbour, on average."""
+    """The average number of calls for each neighbour."""
     read: SeenAnswers
-    """What was read in the answers."""
+    """A summary of the answers."""
     reach: float
-    """The ε that would have been certified if a guess about each answer had been right as often as the claim allows, or
-    always, if it says no ε.
+    """The ε that these trials would certify for a mechanism that leaks as much as the claim allows (everything, if the
+    claim has no finite ε).
     """
 
     @property
     def seen(self) -> bool:
-        """Whether the answers prove that the neighbours differ: by an ε above 0, or by a test in the band that beats a
-        coin.
+        """Whether the answers prove that the output distributions differ: by an ε above 0, or by a test in the band
+        that is better than a coin.
         """
         better = any(a + b < 1 - ROUNDING for a, b in zip(self.band.alpha, self.band.beta, strict=True))
         return bool(self.refuted) or self.epsilon > 0 or better
 
     @property
     def verdict(self) -> str:
-        """In a word or two: "refuted"; "consistent", a difference was seen and the claim allows it ("measured", where
-        nothing was claimed); or "nothing seen", of the answers or of a part of them that could not be read, which is
-        no evidence for any claim.
+        """One of four:
+
+        "refuted": the claim is proved wrong; "consistent": a difference was proved, and the claim allows it;
+        "measured": the same without a claim; "nothing seen": no difference was proved, or a part of the answers could
+        not be read, which is no evidence for any claim.
         """
         if self.refuted:
             return REFUTED
@@ -80,19 +82,19 @@ class Finding:
 
     @property
     def ratio(self) -> float:
-        """The certified ε as a share of the claimed one; NaN if nothing finite was claimed."""
+        """The certified ε divided by the claimed ε; NaN if the claimed ε is 0 or infinite."""
         return self.epsilon / self.claimed if 0 < self.claimed < math.inf else math.nan
 
     @property
     def proof(self) -> tuple[Event, Tally]:
-        """The rule that shows what the sentence says, and its guesses."""
+        """The guessing rule that proves the sentence, and its guesses."""
         if self.refuted and self.epsilon <= self.claimed and self.breaking is not None:
             return self.breaking
         return self.event, self.tally
 
     @property
     def sentence(self) -> str:
-        """The finding in plain words."""
+        """The finding in words."""
         sure, level = f"{float(self.confidence)!r}", f"δ = {self.delta:.3g}"
         measured = f"ε is at least {rounded_down(self.epsilon, 4)} at {level}"
         if self.verdict == NOTHING_SEEN:
@@ -114,7 +116,7 @@ class Finding:
         return f"Refuted with confidence {sure}: {breaks}. Measured besides: {measured}, where the claim says {said}."
 
     def _nothing(self, sure: str, level: str) -> str:
-        """Why there may be nothing to see, or why it was not seen."""
+        """The sentence if no difference was proved, with a likely reason."""
         begin = f"Nothing seen: at confidence {sure} the answers prove no difference between the neighbours"
         if self.claim is not None:
             begin += f", which is not evidence for the claim of ε = {rounded_up(self.claimed, 4)} at {level}"
@@ -130,7 +132,7 @@ class Finding:
         return f"{begin}. {why}.{self._unread}"
 
     def _partly(self, sure: str, measured: str) -> str:
-        """What was read is allowed, and something was not."""
+        """The sentence if a part of the answers could not be read."""
         begin = "Nothing seen of a part of the answers: what was not read may tell everything"
         evidence = "" if self.claim is None else ", so this is not evidence for the claim"
         return f"{begin}{evidence}.{self._unread} Measured in the rest, with confidence {sure}: {measured}."
@@ -146,7 +148,7 @@ class Finding:
         return f"<Finding: {self.sentence} {self.read.sentence}>"
 
     def plot(self) -> Figure:
-        """The certified attack beside the claim, as a spec for `plots.render`."""
+        """A figure of the certified trade-off and the claimed one, for `plots.render`."""
         import numpy as np
 
         from deniable.plots.figure_spec import REFERENCE, Axis, Figure, Line, Mark, Panel

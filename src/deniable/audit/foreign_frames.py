@@ -1,6 +1,6 @@
-"""Other libraries' frames, arrays and tensors, opened without importing any of these libraries.
+"""Contents of other libraries' frames, arrays and tensors, without importing these libraries.
 
-Whoever answers with one has imported its library already; here it is known by the name of its module.
+If an answer is such an object, its library is imported already, so it is recognised by the name of its module.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 LOCK: Final[type] = type(threading.Lock())
 Parts = list[tuple[tuple[str | int, ...], Any]]
 LISTED: Final = ("tolist", "to_pylist", "to_list")
-"""How libraries give the items of a column."""
+"""Methods by which libraries return the items of a column."""
 
 
 def opened(value: Any) -> Parts | None:
-    """The parts of a frame, tensor, row or buffer, each with the path that it has in there; None if it is none."""
+    """The parts of a frame, tensor, row or buffer with their paths; None for other objects."""
     for kind in type(value).__mro__:
         found = OPENERS.get(kind.__module__.partition(".")[0])
         if found is not None and (parts := found(value)) is not None:
@@ -30,7 +30,7 @@ def opened(value: Any) -> Parts | None:
     if hasattr(type(value), "__array__") or hasattr(type(value), "__array_interface__"):
         return [((), _array(value))]
     if not isinstance(value, Mapping) and callable(getattr(value, "keys", None)) and hasattr(value, "__getitem__"):
-        if type(value).__module__ != "sqlite3":  # it may give its names where a row gives its values
+        if type(value).__module__ != "sqlite3":  # others may iterate over names, where a sqlite3 row has values
             return [((), {key: value[key] for key in list(value.keys())})]
         return [((), dict(zip(value.keys(), value, strict=True)))]
     return None
@@ -44,12 +44,12 @@ def _array(value: Any) -> Any:
 
 
 def is_result(value: Any) -> bool:
-    """Whether a value is read once, and as it is then: an iterator, a cursor, a relation that has not been asked."""
+    """Whether a value can be read only once: an iterator, a cursor, an unevaluated relation."""
     return isinstance(value, Iterator) or callable(getattr(value, "fetchall", None))
 
 
 def rows(batch: Any) -> Any:
-    """Answers in a frame or tensor, one in each row, as an array or list; everything else as it is."""
+    """The rows of a frame or tensor of answers, as an array or list; other objects unchanged."""
     library = type(batch).__module__.partition(".")[0]
     if library == "torch" and _is(batch, "torch", "Tensor"):
         return _tensor(batch)
@@ -72,7 +72,7 @@ def _is(value: Any, library: str, name: str) -> bool:
 
 
 def _column(column: Any) -> Any:
-    """The items of a column: an array where they are numbers and none is missing, otherwise a list."""
+    """The items of a column: an array if all are numbers and none is missing, otherwise a list."""
     numbers = np.asarray(column)
     if numbers.dtype.kind in "biufcmM":
         return numbers
@@ -99,7 +99,7 @@ def _pandas(value: Any) -> Parts | None:
 
 
 def _pandas_type(kind: Any) -> list[Any]:
-    """Its name, and the categories that there are, also those that no cell has."""
+    """The name of a type, and its categories, including those that no cell has."""
     categories = getattr(kind, "categories", None)
     return [str(kind), getattr(kind, "ordered", None), None if categories is None else list(categories)]
 
@@ -146,26 +146,26 @@ def _tensor(value: Any) -> Any:
     plain = plain.cpu().resolve_conj().resolve_neg()
     try:
         return plain.numpy()
-    except (TypeError, RuntimeError):  # a number format that numpy has not
+    except (TypeError, RuntimeError):  # a number format that numpy lacks
         return plain.double().numpy()
 
 
 def _scipy(value: Any) -> Parts | None:
     if not callable(getattr(value, "toarray", None)):
         return None
-    # A zero may be stored or not.
+    # Whether a zero is stored explicitly may leak, so the number of stored entries is read.
     return [((), value.toarray()), ((".format",), value.format), ((".nnz",), value.nnz)]
 
 
 def _ctypes(value: Any) -> Parts | None:
-    """What is stored there, byte by byte, and the fields of a structure."""
+    """The bytes of a ctypes object, and the fields of a structure."""
     fields: Parts = [((f".{name}",), getattr(value, name)) for name, *_ in getattr(type(value), "_fields_", ())]
     items: Parts = [(("items",), list(value))] if hasattr(value, "_length_") else []
     return [(("bytes",), bytes(memoryview(value).cast("B"))), *fields, *items]
 
 
 def _xml(value: Any) -> Parts | None:
-    """An element, with all that is below it."""
+    """An XML element with all its children."""
     if not _is(value, "xml.etree.ElementTree", "Element"):
         return None
     library = sys.modules["xml.etree.ElementTree"]

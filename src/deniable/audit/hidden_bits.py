@@ -1,8 +1,8 @@
-"""What is stored in a number and does not show in its size: the sign of a zero, the bits of a NaN.
+"""Hidden bits of a number that its value does not show: the sign of a zero, the payload of a NaN.
 
-0.0 and -0.0 are equal and all NaN look alike, but whoever has the answer can read which it is: a mechanism may leak an
-exact bit so, beside honest noise. For each column that has such a number there is a word at its path, which says what
-is stored, and none for all other answers; so what is read of an answer does not depend on the answers beside it.
+0.0 and -0.0 are equal, and all NaN look alike, but a reader of the answer can distinguish them. So a mechanism may leak
+an exact bit beside correct noise. An answer with such a number gets a word at its path, with the hidden bits; other
+answers get none. So the encoding of an answer does not depend on other answers.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from deniable.audit.answer_table import AnswerTable, Dense, Floats, Path, Sparse
 SIGN: Final = "sign"
 BITS: Final = "bits"
 _PLAIN: Final = int(np.float64(np.nan).view(np.int64))
-"""The NaN that stands for "none", and is Python's own."""
+"""The bits of Python's own NaN, which stands for a missing value."""
 _STORED: Final = 2**52 - 1
-"""The bits of a NaN that are its own; with the sign they are a whole number that a float has exactly."""
+"""The mask of a NaN's payload. With the sign, it is an integer that is exact as a float."""
 _NAMED: Final = 1000
-"""Of more of them nobody reads names."""
+"""The most payloads whose texts are kept."""
 
 
 def with_signs(words: AnswerTable, numbers: AnswerTable, looks: dict[int, Any]) -> AnswerTable:
-    """The words, and further ones for negative zeros and unusual NaN where there are any. Adds their looks."""
+    """The words, plus words for negative zeros and unusual NaN. Adds their texts to `looks`."""
     if isinstance(numbers, Dense):
         values = np.ascontiguousarray(numbers.cells)
         rows, columns = np.nonzero(_odd(values))
@@ -40,14 +40,14 @@ def with_signs(words: AnswerTable, numbers: AnswerTable, looks: dict[int, Any]) 
     said = np.where(is_nan, _stored(found), 0.0)
     for code in np.unique(said)[:_NAMED].tolist():
         looks[int(code)] = f"a NaN that stores {int(code):#x}" if code else "negative"
-    # A column of each kind for each column of numbers: twice its place, and one more for a NaN.
+    # Column 2i is for the signs of zeros in column i of the numbers, column 2i + 1 for its NaN.
     kinds, at = np.unique(2 * columns + is_nan, return_inverse=True)
     paths = tuple((*numbers.paths[kind // 2], BITS if kind % 2 else SIGN) for kind in kinds.tolist())
     return extended(words, paths, rows, at, said)
 
 
 def is_stored(path: Path) -> bool:
-    """Whether this word is a part of a number."""
+    """Whether the word at this path has hidden bits of a number."""
     return path[-1:] in ((SIGN,), (BITS,))
 
 
@@ -62,9 +62,9 @@ def _stored(values: Floats) -> Floats:
 
 
 def widened(value: Any) -> Floats:
-    """Floats of any length as floats of 64 bits, a NaN with all that is stored in it.
+    """Floats of any size as 64-bit floats, with the payload of each NaN preserved.
 
-    A processor makes a signalling NaN a quiet one when it converts it, so those are put together here.
+    A processor turns a signalling NaN into a quiet one in a conversion, so the bits are assembled here.
     """
     array = np.asarray(value)
     with np.errstate(invalid="ignore"):

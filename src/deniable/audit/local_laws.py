@@ -1,4 +1,4 @@
-"""Laws of the local model: what one person reports, given the answer. Written from the definitions, as in
+"""Output distributions of local protocols: a person's report, given their answer. From the definitions, as in
 `exact_curve`.
 """
 
@@ -38,7 +38,7 @@ Factors = list[tuple[Law, Law]]
 
 
 def local_factors(protocol: Protocol, a: Any, b: Any) -> Factors:
-    """The laws of the independent parts of a report, for one answer and for the other."""
+    """The distributions of the independent parts of a report, for two answers."""
     if isinstance(protocol, WarnerSurvey):
         return [_coin(*(protocol.p if value else 1 - protocol.p for value in (a, b)))]
     if isinstance(protocol, FlippedAnswer | TwoCoinSurvey):
@@ -72,13 +72,13 @@ def _coin(p: Any, q: Any) -> tuple[Law, Law]:
 
 
 def _means(protocol: DuchiMean | PiecewiseMean | HybridMean, a: int, b: int) -> tuple[Law, Law]:
-    """By the places of both answers on the protocol's grid."""
+    """From the positions of both answers on the protocol's grid."""
     if isinstance(protocol, DuchiMean):
         return _bit(protocol.odds.number, a / protocol.steps, b / protocol.steps)
     if isinstance(protocol, PiecewiseMean):
         return _cells(protocol, int(a), int(b))
-    # Duchi's bit with probability e^(-ε/2), else a cell; a report shows which. Always the bit where cells only add
-    # variance.
+    # Duchi's bit with probability e^(-ε/2), else a cell; a report shows which of the two. Always the bit if cells only
+    # add variance.
     public: dict[str, Any] = {"low": protocol.low, "high": protocol.high, "epsilon": protocol.odds.log}
     bits = _bit(protocol.odds.number, a / protocol.steps, b / protocol.steps)
     if PiecewiseMean(**public).spread.level >= DuchiMean(**public).spread.level:
@@ -98,7 +98,7 @@ def _bit(odds: Any, a: float, b: float) -> tuple[Law, Law]:
 
 
 def _cells(protocol: PiecewiseMean, a: int, b: int) -> tuple[Law, Law]:
-    """By which of the two windows a cell lies in; cells of one class are equally likely."""
+    """Cells grouped by the windows that contain them; cells of one group are equally likely."""
     n, s = protocol.outcomes, float(protocol.odds.root().number)
     window = n - protocol.steps
     both = max(0, window - abs(a - b))
@@ -119,7 +119,7 @@ def _kary(odds: Any, categories: int) -> tuple[Law, Law]:
 
 
 def _subsets(odds: float, d: int, w: int) -> tuple[Law, Law]:
-    """By which of the two answers is in the set; sets of one class are equally likely."""
+    """Sets grouped by which of the two answers they contain; sets of one group are equally likely."""
     total = math.comb(d - 1, w - 1) * odds + math.comb(d - 1, w)
     both = math.comb(d - 2, w - 2) * odds / total if w >= 2 else 0.0
     own, other = math.comb(d - 2, w - 1) * odds / total, math.comb(d - 2, w - 1) / total
@@ -128,7 +128,7 @@ def _subsets(odds: float, d: int, w: int) -> tuple[Law, Law]:
 
 
 def _hashes(odds: float, buckets: int) -> tuple[Law, Law]:
-    """By whether the hash tells the answers apart, and which of the two buckets was said."""
+    """Reports grouped by whether the hash separates the answers, and by the reported bucket."""
     sizes = [PRIME // buckets + (i < PRIME % buckets) for i in range(buckets)]
     meet = sum(size * size for size in sizes) / PRIME**2
     p, q = _kary(odds, buckets)
@@ -137,8 +137,8 @@ def _hashes(odds: float, buckets: int) -> tuple[Law, Law]:
 
 
 def _filters(protocol: BloomRappor, a: str, b: str) -> tuple[Law, Law]:
-    """A report is a cohort, drawn evenly, and bits. In a cohort only the bits count that one answer sets and the other
-    does not; of those, how many are 1 on either side.
+    """A report is a uniform cohort and bits. In a cohort only the bits matter that exactly one of the answers sets; the
+    outcome is the number of ones among them, for each answer.
     """
     apart: Counter[tuple[int, int]] = Counter()
     for cohort in range(protocol.cohorts):
@@ -158,8 +158,8 @@ def _filters(protocol: BloomRappor, a: str, b: str) -> tuple[Law, Law]:
 
 
 def _sketches(protocol: CountMeanSketch | HadamardSketch, a: str, b: str) -> tuple[Law, Law]:
-    """A report tells nothing where the drawn hash function puts both texts at one place. Otherwise two bits count, or
-    one entry in two of a Hadamard row.
+    """A report reveals nothing if its hash function maps both texts to the same place. Otherwise two bits matter, or
+    every second entry of a Hadamard row.
     """
     places = ((protocol.place_of(a, number=j), protocol.place_of(b, number=j)) for j in range(protocol.hashes))
     apart = sum(one != two for one, two in places) / protocol.hashes

@@ -1,4 +1,4 @@
-"""`measure`: what a mechanism really leaks, as far as its answers can prove it."""
+"""`measure`: a certified lower bound on the privacy loss of a mechanism from its answers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidParameter
 
 LEAST: Final = 100
-"""Fewest trials: less proves nothing."""
+"""The smallest number of trials."""
 MOST: Final = 10**9
-"""Most trials: their answers would not fit into the memory of most machines."""
+"""The largest number of trials: more answers would not fit into memory."""
 PILOT: Final = 0.25
-"""The part of all trials that looks for the best pair of neighbours."""
+"""The share of trials for choosing the best pair of neighbours."""
 SECONDS: Final = 600.0
-"""Time a mechanism has for all its answers unless told otherwise."""
+"""The default time limit for all calls of the mechanism."""
 FIRST_ROUND: Final = 1000
 """Trials of the first round of `until_decided`; each further round has twice as many."""
 LEVELS: Final = 24
-"""At so many ε the claim is read."""
+"""The number of ε at which the claim is evaluated."""
 SPARE: Final = 0.01
-"""The part of the error rate that `compare` spends on making its coins fair."""
+"""The share of the error rate that `compare` uses to make its coins fair."""
 NEARLY: Final = 0.98
-"""`until_decided` stops when it has certified so much of the claim: more answers would not say more."""
+"""`until_decided` stops when it has certified this share of the claimed ε."""
 
 Progress = mechanism_runs.Progress
 
@@ -42,7 +42,7 @@ Progress = mechanism_runs.Progress
 @final
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Pairs of neighbours to search. Made by `patterns`, or from any pairs."""
+    """Pairs of neighbours to search, from `patterns` or from any pairs."""
 
     pairs: tuple[tuple[Any, Any], ...]
 
@@ -54,8 +54,8 @@ class Patterns:
 
 
 def patterns(*, size: int, low: float = 0, high: float = 1) -> Patterns:
-    """Pairs of lists of `size` numbers that differ by high - low everywhere, or less: the shapes at which mechanisms
-    for several queries of that sensitivity have been caught (Ding, Wang, Wang, Zhang & Kifer 2018).
+    """Pairs of lists of `size` numbers whose entries differ by at most high - low: patterns that have exposed faulty
+    mechanisms for several queries of that sensitivity (Ding, Wang, Wang, Zhang & Kifer 2018).
 
     >>> [pair for pair in patterns(size=3)][0]
     ([0, 0, 0], [1, 0, 0])
@@ -91,17 +91,17 @@ def measure(
     seconds: float = SECONDS,
     progress: Progress | None = None,
 ) -> Finding:
-    """Certified lower bounds on what a mechanism leaks about two neighbours, and whether that refutes its claim.
+    """Certified lower bounds on the privacy loss between two neighbours, and whether they refute a claim.
 
-    `mechanism` is a function of a value, or has `release(value)`; with `many(value, count)` it is quicker. Answers may
-    be anything: numbers, arrays, tuples, strings, None; what it raises counts as an answer. `claim` is the curve to
-    refute, the mechanism's own if it has one. `trials` are calls for each neighbour: every call is about the one that
-    a fair coin says. With `likelihood_ratio`, log P(answer | first)/P(answer | second), events are sets where that is
-    high or low; otherwise they are searched. `neighbours` are two values, or `patterns(...)` of which the worst is
-    searched first.
+    `mechanism` is a function of a value, or has `release(value)`; `many(value, count)`, if it exists, is faster.
+    Answers may be of any type: numbers, arrays, tuples, strings, None; an exception counts as an answer. `claim` is the
+    curve to refute, by default the mechanism's own. `trials` is the average number of calls for each neighbour; a fair
+    coin chooses the neighbour of each call. `likelihood_ratio(answer)` is log P(answer | first)/P(answer | second), if
+    it is known; otherwise good events are searched. `neighbours` are two values, or `patterns(...)`, whose worst pair
+    is searched first. `seconds` limits the time of all calls.
 
-    All statements of the finding together are wrong with probability at most 1 - confidence, at every number of
-    trials: see `audit.binomial` for the proof. That nothing is refuted proves nothing.
+    All statements of the finding together are wrong with probability at most 1 - confidence, for any number of trials:
+    see `audit.binomial` for the proof. A finding that refutes nothing does not prove the claim.
 
     >>> from deniable import audit, mechanisms
     >>> noisy = mechanisms.Laplace(sensitivity=1.0, epsilon=1.0)
@@ -135,8 +135,8 @@ def compare(
     delta: float = 0.0,
     likelihood_ratio: Callable[[Any], float] | None = None,
 ) -> Finding:
-    """The same from answers that were collected elsewhere: independent ones about the first neighbour, and about the
-    second. A few are left out, so that the number about each is what fair coins would have given.
+    """`measure` for answers that were collected elsewhere: independent answers for the first and for the second
+    neighbour. A few are left out, so that the numbers for each are those of fair coins.
 
     >>> import numpy as np
     >>> from deniable import audit, curves
@@ -165,8 +165,8 @@ def _listed(name: str, side: Any) -> Any:
 
 
 def _coins(available: int, miss: float) -> NDArray[np.bool_]:
-    """As many coins as there are answers for: more of one side than there are is less likely than `miss`, and then they
-    are thrown again.
+    """As many coins as the answers suffice for. With probability at most `miss` one side has too few answers; then the
+    coins are thrown again.
     """
     low, high = available, 2 * available
     while high - low > 1:
@@ -196,12 +196,11 @@ def until_decided(
     seconds: float = SECONDS,
     progress: Progress | None = None,
 ) -> Finding:
-    """Measure in rounds, each twice as large as the one before, and stop when the claim is refuted, when nearly all of
-    it is certified, or after `most` trials for each neighbour. Looking after every round costs nothing: valid at any
-    stopping time.
+    """Measure in rounds of doubling size. Stop when the claim is refuted, when nearly all of it is certified, or after
+    `most` trials for each neighbour. The confidence is valid at any stopping time.
 
-    Round k has the error rate (1 - confidence)/(k(k + 1)), and they add up to 1 - confidence. Its event is chosen from
-    all earlier rounds, and judged by its own answers. All rounds are right at once, so the best of them is told.
+    Round k has the error rate (1 - confidence)/(k(k + 1)); these add up to 1 - confidence. Its event is chosen from
+    earlier rounds and judged by its own answers. All rounds hold together, so the best one is returned.
     """
     count, pair, seconds = _count(most), _pair(neighbours), curve_arguments.positive("seconds", seconds)
     whole = _Question.of(_claim(mechanism, claim), delta, confidence, likelihood_ratio, count)
@@ -232,12 +231,12 @@ def until_decided(
 
 
 def _round(size: int, left: int) -> int:
-    """The trials of a round: all that are left, if what is left after it were no larger a round."""
+    """The trials of a round: all remaining ones, if the rest would be too small for a doubled round."""
     return size if left >= 3 * size else left
 
 
 def _recent(before: Sample, fresh: Sample) -> Sample:
-    """All answers so far, of which only so many are kept as a search can use."""
+    """All answers so far, limited to the newest that a search can use."""
     joined = Sample(before.answers.joined(fresh.answers), np.concatenate([before.is_first, fresh.is_first]))
     return joined[-event_search.MOST_SEARCH :] if len(joined) > event_search.MOST_SEARCH else joined
 
@@ -248,7 +247,7 @@ def _recent(before: Sample, fresh: Sample) -> Sample:
 @final
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """What is asked of the answers."""
+    """The parameters of an audit, after validation."""
 
     claim: Curve | None
     promise: Promise | None
@@ -263,13 +262,13 @@ class _Question:
         level, miss = some_delta(delta), 1 - curve_arguments.inner_probability("confidence", confidence)
         if ratio is not None and not callable(ratio):
             raise InvalidParameter("likelihood_ratio", ratio, "must be a function of an answer")
-        # Beyond log(2 trials) no answers can show anything.
+        # No answers can certify an ε beyond log(2 trials).
         most = math.log(2 * trials)
         promise = None if claim is None else Promise.of(claim, most=most, read=LEVELS)
         return cls(claim, promise, level, miss, scores.given(ratio) if ratio is not None else ())
 
     def judge(self, sample: Sample) -> Finding:
-        """Search with a part of the answers, and judge with the rest."""
+        """Search for events with a part of the answers, and judge them with the rest."""
         taught, searched = event_search.parts(len(sample))
         judges = sample[searched:]
         chosen = self.search(sample[:taught], sample[taught:searched], len(judges))
@@ -281,7 +280,7 @@ class _Question:
         )
 
     def pilot(self, sample: Sample, judges: int) -> float:
-        """How much a pair of neighbours promises to show."""
+        """The expected result for a pair of neighbours, to compare pairs."""
         half = len(sample) // 2
         return self.search(sample[:half], sample[half:], judges).worth
 
@@ -318,7 +317,7 @@ class _Question:
         )
 
     def _reach(self, judges: int, claimed: float) -> float:
-        """The ε that guesses about all judging answers would certify, right as often as the claim allows."""
+        """The ε that guesses on all judging answers would certify, if they were right as often as the claim allows."""
         wrong = 0 if math.isinf(claimed) else math.ceil(judges / (1 + math.exp(min(claimed, 700.0))))
         miss = self.miss * FOR_EPSILON
         return binomial.guessing_epsilon(judges - wrong, wrong, judges, miss=miss, delta=self.delta)
@@ -338,7 +337,7 @@ def _claim(mechanism: Any, claim: Any) -> Curve | None:
     if claim is None:
         try:
             claim = getattr(mechanism, "curve", None)
-        except Exception:  # its own property may raise: then nothing is claimed
+        except Exception:  # a user's property may raise any error: then there is no claim
             return None
         return claim if isinstance(claim, Curve) else None
     if not isinstance(claim, Curve):
@@ -348,16 +347,16 @@ def _claim(mechanism: Any, claim: Any) -> Curve | None:
 
 def _pair(neighbours: Any) -> tuple[Any, Any]:
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
-        rule = "must be two values that the claim speaks about, or audit.patterns(...)"
+        rule = "must be two values that the claim covers, or audit.patterns(...)"
         raise InvalidParameter("neighbours", NOTHING, rule)
     if _are_the_same(neighbours[0], neighbours[1]):
-        rule = "must be two different values: about one value there is nothing to tell"
+        rule = "must be two different values: equal values cannot be distinguished"
         raise InvalidParameter("neighbours", NOTHING, rule)
     return neighbours[0], neighbours[1]
 
 
 def _are_the_same(one: Any, other: Any) -> bool:
-    """Whether two values surely are: of other people's types only their identity is known."""
+    """Whether two values are certainly equal. For unknown types only identity counts."""
     if one is other:
         return True
     if type(one) is not type(other):

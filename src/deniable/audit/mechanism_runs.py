@@ -1,12 +1,12 @@
-"""Running a mechanism many times, whatever it does: answer, raise, leave, hang.
+"""Runs a mechanism many times, whether it answers, raises, exits or hangs.
 
-A mechanism is a function of a value, or has `release(value)`, or is a local protocol. To be quick it may have
-`many(value, count)`: a list or array of so many independent answers. `many` must be stateless: a single call is made
-when its coin says so, but a batch answers for one neighbour at a time, and a memory, a counter or a clock inside it
-would tell which. What a mechanism raises is an answer too (`Raised`).
+A mechanism is a function of a value, or has `release(value)`, or is a local protocol. For speed it may have
+`many(value, count)`, which returns a list or array of `count` independent answers. `many` must be stateless: single
+calls come in the order of their coins, but a batch is for one neighbour, and a memory, a counter or a clock in it would
+reveal which. An exception is an answer too (`Raised`).
 
-Each call has a neighbour to itself: a mechanism may work in the array or list that it is given, and what it writes
-there must not meet the next call. Its answers are kept as they were: it may fill the same array each time.
+Each call gets its own copy of a neighbour, because a mechanism may write into its input. Answers are copied too,
+because a mechanism may reuse the same array for each answer.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from deniable.mechanisms.mechanism import Composed, Processed
 from deniable.mechanisms.noise_steps import Additive, noisy_floats
 
 CHUNK: Final = 2**15
-"""Coins for which answers are drawn at a time, in two calls of `many`: one for each neighbour."""
+"""The number of coins per batch, which is two calls of `many`: one for each neighbour."""
 PATIENCE: Final = 0.05
-"""Seconds between two looks at the clock."""
+"""Seconds between two checks of the time limit."""
 SMALL: Final = 2**61
-"""Whole numbers below this take noise in 64 bits."""
+"""Integers below this get noise in 64-bit arithmetic."""
 
 FIXED: Final = frozenset({bool, int, float, complex, str, bytes, NoneType, range, Fraction, Decimal, Raised})
-"""Types of values that nobody can change, so that they need no copies."""
+"""Immutable types, whose values need no copies."""
 
 Many = Callable[[Any, int], Any]
 Progress = Callable[[int, int], None]
-"""Told how many of how many calls were answered."""
+"""Called with the number of answered calls and the total."""
 
 
 class _Unanswered(Exception):
-    """A `many` of the user's own raised: whose call it was nobody can tell."""
+    """A user's `many` raised, so the failing call is unknown."""
 
 
 def many(mechanism: Any) -> Many | None:
-    """How a mechanism answers many times in one call; None if its type has no such way."""
+    """A function (value, count) -> answers for the mechanism; None if it has no batch mode."""
     if isinstance(mechanism, type):
         return None
     given = getattr(mechanism, "many", None)
@@ -76,17 +76,16 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _copies(value: Any) -> Callable[[], Any]:
-    """How a neighbour is had anew for each call."""
+    """A function that returns a fresh copy of a neighbour."""
     if _is_fixed(value):
         return lambda: value
-    # Looked through once, not for each call.
+    # Inspected once, not for each call.
     return value.copy if type(value) is list and all(map(_is_fixed, value)) else lambda: _kept(value)
 
 
 def _kept(value: Any) -> Any:
-    """A value as it is now, whatever is written into it later. One that cannot be copied (a connection, a lock) stays
-    the one it is.
-    """
+    """A copy of a value, independent of later writes. A value that cannot be copied (a connection, a lock) is returned
+    itself."""
     if _is_fixed(value):
         return value
     if type(value) is np.ndarray and value.dtype.kind != "O":
@@ -95,12 +94,12 @@ def _kept(value: Any) -> Any:
         return copied
     try:
         return copy.deepcopy(value)
-    except Exception:  # its own __deepcopy__ may raise anything
+    except Exception:  # a user's __deepcopy__ may raise any error
         return value
 
 
 def _reports(reports: Any) -> Any:
-    """Reports as rows of numbers: those of cohorts are a cohort and the bytes of its bits each."""
+    """Reports as rows of numbers. A cohort report becomes its cohort, followed by the bytes of its bits."""
     return np.column_stack([reports.cohorts, reports.rows]) if isinstance(reports, CohortReports) else reports
 
 
@@ -116,9 +115,9 @@ def _their_own(given: Many) -> Many:
 
 
 def _noisy(mechanism: Additive, value: Any, count: int) -> Any:
-    """Independent noise on so many copies of a value."""
+    """`count` releases of a value with independent noise."""
     if mechanism.dimension is not None and input_values.is_array(value):
-        mechanism.release(value)  # its refusals, before any copy is made
+        mechanism.release(value)  # raises for an invalid value
         copied = input_values.wholes(value) if mechanism.exponent is None else input_values.reals(value)
         drawn = mechanism.draw((count, *copied.shape), None)
         copies = np.broadcast_to(copied, drawn.shape)
@@ -146,17 +145,17 @@ def _answer(call: Callable[[Any], Any], value: Any) -> Any:
         return _as_it_came(_asked(call(value)))
     except answer_reading.Endless:
         raise
-    except BaseException as error:  # an error is an output, and leaving is one too
+    except BaseException as error:  # an error is an output, and so is an exit
         return Raised.by(error)
 
 
 def _as_it_came(answer: Any) -> Any:
-    """An answer as it is now. Of what a copy leaves out (the cause of an error), what was read of the answer itself."""
+    """A copy of an answer. If a copy is incomplete (the cause of an error), the answer with its contents, as `Kept`."""
     kept = _kept(answer)
     if kept is answer or _is_copied_whole(answer):
         return kept
     said = answer_reading.read(answer)
-    # Reading may use an answer up (an iterator in a list), so that another copy is compared.
+    # Reading may exhaust an answer (an iterator in a list), so a second copy is compared.
     return kept if answer_reading.read(_kept(kept)).identity == said.identity else Kept(answer, said)
 
 
@@ -170,16 +169,14 @@ def _is_copied_whole(value: Any) -> bool:
 
 
 def _asked(answer: Any) -> Any:
-    """An answer that is read once (an iterator, a cursor) is read here, before the next call: later it may be empty, or
-    say something else.
-    """
+    """The items of an answer that can be read only once (an iterator, a cursor), before the next call changes it."""
     if isinstance(answer, Iterator):
         return answer_reading.drained(answer)
     return list(answer.fetchall()) if foreign_frames.is_result(answer) else answer
 
 
 def one(mechanism: Any) -> Callable[[Any], Any]:
-    """How a mechanism answers once."""
+    """A function value -> answer for the mechanism. Raises `InvalidParameter` if it has none."""
     if isinstance(mechanism, Mechanism) or callable(getattr(mechanism, "release", None)):
         return mechanism.release  # type: ignore[no-any-return]
     if isinstance(mechanism, Protocol):
@@ -196,9 +193,10 @@ def one(mechanism: Any) -> Callable[[Any], Any]:
 def draw(
     mechanism: Any, neighbours: tuple[Any, Any], trials: int, *, seconds: float, progress: Progress | None = None
 ) -> Sample:
-    """`trials` answers, each about the neighbour that a fair coin says, in the order of the coins.
+    """`trials` answers, each for a neighbour chosen by a fair coin, in the order of the coins.
 
-    What is done to answers (`then`) may have a memory or look at a clock, so it is done in that order too.
+    Post-processing (`then`) may have a memory or use a clock, so it runs in that order too. Raises `NotCertifiable`
+    after `seconds`, or if all calls fail in the same way.
     """
     is_first = np.random.default_rng().integers(0, 2, trials).astype(np.bool_)
     inner: Any = mechanism
@@ -231,13 +229,13 @@ def draw(
     try:
         answers = _in_time(work, seconds, done, trials, progress)
     finally:
-        given_up.set()  # nobody waits for the calls that are left
+        given_up.set()  # stops the worker before its next call
     _must_say_something(answers)
     return Sample(Answers.of(answers), is_first)
 
 
 def _block(batch: Many, neighbours: tuple[Any, Any], is_first: NDArray[np.bool_]) -> Any:
-    """Answers for some coins: a batch for each neighbour, the one or the other first by a coin of their own."""
+    """Answers for some coins: one batch for each neighbour, in random order."""
     masks = (is_first, ~is_first)
     sides: list[Any] = [None, None]
     order = (0, 1) if np.random.default_rng().integers(0, 2) else (1, 0)
@@ -254,10 +252,10 @@ def _batch(batch: Many, value: Any, count: int) -> Any:
     except _Unanswered as error:
         rule = f"many(value, count) must answer every call, and it raised {error}"
         raise InvalidParameter("mechanism", NOTHING, rule, "or leave many out, to be asked one by one") from None
-    except Exception as error:  # a public rule that the value breaks, so every single call raises it
+    except Exception as error:  # the value violates a public rule, so every single call would raise it
         return [Raised.by(error)] * count
     if isinstance(found, Mapping | str | bytes) or not hasattr(found, "__len__") or len(found) != count:
-        raise InvalidParameter("mechanism", NOTHING, f"many(value, count) must give count answers, here {count:,}")
+        raise InvalidParameter("mechanism", NOTHING, f"many(value, count) must return count answers, here {count:,}")
     return found
 
 
@@ -274,14 +272,14 @@ def _joined(blocks: list[Any]) -> Any:
 
 
 def _are_alike(batches: list[Any]) -> bool:
-    """Arrays of one type and shape: others must not become one array, as then ints would become floats."""
+    """Whether all are arrays of one type and shape. Joining others would turn integers into floats."""
     if not all(isinstance(batch, np.ndarray) for batch in batches):
         return False
     return len({(batch.dtype, batch.shape[1:]) for batch in batches}) == 1
 
 
 def merged(sides: list[Any], is_first: NDArray[np.bool_]) -> Any:
-    """The answers about the first neighbour and about the second, in the order of the coins."""
+    """The answers for both neighbours, in the order of the coins."""
     drawn = [side for side in sides if len(side)]
     if _are_alike(drawn):
         found = np.empty((len(is_first), *drawn[0].shape[1:]), dtype=np.result_type(*drawn))
@@ -297,8 +295,8 @@ def merged(sides: list[Any], is_first: NDArray[np.bool_]) -> Any:
 
 
 def _must_say_something(answers: Any) -> None:
-    """Refuses a mechanism that only ever raises the same, or answers with what nobody can read: a finding about these
-    would look like one about its noise.
+    """Raise for a mechanism that always raises the same error, or whose answers cannot be read: a finding about these
+    would look like a finding about its noise.
     """
     if isinstance(answers, np.ndarray) or not len(answers):
         return
@@ -310,7 +308,7 @@ def _must_say_something(answers: Any) -> None:
             f"all {count:,} calls {answers[0]}: there is nothing to audit; call the mechanism once with each neighbour "
             "and see why"
         )
-        if answers[0].message:  # beside the error, not in it: for whoever runs the audit of their own mechanism
+        if answers[0].message:  # as a note, for the person who audits their own mechanism
             failed.add_note(f"The first call said: {answers[0].message}")
         raise failed
     if all(_is_shut(answer) for answer in answers):
@@ -318,13 +316,13 @@ def _must_say_something(answers: Any) -> None:
 
 
 def _is_shut(answer: Any) -> bool:
-    """Whether nothing can be read of an answer but its type."""
+    """Whether only the type of an answer can be read."""
     found = answer_reading.read(answer)
     return bool(found.shut) and not found.numbers and len(found.words) == len(found.shut)
 
 
 def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: int, progress: Progress | None) -> Any:
-    """The result of some work, or an error when it has not come in time: a call that hangs must not hang the audit."""
+    """The result of `work`. Raises `NotCertifiable` after `seconds`, so that a hanging call cannot block the audit."""
     result: list[Any] = []
     failed: list[BaseException] = []
 

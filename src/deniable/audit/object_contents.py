@@ -1,8 +1,7 @@
-"""What an object holds where it has no items: attributes, the variables of a function, the class that was made for it,
-and what an error says.
+"""The contents of objects beyond their items: attributes, closures of functions, dynamically created classes, errors.
 
-A class that its module does not have under its name was made by somebody's function, perhaps for this one answer: what
-its methods close over is then a part of the answer.
+A class that is not found under its name in its module was created by a function, possibly for this one answer. The
+variables that its methods close over are then a part of the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, Final, final
 
 Parts = list[tuple[tuple[str | int, ...], Any]]
 HEAP: Final = 1 << 9
-"""The flag of classes that were made while the program ran (Py_TPFLAGS_HEAPTYPE)."""
+"""The flag of classes that were created at run time (Py_TPFLAGS_HEAPTYPE)."""
 FUNCTIONS: Final = (
     types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType,
 )  # fmt: skip
@@ -26,13 +25,13 @@ STORED_BY_NAME: Final[dict[type, tuple[str, ...]]] = {
     collections.deque: ("maxlen",),
     functools.partial: ("func", "args", "keywords"),
 }
-"""Attributes of types that keep them elsewhere than in a dict or in slots."""
+"""Attributes of types that store them neither in a dict nor in slots."""
 LEFT_OUT: Final = ("obj", "characters_written")
-"""Attributes of errors that are set by the interpreter, as a traceback is, or that cannot be asked for."""
+"""Attributes of errors that the interpreter sets, like a traceback, or that cannot be read."""
 
 
 def attributes(value: Any) -> Parts:
-    """Everything that is stored in an object, by name, and in the classes that were made for it."""
+    """All attributes of an object, and the contents of dynamically created classes."""
     stored: dict[str, Any] = {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
@@ -51,11 +50,11 @@ def attributes(value: Any) -> Parts:
 @final
 @dataclasses.dataclass(frozen=True, slots=True)
 class Kept:
-    """An answer of which a copy would say something else, with what was read of it when it came."""
+    """An answer whose copy would differ from it, with the contents that were read when it arrived."""
 
     answer: Any
     said: Any
-    """What `reading.read` found."""
+    """The result of `answer_reading.read`."""
 
     def __repr__(self) -> str:
         return repr(self.answer)
@@ -65,7 +64,7 @@ class Kept:
 
 
 def of_function(function: Any) -> Parts:
-    """The variables that a function closes over, its defaults and attributes; the object that a method is bound to."""
+    """A function's closure variables, defaults and attributes; for a method, also the object that it is bound to."""
     if not isinstance(function, types.FunctionType):
         bound = getattr(function, "__self__", None)
         inner = of_function(function.__func__) if isinstance(function, types.MethodType) else []
@@ -74,14 +73,12 @@ def of_function(function: Any) -> Parts:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             parts.append((("variable", name), cell.cell_contents))
-        except ValueError:  # not set yet
+        except ValueError:  # an empty cell
             continue
     for name in ("__defaults__", "__kwdefaults__", "__dict__"):
         if held := getattr(function, name):
             parts.append(((f".{name}",), held))
-    if function.__code__.co_filename.startswith(
-        "<"
-    ):  # no file says what it is: it may have been written for this answer
+    if function.__code__.co_filename.startswith("<"):  # code without a file may have been generated for this answer
         parts.append((("constants",), _constants(function.__code__)))
     return parts
 
@@ -94,7 +91,7 @@ def _constants(code: types.CodeType) -> list[Any]:
 
 
 def of_class(kind: type) -> Parts:
-    """What a class holds if it was made for the answer, its bases as well; nothing of one that its module has."""
+    """The contents of a class and its bases, as far as they were created dynamically; empty for ordinary classes."""
     return [
         ((".class", name, *path), part)
         for made in kind.__mro__
@@ -128,7 +125,7 @@ def _functions(member: Any) -> Iterator[Any]:
 
 
 def _of_method(function: Any, around: set[int]) -> Parts:
-    """As `of_function`, with the functions that it uses opened in turn: a method is code, and no answer by itself."""
+    """The same as `of_function`, with the functions that it closes over opened in turn."""
     around.add(id(function))
     parts: Parts = []
     for path, part in of_function(function):
@@ -144,8 +141,8 @@ def _of_method(function: Any, around: set[int]) -> Parts:
 
 
 def of_error(error: BaseException) -> Parts:
-    """What an error says: arguments, message, cause and context, shown or not. The traceback is left out: in every
-    error it holds all that the function knew.
+    """The contents of an error: arguments, message, cause and context, displayed or not. The traceback is left out,
+    because it contains all local variables in every error.
     """
     parts: Parts = [((".args",), error.args)]
     if type(error).__str__ is not BaseException.__str__:

@@ -1,4 +1,4 @@
-"""Scores, learnt from a part of the answers: the columns that tell most, alone, in sums and differences, together."""
+"""Training of scores: the most informative columns, alone, in sums and differences, and all together."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from deniable.audit.scores import (
 from deniable.audit.telling_columns import ALONE, TellingColumns, named, telling
 
 BINS: Final = (12, 64)
-"""Coarse bins see tails with few draws, fine ones see shapes."""
+"""Numbers of bins. Coarse bins detect tails from few draws, fine bins detect shapes."""
 PAIRED: Final = 4
-"""Columns of which all differences of two are looked at: those that tell most."""
+"""The number of best columns of which all pairwise differences are tried."""
 RIDGE: Final = 1e-3
 
 
 def learn(first: Answers, second: Answers) -> list[Score]:
-    """Every score that these answers suggest."""
+    """All scores trained on these answers."""
     best = telling(first, second)
     found: list[Score] = []
     for number in _numbers(first, second, best):
@@ -64,7 +64,7 @@ def learn(first: Answers, second: Answers) -> list[Score]:
 
 
 def _numbers(first: Answers, second: Answers, best: TellingColumns) -> list[Combined]:
-    """Numbers of the answers that tell most, and sums and differences of them."""
+    """The most informative numbers, and sums and differences of them."""
     count = max(len(side.numbers.paths) for side in (first, second))
     found = [Combined.column(path, named(path, count)) for path in best.numbers[:ALONE]]
     if len(best.numbers) < 2:
@@ -90,9 +90,7 @@ def _numbers(first: Answers, second: Answers, best: TellingColumns) -> list[Comb
 
 
 def _companions(first: Answers, second: Answers, chosen: Sequence[Path], every: Sequence[Path]) -> list[int]:
-    """For each of some columns the one that moves with it most: noise that two numbers share cancels in one's
-    difference from the other.
-    """
+    """For each chosen column, the index of the most correlated other column: shared noise cancels in the difference."""
     sides = [_standard(side.numbers.rows(chosen)) for side in (first, second)]
     best, place = np.full(len(chosen), -np.inf), np.zeros(len(chosen), dtype=np.int64)
     for start in range(0, len(every), BLOCK):
@@ -110,7 +108,7 @@ def _companions(first: Answers, second: Answers, chosen: Sequence[Path], every: 
 
 
 def _standard(block: Floats) -> Floats:
-    """Columns with mean 0 and deviation 1."""
+    """Columns with mean 0 and standard deviation 1, with outliers clipped."""
     finite = np.clip(np.nan_to_num(block, posinf=0.0, neginf=0.0), -1e100, 1e100)
     if not len(finite):
         return finite
@@ -120,7 +118,7 @@ def _standard(block: Floats) -> Floats:
 
 
 def last_digits(first: Answers, second: Answers, best: TellingColumns) -> list[Score]:
-    """The place of the last binary digit: of the finest number, and of the numbers of which it tells most."""
+    """Scores of the last binary digit: of the finest number, and of the numbers where it is most informative."""
     if not len(first) or not len(second):
         return []
     count = max(len(side.numbers.paths) for side in (first, second))
@@ -135,10 +133,10 @@ def last_digits(first: Answers, second: Answers, best: TellingColumns) -> list[S
 
 
 def _logistic(first: Answers, second: Answers, paths: tuple[Path, ...]) -> Combined:
-    """Logistic regression by Newton's method, a little pulled towards 0."""
+    """Logistic regression by Newton's method, with a small ridge penalty."""
     both = np.concatenate([side.numbers.rows(paths) for side in (first, second)])
     both = np.clip(np.nan_to_num(both, posinf=0.0, neginf=0.0), -1e100, 1e100)  # else their squares overflow
-    # Ranks would be robust; clipping far tails is nearly so and keeps the sum a sum.
+    # Clipping the tails is nearly as robust as ranks, and keeps the score a linear sum.
     low, high = np.quantile(both, [0.001, 0.999], axis=0)
     both = np.clip(both, low, high)
     centre, spread = both.mean(axis=0), np.maximum(both.std(axis=0), 1e-300)
@@ -156,7 +154,8 @@ def _logistic(first: Answers, second: Answers, paths: tuple[Path, ...]) -> Combi
 
 
 def _means(first: Answers, second: Answers, paths: tuple[Path, ...]) -> Combined:
-    """Every number by the difference of its means over its variance: for answers too wide for a regression."""
+    """All numbers, weighted by the difference of their means over their variance, if there are too many for a
+    regression."""
     weights: list[float] = []
     heights: list[float] = []
     for start in range(0, len(paths), BLOCK):

@@ -1,16 +1,15 @@
-"""Scores: a number for each answer, large where the first neighbour is likelier. Learnt from a part of the answers.
+"""Scores: a number for each answer, large if the first neighbour is likelier. A part of the answers trains them.
 
-No score can make an audit wrong: what it suggests is judged by answers that it has never seen. A bad score only finds
-less.
+No score can make an audit wrong, because its events are judged by fresh answers. A bad score only proves less.
 
-    Column, Combined     a number of the answer, or a weighted sum of them (differences, logistic regression)
-    Binned               log-likelihood ratio by bins of such a number; several columns: naive Bayes
-    Outcomes             log-likelihood ratio of whole answers, of their kinds (None, NaN, an exception), of one word
-    Together             the sum of such ratios
-    Digits               the place of the last binary digit, of one number or of all
-    Given                the user's own log-likelihood ratio
+    Combined             a number of the answer, or a weighted sum of numbers (differences, logistic regression)
+    Binned               log-likelihood ratio by bins of such a number; for several numbers: naive Bayes
+    Outcomes             log-likelihood ratio of whole answers, of their kinds (None, NaN, an exception), or of one word
+    JointScore           the sum of such ratios
+    Digits, DigitsRatio  the position of the last binary digit, of one number or of all
+    GivenScore           the user's own log-likelihood ratio
 
-`decision_tree` has a small decision tree besides, and `score_learning` makes all of them from answers.
+`decision_tree` has a small decision tree, and `score_learning` trains all of them.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from deniable.audit.telling_columns import named, worded
 from deniable.errors import NOTHING, InvalidParameter
 
 NO_NUMBER: Final = -1.7e308
-"""Stands below all numbers."""
+"""Marks a missing number; below all other numbers."""
 MOST_OF_ALL: Final = "most of all"
 NAMED: Final = 3
-"""Outcomes of an event that are told by name."""
+"""The most outcomes of an event that are listed by name."""
 
 
 class Score(ABC):
@@ -41,40 +40,40 @@ class Score(ABC):
 
     __slots__ = ()
     learned: bool = True
-    """Whether it was made from answers, which must then not choose between scores."""
+    """Whether it was trained on answers. Those must then not be used to choose between scores."""
 
     @abstractmethod
     def __call__(self, answers: Answers) -> Floats:
-        """The scores; never NaN, but for the user's own."""
+        """The score of each answer; never NaN, except for the user's own score."""
 
     def passes(self, answers: Answers) -> Any:
-        """Where it says nothing about an answer, one by one; False: nowhere."""
+        """A mask of the answers that it cannot score; False if there are none."""
         return False
 
     @property
     @abstractmethod
     def words(self) -> str:
-        """What is looked at."""
+        """The name of the score in sentences."""
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
-        """The answers with a score of at least, or of at most, so much, in words."""
+        """The answers with a score of at least `least`, or at most `most`, in words."""
         return f"{self.words} is at {f'least {_said(least)}' if least is not None else f'most {_said(most or 0.0)}'}"
 
     @property
     def hint(self) -> str:
-        """What to do about a leak that is found this way; empty where there is nothing to say."""
+        """Advice about a leak that this score finds; may be empty."""
         return ""
 
 
 def _said(border: float) -> str:
-    """A border in words: no minus before 0, and infinite answers by their name."""
+    """A threshold in words: 0 without a minus sign, infinity as ∞."""
     if abs(border) >= np.finfo(np.float64).max:
         return "∞" if border > 0 else "-∞"
     return f"{border + 0.0:.6g}" if abs(border) < 1e6 else f"{border:.17g}"
 
 
 def digits_of(answers: Answers, path: Path | None) -> Floats:
-    """The place of the last binary digit of one number, or of the finest of all."""
+    """The position of the last binary digit of the number at `path`, or of the finest number of each answer."""
     if path is not None:
         return each_last_digit(answers.numbers.column(path)[:, None])[:, 0]
     places = range(len(answers.numbers.paths)) if isinstance(answers.numbers, Dense) else range(0)
@@ -87,16 +86,14 @@ def digits_of(answers: Answers, path: Path | None) -> Floats:
 @final
 @dataclass(frozen=True, slots=True)
 class Combined(Score):
-    """A weighted sum of the numbers, in which what is no number counts as 0. One number alone says nothing where it is
-    none.
-    """
+    """A weighted sum of numbers, in which NaN counts as 0. A single number that is NaN is a pass instead."""
 
     paths: tuple[Path, ...]
     weights: tuple[float, ...]
     name: str
     learned = False
     sign: float = 1.0
-    """-1: the sum turned round."""
+    """-1 for a negated sum, so that thresholds are described with the original sign."""
 
     @classmethod
     def column(cls, path: Path = (), name: str = "the answer") -> Combined:
@@ -110,8 +107,8 @@ class Combined(Score):
         weights = np.array(self.weights)
         for start in range(0, len(weights), BLOCK):
             block = answers.numbers.rows(self.paths[start : start + BLOCK])
-            with np.errstate(invalid="ignore", over="ignore"):  # a sum beyond all floats is infinite, and stays so
-                # One by one: a product of matrices rounds as the number of rows wants it, and so not each row alike.
+            with np.errstate(invalid="ignore", over="ignore"):  # an overflowing sum is infinite
+                # Column by column: a matrix product rounds differently for different numbers of rows.
                 for column, weight in zip(block.T, weights[start : start + BLOCK].tolist(), strict=True):
                     total += weight * np.where(np.isnan(column), 0.0, column)
         return np.nan_to_num(total, nan=0.0, posinf=np.inf, neginf=-np.inf)
@@ -128,7 +125,7 @@ class Combined(Score):
 
 
 def _where(score: Score, sign: float, least: float | None, most: float | None) -> str:
-    """Borders in words, also those of a score that was turned round."""
+    """Thresholds in words; for a negated score, with the original sign."""
     if sign > 0:
         return Score.where(score, least=least, most=most)
     return Score.where(score, most=-least) if least is not None else Score.where(score, least=-(most or 0.0))
@@ -137,7 +134,7 @@ def _where(score: Score, sign: float, least: float | None, most: float | None) -
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Binned(Score):
-    """The sum over some numbers of the log-likelihood ratios of the bins they fall into."""
+    """The sum, over some numbers, of the log-likelihood ratios of their bins."""
 
     numbers: tuple[Combined, ...]
     edges: tuple[Floats, ...]
@@ -155,7 +152,7 @@ class Binned(Score):
                 return None
             cuts = np.unique(np.quantile(both[is_number], np.linspace(0, 1, bins + 1)[1:-1], method="lower"))
             cuts = cuts[np.isfinite(cuts)]
-            if not is_number.all():  # what is no number has a bin of its own
+            if not is_number.all():  # a separate bin for missing numbers
                 cuts = np.concatenate([[NO_NUMBER / 2], cuts])
             counts = [
                 np.bincount(np.searchsorted(cuts, x, "right"), minlength=len(cuts) + 1) for x in (on_first, on_second)
@@ -178,7 +175,7 @@ class Binned(Score):
         return f"the log-likelihood ratio of the bin of {named}"
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
-        """The bins themselves, if there is one number and they are few pieces of it."""
+        """Names the bins, if there is one number and they form few intervals."""
         inside = self.ratios[0] >= least if least is not None else self.ratios[0] <= (most or 0.0)
         pieces = _pieces(self.edges[0], inside.tolist())
         if len(self.numbers) > 1 or not 0 < len(pieces) <= NAMED:
@@ -187,10 +184,10 @@ class Binned(Score):
 
 
 def _pieces(cuts: Floats, inside: list[bool]) -> list[str]:
-    """Bins in words, those that touch as one: bin i reaches from cut i - 1 up to cut i."""
+    """Bins in words, with adjacent bins merged. Bin i reaches from cut i - 1 up to cut i."""
     ends = [-math.inf, *cuts.tolist(), math.inf]
     found: list[str] = []
-    if ends[1] == NO_NUMBER / 2:  # the bin of what is no number
+    if ends[1] == NO_NUMBER / 2:  # the bin of missing numbers
         found += ["no number"] if inside[0] else []
         ends, inside = [-math.inf, *ends[2:]], inside[1:]
     start = None
@@ -209,12 +206,12 @@ def _piece(low: float, high: float) -> str:
 
 
 def with_gaps(number: Combined, answers: Answers) -> Floats:
-    """A number of the answers, with a mark where it says nothing."""
+    """The score of each answer, with NO_NUMBER for passes."""
     return np.where(number.passes(answers), NO_NUMBER, np.maximum(number(answers), NO_NUMBER / 4))
 
 
 def log_ratio(on_first: Any, on_second: Any) -> Floats:
-    """Log-likelihood ratios from counts, with half an answer added to each."""
+    """Log-likelihood ratios from counts, with 1/2 added to each count."""
     p, q = np.asarray(on_first, dtype=float) + 0.5, np.asarray(on_second, dtype=float) + 0.5
     return np.asarray(np.log(p / q) - math.log(p.sum() / q.sum()))
 
@@ -222,14 +219,14 @@ def log_ratio(on_first: Any, on_second: Any) -> Floats:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes(Score):
-    """The log-likelihood ratio of the outcome itself; 0 for one that was not seen."""
+    """The log-likelihood ratio of the outcome itself; 0 for an outcome that was not in the training answers."""
 
     what: str
     """Whole answers ("keys"), their "kinds", or "words", "types" or "values" at a path."""
     known: Ints
     ratios: Floats
     looks: tuple[str, ...] = ()
-    """How the known outcomes look, if that was kept."""
+    """Texts for the known outcomes; empty if there are too many."""
     subject: str = "the answer"
     path: Path = ()
 
@@ -244,7 +241,7 @@ class Outcomes(Score):
 
     @classmethod
     def of(cls, what: str, path: Path, first: Answers, second: Answers) -> Outcomes | None:
-        """With the looks of its outcomes, if they are few."""
+        """Train on two samples, with texts for the outcomes if they are few. None if outcomes never vary or repeat."""
         codes = [_codes(side, what, path) for side in (first, second)]
         found = cls.learn(what, *codes)
         if found is None:
@@ -268,7 +265,7 @@ class Outcomes(Score):
         return self.at(_codes(answers, self.what, self.path))
 
     def at(self, codes: Ints) -> Floats:
-        """The ratios of outcomes that are known by these numbers."""
+        """The ratios of outcomes with these codes."""
         places = np.minimum(np.searchsorted(self.known, codes), len(self.known) - 1)
         return np.where(self.known[places] == codes, self.ratios[places], 0.0)
 
@@ -278,7 +275,7 @@ class Outcomes(Score):
         return f"the log-likelihood ratio of {said}"
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
-        """By name, the likeliest first, if what was not seen (which counts 0) is not among them."""
+        """Names the outcomes, strongest first, unless unknown outcomes (which score 0) are among them."""
         inside = self.ratios >= least if least is not None else self.ratios <= (most or 0.0)
         has_the_rest = least <= 0 if least is not None else (most or 0.0) >= 0
         if not self.looks or has_the_rest or not inside.any():
@@ -290,7 +287,7 @@ class Outcomes(Score):
 
 
 def _codes(answers: Answers, what: str, path: Path) -> Ints:
-    """Numbers that say which outcome each answer is."""
+    """The code of each answer's outcome."""
     if what == "keys":
         return answers.keys
     if what == "kinds":
@@ -315,7 +312,7 @@ def _look(side: Answers, what: str, place: int, code: int, path: Path) -> str:
 
 
 def _kind_in_words(answer: Any) -> str:
-    """None, NaN and errors are a kind each by themselves."""
+    """The kind of an answer in words. None, NaN and errors are kinds of their own."""
     alone = answer is None or isinstance(answer, Raised) or (isinstance(answer, float) and math.isnan(answer))
     return look(answer) if alone else f"of the kind of {look(answer)}"
 
@@ -323,11 +320,11 @@ def _kind_in_words(answer: Any) -> str:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class JointScore(Score):
-    """The sum of log-likelihood ratios, as if they were independent."""
+    """The sum of several log-likelihood ratios, as if they were independent."""
 
     parts: tuple[Binned | Outcomes, ...]
     most: str
-    """What tells most."""
+    """The name of the strongest part."""
 
     def __call__(self, answers: Answers) -> Floats:
         return np.asarray(sum(part(answers) for part in self.parts))
@@ -347,12 +344,12 @@ FLOATS_LEAK: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Digits(Score):
-    """The place of the last binary digit, upwards or downwards. Where there is none (0, no number) it says nothing."""
+    """The position of the last binary digit, or its negative. It passes for 0 and NaN, which have none."""
 
     sign: float
     name: str = LAST_DIGIT
     path: Path | None = None
-    """Of one number; None: of the finest."""
+    """The path of one number; None for the finest number."""
     learned = False
 
     def __call__(self, answers: Answers) -> Floats:
@@ -376,7 +373,7 @@ class Digits(Score):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DigitsRatio(Score):
-    """The log-likelihood ratio of the place of the last binary digit."""
+    """The log-likelihood ratio of the position of the last binary digit."""
 
     inner: Outcomes | None
     name: str = LAST_DIGIT
@@ -424,12 +421,12 @@ class GivenScore(Score):
     learned = False
 
     def __call__(self, answers: Answers) -> Floats:
-        """NaN where the user says so, and for a call that raised: that is no answer to ask about."""
+        """The user's ratios; NaN for a call that raised. Raises `InvalidParameter` if the user's function fails."""
         try:
             raw = (y.answer if isinstance(y, Kept) else y for y in answers.raw)
             found = [math.nan if isinstance(y, Raised) else float(self.function(y)) for y in raw]
-        except Exception as error:  # the user's own function may raise anything; its message may show an answer
-            rule = f"must give a number for every answer, and met {type(error).__name__}"
+        except Exception as error:  # a user's function may raise any error; its message may contain an answer
+            rule = f"must return a number for every answer, and raised {type(error).__name__}"
             raise InvalidParameter("likelihood_ratio", NOTHING, rule) from None
         return np.array(found, dtype=np.float64)
 
@@ -439,5 +436,5 @@ class GivenScore(Score):
 
 
 def given(function: Callable[[Any], float]) -> Sequence[Score]:
-    """The one score of a user who knows the log-likelihood ratio."""
+    """The scores for a user who knows the log-likelihood ratio: only that."""
     return [GivenScore(function)]

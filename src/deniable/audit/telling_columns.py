@@ -1,4 +1,4 @@
-"""Which columns of the answers tell the neighbours apart, by answers that will not judge, and what they are called."""
+"""The choice of columns that distinguish the neighbours, from training answers, and names for columns in sentences."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from deniable.audit.answer_table import AnswerTable, Dense, Floats, Path
 from deniable.audit.hidden_bits import BITS, SIGN
 
 ALONE: Final = 8
-"""Columns looked at by themselves; of more, those that tell most."""
+"""The most columns that get scores of their own."""
 KEPT: Final = 64
-"""Columns that are combined (regression, naive Bayes, a tree); of more, those that tell most."""
+"""The most columns that are combined (regression, naive Bayes, a tree)."""
 FINEST: Final = 3
-"""Columns whose last digits are looked at by themselves."""
+"""The most columns whose last digits get scores of their own."""
 LEAST: Final = 5
-"""Answers on one side of a border, on both neighbours together: fewer tell nothing."""
+"""The smallest number of answers, of both neighbours together, on either side of a threshold."""
 RARE: Final = 0.01
-"""Columns that fewer answers have are compared by whether they are there, not by their numbers."""
+"""A column that a smaller share of answers has is compared by its presence, not by its numbers."""
 NOWHERE: Final = -np.inf
 MANY: Final = 10
-"""Of so many numbers it is told how many there are."""
+"""If there are more numbers, names include their count."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class TellingColumns:
-    """Columns by what they tell, the best first."""
+    """The most informative columns, best first."""
 
     numbers: tuple[Path, ...]
-    """At most KEPT of those that change."""
+    """At most KEPT columns of numbers that vary."""
     digits: tuple[Path, ...]
-    """Those whose last binary digits tell most."""
+    """Columns whose last binary digits are most informative."""
     words: tuple[Path, ...]
     types: tuple[Path, ...]
-    """Places at which now this type stands and now that."""
+    """Paths at which different answers have different types."""
     every: tuple[Path, ...]
-    """All numbers that change, in their order; none if they are too rare to be a matrix."""
+    """All columns of numbers that vary, in their order; empty if the table is sparse."""
 
 
 def telling(first: Answers, second: Answers) -> TellingColumns:
-    """The columns that differ most between two samples. Whatever is chosen here is judged by other answers."""
+    """The columns that differ most between two samples. Other answers judge the resulting events."""
     both = first.joined(second)
     is_first = np.repeat([True, False], [len(first), len(second)])
     varied = changes(both.numbers)
@@ -64,7 +64,7 @@ def telling(first: Answers, second: Answers) -> TellingColumns:
 
 
 def _ranked(table: AnswerTable, places: list[int], is_first: Any) -> list[int]:
-    """Columns, those that tell most first. A few stay in their order, as none has to be left out."""
+    """Columns sorted by how much they differ, most first."""
     if len(places) <= 1:
         return places
     shares = table.shares() / max(1, len(table))
@@ -85,14 +85,14 @@ def _types(both: Answers, is_first: Any) -> tuple[Path, ...]:
 
 
 def _presence(table: AnswerTable, places: list[int], is_first: Any) -> Floats:
-    """The same for columns that are there or not."""
+    """How much the presence of each column differs, in standard errors."""
     first, second = (table[np.flatnonzero(side)].shares()[places] for side in (is_first, ~is_first))
     return _deviations(first, second, int(is_first.sum()), int((~is_first).sum()))
 
 
 def distances(block: Floats, is_first: Any) -> Floats:
-    """For each column, standard errors by which the shares of the two samples below some border differ, at the border
-    where they differ most. (Kolmogorov's distance would overlook what is rare and telling.)
+    """For each column, the largest difference between the shares of the two samples below a threshold, in standard
+    errors. (Kolmogorov's distance, without the standard errors, would miss rare but informative values.)
     """
     order = np.argsort(block, axis=0, kind="stable")
     sorted_ = np.take_along_axis(block, order, axis=0)
@@ -100,7 +100,7 @@ def distances(block: Floats, is_first: Any) -> Floats:
     total = np.arange(1, len(block))[:, None]
     n, m = int(is_first.sum()), int((~is_first).sum())
     found = _deviations(below, total - below, n, m)
-    found[sorted_[1:] == sorted_[:-1]] = 0.0  # no border within equal numbers
+    found[sorted_[1:] == sorted_[:-1]] = 0.0  # no threshold between equal numbers
     return np.asarray(found.max(axis=0)) if len(found) else np.zeros(block.shape[1])
 
 
@@ -113,9 +113,7 @@ def _deviations(below_first: Any, below_second: Any, n: int, m: int) -> Floats:
 
 
 def _distinct(table: AnswerTable, ranked: list[int]) -> list[int]:
-    """Without copies: the same number may stand at several places, and would count twice. In their old order where all
-    of them are kept.
-    """
+    """The columns without duplicates, at most KEPT: equal columns would count twice."""
     seen: set[bytes] = set()
     kept: list[int] = []
     for place in ranked:
@@ -139,7 +137,7 @@ def _digits(table: AnswerTable, places: list[int], is_first: Any) -> list[int]:
 
 
 def named(path: Path, count: int) -> str:
-    """A number of an answer in words; `count` of them there are."""
+    """The name of the number at a path, in an answer with `count` numbers."""
     if not path:
         return "the answer"
     if all(isinstance(part, int) for part in path):
@@ -156,7 +154,7 @@ def named(path: Path, count: int) -> str:
 
 
 def worded(path: Path) -> str:
-    """A word of an answer in words."""
+    """The name of the word at a path."""
     if not path:
         return "the answer"
     *before, last = path
@@ -179,7 +177,7 @@ def _of_text(path: Path) -> str:
 
 
 def _shown(path: Path) -> str:
-    """Where it stands, as Python would say it: 'rows'[3]['n'] for answer['rows'][3]['n']."""
+    """A path in Python's notation: 'rows'[3]['n'] for answer['rows'][3]['n']."""
     parts = [part for part in path if part != JSON]
     said = "".join(
         f"[{part}]" if isinstance(part, int) else part if part[:1] in "[." else f" {part} " for part in parts

@@ -1,19 +1,20 @@
-"""Audits of training from one run: many canaries, each put in or left out by a fair coin, and a score for each.
+"""Audits of training from one run: many canaries, each included by a fair coin, and a score for each.
 
-Whoever trains throws m fair coins, puts in the canaries that show heads, trains once, and gives every canary a score
-(high: it was probably in). These functions turn scores and coins into certified numbers; they know nothing of training.
+The trainer throws m fair coins, includes the canaries whose coins show heads, trains once, and assigns every canary a
+score (high if it was probably included). The functions here turn scores and coins into certified numbers; they do not
+depend on the kind of training.
 
     one_run       (ε, δ)-DP: Steinke, Nasr & Jagielski 2023, Theorem 5.2
     one_run_fdp   a whole trade-off curve: Mahloujifar, Melis & Chaudhuri 2024
 
-Canaries of one run depend on each other as they like; neither theorem asks for independence.
+Canaries of one run may depend on each other; neither theorem needs independence.
 
-**Traps.** (1) The first bound pays 2mδ × (something up to 1): with m canaries beyond 1/δ it proves next to nothing,
-whatever the attack; take m ≪ 1/δ, or the second bound. (2) Guesses are ranked by score; how many are made is fixed
-beforehand, or paid for by a union bound, as here. (3) Coins must be fair and thrown for this run; canaries must not be
+**Pitfalls.** (1) The first bound has an additive term of up to 2mδ: with more than 1/δ canaries it proves almost
+nothing for any attack. Use m ≪ 1/δ, or the second bound. (2) Guesses are ranked by score. Their number must be fixed
+beforehand, or covered by a union bound, as here. (3) Coins must be fair and thrown for this run; canaries must not be
 chosen after training. (4) One run proves less than many: a thousand canaries, all guessed right, certify ε = 5.4.
-(5) That all curves of a family are refuted up to a parameter says nothing about the ε of a training whose curve is not
-of the family: randomized response with ε = 1 refutes Gaussian curves whose ε at δ = 10⁻⁵ is well above 1.
+(5) If all curves of a family are refuted up to a parameter, this says nothing about the ε of a training whose curve is
+not in the family: randomized response with ε = 1 refutes Gaussian curves whose ε at δ = 10⁻⁵ is well above 1.
 """
 
 from __future__ import annotations
@@ -34,45 +35,44 @@ from deniable.curves.curve_display import rounded_down
 from deniable.errors import NOTHING, InvalidParameter
 
 LARGEST: Final = 60.0
-"""Largest ε or family parameter that is looked for."""
+"""The largest ε or family parameter of the search."""
 STEPS: Final = 24
-"""Halvings of the interval in which it is looked for."""
+"""The number of bisections of the search."""
 NEGLIGIBLE: Final = 1e-12
-"""δ below which a curve is not read."""
+"""The smallest δ at which a curve is evaluated."""
 SHARES: Final = (1 / 64, 1 / 16, 1 / 4, 1.0)
-"""Parts of all canaries that are guessed, unless told otherwise: few sure guesses, or many unsure ones."""
+"""The default shares of canaries to guess: a few sure guesses, or many unsure ones."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OneRun:
-    """What one run of training proves."""
+    """The certified result of one run of training."""
 
     epsilon: float
-    """Certified, whatever the training is: at `delta`, it is not ε-DP for any smaller ε."""
+    """A certified lower bound for any training: at `delta`, it is not (ε, δ)-DP for any smaller ε."""
     delta: float
     confidence: float
     canaries: int
     guesses: int
-    """How many canaries were guessed by the rule that proves it."""
+    """The number of guesses of the rule that proves it."""
     right: int
     parameter: float | None = None
-    """Of the family of curves: every smaller one is refuted. None where no family was asked about."""
+    """All curves of the family with smaller parameters are refuted. None without a family."""
     implied: float | None = None
-    """ε at `delta` of the family's curve with that parameter: true of a training whose curve is of the family, and of
-    no other.
+    """The ε at `delta` of the family's curve with that parameter. Valid only if the training's curve is in the family.
     """
     family: str = ""
-    """"Gaussian", if that was the family."""
+    """"Gaussian" for that family, else empty."""
 
     @property
     def seen(self) -> bool:
-        """Whether the guesses prove any leak at all."""
+        """Whether the guesses prove any leak."""
         return self.epsilon > 0 or (self.parameter or 0.0) > 0
 
     @property
     def sentence(self) -> str:
-        """The finding in plain words."""
+        """The result in words."""
         share = f"{self.right:,} of {self.guesses:,} guesses about {self.canaries:,} canaries were right"
         sure = f"with confidence {float(self.confidence)!r}"
         found = f"{share}: {sure}, ε is at least {rounded_down(self.epsilon, 4)} at δ = {self.delta:.3g}"
@@ -92,12 +92,12 @@ class OneRun:
 def one_run(
     scores: Any, included: Any, *, delta: float, confidence: float, guesses: int | Sequence[int] | None = None
 ) -> OneRun:
-    """A certified ε from the scores of canaries, high where a canary seems to have been in.
+    """A certified ε from the scores of canaries; a high score means that a canary was probably included.
 
-    For all (ε, δ)-DP training: of r guesses about m canaries, v are right with probability at most
-    f(v) + 2mδ max_i (f(v - i) - f(v))/i, f the tail of Binomial(r, e^ε/(1 + e^ε)) (Steinke, Nasr & Jagielski 2023). The
-    half of the guesses with the highest scores say "in", the other half, with the lowest, "out". `guesses` is r, or
-    several of which each has its part of the error rate.
+    For any (ε, δ)-DP training, at least v of r guesses about m canaries are right with probability at most
+    f(v) + 2mδ max_i (f(v - i) - f(v))/i, where f is the upper tail of Binomial(r, e^ε/(1 + e^ε)) (Steinke, Nasr &
+    Jagielski 2023). Half of the guesses, for the highest scores, are "in"; the other half, for the lowest, are "out".
+    `guesses` is r, or several values that share the error rate. `included` has the coins.
 
     >>> import numpy as np
     >>> from deniable import audit
@@ -120,7 +120,7 @@ def one_run(
 
 
 def run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, right: int) -> float:
-    """How likely an (ε, δ)-DP training lets so many guesses be right, at most."""
+    """An upper bound on the probability that so many guesses are right under (ε, δ)-DP training: a p-value."""
     from scipy.special import betainc
 
     chance = 1 / (1 + math.exp(-epsilon))
@@ -142,24 +142,24 @@ def one_run_fdp(
     family: Callable[[float], Curve] | None = None,
     guesses: int | Sequence[int] | None = None,
 ) -> OneRun:
-    """The same against whole curves: a certified ε, and the largest parameter of a family (μ of Gaussian DP if not
-    given) up to which all curves are refuted. The family must leak more as the parameter grows.
+    """`one_run` against whole curves: a certified ε, and the largest parameter of a family up to which all curves are
+    refuted. The default family is Gaussian DP with parameter μ. A larger parameter must mean more leakage.
 
-    Let p_i be the probability of i right guesses of r, about m canaries, and let the training be f-DP. With
-    R_i = Σ_{j>=i} j p_j/m and H_i = Σ_{j>=i} (r - j) p_j/m: flipping a canary's coin makes a right guess wrong and
-    leaves all others, so R_{i+1} <= 1 - f(H_i), averaged over the canaries as 1 - f is concave. From P(v or more right)
-    = τ these inequalities force R_0 + H_0 upwards; if it must exceed r/m, no f-DP training has such a τ, and v right
-    guesses refute f at level τ (Mahloujifar, Melis & Chaudhuri 2024).
+    Let p_i be the probability of i right guesses among r, about m canaries, and let the training be f-DP. Let
+    R_i = Σ_{j>=i} j p_j/m and H_i = Σ_{j>=i} (r - j) p_j/m. Flipping a canary's coin makes a right guess wrong and
+    leaves all others unchanged, so R_{i+1} <= 1 - f(H_i), averaged over the canaries since 1 - f is concave. Starting
+    from P(v or more right) = τ, these inequalities give a lower bound on R_0 + H_0. If it exceeds r/m, no f-DP training
+    has such a τ, and v right guesses refute f at level τ (Mahloujifar, Melis & Chaudhuri 2024).
 
-    `epsilon` is certified for every training: all (ε, δ)-DP curves below it are refuted so, or as `one_run` does it.
-    `parameter` and `implied` are about a training whose curve is of the family.
+    `epsilon` is certified for every training: all smaller (ε, δ)-DP curves are refuted in this way, or as in `one_run`.
+    `parameter` and `implied` hold for a training whose curve is in the family.
     """
     marks, coins = _canaries(scores, included)
     level, miss = some_delta(delta), 1 - curve_arguments.inner_probability("confidence", confidence)
     curve_of = family if family is not None else (lambda mu: curves.gaussian(mu=mu))
     tried = _counts(guesses, len(marks))
-    # Each of the three says something false only if there are too many right guesses, with its own border of the same
-    # number: together they are wrong no more often than the one with the lowest border.
+    # Each of the three statements is wrong only if the number of right guesses exceeds its own limit. So together they
+    # are wrong only if it exceeds the lowest limit: no union bound is needed.
     found = []
     for count in tried:
         right = _right(marks, coins, count)
@@ -182,13 +182,13 @@ def one_run_fdp(
 
 
 def run_refutes(claim: Curve, canaries: int, guesses: int, right: int, miss: float) -> bool:
-    """Whether so many right guesses refute that the training keeps this curve, at this error rate."""
+    """Whether so many right guesses refute the claimed curve at this error rate."""
     if right == 0 or right * 2 <= guesses:
         return False
     promise = Promise.of(claim, most=widest(claim, delta=NEGLIGIBLE, limit=LARGEST))
     r, h = miss * right / canaries, miss * (guesses - right) / canaries
     for i in range(right - 1, -1, -1):
-        # A true-positive rate of r takes false alarms of at least f(1 - r), for the symmetric f that a curve promises.
+        # A true-positive rate of r needs a false-alarm rate of at least f(1 - r), since f is symmetric.
         needed = max(h, float(promise.beta(1 - r)))
         r, h = r + i / (guesses - i) * (needed - h), needed
         if r + h > guesses / canaries * (1 + 1e-9):
@@ -202,7 +202,7 @@ def _refuted(delta: float, canaries: int, count: int, right: int, miss: float) -
 
 
 def _largest(is_refuted: Callable[[float], bool]) -> float:
-    """The largest parameter that is refuted, rounded down; refuting one refutes all below it."""
+    """The largest refuted parameter, rounded down. If one is refuted, so are all smaller ones."""
     if not is_refuted(1e-3):
         return 0.0
     low, high = 1e-3, LARGEST
@@ -213,14 +213,15 @@ def _largest(is_refuted: Callable[[float], bool]) -> float:
 
 
 def _right(marks: NDArray[np.float64], coins: NDArray[np.bool_], count: int) -> int:
-    """Right guesses: the upper half "in", the lower half "out". Ties are broken by place, which is a random one."""
+    """The number of right guesses: "in" for the highest scores, "out" for the lowest. Ties are broken by position,
+    which is random."""
     order = np.argsort(marks, kind="stable")
     low, high = order[: count // 2], order[len(order) - (count - count // 2) :]
     return int((~coins[low]).sum() + coins[high].sum())
 
 
 def _canaries(scores: Any, included: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Scores and coins, in an order of fresh coins: ties are broken by place, and places may follow the coins."""
+    """Scores and coins in random order: ties are broken by position, and the given order may follow the coins."""
     marks, coins = np.asarray(scores, dtype=float), np.asarray(included)
     if marks.ndim != 1 or marks.shape != coins.shape or len(marks) < 10 or coins.dtype.kind not in "bi":
         raise InvalidParameter("scores", NOTHING, "must be one number for each canary, at least 10, with its coin")

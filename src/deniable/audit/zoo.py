@@ -1,7 +1,7 @@
-"""The zoo: mechanisms that are known to be broken, with the truth about each, and sound ones that look like them.
+"""The zoo: mechanisms that are known to be broken, with their true ε, and similar ones that are sound.
 
-Each entry has a claim, the pair of neighbours at which it fails, the true ε on that pair, and what it teaches. An audit
-that does not catch the broken ones is no audit, and one that blames the sound ones is none either.
+Each entry has a claim, a pair of neighbours, the true ε on that pair, and a lesson. A good audit catches all broken
+entries and blames no sound one.
 
 >>> from deniable.audit import zoo
 >>> entry = zoo.entries["half the sensitivity"]
@@ -42,17 +42,17 @@ SMALL: Final = 1e-5
 @final
 @dataclass(frozen=True, slots=True)
 class ZooEntry:
-    """A mechanism, what it claims, and what is true."""
+    """A mechanism with its claim and the truth about it."""
 
     name: str
     claim: Curve
     neighbours: tuple[Any, Any]
     mechanism: ZooSampler | None
-    """None: what is wrong lies beyond what any number of answers can show; see `curve`."""
+    """None if no realistic number of answers can show the error; see `curve`."""
     teaches: str
     source: str
     delta: float
-    """Where ε is told."""
+    """The δ at which ε is stated."""
     sound: bool
     _truth: Callable[[], float | Curve]
 
@@ -63,21 +63,21 @@ class ZooEntry:
 
     @property
     def curve(self) -> Curve | None:
-        """The true curve on the pair of neighbours, where it is known in full."""
+        """The true curve on the pair of neighbours; None if only its ε is known."""
         known = _known(self)
         return known if isinstance(known, Curve) else None
 
     @property
     def truth(self) -> float:
-        """The true ε at `delta` on the pair of neighbours, in the worse direction. Of noise on the real line, where the
-        sampler rounds it to multiples of 2⁻²⁰.
+        """The true ε at `delta` on the pair of neighbours, in the worse direction. It is for noise on the real line;
+        the sampler rounds noise to multiples of 2⁻²⁰.
         """
         known = _known(self)
         return float(known.epsilon(delta=self.delta)) if isinstance(known, Curve) else known
 
     @property
     def exactly_refuted(self) -> bool:
-        """Whether the true curve is proved to lie above the claim somewhere."""
+        """Whether the true curve provably exceeds the claim at some ε."""
         true = self.curve
         if true is None:
             return self.truth > self.claimed * (1 + 1e-9)
@@ -99,24 +99,24 @@ def _known(entry: ZooEntry) -> float | Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One entry, looked at."""
+    """The audit of one entry."""
 
     entry: ZooEntry
     finding: Finding | None
 
     @property
     def caught(self) -> bool:
-        """Whether the claim was refuted, by answers or, where there can be none, exactly."""
+        """Whether the claim was refuted: by answers or, for an entry without a sampler, exactly."""
         return bool(self.finding.refuted) if self.finding is not None else self.entry.exactly_refuted
 
     @property
     def seen(self) -> bool:
-        """Whether its neighbours were told apart at all: a sound one that shows nothing was not looked at."""
+        """Whether the audit proved any difference between the neighbours; without it, a sound entry was not tested."""
         return self.finding is None or self.finding.seen
 
     @property
     def as_it_should(self) -> bool:
-        """Broken ones are caught; sound ones are not, though something of them was seen."""
+        """Whether a broken entry was caught, or a sound one was tested and not blamed."""
         return self.caught != self.entry.sound and self.seen
 
 
@@ -167,7 +167,7 @@ def _sparse(threshold_scale: float, answer_scale: float, positives: int | None) 
 
 
 def _no_noise(asked: Any) -> dict[Any, float]:
-    """Variant 5: the answers change only where the noisy threshold passes one of the values."""
+    """Variant 5: the answers depend only on the interval between values in which the noisy threshold lies."""
     cuts = sorted({float(v) for v in asked})
     ends = [-math.inf, *cuts, math.inf]
     found: dict[Any, float] = {}
@@ -179,7 +179,7 @@ def _no_noise(asked: Any) -> dict[Any, float]:
 
 
 def _value_too(queries: int) -> float:
-    """Variant 3: ε of "all below, then a value v <= 0", by quadrature over the noisy threshold below v."""
+    """Variant 3: the ε of the event "all below, then a value v <= 0", by quadrature over the noisy threshold."""
     nodes, weights = laplace_nodes(2.0, [0.0], 2.0)
     under = nodes <= -1.0
     masses = [float(weights[under] @ laplace_cdf(nodes[under] - q, 2.0) ** queries) for q in (0.0, 1.0)]
@@ -215,7 +215,7 @@ def _two_batches(sigma: float, delta: float) -> float:
     def worse(epsilon: float) -> float:
         odds, found = math.exp(epsilon), []
         for rest, sign in ((2 * odds - first, 1.0), (2 / odds - first, -1.0)):
-            # Where the other has to pass nothing at all, it passes.
+            # If the bound for the other variable is not positive, it is always exceeded.
             at = sigma * np.log(np.maximum(rest, 1e-300)) + 0.5 / sigma
             if sign > 0:  # E (W/2 + W'/2 - e^ε)+
                 found.append(mass @ ((first / 2 - odds) * ndtr(-at) + ndtr(1 / sigma - at) / 2))
@@ -368,7 +368,7 @@ _add("classic Gaussian at ε = 2", None, (0.0, 1.0), curves.approximate(epsilon=
 
 @final
 class _Entries(dict[str, ZooEntry]):
-    """A dict that says which names there are."""
+    """A dict whose error for an unknown name suggests a known one."""
 
     __slots__ = ()
 
@@ -383,10 +383,10 @@ entries: Final[dict[str, ZooEntry]] = _Entries((entry.name, entry) for entry in 
 
 
 def broken() -> list[ZooEntry]:
-    """The ones to catch."""
+    """The broken entries, which an audit should catch."""
     return [entry for entry in _LIST if not entry.sound]
 
 
 def sound() -> list[ZooEntry]:
-    """The ones to leave alone."""
+    """The sound entries, which an audit should not blame."""
     return [entry for entry in _LIST if entry.sound]

@@ -1,7 +1,7 @@
-"""The mechanisms of the zoo, drawn by the million. NOT for use: most are broken, and none draws from `noise`.
+"""Fast samplers of the zoo's mechanisms. NOT for use: most are broken, and none uses the library's secure noise.
 
-Every sampler is a function (value, count, generator) that gives `count` answers. Noise is rounded to multiples of 2⁻²⁰,
-so that only the entries about floating point leak through it.
+Every sampler is a function (value, count, generator) that returns `count` answers. Noise is rounded to multiples of
+2⁻²⁰, so that only the entries about floating point leak through low-order digits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 GRID: Final = 2.0**20
 STOPPED: Final = -1
-"""In a row of answers: no answer, the run was over."""
+"""Marks questions after the end of a run."""
 
 Draw = Callable[[Any, int, Generator], Any]
 
@@ -24,13 +24,13 @@ Draw = Callable[[Any, int, Generator], Any]
 @final
 @dataclass(frozen=True, slots=True)
 class ZooSampler:
-    """A mechanism that answers by the million."""
+    """A mechanism with fast batch releases."""
 
     name: str
     draw: Draw
 
     def many(self, value: Any, count: int) -> Any:
-        """So many independent answers."""
+        """`count` independent answers."""
         return self.draw(value, count, np.random.default_rng())
 
     def release(self, value: Any) -> Any:
@@ -62,8 +62,8 @@ def float_gaussian(value: Any, count: int, rng: Generator) -> Any:
 def sparse_vector(
     *, threshold_scale: float, answer_scale: float, positives: int | None, values: bool = False, fresh: bool = False
 ) -> Draw:
-    """Above (1) or below (0) for each question, until `positives` were above. With `values`: how many were below, and
-    the noisy value of the first above.
+    """Above (1) or below (0) for each question, until `positives` were above. With `values`, the number of questions
+    below and the noisy value of the first above instead.
     """
 
     def draw(asked: Any, count: int, rng: Generator) -> Any:
@@ -84,7 +84,7 @@ def sparse_vector(
 
 
 def largest_value(kind: str, scale: float) -> Draw:
-    """The noisy value of the largest score plus noise."""
+    """The value of the largest noisy score."""
 
     def draw(scores: Any, count: int, rng: Generator) -> Any:
         size = (count, len(scores))
@@ -95,7 +95,7 @@ def largest_value(kind: str, scale: float) -> Draw:
 
 
 def largest_index(kind: str, scale: float) -> Draw:
-    """The index of the largest score plus noise; Gumbel noise is the exponential mechanism."""
+    """The index of the largest noisy score; with Gumbel noise, this is the exponential mechanism."""
 
     def draw(scores: Any, count: int, rng: Generator) -> Any:
         size = (count, len(scores))
@@ -107,7 +107,7 @@ def largest_index(kind: str, scale: float) -> Draw:
 
 
 def scaled_to_the_data(value: Any, count: int, rng: Generator) -> Any:
-    """The mean with noise of scale range/n, the range being that of the data."""
+    """The mean with noise of scale range/n, where the range is that of the data."""
     data = np.asarray(value, dtype=float)
     return data.mean() + (data.max() - data.min()) / len(data) * laplace(rng, 1.0, count)
 
@@ -122,7 +122,7 @@ def one_seed(value: Any, count: int, rng: Generator) -> Any:
 
 
 def per_bit(epsilon: float, bits: int) -> Draw:
-    """One bit for each category, every one by randomized response at ε."""
+    """One bit for each category, each by randomized response at ε."""
 
     def draw(value: Any, count: int, rng: Generator) -> Any:
         truth = np.arange(bits) == value
@@ -133,7 +133,7 @@ def per_bit(epsilon: float, bits: int) -> Draw:
 
 
 def repeated_response(epsilon: float, times: int) -> Draw:
-    """How often a person says yes in so many fresh randomized responses."""
+    """How often a person says yes in `times` independent randomized responses."""
 
     def draw(value: Any, count: int, rng: Generator) -> Any:
         keep = 1 / (1 + np.exp(-epsilon))
@@ -143,7 +143,7 @@ def repeated_response(epsilon: float, times: int) -> Draw:
 
 
 def remembered_response(epsilon: float, times: int) -> Draw:
-    """The same with one response that is remembered, and repeated."""
+    """The same with one response that is stored and repeated."""
 
     def draw(value: Any, count: int, rng: Generator) -> Any:
         keep = 1 / (1 + np.exp(-epsilon))
@@ -158,7 +158,7 @@ def raw_threshold(value: Any, count: int, rng: Generator) -> Any:
 
 
 def low_threshold(value: Any, count: int, rng: Generator) -> Any:
-    """A key is shown if its noisy count reaches 3; no key, no row."""
+    """A key is shown if its noisy count is at least 3; a missing key is never shown."""
     shown = value + laplace(rng, 1.0, count)
     return np.where((value > 0) & (shown >= 3), shown, -1e6)
 
@@ -170,12 +170,12 @@ def wrapping_sum(value: Any, count: int, rng: Generator) -> Any:
 
 
 def averaged_gradient(sigma: float, batch: int) -> Draw:
-    """Noise for one clipped gradient, divided by the batch a second time."""
+    """A mean gradient whose noise was divided by the batch size twice."""
     return lambda value, count, rng: value / batch + gaussian(rng, sigma / batch / batch, count)
 
 
 def clipped_batch(sigma: float, batch: int) -> Draw:
-    """The mean gradient clipped to 1, where each gradient should be; noise for a mean of clipped ones."""
+    """The mean gradient clipped to 1, instead of each gradient, with noise for a mean of clipped gradients."""
 
     def draw(gradients: Any, count: int, rng: Generator) -> Any:
         mean = float(np.clip(np.sum(gradients) / batch, -1.0, 1.0))
@@ -185,7 +185,7 @@ def clipped_batch(sigma: float, batch: int) -> Draw:
 
 
 def shuffled_batches(sigma: float, batches: int) -> Draw:
-    """One epoch of noisy gradient sums over shuffled batches: a person is in exactly one of them, any one."""
+    """One epoch of noisy gradient sums over shuffled batches: a person is in exactly one random batch."""
 
     def draw(value: Any, count: int, rng: Generator) -> Any:
         found = gaussian(rng, sigma, (count, batches))

@@ -1,10 +1,10 @@
-"""Models: training plans, which are maths, and what carries them out.
+"""Machine learning: training plans, which are pure maths, and the trainers and estimators that carry them out.
 
-    plans                  DPSGD: noise and sampling of private gradient descent, and its curve
-    matrix_factorisation   DPFTRL: noise that is correlated over the steps, for data that comes in a fixed order
-    convex_perturbation    output and objective perturbation for convex losses
-    torch                  Trainer: a plan carried out on a PyTorch model that stays as it is (extra `torch`)
-    sklearn                private estimators for scikit-learn (extra `sklearn`)
+    plans                 DPSGD: noise and sampling of private gradient descent, and its curve
+    matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
+    convex_perturbation   output and objective perturbation for convex losses
+    torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
+    sklearn               private estimators for scikit-learn (needs the extra `sklearn`)
 
 >>> import deniable as dn
 >>> plan = dn.learn.DPSGD(clip=1.0, rate=256 / 60_000, steps=3_000).calibrate(epsilon=3, delta=1e-5)

@@ -1,8 +1,8 @@
 """Private minimisers of convex losses: noise on the minimiser, or on the objective before it is minimised.
 
-Both are about J(θ) = Σ_i ℓ(θ; x_i) + (λ/2)‖θ‖² with ℓ convex in θ. The sum is not divided by the number of records,
-which is protected too. What is needed of ℓ must hold for every θ and every record that can be, not only for those at
-hand: clip the rows to a known length first.
+Both minimise J(θ) = Σ_i ℓ(θ; x_i) + (λ/2)‖θ‖² with ℓ convex in θ. The sum is not divided by the number of records,
+because that number is protected too. The conditions on ℓ must hold for every θ and every possible record, not only for
+the given ones: clip the rows to a known length first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectivePerturbation", "OutputPerturbation"]
 
 SLACK = 1 + 2**-40
-"""Products of a few floats are off by less than this factor."""
+"""The relative rounding error of a product of a few floats is less than this factor."""
 
 
 @final
@@ -32,13 +32,13 @@ SLACK = 1 + 2**-40
 class OutputPerturbation:
     """Minimise J, then add N(0, noise²) to each coordinate of the minimiser.
 
-    For all D, D′ that differ by one record added or removed: J and J′ differ by one ℓ, whose gradient is at most L =
-    `lipschitz` long, and both are λ-strongly convex, so the minimisers are at most L/λ apart. A solver that stops where
-    ‖∇J‖ <= `tolerance` is at most tolerance/λ off on either side. So Δ₂ = (L + 2·tolerance)/λ and the curve is that of
-    Gaussian noise with μ = Δ₂/noise (Chaudhuri, Monteleoni & Sarwate 2011, Lemma 7, for sums and add/remove).
+    For all D, D′ that differ by one record added or removed: J and J′ differ by one ℓ, whose gradient has norm at most
+    L = `lipschitz`, and both are λ-strongly convex, so the minimisers are at most L/λ apart. A solver that stops where
+    ‖∇J‖ <= `tolerance` is at most tolerance/λ away from the minimiser. So Δ₂ = (L + 2·tolerance)/λ, and the curve is
+    that of Gaussian noise with μ = Δ₂/noise (Chaudhuri, Monteleoni & Sarwate 2011, Lemma 7, for sums and add/remove).
 
-    Logistic loss on rows of length at most R has L = R; hinge loss, too; with clipped gradients of length C, L = C only
-    if ℓ itself is the loss whose gradient that is.
+    Logistic loss and hinge loss on rows of length at most R have L = R. Clipping gradients to C gives L = C only if the
+    clipped gradients are those of the loss ℓ itself.
 
     >>> from deniable import learn
     >>> plan = learn.OutputPerturbation(lipschitz=1.0, regularisation=50.0).calibrate(epsilon=1, delta=1e-6)
@@ -47,11 +47,11 @@ class OutputPerturbation:
     """
 
     lipschitz: float
-    """L: the longest gradient in θ that one record can have."""
+    """L: the largest norm of one record's gradient in θ."""
     regularisation: float
     """λ: the strong convexity of J, once for the whole sum."""
     tolerance: float = 0.0
-    """The length of ∇J at which the solver may stop; it must be checked, not hoped for."""
+    """The norm of ∇J at which the solver may stop. Check it after the solver stopped."""
     noise: float | None = None
 
     def __post_init__(self) -> None:
@@ -63,17 +63,18 @@ class OutputPerturbation:
 
     @property
     def sensitivity(self) -> float:
-        """How far the minimiser can move, in L2, rounded up."""
+        """The L2 sensitivity of the minimiser, rounded up."""
         return (self.lipschitz + 2 * self.tolerance) / self.regularisation * SLACK
 
     @property
     def curve(self) -> Curve:
+        """The curve of the noisy minimiser. Raises `InvalidParameter` before calibration."""
         from deniable import curves
 
         return curves.gaussian(mu=self.sensitivity / _chosen(self.noise) * SLACK)
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
-        """The same with the least noise that is (ε, δ)-DP."""
+        """The same plan with the least noise that is (ε, δ)-DP. Warns if ε or δ protects little."""
         from deniable.curves import calibrate
 
         warn_if_weak(epsilon=epsilon, delta=delta)
@@ -87,15 +88,15 @@ class OutputPerturbation:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The whole promise."""
+        """The guarantee for one record, with its assumptions."""
         solved = "the minimiser is exact" if self.tolerance == 0 else "the solver's tolerance was checked at the end"
         return Guarantee(self.curve, Unit.row(), assumptions=("the loss is convex and as Lipschitz as stated", solved))
 
     def explain(self) -> str:
-        """The plan in plain words."""
+        """The plan in words. Raises before calibration."""
         return (
-            f"The minimiser moves by at most {rounded_up(self.sensitivity)} when a record comes or goes; "
-            f"noise of standard deviation {rounded_up(_chosen(self.noise))} hides that."
+            f"One record added or removed moves the minimiser by at most {rounded_up(self.sensitivity)}; "
+            f"it gets noise of standard deviation {rounded_up(_chosen(self.noise))}."
         )
 
 
@@ -105,18 +106,20 @@ class ObjectivePerturbation:
     """Minimise J(θ) + <b, θ> with b ~ N(0, noise²) in each coordinate, for a generalised linear loss
     ℓ(θ; x, y) = φ(<θ, x>, y), |φ′|·‖x‖ <= L = `lipschitz` and 0 <= φ″·‖x‖² <= β = `smoothness`.
 
-    For all D, D′ that differ by one record: δ(ε) <= 2 δ_μ(ε - log(1 + β/λ)) with μ = L/noise, wherever ε - log(1 + β/λ)
-    >= μ²/2. Why. To θ belongs exactly one b = -∇J(θ). The two densities of θ differ by a ratio of determinants, 1 +
-    φ″·xᵀH⁻¹x in [1, 1 + β/λ] since the record adds a matrix of rank one to H >= λI, and by exp((±2c<b, x̂> +
-    c²)/2noise²), c = φ′·‖x‖ at most L in size, whatever θ is. <b, x̂> is normal, as the direction x̂ is the record's
-    and not chosen by θ; so the loss is below log(1 + β/λ) + μ²/2 + μ|Z|, Z ~ N(0, 1), and E(1 - e^(ε - loss))_+ is at
-    most twice what it is for the Gaussian's own loss μ²/2 + μZ. (Kifer, Smith & Thakurta 2012; this form: Redberg,
-    Koskela & Wang 2023, with |log(1 - β/λ)|, which is larger.)
+    For all D, D′ that differ by one record: δ(ε) <= 2 δ_μ(ε - log(1 + β/λ)) with μ = L/noise, for all ε with
+    ε - log(1 + β/λ) >= μ²/2. Proof. Each θ is the minimiser for exactly one b = -∇J(θ). The ratio of the two densities
+    of θ has two factors. The first is a ratio of determinants, 1 + φ″·xᵀH⁻¹x in [1, 1 + β/λ], because the record adds a
+    matrix of rank one to H >= λI. The second is exp((±2c<b, x̂> + c²)/2noise²) with c = φ′·‖x‖, where |c| <= L for all
+    θ. <b, x̂> is normal, because the direction x̂ belongs to the record and does not depend on θ. So the privacy loss
+    is below log(1 + β/λ) + μ²/2 + μ|Z| with Z ~ N(0, 1), and E(1 - e^(ε - loss))_+ is at most twice its value for the
+    Gaussian loss μ²/2 + μZ. (Kifer, Smith & Thakurta 2012; this form: Redberg, Koskela & Wang 2023, with
+    |log(1 - β/λ)|, which is larger.)
 
-    A solver that stops at ‖∇‖ <= `tolerance` is at most tolerance/λ off; then N(0, `output_noise`²) must be added to
-    each coordinate of what it found, and 2·tolerance/(λ·output_noise) is the μ of that (Iyengar et al. 2019).
+    A solver that stops at ‖∇‖ <= `tolerance` is at most tolerance/λ away from the minimiser. Then N(0, `output_noise`²)
+    must be added to each coordinate of its result, which is μ-GDP with μ = 2·tolerance/(λ·output_noise) (Iyengar et al.
+    2019).
 
-    The promise is for `delta`: the curve is that of (ε, δ)-DP with the ε found there.
+    The curve is that of (ε, δ)-DP at the fixed `delta`.
 
     Logistic loss on rows of length at most R: L = R, β = R²/4.
 
@@ -144,12 +147,12 @@ class ObjectivePerturbation:
         if self.noise is not None:
             object.__setattr__(self, "noise", curve_arguments.positive("noise", self.noise))
         if (self.tolerance > 0) != (self.output_noise > 0):
-            rule = "and tolerance go together: what an inexact solver found needs noise of its own"
+            rule = "and tolerance must be given together: the result of an inexact solver needs its own noise"
             raise InvalidParameter("output_noise", self.output_noise, rule)
 
     @property
     def epsilon(self) -> float:
-        """ε of the minimiser at `delta`, rounded up; without what an inexact solver adds."""
+        """ε of the exact minimiser at `delta`, rounded up. The noise for an inexact solver is not included."""
         from deniable.curves import textbook
 
         mu = self.lipschitz / _chosen(self.noise) * SLACK
@@ -159,6 +162,7 @@ class ObjectivePerturbation:
 
     @property
     def curve(self) -> Curve:
+        """The curve of the result, including the noise for an inexact solver. Raises before calibration."""
         from deniable import curves
 
         found = curves.approximate(epsilon=self.epsilon, delta=self.delta)
@@ -167,7 +171,10 @@ class ObjectivePerturbation:
         return found * curves.gaussian(mu=2 * self.tolerance / self.regularisation / self.output_noise * SLACK)
 
     def calibrate(self, *, epsilon: float) -> Self:
-        """The same with the least noise for which the minimiser is (ε, delta)-DP."""
+        """The same plan with the least noise for which the exact minimiser is (ε, `delta`)-DP.
+
+        Raises if ε does not exceed log(1 + smoothness/regularisation), which no noise can reach.
+        """
         target = curve_arguments.positive("epsilon", epsilon)
         warn_if_weak(epsilon=target, delta=self.delta)
         least = math.log1p(self.smoothness / self.regularisation * SLACK) * SLACK
@@ -189,17 +196,17 @@ class ObjectivePerturbation:
 
     @property
     def guarantee(self) -> Guarantee:
-        """The whole promise."""
+        """The guarantee for one record, with its assumptions."""
         solved = "the minimiser is exact" if not self.tolerance else "the solver's tolerance was checked at the end"
         assumed = (
             "the loss is that of a generalised linear model, convex, and as Lipschitz and smooth as stated",
             solved,
-            "floating-point numbers stand for the real ones that the proof is about",
+            "floating-point arithmetic protects like the real arithmetic of the proof",
         )
         return Guarantee(self.curve, Unit.row(), assumptions=assumed)
 
     def explain(self) -> str:
-        """The plan in plain words."""
+        """The plan and its guarantee in words. Raises before calibration."""
         said = (
             f"A random linear term of standard deviation {rounded_up(_chosen(self.noise))} in each coordinate is added "
             f"before minimising: ε = {rounded_up(self.epsilon)} at δ = {self.delta:g}."

@@ -1,6 +1,6 @@
-"""DP-FTRL by banded matrix factorisation: noise that is correlated over the steps and cancels where steps add up.
+"""DP-FTRL by banded matrix factorisation: noise that is correlated over the steps and partly cancels in their sum.
 
-Data comes in a fixed public order, so nothing is sampled and nothing needs to be kept secret about who takes part when.
+Batches come in a fixed public order. So there is no sampling, and who takes part in which step need not be secret.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["DPFTRL", "sensitivity_squared", "square_root_coefficients"]
 
 RESOLUTION = 2**12
-"""Coefficients are whole multiples of 1/4096: what they are is free to choose, and so they are exact."""
+"""Coefficients are rounded to multiples of 1/4096. Any coefficients are valid, and these are exact as floats."""
 
 
 def square_root_coefficients(bands: int) -> tuple[Fraction, ...]:
     """The first coefficients of (1 - x)^(-1/2), rounded to multiples of 1/4096: c_0 = 1, c_j ≈ c_{j-1}(2j - 1)/(2j).
 
-    The lower-triangular Toeplitz matrix C of all of them is the square root of the matrix of prefix sums, whose
-    factorisation is nearly the best there is (Fichtenberger, Henzinger & Upadhyay 2023); with the first `bands` it is
-    the banded square root (Kalinin & Lampert 2024).
+    The lower-triangular Toeplitz matrix C with all coefficients is the square root of the matrix of prefix sums. This
+    factorisation is nearly optimal (Fichtenberger, Henzinger & Upadhyay 2023). With the first `bands` coefficients, C
+    is the banded square root (Kalinin & Lampert 2024).
 
     >>> [str(c) for c in square_root_coefficients(3)]
     ['1', '1/2', '3/8']
@@ -49,20 +49,21 @@ def square_root_coefficients(bands: int) -> tuple[Fraction, ...]:
 def sensitivity_squared(
     coefficients: Sequence[Fraction], *, steps: int, separation: int, participations: int
 ) -> Fraction:
-    """The square of the L2 sensitivity of G -> CG, exactly, C banded lower-triangular Toeplitz with these coefficients.
+    """The exact squared L2 sensitivity of G -> CG, where C is banded lower-triangular Toeplitz with these coefficients.
 
     One record changes at most `participations` rows of G, each by a vector of length at most 1, and two such rows are
-    at least `separation` steps apart. With columns C_i and changes x_i the square of the change is
-    Σ_ij <C_i, C_j><x_i, x_j>. Where C has at most `separation` bands, columns so far apart share no row, so only
-    i = j is left: Σ_i ‖C_i‖²‖x_i‖², at most the largest Σ_i ‖C_i‖² (Choquette-Choo et al. 2023, Theorem 2). Columns
-    lose norm only where the last row cuts them off, so the rows as early as may be are the worst: 0, b, 2b, ...
+    at least `separation` steps apart. With columns C_i and changes x_i the squared change is Σ_ij <C_i, C_j><x_i, x_j>.
+    If C has at most `separation` bands, columns that far apart have no common row, so only the terms with i = j remain:
+    Σ_i ‖C_i‖²‖x_i‖², at most the largest Σ_i ‖C_i‖² (Choquette-Choo et al. 2023, Theorem 2). Only the last row cuts
+    columns off, so the earliest rows have the largest columns: 0, b, 2b, ... Raises if there are more bands than
+    `separation`.
 
     >>> sensitivity_squared(square_root_coefficients(2), steps=8, separation=4, participations=2)
     Fraction(5, 2)
     """
     bands = len(coefficients)
     if bands > separation:
-        remedy = "use fewer bands, or smaller batches, so that a record comes back later"
+        remedy = "use fewer bands, or smaller batches, so that a record returns later"
         raise InvalidParameter("bands", bands, f"must be at most the separation, {separation} steps", remedy)
     total = Fraction(0)
     for place in range(0, steps, separation)[:participations]:
@@ -75,13 +76,13 @@ def sensitivity_squared(
 class DPFTRL(Plan):
     """Gradient descent on batches in a fixed order with noise C⁻¹Z: banded matrix factorisation (DP-FTRL, DP-MF).
 
-    Step t releases M_t = Σ_{j < bands} c_j g_{t-j} + Z_t with Z_t ~ N(0, (noise·clip)²) in each coordinate, g_t the sum
-    of the clipped gradients of batch t; the model moves along C⁻¹M = g + C⁻¹Z, which is post-processing. Each record is
-    in one batch of every epoch, always the same, so it takes part `epochs` times, a whole epoch of steps apart.
+    Step t releases M_t = Σ_{j < bands} c_j g_{t-j} + Z_t. Here g_t is the sum of the clipped gradients of batch t, and
+    Z_t ~ N(0, (noise·clip)²) in each coordinate. The model moves along C⁻¹M = g + C⁻¹Z, which is post-processing. Each
+    record is in the same batch of every epoch, so it takes part `epochs` times, one epoch of steps apart.
 
-    For all D, D′ that differ by one record present or blank (its place in the order stays): telling the runs apart is
-    no easier than N(0, 1) from N(μ, 1) with μ = `sensitivity`/noise, also when gradients depend on what was released
-    before (Denisov et al. 2022, Theorem 2.1; sensitivity: Choquette-Choo et al. 2023, see `sensitivity_squared`).
+    Promise: for all D, D′ that differ by one record present or blank (its place in the order stays), distinguishing the
+    runs is at least as hard as N(0, 1) from N(μ, 1) with μ = `sensitivity`/noise, even if gradients depend on earlier
+    releases (Denisov et al. 2022, Theorem 2.1; sensitivity: Choquette-Choo et al. 2023, see `sensitivity_squared`).
 
     >>> from deniable import learn
     >>> plan = learn.DPFTRL(clip=1.0, batch_size=500, records=60_000, epochs=2, bands=16)
@@ -126,11 +127,12 @@ class DPFTRL(Plan):
 
     @property
     def separation(self) -> int:
-        """Steps of one epoch: how long it takes until a record comes again."""
+        """The number of steps in an epoch, after which a record takes part again."""
         return -(-self.records // self.batch_size)
 
     @property
-    def steps(self) -> int:  # type: ignore[override]  # made of the others, where DPSGD stores it
+    def steps(self) -> int:  # type: ignore[override]  # computed from the other fields; DPSGD stores it
+        """The number of steps of the whole run."""
         return self.separation * self.epochs
 
     @property
@@ -146,7 +148,7 @@ class DPFTRL(Plan):
 
     @property
     def sensitivity(self) -> float:
-        """How far one record moves CG over the whole run, in units of the clipping norm, rounded up."""
+        """The L2 sensitivity of CG to one record over the whole run, in units of the clipping norm, rounded up."""
         return up(root_up(self._squared()))
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
@@ -190,9 +192,9 @@ class DPFTRL(Plan):
 
     @property
     def amplitude(self) -> float:
-        """The largest standard deviation of the noise in a sum of gradients over first steps, in units of noise × clip.
+        """The largest standard deviation of the noise in a prefix sum of gradients, in units of noise × clip.
 
-        It is the largest row norm of B = A C⁻¹, A the prefix sums; independent noise (one band) has √steps.
+        It is the largest row norm of B = A C⁻¹, where A computes prefix sums. Independent noise (one band) has √steps.
         """
         inverse: list[float] = []
         total, worst = 0.0, 0.0
@@ -209,7 +211,7 @@ class DPFTRL(Plan):
         return math.sqrt(worst)
 
     def explain(self, *, delta: float = 1e-5) -> str:
-        """The plan and its promise in plain words; ε is read at `delta`."""
+        """The plan and its guarantee in words, with ε at `delta`."""
         lines = [
             f"{self.epochs} epoch{'s' if self.epochs > 1 else ''} of {self.separation} steps over {self.records} "
             f"records in a fixed order, {self.batch_size} at a time.",
@@ -220,12 +222,12 @@ class DPFTRL(Plan):
             return "\n".join(lines)
         independent = math.sqrt(self.steps * self.epochs)
         lines.append(
-            f"Sums of gradients are noisy by {self.amplitude * self.sigma:.4g} at most; independent noise of the same "
-            f"promise would make it {independent * self.sigma / self.sensitivity:.4g}."
+            f"The noise in a sum of gradients has a standard deviation of at most {self.amplitude * self.sigma:.4g}; "
+            f"independent noise with the same guarantee would need {independent * self.sigma / self.sensitivity:.4g}."
         )
         epsilon = self.curve.epsilon(delta=delta)
         lines.append(
-            "Between data that differ by one record blanked, whoever sees every step reaches "
+            "Between data that differ by one record blanked, an attacker who sees every step reaches at most "
             f"ε = {rounded_up(epsilon)} at δ = {delta:g}."
         )
         lines += weaknesses(epsilon=epsilon, delta=delta, people=self.records)

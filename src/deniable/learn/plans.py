@@ -1,7 +1,7 @@
-"""Plans of private training: how gradients are clipped, who takes part, how much noise, how often. No torch here.
+"""Plans of private training: clipping, sampling, noise and number of steps. This module does not need torch.
 
-A plan couples the parts that a guarantee rests on, so that they cannot be mismatched later; `Trainer` only carries it
-out. Its `curve` is what the whole run promises, whichever of the steps are looked at.
+A plan combines everything that a guarantee depends on, so that the parts cannot be mismatched later; `Trainer` only
+carries it out. Its `curve` bounds the privacy loss of the whole run, even if an attacker sees every step.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Places = NDArray[np.int64]
 
 MOST_STEPS = 10**9
 ORDERS = range(2, 65)
-"""Orders of Rényi divergences that are tried for comparison."""
+"""Orders of Rényi divergence that `compare` tries."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """Flat clipping: a gradient longer than `norm` is shortened to it, any other is left as it is (Abadi et al. 2016).
+    """Flat clipping: a gradient longer than `norm` is scaled down to `norm`, others stay unchanged (Abadi et al. 2016).
 
-    For all examples the clipped gradient is min(1, norm/‖g‖)·g, of length at most `norm`.
+    The clipped gradient of each example is min(1, norm/‖g‖)·g, so its norm is at most `norm`.
     """
 
     norm: float
@@ -51,15 +51,17 @@ class Flat:
         object.__setattr__(self, "norm", curve_arguments.positive("clip", self.norm))
 
     def describe(self) -> str:
-        return f"gradients longer than {self.norm:g} are shortened to it"
+        """The rule in words, for `explain`."""
+        return f"gradients longer than {self.norm:g} are scaled down to it"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Automatic:
-    """Automatic clipping: every gradient becomes norm·g/(‖g‖ + stability), shorter than `norm`, whatever its length.
+    """Automatic clipping: every gradient becomes norm·g/(‖g‖ + stability), whose norm is below `norm`.
 
-    With it the best `norm` and the learning rate are one parameter (Bu, Wang, Zha & Karypis 2023, AUTO-S).
+    `norm` and the learning rate then act as one parameter, so only one needs tuning (Bu, Wang, Zha & Karypis 2023,
+    AUTO-S).
     """
 
     norm: float
@@ -70,14 +72,15 @@ class Automatic:
         object.__setattr__(self, "stability", curve_arguments.positive("stability", self.stability))
 
     def describe(self) -> str:
-        return f"every gradient is brought to a length below {self.norm:g}"
+        """The rule in words, for `explain`."""
+        return f"every gradient is scaled to a norm below {self.norm:g}"
 
 
 Clipping = Flat | Automatic
 
 
 class Plan(ABC):
-    """What a private training run promises and how. Frozen; `noise` None means not calibrated yet."""
+    """A private training run before it starts, with its guarantee. Immutable; `noise` is None before calibration."""
 
     __slots__ = ()
 
@@ -89,20 +92,20 @@ class Plan(ABC):
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """The promise of the whole run, for one record present or absent."""
+        """The curve of the whole run, between datasets with and without one record."""
 
     @abstractmethod
     def so_far(self, steps: int) -> Curve:
-        """The promise of the first `steps` steps, that number being fixed before the run."""
+        """The curve of the first `steps` steps. Valid only if that number was fixed before the run."""
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """What the curve rests on, in words."""
+        """The assumptions of the curve, in words."""
 
     @abstractmethod
     def explain(self) -> str:
-        """The plan and its promise in plain words."""
+        """The plan and its guarantee in words."""
 
     # -- who takes part ------------------------------------------------------------------------------------------------
 
@@ -144,12 +147,12 @@ class Plan(ABC):
 
     @property
     def sensitivity(self) -> float:
-        """How far one record moves what noise is added to, over the whole run, in units of the clipping norm."""
+        """The L2 sensitivity, over the whole run, of the values that get noise, in units of the clipping norm."""
         return 1.0
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether the curve is that of Gaussian noise, so that its μ needs no δ."""
+        """Whether the curve is that of Gaussian noise, so that its μ does not depend on a δ."""
         return False
 
     @property
@@ -160,14 +163,15 @@ class Plan(ABC):
         return up(Fraction(self.calibrated()) * Fraction(self.clip.norm))
 
     def calibrated(self) -> float:
-        """The noise, or InvalidParameter where there is none yet."""
+        """The noise multiplier. Raises `InvalidParameter` before calibration."""
         if self.noise is None:
             raise InvalidParameter("noise", None, "is not chosen yet", "write plan.calibrate(epsilon=, delta=)")
         return self.noise
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
-        """The same plan with the least noise for which the whole run is (ε, δ)-DP, by the certified curve. Warns of an
-        ε or a δ that protects little; `records`, where it is given, is the number of people.
+        """The same plan with the least noise for which the whole run is (ε, δ)-DP, by the certified curve.
+
+        Warns if ε or δ protects little; for that, `records`, if given, counts as the number of people.
         """
         from deniable.curves import calibrate
 
@@ -179,23 +183,24 @@ class Plan(ABC):
     def _with(self, noise: float) -> Self: ...
 
     def guarantee(self, *more: str) -> Guarantee:
-        """The whole promise: the curve, for one record, and what it rests on."""
+        """The guarantee for one record: the curve, with the plan's assumptions and `more`."""
         return Guarantee(self.curve, Unit.row(), assumptions=(*self.assumptions, *more))
 
     def price(self, budget: Budget, *, unit: Unit, delta: float | None) -> Cost:
-        """What the whole run costs a ledger of this budget and unit.
+        """The cost of the whole run for a ledger with this budget and unit.
 
-        A run of Gaussian noise without sampling costs its μ². A sampled one is no μ-GDP with a useful μ, but is so up
-        to a δ: with δ(ε) <= δ_μ(ε) + κ(1 - δ_μ(0)) for all ε it is (1 - κ) × (μ-GDP) + κ × anything, and costs μ² and
-        κ. (As δ_μ(ε) <= δ_μ(0) for ε >= 0 the left side is at most (1 - κ)δ_μ(ε) + κ, the profile of that mixture; the
-        reflection δ(-ε) = 1 - e^-ε + e^-ε δ(ε) brings negative ε back to positive ones of the other direction.) κ is
-        `delta`: the part of the budget's δ column that the run may take.
+        A run of Gaussian noise without sampling costs its μ². A sampled run is not μ-GDP for any useful μ, but it is
+        μ-GDP up to a δ. If δ(ε) <= δ_μ(ε) + κ(1 - δ_μ(0)) for all ε, it is a mixture: μ-GDP with probability 1 - κ,
+        arbitrary with probability κ. It then costs μ² and κ. (Proof: since δ_μ(ε) <= δ_μ(0) for ε >= 0, δ(ε) is at
+        most (1 - κ)δ_μ(ε) + κ, the profile of that mixture. The reflection δ(-ε) = 1 - e^-ε + e^-ε δ(ε) reduces
+        negative ε to positive ε of the other direction.) κ is `delta`, the part of the budget's δ that the run may
+        spend. Raises `InvalidParameter` if `delta` is needed and missing, or too small.
         """
         curve = self.curve if unit.row_changes == 1 else self.curve.group(size=unit.row_changes)
         if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and unit.row_changes == 1):
             return budget.price(curve)
         if delta is None:
-            remedy = "say how much of the budget's delta column the run may take"
+            remedy = "give delta=, the part of the budget's delta that the run may spend"
             raise InvalidParameter("delta", None, "is needed to charge sampled training to a ledger", remedy)
         from deniable import curves
 
@@ -209,31 +214,31 @@ class Plan(ABC):
             if share <= allowed * (1 - advantage) * (1 - 1e-12):
                 return budget.cost(mu=Fraction(mu), delta=Fraction(allowed))
             share = allowed * (1 - advantage) * (1 - 1e-6)
-        raise InvalidParameter("delta", delta, "is too small to tell what this run costs", "raise it, or add noise")
+        raise InvalidParameter("delta", delta, "is too small to price this run", "raise it, or add noise")
 
 
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class DPSGD(Plan):
-    """Gradient descent on Poisson samples: each record takes part in each step with probability `rate`, on its own
-    coin; clipped gradients are added up, and N(0, (noise·clip)²) to every coordinate of the sum.
+    """Gradient descent on Poisson samples: each record takes part in each step with probability `rate`, independently;
+    the sum of the clipped gradients gets noise N(0, (noise·clip)²) in every coordinate.
 
-    For all D, D′ that differ by one record added or removed, telling the runs apart, every step seen, is no easier than
-    the curve gaussian(sigma=noise).sampled(rate=rate) ** steps (Abadi et al. 2016; sampling by Zhu, Dong & Wang 2022,
-    Theorem 11; composition adaptive). Give `rate` or `batch_size` (which needs the public number of `records`), and
-    `steps` or `epochs`.
+    Promise: for all D, D′ that differ by one record added or removed, an attacker who sees every step cannot
+    distinguish the runs better than the curve gaussian(sigma=noise).sampled(rate=rate) ** steps allows (Abadi et al.
+    2016; sampling by Zhu, Dong & Wang 2022, Theorem 11; adaptive composition). Give `rate` or `batch_size` (which needs
+    the public number of `records`), and `steps` or `epochs`.
 
     >>> from deniable import learn
     >>> plan = learn.DPSGD(clip=1.0, batch_size=8192, records=60_000, steps=293).calibrate(epsilon=3, delta=1e-5)
     >>> plan
     DPSGD(clip=1.0, rate=0.136533, steps=293, noise=3.39945)
     >>> print(plan.explain())
-    Each of 293 steps takes each record with probability 0.13653, on its own coin: 8192 of 60000 on average.
-    gradients longer than 1 are shortened to it; their sum gets Gaussian noise of standard deviation 3.3995.
-    Between data that differ by one record, whoever sees every step reaches ε = 3 at δ = 1e-05.
-    By the Rényi route the same run would have to say ε = 3.2..., by Abadi's moments accountant ε = 3.7...
+    Each of 293 steps takes each record with probability 0.13653, independently: 8192 of 60000 on average.
+    gradients longer than 1 are scaled down to it; their sum gets Gaussian noise of standard deviation 3.3995.
+    Between data that differ by one record, an attacker who sees every step reaches at most ε = 3 at δ = 1e-05.
+    With Rényi accounting, the same run would report ε = 3.2..., with Abadi's moments accountant ε = 3.7...
 
-    A rate is taken as the binary fraction that its float stores, by the sampler and by the curve alike.
+    Sampler and curve both use exactly the binary fraction that the float `rate` stores.
     """
 
     clip: Clipping
@@ -263,13 +268,13 @@ class DPSGD(Plan):
         fill(self, "records", known)
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
-        """See `Plan.calibrate`. Refused where δ is no less than a record's chance of being drawn at all, 1 - (1 -
-        rate)^steps: even telling the drawn records would meet it."""
+        """See `Plan.calibrate`. Raises if δ is at least the probability 1 - (1 - rate)^steps that a record is drawn at
+        all: then even publishing the drawn records would be (ε, δ)-DP."""
         allowed = curve_arguments.probability("delta", delta)
         drawn = -math.expm1(self.steps * math.log1p(-self.rate)) if self.rate < 1 else 1.0
         if 0 < drawn <= allowed < 1:
-            rule = f"is no less than a record's chance {drawn:.3g} of being drawn in {self.steps} steps at all"
-            remedy = "no noise would be needed to meet it, and who is drawn would be told; take a smaller delta"
+            rule = f"is at least a record's chance {drawn:.3g} of being drawn in {self.steps} steps"
+            remedy = "even publishing the drawn records without noise would meet it; take a smaller delta"
             raise InvalidParameter("delta", delta, rule, remedy)
         return Plan.calibrate(self, epsilon=epsilon, delta=delta)
 
@@ -317,15 +322,15 @@ class DPSGD(Plan):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        drawn = ("every record is drawn by its own coin in each step and the drawn ones are not told",)
+        drawn = ("every record is drawn independently in each step, and the drawn records stay secret",)
         return drawn if self.rate < 1 else ()
 
     def compare(self, *, delta: float) -> dict[str, float]:
-        """ε of the whole run at `delta`, by the certified curve and by two older routes, each rounded up.
+        """ε of the whole run at `delta`, by the certified curve and by two older methods, each rounded up.
 
-        "Rényi" adds Rényi divergences of whole orders and converts the best of them (Mironov, Talwar & Zhang 2019;
-        Canonne, Kamath & Steinke 2020). "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and ε = (A(λ) + log
-        1/δ)/λ.
+        "Rényi" adds Rényi divergences of integer orders and converts the best one (Mironov, Talwar & Zhang 2019;
+        Canonne, Kamath & Steinke 2020). "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and
+        ε = (A(λ) + log 1/δ)/λ.
         """
         from deniable.curves import textbook
 
@@ -338,12 +343,10 @@ class DPSGD(Plan):
         return {"certified": curve.epsilon(delta=small), "Rényi": renyi, "moments accountant": moments}
 
     def explain(self, *, delta: float = 1e-5) -> str:
-        """The plan and its promise in plain words; ε is read at `delta`."""
+        """The plan and its guarantee in words, with ε at `delta`."""
         average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
         who = (
-            f"each record with probability {self.rate:.5g}, on its own coin{average}"
-            if self.rate < 1
-            else "all records"
+            f"each record with probability {self.rate:.5g}, independently{average}" if self.rate < 1 else "all records"
         )
         lines = [f"Each of {self.steps} steps takes {who}."]
         if self.noise is None:
@@ -354,12 +357,12 @@ class DPSGD(Plan):
         compared = self.compare(delta=delta)
         found = {name: rounded_up(value) for name, value in compared.items()}
         lines.append(
-            "Between data that differ by one record, whoever sees every step reaches "
+            "Between data that differ by one record, an attacker who sees every step reaches at most "
             f"ε = {found['certified']} at δ = {delta:g}."
         )
         lines.append(
-            f"By the Rényi route the same run would have to say ε = {found['Rényi']}, "
-            f"by Abadi's moments accountant ε = {found['moments accountant']}."
+            f"With Rényi accounting, the same run would report ε = {found['Rényi']}, "
+            f"with Abadi's moments accountant ε = {found['moments accountant']}."
         )
         lines += weaknesses(epsilon=compared["certified"], delta=delta, people=self.records)
         return "\n".join(lines)
@@ -371,7 +374,7 @@ class DPSGD(Plan):
 
 
 def clipping(value: float | Clipping) -> Clipping:
-    """A number means flat clipping at it."""
+    """A clipping rule; a number means flat clipping with that norm."""
     return value if isinstance(value, Flat | Automatic) else Flat(value)
 
 
@@ -379,11 +382,11 @@ def _rate(rate: float | None, batch_size: int | None, records: int | None) -> fl
     if curve_arguments.exactly_one(rate=rate, batch_size=batch_size) == "rate":
         share = curve_arguments.probability("rate", rate)
         if share == 0:
-            raise InvalidParameter("rate", rate, "must be above 0: nobody would take part")
+            raise InvalidParameter("rate", rate, "must be above 0: no record would take part")
         return share
     size = curve_arguments.integer("batch_size", batch_size, 1)
     if records is None:
-        remedy = "give records=, a number that may be known, or rate= instead"
+        remedy = "give records=, if that number may be public, or rate= instead"
         raise InvalidParameter("batch_size", size, "needs the public number of records", remedy)
     if size > records:
         raise InvalidParameter("batch_size", size, f"must be at most the {records} records")
@@ -394,7 +397,7 @@ def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
     if curve_arguments.exactly_one(steps=steps, epochs=epochs) == "steps":
         found = curve_arguments.integer("steps", steps, 1)
     else:
-        # A rate such as 1/6 is stored a little too small; that must not cost a step.
+        # A rate such as 1/6 is stored slightly too small; that must not add a step.
         found = max(1, math.ceil(curve_arguments.positive("epochs", epochs) / rate * (1 - 1e-12)))
     if found > MOST_STEPS:
         raise InvalidParameter("steps", found, f"must be at most {MOST_STEPS:,}")

@@ -1,4 +1,4 @@
-"""Does a mechanism keep its promise? Checks with stated error rates, for ours and for anybody's.
+"""Checks whether a mechanism keeps its promise, with stated error rates. They work for user-defined mechanisms too.
 
 >>> from deniable import mechanisms, testing
 >>> report = testing.check_mechanism(mechanisms.Laplace(sensitivity=1, epsilon=1), neighbours=(0, 1), trials=2000)

@@ -1,4 +1,4 @@
-"""What the checks found."""
+"""The results of checks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from deniable.errors import InvalidOperation
 @final
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question and its answer."""
+    """One property of a mechanism, and whether it holds."""
 
     name: str
     passed: bool | None
-    """None: there was nothing to check, or nothing was seen; the words say why."""
+    """None: the check does not apply, or has no evidence; `words` has the reason."""
     words: str
     unseen: bool = False
-    """Whether it looked and saw nothing: no failure, and no pass either."""
+    """Whether the check ran but has no evidence: neither a failure nor a pass."""
 
     def __str__(self) -> str:
         mark = "?   " if self.unseen else {True: "ok  ", False: "FAIL", None: "-   "}[self.passed]
@@ -28,14 +28,14 @@ class Check:
 @final
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All checks of one mechanism. Printed, it is one line for each."""
+    """All checks of one mechanism. `str()` has one line for each check."""
 
     mechanism: str
     checks: tuple[Check, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether no check failed, and none saw nothing: a pass says that something was looked at."""
+        """Whether no check failed, and no check ran without evidence."""
         return not self.failures and not self.unseen
 
     @property
@@ -45,18 +45,18 @@ class Report:
 
     @property
     def unseen(self) -> tuple[Check, ...]:
-        """The checks that looked and saw nothing."""
+        """The checks that ran but have no evidence."""
         return tuple(check for check in self.checks if check.unseen)
 
     def __getitem__(self, name: str) -> Check:
-        """The check of that name."""
+        """The check of that name. Raises `KeyError` if there is none."""
         for check in self.checks:
             if check.name == name:
                 return check
         raise KeyError(name)
 
     def raise_for_failures(self) -> None:
-        """Nothing if all is well; otherwise an error that names every check that failed, or that saw nothing."""
+        """Raise `InvalidOperation` with every check that failed, or else with every check that has no evidence."""
         if self.failures:
             said = "; ".join(f"{check.name}: {check.words}" for check in self.failures)
             raise InvalidOperation(f"{self.mechanism} does not keep its promise: {said}")

@@ -1,9 +1,9 @@
-"""Events that tell two samples apart, and what they prove about a curve.
+"""Events that distinguish two samples, as evidence against a curve.
 
-For all events S a curve promises P(S) <= e^ε Q(S) + δ(ε). Half of the draws choose S, the other half bound P(S) from
-below and Q(S) from above (Clopper & Pearson). If the bounds break the promise, then so does the mechanism, except with
-the stated probability. (`audit.measure` proves more from as many draws; here an event and its two probabilities are the
-answer.)
+For all events S a curve promises P(S) <= e^ε Q(S) + δ(ε). Half of the draws choose S, the other half give a lower bound
+on P(S) and an upper bound on Q(S) (Clopper & Pearson). If these bounds violate the promise, so does the mechanism,
+except with the stated probability. (`audit.measure` proves more from the same number of draws; the result here is one
+event with its two probabilities.)
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from deniable.curves import Curve
 from deniable.testing import statistics
 
 THRESHOLDS: Final = 64
-"""Thresholds tried on one score."""
+"""The most thresholds tried on one score."""
 CHOOSING: Final = 1e-4
-"""How often a bound may be wrong that only chooses an event; those that judge it have their own rate."""
+"""Error rate of the bounds that choose an event. The bounds that judge it have their own rate."""
 LARGE: Final = 1e3
 LEVELS: Final = 40
-"""ε at which a promise is read."""
+"""The number of ε at which a promise is evaluated."""
 
 
 def promise_of(curve: Curve, draws: int) -> Promise:
-    """What a curve says at the ε that so many draws can measure."""
+    """The values of a curve at the ε that so many draws can measure."""
     return Promise.of(curve, most=math.log(draws), read=LEVELS)
 
 
 def excess(promise: Promise, low: Any, high: Any) -> Floats:
-    """By how much P(S) >= low and Q(S) <= high are apart beyond the promise; positive if it is broken."""
+    """The largest low - e^ε·high - δ(ε), for P(S) >= low and Q(S) <= high. The promise is broken if it is positive."""
     p, q = np.asarray(low)[..., None], np.asarray(high)[..., None]
     return np.asarray((p - np.exp(promise.epsilons) * q - promise.deltas).max(axis=-1))
 
@@ -45,14 +45,14 @@ def excess(promise: Promise, low: Any, high: Any) -> Floats:
 @final
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """An event, certified: its probability is at least `low` on one side and at most `high` on the other."""
+    """A certified event: its probability is at least `low` for one neighbour and at most `high` for the other."""
 
     excess: float
     low: float
     high: float
 
     def epsilon(self, delta: float) -> float:
-        """The ε that is measured at this δ: log((low − δ)/high)."""
+        """The measured ε at this δ: log((low − δ)/high), or 0."""
         return max(0.0, math.log((self.low - delta) / self.high)) if self.low > delta else 0.0
 
     @property
@@ -61,7 +61,7 @@ class Evidence:
 
     @property
     def seen(self) -> bool:
-        """Whether the two samples are proved to differ at all."""
+        """Whether the event proves that the two distributions differ."""
         return self.low > self.high
 
     @property
@@ -73,18 +73,18 @@ Learner = Callable[[Answers, Answers], Sequence[Score]]
 
 
 def strongest(learn: Learner, left: Sequence[Any], right: Sequence[Any], promise: Promise, miss: float) -> Evidence:
-    """The event that speaks most against the promise, in either order of the two samples. Wrong with probability at
-    most `miss`: two orders, two bounds each.
+    """The strongest evidence against the promise, in either order of the two samples. Wrong with probability at most
+    `miss`, which two orders with two bounds each share.
     """
-    both, each = Answers.of([*left, *right]), miss / 4  # encoded together: the same answer is the same on both sides
+    both, each = Answers.of([*left, *right]), miss / 4  # encoded together, so that equal answers get equal codes
     sides = both[: len(left)], both[len(left) :]
     found = [_one_order(learn, p, q, promise, each) for p, q in (sides, sides[::-1])]
     return max(found, key=lambda one: (one.broken, one.excess if one.broken else one.epsilon(0.0)))
 
 
 def _one_order(learn: Learner, p: Answers, q: Answers, promise: Promise, miss: float) -> Evidence:
-    # A quarter of the draws makes the scores, a quarter chooses one, and half judges: a score that was made from all
-    # outcomes seen would always win on them.
+    # A quarter of the draws trains the scores, a quarter chooses one, and half judges it: a score would overfit to the
+    # draws that it was trained on.
     (learn_p, choose_p, judge_p), (learn_q, choose_q, judge_q) = (_parts(sample) for sample in (p, q))
     best: tuple[float, Score | None, float] = (-math.inf, None, 0.0)
     for score in learn(learn_p, learn_q):
@@ -95,7 +95,7 @@ def _one_order(learn: Learner, p: Answers, q: Answers, promise: Promise, miss: f
         low = statistics.lower_bound(len(on_p) - np.searchsorted(on_p, levels), len(on_p), miss=CHOOSING)
         high = statistics.upper_bound(len(on_q) - np.searchsorted(on_q, levels), len(on_q), miss=CHOOSING)
         over = excess(promise, low, high)
-        # Where nothing is over the promise, the event that measures the largest ε tells most.
+        # If no event exceeds the promise, choose the one that measures the largest ε.
         worth = np.where(over > 0, LARGE + over, np.log(np.maximum(low, 1e-300) / high))
         place = int(np.argmax(worth))
         if worth[place] > best[0]:
@@ -113,20 +113,20 @@ def _parts(sample: Answers) -> tuple[Answers, Answers, Answers]:
 
 
 def certified(hits_p: int, draws_p: int, hits_q: int, draws_q: int, promise: Promise, miss: float) -> Evidence:
-    """What counts of an event prove, the event having been chosen without them."""
+    """The evidence from counts of an event that was chosen without them."""
     low = statistics.lower_bound(hits_p, draws_p, miss=miss)
     high = statistics.upper_bound(hits_q, draws_q, miss=miss)
     return Evidence(float(excess(promise, low, high)), low, high)
 
 
 def telling(learn_p: Answers, learn_q: Answers) -> list[Score]:
-    """Every score that an audit knows, but for binary digits: those are a matter of support."""
+    """All scores of an audit, except for those of binary digits, which `one_sided` covers."""
     found = score_learning.learn(learn_p, learn_q)
     return [score for score in found if not isinstance(score, scores.Digits | scores.DigitsRatio)]
 
 
 def one_sided(learn_p: Answers, learn_q: Answers) -> list[Score]:
-    """Outcomes, types, words and last binary digits that were seen on one side more than on the other."""
+    """Scores of outcomes, types, words and last binary digits that occurred more often on one side."""
     best = telling_columns.telling(learn_p, learn_q)
     places = [
         ("keys", ()),

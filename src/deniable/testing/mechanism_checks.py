@@ -1,4 +1,4 @@
-"""`check_mechanism`: does a mechanism keep its promise on two neighbours, as far as so many releases can tell?"""
+"""`check_mechanism`: statistical checks that a mechanism keeps its promise on two neighbours."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
 
 Law = Mapping[Any, float]
 Laws = Callable[[Any], Law | Callable[[int], float]]
-"""For a value: the probability of each outcome, as a dict or as a function on the whole numbers."""
+"""Maps a value to its output distribution: a dict of probabilities, or a function on the integers."""
 
 COVERED: Final = (0.5, 0.9, 0.99)
-"""Confidences at which `error` is tried."""
+"""Confidences at which `error` is checked."""
 RUNS: Final = 3
-"""The power k at which m ** k is tried."""
+"""The power k at which m ** k is checked."""
 SEEDS: Final = {"seed", "rng", "prng", "random_state", "random_seed", "generator", "np_random"}
 MOST_REPLAYS: Final = 2000
 SMALL: Final = 1e-5
-"""The δ at which ε is told where the curve has none at δ = 0."""
+"""The δ at which ε is reported if the curve has no finite ε at δ = 0."""
 LISTED: Final = 1000
-"""Widths of noise, in whole numbers, times numbers of a vector, up to which its law is listed: half a second."""
+"""The largest noise scale times dimension for which the output distribution is enumerated, in half a second."""
 WIDEST: Final = 10**6
-"""Most whole numbers at which a law is read."""
+"""The largest integer at which a distribution is evaluated."""
 
 
 def check_mechanism(
@@ -57,15 +57,15 @@ def check_mechanism(
     trials: int = 10_000,
     confidence: float = 1 - statistics.FALSE_ALARM,
 ) -> Report:
-    """Look for proof that a mechanism breaks its promise. Each check blames a correct mechanism with probability at
-    most 1 - confidence; that none fails is no proof that the promise is kept.
+    """Search for evidence that a mechanism breaks its promise. Each check blames a correct mechanism with probability
+    at most 1 - confidence. A report without failures does not prove that the promise is kept.
 
     `mechanism` has `release(value)` and `curve`, and may have `error(confidence=)` and `law(value)`. `neighbours` are
-    two values that its curve speaks about, best the two that are hardest to protect. `law(value)` is the law that
-    `release` is meant to have: a dict of probabilities by outcome, or a function on the whole numbers.
-    `distance(value, answer)` is what `error` bounds, |answer − value| if not given.
+    two values that its curve covers, ideally the two that are hardest to protect. `law(value)` is the intended
+    distribution of `release`: a dict of probabilities by outcome, or a function on the integers.
+    `distance(value, answer)` is what `error` bounds, by default |answer − value|.
 
-    Nothing is raised by what is found: `report.raise_for_failures()` does.
+    Failures are in the report; `report.raise_for_failures()` raises them.
 
     >>> from deniable import mechanisms, testing
     >>> noisy = mechanisms.Laplace(sensitivity=1, epsilon=1)
@@ -75,7 +75,7 @@ def check_mechanism(
     False
     """
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
-        raise InvalidParameter("neighbours", NOTHING, "must be two values that the curve speaks about")
+        raise InvalidParameter("neighbours", NOTHING, "must be two values that the curve covers")
     count = curve_arguments.integer("trials", trials, 100)
     miss = 1 - curve_arguments.inner_probability("confidence", confidence)
     return Report(_shown(mechanism), tuple(_checks(mechanism, tuple(neighbours), law, distance, count, miss)))
@@ -91,7 +91,7 @@ def _checks(
         return
     try:
         left, right = ([mechanism.release(value) for _ in range(trials)] for value in neighbours)
-    except Exception as refused:  # anybody's mechanism may raise anything; which kind it is, is the finding
+    except Exception as refused:  # a user's mechanism may raise any error; its type is reported
         yield Check("release", False, f"release(value) raised {type(refused).__name__} on a neighbour")
         return
     curve = mechanism.curve
@@ -112,7 +112,7 @@ def _checks(
 
 
 def _missing(mechanism: Any) -> str:
-    """What a mechanism lacks, found before the first release."""
+    """What a mechanism lacks, checked before the first release; "" if nothing is missing."""
     if not callable(getattr(mechanism, "release", None)):
         remedy = (
             "; a local protocol is checked as testing.OnePerson(protocol)" if hasattr(mechanism, "randomize") else ""
@@ -122,7 +122,7 @@ def _missing(mechanism: Any) -> str:
         curve = mechanism.curve
     except AttributeError:
         return "there is no curve: deniable.curves makes them"
-    except Exception as refused:  # a property of anybody's may raise anything; that it does is the finding
+    except Exception as refused:  # a user's property may raise any error, which is reported
         return f"curve raised {type(refused).__name__}"
     if isinstance(curve, Curve):
         return ""
@@ -157,14 +157,14 @@ def _laws(mechanism: Any, law: Laws | None, neighbours: tuple[Any, Any]) -> tupl
         raise InvalidParameter("law", NOTHING, rule, "write law=lambda value: {0: 0.5, 1: 0.5}")
     left, right = (given(value) for value in neighbours)
     if callable(left) and callable(right):
-        # Both are read at the same whole numbers, so that neither seems to have outcomes of its own.
+        # Evaluate both at the same integers, so that neither seems to have outcomes that the other lacks.
         reach = max(_reach(left), _reach(right))
         left, right = ({y: pmf(y) for y in range(-reach, reach + 1)} for pmf in (left, right))
     return _listed(left, 0), _listed(right, 1)
 
 
 def _listed(law: Any, which: int) -> Law:
-    """A law as a dict whose probabilities add up to one, or a bit less: what is left is elsewhere."""
+    """A distribution as a dict whose probabilities add up to one, or slightly less if it was truncated."""
     found = {plain(y): float(p) for y, p in law.items()} if isinstance(law, Mapping) else {}
     if not all(p >= 0 for p in found.values()) or abs(math.fsum(found.values()) - 1) > 1e-6:
         rule = f"for neighbour {which} the probabilities must be at least 0 and add up to 1"
@@ -173,7 +173,7 @@ def _listed(law: Any, which: int) -> Law:
 
 
 def _reach(pmf: Callable[[int], float]) -> int:
-    """How far from 0 almost all mass lies."""
+    """The distance from 0 within which almost all mass lies."""
     mass, reach = float(pmf(0)), 0
     while mass < 1 - statistics.UNSURE / 10 and reach < WIDEST:
         reach += 1
@@ -182,7 +182,7 @@ def _reach(pmf: Callable[[int], float]) -> int:
 
 
 def _against(law: Law, answers: Sequence[Any]) -> float:
-    """The p-value of answers under a law: twice the smaller of those of two tests."""
+    """The p-value of answers under a distribution: twice the smaller p-value of two tests (inside, and outside)."""
     seen = Counter(map(plain, answers))
     inside = [seen[y] for y in law]
     outside = len(answers) - sum(inside)
@@ -208,7 +208,7 @@ def _law(case: _Case) -> Check:
 def _support(case: _Case) -> Check:
     if case.laws is not None:
         p, q = case.laws
-        # A law that was cut off somewhere has other outcomes too, nobody knows which.
+        # A truncated distribution has more outcomes, which are unknown.
         cut = 2 * max(0.0, *(1 - math.fsum(law.values()) for law in (p, q)))
         allowed = float(case.curve.delta(epsilon=math.inf)) + cut + statistics.UNSURE
         alone = max(math.fsum(m for y, m in one.items() if not other.get(y)) for one, other in ((p, q), (q, p)))
@@ -255,9 +255,10 @@ def _privacy(case: _Case) -> Check:
 
 
 def _true_deltas(case: _Case, promise: Promise) -> Any:
-    """δ on these neighbours from below, of noise on few whole numbers, which `audit.exact` lists; 0 for anything else.
+    """Lower bounds on δ for these neighbours, for integer noise of a small scale, from `audit.exact`; 0 otherwise.
 
-    Noise for a sensitivity a little too small breaks a δ of 1e-5 about as rarely: no number of releases shows it soon.
+    Noise for a slightly too small sensitivity violates a δ of 1e-5 in about that share of releases, so sampling would
+    need very many releases to detect it.
     """
     noisy = case.mechanism
     if isinstance(noisy, Additive) and noisy.exponent is None and noisy.width * (noisy.dimension or 1) <= LISTED:
@@ -321,7 +322,7 @@ def _power(case: _Case) -> Check:
         )
         if not is_same:
             return Check("power", False, f"answer {place} of m ** {RUNS} does not have the law of one answer")
-    # Answers that repeat each other have the right law one by one, and yet are one answer.
+    # Repeated answers each have the right distribution, but are not independent.
     repeats = sum(plain(answer[0]) == plain(answer[1]) for answer in answers)
     alone = sum(plain(y) == plain(z) for y, z in zip(single[::2], single[1::2], strict=False))
     if evidence.certified(repeats, draws, alone, len(single) // 2, nothing, share / 2).broken:
@@ -330,7 +331,7 @@ def _power(case: _Case) -> Check:
 
 
 def _grouped(mechanism: Any, answers: Any) -> Any:
-    """The answers of (m * n) ** k lie in one tuple: k groups of two."""
+    """The answers of (m * n) ** k, which come as one tuple, in k groups."""
     if not isinstance(mechanism, Composed):
         return answers
     size = len(mechanism)
@@ -346,7 +347,7 @@ def _copies(case: _Case) -> Check:
     for name, way in ways.items():
         try:
             other = way(case.mechanism)
-        except Exception as refused:  # so may copying, by methods of anybody's
+        except Exception as refused:  # a user's copy methods may raise any error
             return Check("copies", False, f"{name} raised {type(refused).__name__}")
         if (is_comparable and other != case.mechanism) or other.curve != case.curve:
             return Check("copies", False, f"{name} gives a mechanism that is not equal, or has another curve")
@@ -387,7 +388,7 @@ def _nan(case: _Case) -> Check:
         answer = case.mechanism.release(asked)
     except (ValueError, TypeError):
         return Check("nan", True, "NaN is refused")
-    except Exception as failed:  # any other kind is the finding
+    except Exception as failed:  # any other type of error is reported
         return Check("nan", False, f"NaN must be refused by a ValueError or answered, not by {type(failed).__name__}")
     row = numbers_of(answer)
     if row is not None and bool(np.isnan(row).any()):
@@ -433,8 +434,8 @@ def _warns(case: _Case) -> bool:
 
 
 def _replays(case: _Case) -> bool:
-    """Whether the global generators of random and numpy decide the answers. So many answers are compared that fresh
-    ones would all agree with probability at most `miss`.
+    """Whether the global generators of random and numpy determine the answers. Enough answers are compared that
+    independent ones would all agree with probability at most `miss`.
     """
     sample = case.samples[0]
     pairs = len(sample) // 2
@@ -459,7 +460,7 @@ def _replays(case: _Case) -> bool:
 def _shown(mechanism: Any) -> str:
     try:
         return repr(mechanism)
-    except Exception:  # a repr of anybody's may raise anything, and must not end the report
+    except Exception:  # a user's repr may raise any error, which must not stop the report
         return f"<unprintable {type(mechanism).__name__}>"
 
 
@@ -471,7 +472,7 @@ def _shown(mechanism: Any) -> str:
 class OnePerson(Mechanism):
     """A local protocol as a mechanism: the value is one person's answer, and the release is their report.
 
-    For all pairs of answers: as hard to tell apart as the protocol's curve says.
+    For all pairs of answers, the reports are as hard to distinguish as the protocol's curve states.
 
     >>> from deniable import local, testing
     >>> person = testing.OnePerson(local.RandomizedResponse(epsilon=1.0))

@@ -1,7 +1,7 @@
-"""Statistical tests whose error rates are theorems at every sample size, not limits for large ones.
+"""Statistical tests whose error rates hold at every sample size, not only asymptotically.
 
-A test that runs in every build may be wrong once in a billion (`FALSE_ALARM`). That far out the textbook chi-square
-approximation is off by a factor of 250 for a cell of ten expected draws, so nothing here relies on it.
+A test that runs in every build may be wrong once in a billion runs (`FALSE_ALARM`). At that level the usual chi-square
+approximation is wrong by a factor of 250 for a cell of ten expected draws, so no test here uses it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from deniable.errors import NOTHING, InvalidDistribution, InvalidParameter
 __all__ = ["at_least", "at_most", "chi_square", "clopper_pearson", "lower_bound", "upper_bound"]
 
 FALSE_ALARM: Final = 1e-9
-"""How often a test may blame a correct mechanism."""
+"""The largest probability that a test blames a correct mechanism."""
 
 CELLS: Final = 16
-"""Neighbouring cells are pooled until each has this share of the draws, 1/16: more cells see finer differences, fewer
-see broad ones (a wrong scale) with fewer draws."""
+"""Neighbouring cells are pooled until each has at least 1/16 of the draws. More cells detect finer differences, fewer
+cells detect broad ones (a wrong scale) with fewer draws."""
 
 UNSURE: Final = 1e-9
-"""How far probabilities may be from adding up to one: they are floats."""
+"""Tolerance for sums of probabilities, which are floats."""
 
 
 def chi_square(counts: Sequence[int], probabilities: Sequence[float]) -> float:
-    """A p-value for counts under a law: under it, P(p-value <= a) <= a for all a, at every sample size.
+    """A p-value for counts under a distribution: if it is true, P(p-value <= a) <= a for all a, at every sample size.
 
-    The statistic is the likelihood-ratio chi-square 2g, g = Σ o log(o/e), after neighbouring cells were pooled until
-    each expects a sixteenth of the draws (the pooling looks at the law only). For d + 1 cells and g > d,
-    p = e^(−g) (e g/d)^d: a theorem (Agrawal 2020, Finite-sample concentration of the multinomial in relative entropy),
-    and about what a chi-square law with twice as many degrees of freedom would give.
+    The statistic is the likelihood-ratio chi-square 2g, g = Σ o log(o/e), after pooling neighbouring cells until each
+    expects a sixteenth of the draws (pooling depends on the distribution only). For d + 1 cells and g > d,
+    p = e^(−g) (e g/d)^d (Agrawal 2020, Finite-sample concentration of the multinomial in relative entropy). This is
+    about what a chi-square distribution with twice as many degrees of freedom would give.
 
-    Power, at a p-value of 1e-9: noise of a scale wrong by 5 % is found with 100 000 draws, by 10 % with 30 000.
+    Power at a p-value of 1e-9: noise with a scale wrong by 5 % is detected with 100 000 draws, by 10 % with 30 000.
 
     >>> chi_square([490, 510], [0.5, 0.5])
     1.0
@@ -52,13 +52,13 @@ def chi_square(counts: Sequence[int], probabilities: Sequence[float]) -> float:
     if not np.all(seen >= 0) or not seen.sum():
         raise InvalidParameter("counts", NOTHING, "must be at least 0, and not all 0")
     if np.any(seen[law == 0] > 0):
-        return 0.0  # the law says never
+        return 0.0  # an outcome of probability 0 occurred
     observed, share = _pooled(seen, law)
     return _entropy_tail(observed, share)
 
 
 def _pooled(seen: np.ndarray[Any, Any], law: np.ndarray[Any, Any]) -> tuple[list[float], list[float]]:
-    """Cells of at least 1/CELLS of the mass each, but for the last."""
+    """Pooled cells with at least 1/CELLS of the mass each, except for the last."""
     observed, share = [0.0], [0.0]
     for o, p in zip(seen.tolist(), law.tolist(), strict=True):
         if share[-1] >= 1 / CELLS:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for property tests: curves, neighbours, scales. The extra `testing` brings hypothesis.
+"""Hypothesis strategies for property tests: curves, neighbours, scales. Needs the extra `testing`.
 
 >>> from deniable.testing import strategies
 >>> strategies.scales().filter(lambda scale: scale > 1).example() > 1  # doctest: +SKIP
@@ -29,7 +29,7 @@ def _strategies() -> Any:
 
 
 def scales(*, least: float = 1e-3, most: float = 1e3) -> SearchStrategy[int | float | Fraction]:
-    """Noise scales of every type that mechanisms take: floats, whole numbers and fractions in [least, most]."""
+    """Noise scales of every type that mechanisms accept: floats, integers and fractions in [least, most]."""
     st = _strategies()
     exact = st.fractions(min_value=Fraction(least), max_value=Fraction(most), max_denominator=10**6)
     found: SearchStrategy[int | float | Fraction] = st.one_of(
@@ -43,11 +43,11 @@ def scales(*, least: float = 1e-3, most: float = 1e3) -> SearchStrategy[int | fl
 def neighbours(
     *, sensitivity: int = 1, dimension: int | None = None, largest: int = 10**6
 ) -> SearchStrategy[tuple[Any, Any]]:
-    """Pairs of whole numbers (with `dimension`, of lists) at an L1 distance of at most `sensitivity`."""
+    """Pairs of integers (with `dimension`, of lists of integers) at an L1 distance of at most `sensitivity`."""
     st = _strategies()
     size = 1 if dimension is None else dimension
     values = st.lists(st.integers(min_value=-largest, max_value=largest), min_size=size, max_size=size)
-    # Each unit of distance goes to one coordinate, up or down; some go nowhere.
+    # Each unit of distance moves one coordinate up or down, or is not used.
     moves = st.lists(st.tuples(st.integers(0, size - 1), st.sampled_from([-1, 0, 1])), max_size=sensitivity)
 
     def pair(value: list[int], steps: list[tuple[int, int]]) -> tuple[Any, Any]:

@@ -123,7 +123,7 @@ def test_a_guarantee_says_what_was_asked(name: str) -> None:
         ({}, "missing"),
         ({"epsilon": 1.0}, "delta"),
         ({"delta": 1e-6}, "missing"),
-        ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "once"),
+        ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "both given"),
         ({"mu": 1.0, "delta": 1e-6}, "goes with epsilon"),
         ({"epsilon": -1.0, "delta": 1e-6}, "epsilon"),
         ({"epsilon": 1.0, "delta": 2.0}, "delta"),
@@ -239,7 +239,7 @@ def test_a_budget_of_rho_buys_gaussian_noise_and_one_of_epsilon_does_not() -> No
 
 
 def test_a_session_says_delta_itself() -> None:
-    with pytest.raises(InvalidParameter, match="budget's to say"):
+    with pytest.raises(InvalidParameter, match="set by the session's budget"):
         MODELS["scaler"](session=ledger(Budget(epsilon=1, delta=1e-6)), epsilon=0.5, delta=1e-7).fit(X)
     with pytest.raises(InvalidParameter, match="how much of the budget"):
         MODELS["scaler"](session=ledger(Budget(epsilon=1, delta=1e-6))).fit(X)

@@ -129,7 +129,7 @@ def test_a_target_of_texts_is_refused_by_its_type_and_a_column_vector_by_a_warni
 
 @pytest.mark.parametrize(("classes", "y"), [([0, 1], ["no", "yes"]), (["no", "yes"], [0, 1]), (["0", "1"], [0.0, 1.0])])
 def test_labels_of_another_type_than_all_that_are_declared_are_refused(classes: Any, y: Any) -> None:
-    with pytest.raises(InvalidParameter, match="texts where y holds numbers, or the other way round"):
+    with pytest.raises(InvalidParameter, match="texts where y has numbers, or the reverse"):
         LogisticRegression(classes=classes, bounds=(0, 1), mu=1.0).fit([[0.0], [1.0]], np.array(y))
 
 

@@ -134,7 +134,7 @@ def test_bins_hold_what_they_should_and_missing_values_have_their_own() -> None:
         ([[0, 1], [2, 3]], r"tuple\(zip\(\*pairs\)\)"),
         ((0, 1e-101), "1e-100 to 1e100 apart"),
         ((-1e101, 1e101), "1e-100 to 1e100 apart"),
-        ({"age": (0, 1)}, r"names columns, and X has no names.*rename\(columns=str\)"),
+        ({"age": (0, 1)}, r"names columns, but X has no names.*rename\(columns=str\)"),
     ],
 )
 def test_bounds_are_declared_and_make_sense(bounds: Any, words: str) -> None:

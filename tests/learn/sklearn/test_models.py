@@ -161,7 +161,7 @@ def test_shapes_are_found_by_number_or_name() -> None:
     for wrong in (2, -1, "height", None):
         with pytest.raises(InvalidParameter, match="feature="):
             model.shape(wrong)
-    with pytest.raises(InvalidParameter, match="is a name, and X had none; or a number from 0 to 1"):
+    with pytest.raises(InvalidParameter, match="is a name, but X had no column names; or a number from 0 to 1"):
         AdditiveClassifier(**said).fit(frame.to_numpy(), X[:, 0] > 0).shape("age")
 
 

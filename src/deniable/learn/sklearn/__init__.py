@@ -1,4 +1,4 @@
-"""Private estimators for scikit-learn: what they learn is differentially private, and they say how much.
+"""Private estimators for scikit-learn. Everything that `fit` learns is differentially private; see `guarantee_`.
 
 >>> from deniable.learn.sklearn import LogisticRegression
 >>> model = LogisticRegression(classes=[0, 1], bounds=(0, 100), epsilon=1.0, delta=1e-6)

@@ -1,13 +1,12 @@
-"""Additive models: a step function of each feature, added up, learnt by boosting on noisy histograms.
+"""Additive models: a sum of step functions, one for each feature, learned by boosting on noisy histograms.
 
-1. *Bins.* Each feature's range is cut into `grid` equal cells (NaN has one of its own); one noisy histogram of all
-   features is bought, and neighbouring cells are joined until each bin holds about one part in `bins` of the rows, and
-   more than noise.
-2. *Rounds.* In every epoch, feature after feature: the residuals of the rows, clipped, are added up in the feature's
-   bins with noise, and the feature's step function moves towards them.
+1. *Bins.* Each feature's range is cut into `grid` equal cells, plus one for NaN. One noisy histogram of all features is
+   released. Neighbouring cells are joined until each bin has about 1/`bins` of the rows, and clearly more than noise.
+2. *Rounds.* In every epoch, for one feature after the other: the clipped residuals of the rows are summed in the
+   feature's bins with noise, and the feature's step function moves towards their means.
 
-A row is in one bin of a feature, so a histogram of residuals moves by at most the clip. This is the class of DP-EBM
-(Nori, Caruana, Bu, Shen & Kulkarni 2021), with Newton steps, a clip that follows the residuals, and no random splits.
+A row is in one bin of a feature, so it changes a histogram of residuals by at most the clip. The method follows DP-EBM
+(Nori, Caruana, Bu, Shen & Kulkarni 2021), with Newton steps, a clip that adapts to the residuals, and no random splits.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats, binned
 from deniable.learn.sklearn.linear_models import left
 from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
-from deniable.learn.sklearn.private_estimator import Private, PrivateClassifier, PrivateRegressor
+from deniable.learn.sklearn.private_estimator import Private, PrivateClassifier, PrivateRegressor, stores_arguments
 
 HISTOGRAM_SHARE: Final = Fraction(1, 10)
-"""The part of μ² that buys the histogram."""
+"""The share of μ² for the histogram."""
 SPREAD: Final = 3
-"""Residuals are clipped at this many times their noisy mean size."""
+"""Residuals are clipped at this multiple of their noisy mean absolute value."""
 SEEN: Final = 8
-"""A bin holds at least so many standard deviations of the noise that one round will have."""
+"""A bin has at least this many standard deviations of one round's noise as rows."""
 FINEST_CLIP: Final = STEPS // 64
-"""No clip is narrower: there is nothing left to learn then."""
+"""The smallest clip. With smaller residuals there is nothing left to learn."""
 
 
 class _Additive(Private):
@@ -45,9 +44,9 @@ class _Additive(Private):
     rate: Any
     box_: Box
     bins_: list[Ints]
-    """For each feature, the bin of each cell; the last cell is that of NaN."""
+    """For each feature, the bin of each cell. The last cell is for NaN."""
     shapes_: list[Floats]
-    """For each feature, the score of each bin (a column for each output)."""
+    """For each feature, the score of each bin, with a column for each output."""
     intercept_: Floats
 
     def _parameters(self) -> tuple[int, int, int, float]:
@@ -62,7 +61,7 @@ class _Additive(Private):
     def _cut(self, purse: Purse, cells: Ints, share: Fraction, releases: int) -> tuple[list[Ints], list[Floats], float]:
         """For each feature, the bin of each cell and the noisy count of each bin; and the noisy number of rows.
 
-        `releases` histograms of residuals will share the rest: a bin is as large as it takes to be seen through them.
+        `releases` histograms of residuals will share the remaining budget. Bins are made large enough for their noise.
 
         A row adds 1 to one cell of each of d features: a vector of squared length d.
         """
@@ -72,7 +71,7 @@ class _Additive(Private):
         sums = purse.sums(share=share, square=features, size=exact.size)
         noisy = sums.release(exact).astype(np.float64)
         rows = max(1.0, float(noisy.sum(axis=1).mean()))
-        # σ of counts was bought for `share`; that of residuals, in clips, will be this.
+        # The σ of counts was paid with `share`; this is the σ of a later histogram of residuals, in units of the clip.
         later = sums.sigma * math.sqrt(share / (left(self.bounds) - share) * releases / features)
         joined = [joined_cells(each, max(rows / bins, SEEN * later), sums.sigma) for each in noisy]
         counts = [
@@ -82,7 +81,7 @@ class _Additive(Private):
         return joined, counts, rows
 
     def _scores(self, X: Any) -> Floats:
-        """The sum of the shapes, for each output; a row's depends on that row alone, to the last digit."""
+        """The sum of the step functions for each output. A row's score depends on that row alone, to the last digit."""
         cells = cells_of(self._asked(X), self.box_, curve_arguments.integer("grid", self.grid, 1))
         found = np.tile(self.intercept_, (len(cells), 1))
         for j, (bin, shape) in enumerate(zip(self.bins_, self.shapes_, strict=True)):
@@ -90,7 +89,8 @@ class _Additive(Private):
         return found
 
     def _learnt(self, box: Box, bins: list[Ints], counts: list[Floats], shapes: list[Ints]) -> dict[str, Any]:
-        """Shapes whose mean over the rows, as far as they are known, is 0; and the rest as intercept."""
+        """The learned attributes: step functions with mean 0 under the noisy counts, and the sum of their means as the
+        intercept."""
         heights = [shape / STEPS for shape in shapes]
         means = [np.average(shape, axis=0, weights=count) for shape, count in zip(heights, counts, strict=True)]
         return {
@@ -101,9 +101,10 @@ class _Additive(Private):
         }
 
     def shape(self, feature: int | str) -> tuple[Floats, Floats]:
-        """The step function of a feature, by its number or, after a fit to a frame, its name; to be drawn: the edges of
-        its bins, and the score in each bin. (The bin of missing values, the last one of `shapes_`, has no place on the
-        line.)
+        """The step function of a feature, for plots: the edges of its bins, and the score in each bin.
+
+        `feature` is its number or, after a fit to a frame, its name. The bin of missing values, the last one of
+        `shapes_`, is left out. Raises `InvalidParameter` for an unknown feature.
         """
         check_is_fitted(self)
         j = self._place(feature)
@@ -117,7 +118,7 @@ class _Additive(Private):
         names = list(getattr(self, "feature_names_in_", ()))
         if isinstance(feature, str):
             if feature not in names:
-                rule = "must be one of the columns that were fitted to" if names else "is a name, and X had none"
+                rule = "must be a column of the fitted frame" if names else "is a name, but X had no column names"
                 raise InvalidParameter("feature", feature, rule, f"or a number from 0 to {len(self.bins_) - 1}")
             return names.index(feature)
         place = curve_arguments.integer("feature", feature, 0)
@@ -127,16 +128,16 @@ class _Additive(Private):
 
 
 def cells_of(X: Floats, box: Box, grid: int) -> Ints:
-    """The cell of each number, from 0 to grid − 1; `grid` for NaN. Each row by itself."""
+    """The cell of each number, from 0 to grid − 1; `grid` for NaN. Computed row by row."""
     with np.errstate(all="ignore"):
         share = np.floor((np.clip(X, box.low, box.high) - box.low) / (box.high - box.low) * grid)
     return np.where(np.isnan(X), grid, np.clip(np.nan_to_num(share), 0, grid - 1)).astype(np.int64)
 
 
 def joined_cells(noisy: Floats, wanted: float, sigma: float) -> Ints:
-    """The bin of each cell: from left to right, a bin is closed when it holds `wanted` rows and more than noise.
+    """The bin of each cell. From left to right, a bin ends when it has `wanted` rows and clearly more than noise.
 
-    The last cell, that of missing values, is a bin of its own.
+    The last cell, for missing values, is a separate bin.
     """
     counts = np.where(noisy[:-1] > 2 * sigma, noisy[:-1], 0.0)
     bin, held, bins = 0, 0.0, np.zeros(len(noisy), dtype=np.int64)
@@ -146,7 +147,7 @@ def joined_cells(noisy: Floats, wanted: float, sigma: float) -> Ints:
         if held >= max(wanted, 3 * sigma):
             bin, held = bin + 1, 0.0
     last = max(0, bin - 1)
-    bins = np.minimum(bins, last)  # what is left over joins the last bin
+    bins = np.minimum(bins, last)  # the remaining cells join the last bin
     bins[-1] = last + 1
     return bins
 
@@ -155,12 +156,12 @@ def joined_cells(noisy: Floats, wanted: float, sigma: float) -> Ints:
 class AdditiveRegressor(_Additive, PrivateRegressor):
     """A sum of step functions, one for each feature, fitted to a target with public bounds.
 
-    For all neighbours D, D′ that differ by one row: the row adds 1 to a cell of each of d features (length √d), once,
-    and then, for each epoch and feature, a residual of size at most the clip to one bin. The next clip comes from a
-    noisy sum of residual sizes, which the row moves by at most this clip. All of it is Gaussian, and together μ-GDP.
+    For all neighbours D, D′ that differ by one row: once, the row adds 1 to a cell of each of d features (a vector of
+    length √d). Then, for each epoch and feature, it adds a residual of absolute value at most the clip to one bin. The
+    next clip comes from a noisy sum of absolute residuals, which the row changes by at most the current clip. All
+    releases have Gaussian noise and are together μ-GDP.
 
-    `bounds` and `target_bounds` as in `LinearRegression`. `shapes_` is what was learnt, for people to look at: see
-    `shape`.
+    `bounds` and `target_bounds` are as in `LinearRegression`. `shape` returns a learned step function for inspection.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -173,6 +174,7 @@ class AdditiveRegressor(_Additive, PrivateRegressor):
 
     target_box_: Box
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -186,17 +188,7 @@ class AdditiveRegressor(_Additive, PrivateRegressor):
         epochs: Any = 8,
         grid: Any = 256,
         rate: Any = 0.4,
-    ) -> None:
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.bins = bins
-        self.epochs = epochs
-        self.grid = grid
-        self.rate = rate
+    ) -> None: ...
 
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         X, y, target = data
@@ -218,7 +210,7 @@ class AdditiveRegressor(_Additive, PrivateRegressor):
                 place = bins[j][cells[:, j]]
                 sums = purse.sums(share=each, square=clip * clip, size=len(counts[j]))
                 exact = binned(place, np.clip(rest, -clip, clip), bins=len(counts[j]), largest=clip)
-                # Counts are held up by as many rows as the noise is worth.
+                # The noise's σ, in units of the clip, is added to the count, to damp bins with few rows.
                 move = rate * sums.release(exact) / (counts[j] + sums.sigma / clip)
                 moved = np.rint(np.clip(move, -clip, clip)).astype(np.int64)
                 shapes[j][:, 0] += moved
@@ -227,7 +219,7 @@ class AdditiveRegressor(_Additive, PrivateRegressor):
         return self._learnt(box, bins, counts, shapes) | {"target_box_": target}
 
     def predict(self, X: Any) -> Floats:
-        """The expected target of each row, between the bounds of the target."""
+        """The predicted target of each row, between the target's bounds."""
         scores, box = self._scores(X)[:, 0], self.target_box_
         return np.asarray(np.clip(scores * box.half[0] + box.middle[0], box.low[0], box.high[0]))
 
@@ -238,11 +230,11 @@ def _sizes(rest: Floats, clip: int) -> Floats:
 
 @final
 class AdditiveClassifier(_Additive, PrivateClassifier):
-    """A sum of step functions, one for each feature, as the log-odds of a label; a softmax of several for more classes.
+    """A sum of step functions, one for each feature, as the log-odds of a label; with more classes, a softmax of sums.
 
-    For all neighbours D, D′ that differ by one row: the row adds 1 to a cell of each of d features (length √d), once,
-    and then, for each epoch and feature, p − y to one bin: of size at most 1, and √2 in length for more than two
-    classes. All of it is Gaussian, and together μ-GDP.
+    For all neighbours D, D′ that differ by one row: once, the row adds 1 to a cell of each of d features (a vector of
+    length √d). Then, for each epoch and feature, it adds p − y to one bin: at most 1 in absolute value, or √2 in length
+    for more than two classes. All releases have Gaussian noise and are together μ-GDP.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -253,6 +245,7 @@ class AdditiveClassifier(_Additive, PrivateClassifier):
     True
     """
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -266,17 +259,7 @@ class AdditiveClassifier(_Additive, PrivateClassifier):
         epochs: Any = 8,
         grid: Any = 256,
         rate: Any = 0.4,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.bins = bins
-        self.epochs = epochs
-        self.grid = grid
-        self.rate = rate
+    ) -> None: ...
 
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         X, y, classes = data

@@ -1,9 +1,9 @@
-"""Means and variances of features, as a whole or by class: a scaler, and naive Bayes.
+"""Means and variances of features, overall or by class: a scaler, and naive Bayes.
 
-With v = (x − low)/(high − low) a row adds, for each feature, the three numbers (1−v)², 2v(1−v), v². They are not
-negative and add up to 1, so their length is at most 1, and √d for d features together. Their sums tell everything: n is
-the sum of all three, Σv = B₁/2 + B₂, Σv² = B₂; and n is told d times, which the noise averages out. (The mean and the
-square of each feature and one count would have length √(1 + 2d).)
+With v = (x − low)/(high − low), a row adds three numbers for each feature: (1−v)², 2v(1−v) and v². They are not
+negative and add up to 1, so their L2 norm is at most 1, and √d for d features together. Let B₀, B₁, B₂ be their sums.
+Then n = B₀ + B₁ + B₂, Σv = B₁/2 + B₂ and Σv² = B₂. Each feature gives an estimate of n, and their mean has less noise.
+(The mean and the square of each feature and one count would have length √(1 + 2d).)
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from deniable.curves import curve_arguments
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats
 from deniable.learn.sklearn.linear_models import left
-from deniable.learn.sklearn.private_estimator import Private, PrivateClassifier
+from deniable.learn.sklearn.private_estimator import Private, PrivateClassifier, stores_arguments
 
 HALF: Final = STEPS // 2
 """v = 1, in steps: its square, summed over 2³⁰ rows, fits into 64 bits."""
 
 
 def released(purse: Purse, X: Floats, groups: Ints, box: Box, *, count: int, share: Fraction) -> tuple[Floats, Floats]:
-    """The noisy number of rows in each of `count` groups, and their noisy moments (group, feature, three numbers), all
-    in rows. A row is in one group.
+    """The noisy number of rows in each of `count` groups, and their noisy moments (group, feature, 3), both in rows.
+    Each row is in one group.
     """
-    # From −STEPS…STEPS to 0…HALF: each row by itself.
+    # Map −STEPS…STEPS to 0…HALF, row by row.
     up = ((box.steps(X).astype(np.int64) + STEPS) // (2 * STEPS // HALF)).astype(np.int64)
     down = HALF - up
     parts = np.stack([down * down, 2 * up * down, up * up], axis=2)
@@ -41,7 +41,7 @@ def released(purse: Purse, X: Floats, groups: Ints, box: Box, *, count: int, sha
 
 
 def mean_and_variance(moments: Floats, box: Box, *, most: float = 0.25) -> tuple[Floats, Floats]:
-    """Of noisy moments, features last but one: what they say, kept where means and variances between bounds can lie."""
+    """Mean and variance from noisy moments (..., feature, 3), clipped to values that are possible within the bounds."""
     rows = np.maximum(moments.sum(axis=-1), 1.0)
     mean = np.clip((moments[..., 1] / 2 + moments[..., 2]) / rows, 0.0, 1.0)
     variance = np.clip(moments[..., 2] / rows - mean**2, 0.0, most)
@@ -51,13 +51,13 @@ def mean_and_variance(moments: Floats, box: Box, *, most: float = 0.25) -> tuple
 
 @final
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
-    """Features minus their mean, divided by their standard deviation, both bought.
+    """Subtracts the noisy mean of each feature and divides by its noisy standard deviation.
 
-    For all neighbours D, D′ that differ by one row: the row adds a vector of length at most √d to the sums that means
-    and variances are made from, and those are released once with Gaussian noise. The number of rows is one of them.
+    For all neighbours D, D′ that differ by one row: the row adds a vector of length at most √d to the sums from which
+    means and variances are computed. These sums, which include the number of rows, are released once with Gaussian
+    noise.
 
-    A standard deviation that the noise hides counts as a thousandth of the width of the bounds. What `transform` makes
-    of new rows is not clamped.
+    A standard deviation is at least a thousandth of the width of the bounds. `transform` does not clamp new rows.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).uniform(20, 80, (5000, 1))
@@ -66,10 +66,14 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     (True, True)
     """
 
+    bounds: Any
+    with_mean: Any
+    with_std: Any
     mean_: Floats
     var_: Floats
     scale_: Floats
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -80,14 +84,7 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
         session: Any = None,
         with_mean: Any = True,
         with_std: Any = True,
-    ) -> None:
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.with_mean = with_mean
-        self.with_std = with_std
+    ) -> None: ...
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows `X`."""
@@ -102,13 +99,13 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
         return {"mean_": mean, "var_": variance, "scale_": np.maximum(np.sqrt(variance), (box.high - box.low) / 1000)}
 
     def transform(self, X: Any) -> Floats:
-        """Rows in standard deviations from the mean."""
+        """Rows as distances from the mean in standard deviations."""
         rows = self._asked(X)
-        with np.errstate(all="ignore"):  # a warning is an output, and a row must not raise one
+        with np.errstate(all="ignore"):  # a warning is an output too, so no row may cause one
             return np.asarray((rows - self._mean) / self._scale)
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Rows as they were before `transform`."""
+        """The inverse of `transform`."""
         rows = self._asked(X)
         with np.errstate(all="ignore"):
             return np.asarray(rows * self._scale + self._mean)
@@ -124,13 +121,13 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
 
 @final
 class GaussianNB(PrivateClassifier):
-    """Naive Bayes: in each class, every feature is normal with its own mean and variance, and independent of the rest.
+    """Naive Bayes: in each class, features are normal with their own means and variances, and independent.
 
     For all neighbours D, D′ that differ by one row: the row adds a vector of length at most √d to the sums of its own
-    class, and those of all classes are released once with Gaussian noise. Class counts are among them, so neither the
-    number of rows nor the size of a class has to be known.
+    class. The sums of all classes are released once with Gaussian noise. They include class counts, so neither the
+    number of rows nor the size of a class need be public.
 
-    Classes that the noise hides get a count of 1. `floor` is the least variance, as a part of the squared width of the
+    The count of a class is at least 1. `floor` is the smallest variance, as a fraction of the squared width of the
     bounds.
 
     >>> import numpy as np
@@ -141,13 +138,16 @@ class GaussianNB(PrivateClassifier):
     True
     """
 
+    bounds: Any
+    floor: Any
     theta_: Floats
-    """Means, a row for each class."""
+    """Means, with a row for each class."""
     var_: Floats
     class_count_: Floats
     class_prior_: Floats
     box_: Box
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -158,14 +158,7 @@ class GaussianNB(PrivateClassifier):
         mu: Any = None,
         session: Any = None,
         floor: Any = 1e-2,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.floor = floor
+    ) -> None: ...
 
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         X, y, classes = data
@@ -184,7 +177,7 @@ class GaussianNB(PrivateClassifier):
         }
 
     def predict_joint_log_proba(self, X: Any) -> Floats:
-        """The logarithm of the density of each row and class together."""
+        """The logarithm of the joint density of each row and class."""
         asked = self._asked(X)
         rows = self.box_.clamp(asked)
         found = np.tile(np.log(self.class_prior_) - 0.5 * np.log(2 * np.pi * self.var_).sum(axis=1), (len(rows), 1))

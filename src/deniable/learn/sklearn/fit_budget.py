@@ -1,10 +1,10 @@
-"""What one `fit` may spend, where it comes from, and the only way to look at rows: sums of whole numbers with noise.
+"""The budget of one `fit`, who pays for it, and the only access to rows: noisy sums of integers.
 
-Every estimator of this room sees its rows through `Purse.sums` alone. A row is turned into a vector of whole numbers
-that depends on that row, on public parameters and on answers already released; the vectors are added up exactly; and
-the sum gets rounded Gaussian noise, drawn exactly. So the sensitivity is a whole number that can be checked, nothing
-hangs on how a float was rounded, and k releases of μ₁, …, μ_k are one of √(μ₁² + … + μ_k²) (Dong, Roth & Su 2022,
-corollary 3.3).
+Every estimator of this package uses rows only through a `Purse`, nearly always through `Purse.sums`. A row becomes a
+vector of integers that depends on that row, on public parameters and on earlier releases. The vectors are summed
+exactly, and the sum gets rounded Gaussian noise, sampled exactly. So the sensitivity is an integer that can be checked,
+and no result depends on how floats are rounded. k releases with μ₁, …, μ_k are together √(μ₁² + … + μ_k²)-GDP (Dong,
+Roth & Su 2022, corollary 3.3). Other mechanisms (bounds, noisy max) are paid with `Purse.level`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 WIDEST: Final = 2**49
-"""Widest noise, in steps: half of what is sure to fit."""
-SAY: Final = "say epsilon= and delta=, or mu=, or session= with one of epsilon= and mu="
+"""The largest noise scale, in steps: half of what fits into 64 bits for certain."""
+SAY: Final = "give epsilon= and delta=, or mu=, or session= with one of epsilon= and mu="
 ROWS: Final = "the bounds, labels and other arguments were not made from the data"
 DATASET: Final = "the rows that were given are rows of the ledger's dataset"
 PEOPLE: Final = "nobody owns more of the rows than the unit says"
 
 
 class PaidSums(ABC):
-    """Noisy sums, paid for in advance for a fixed number of releases."""
+    """Noisy sums, paid in advance for a fixed number of releases."""
 
     __slots__ = ()
 
@@ -51,31 +51,31 @@ class PaidSums(ABC):
 
     @abstractmethod
     def release(self, totals: Ints) -> Ints:
-        """These exact sums, with noise."""
+        """The exact sums `totals` plus noise. Raises `AssertionError` after the last paid release."""
 
 
 class Purse(ABC):
-    """Where an estimator gets its noise from. `sums` is the only thing it may do with what rows say."""
+    """The budget of a fit. An estimator may use rows only in `sums`, or in a mechanism that it pays with `level`."""
 
     __slots__ = ()
 
     @abstractmethod
     def sums(self, *, share: Fraction, square: int, size: int, times: int = 1) -> PaidSums:
-        """Sums of vectors of `size` whole numbers whose squared length is at most `square` for every row, `times`
-        releases for this share of μ².
+        """Pay `share` of μ² for `times` releases of sums of vectors. Each row's vector has `size` integers and a
+        squared length of at most `square`.
 
-        For all neighbours D, D′ that differ by one row the sums differ by that row's vector, so each release is μ-GDP
+        For all neighbours D, D′ that differ by one row, the sums differ by that row's vector, so each release is μ-GDP
         with μ² = share × (all of μ²)/times.
         """
 
     @abstractmethod
     def level(self, *, share: Fraction) -> float:
-        """The μ of a mechanism of another kind, for this share of μ²; rounded down. It is charged."""
+        """Pay `share` of μ² for another mechanism. Returns its μ, rounded down."""
 
 
 @final
 class NoisySums(PaidSums):
-    """Rounded Gaussian noise, exactly; refuses to be used more often than it was paid for."""
+    """Sums with rounded Gaussian noise, sampled exactly."""
 
     __slots__ = ("_left", "_noise", "sigma")
 
@@ -92,7 +92,7 @@ class NoisySums(PaidSums):
 
 @final
 class GaussianPurse(Purse):
-    """A level μ, spent in shares of μ². What is asked beyond it is refused, in rational arithmetic."""
+    """A total μ, spent in shares of μ². Accounting in rational arithmetic refuses overspending."""
 
     __slots__ = ("_left", "_mu")
 
@@ -119,13 +119,13 @@ class GaussianPurse(Purse):
         return part
 
 
-# -- where it comes from ---------------------------------------------------------------------------------------------
+# -- who pays --------------------------------------------------------------------------------------------------------
 
 
 @final
 class LeftBehind:
-    """Stands where an estimator's session was before it was pickled. What cannot be charged must not be spent, so a fit
-    asks for the session again.
+    """Replaces the session in a pickled estimator. A fit then raises until a session is set again, because it could not
+    be charged.
     """
 
     __slots__ = ()
@@ -137,24 +137,24 @@ class LeftBehind:
 @final
 @dataclass(frozen=True, slots=True)
 class FitAccount:
-    """Who pays for a fit: nobody but the caller's word, or the ledger of a session."""
+    """The price of a fit, and the ledger to charge. Without a ledger, the caller keeps account."""
 
     mu: float
-    """Between tables that differ by one unit."""
+    """The μ of the whole fit, between tables that differ by one unit."""
     unit: Unit
     ledger: Ledger | None = None
     cost: Cost | None = None
 
     @classmethod
     def of(cls, *, epsilon: Any, delta: Any, mu: Any, session: Any) -> FitAccount:
-        """The account that these parameters of an estimator mean."""
+        """The account for these parameters of an estimator. Raises `InvalidParameter` unless they set one price."""
         if session is not None:
             return cls._of_session(epsilon, delta, mu, session)
         if (epsilon is None) == (mu is None):
-            raise InvalidParameter("epsilon", epsilon, "say what may be spent, once" if mu else "is missing", SAY)
+            raise InvalidParameter("epsilon", epsilon, "and mu were both given" if mu else "is missing", SAY)
         if mu is not None:
             if delta is not None:
-                raise InvalidParameter("delta", delta, "goes with epsilon=", "mu= says everything")
+                raise InvalidParameter("delta", delta, "goes with epsilon=", "leave it out beside mu=")
             return cls(rational_parameters.down(rational_parameters.positive("mu", mu)), Unit.row())
         if delta is None:
             raise InvalidParameter("delta", NOTHING, "is missing", "Gaussian noise has no pure ε; " + SAY)
@@ -168,29 +168,29 @@ class FitAccount:
     @classmethod
     def _of_session(cls, epsilon: Any, delta: Any, mu: Any, session: Any) -> FitAccount:
         if isinstance(session, LeftBehind):
-            remedy = "set_params(session=...) gives it again; in cross-validation, n_jobs=1 or joblib's threads keep it"
+            remedy = "set it again with set_params(session=...); in cross-validation, use n_jobs=1 or joblib's threads"
             raise InvalidParameter("session", session, "does not travel with a pickled estimator", remedy)
         ledger: Ledger = getattr(session, "ledger", session)
         if not callable(getattr(ledger, "reserve", None)):
             raise InvalidParameter("session", type_of(session), "must be a session or a ledger")
         if delta is not None:
-            raise InvalidParameter("delta", delta, "is the budget's to say", "leave it out beside session=")
+            raise InvalidParameter("delta", delta, "is set by the session's budget", "leave it out beside session=")
         if (epsilon is None) == (mu is None):
-            raise InvalidParameter("epsilon", epsilon, "say how much of the budget a fit may spend", SAY)
+            raise InvalidParameter("epsilon", epsilon, "or mu must set how much of the budget a fit may spend", SAY)
         budget = ledger.budget
         cost = budget.cost(epsilon=epsilon) if mu is None else budget.cost(mu=mu)
         return cls(budget.accounting.gaussian_mu(cost.units), ledger.unit, ledger, cost)
 
     @property
     def row_mu(self) -> float:
-        """What is left for tables that differ by one row added or removed: a unit is k rows, and what is μ/k-GDP for
-        one row is μ-GDP for k of them (Dong, Roth & Su 2022, theorem 2.14).
+        """The μ for tables that differ by one row added or removed. A unit has k rows, and a mechanism that is μ/k-GDP
+        for one row is μ-GDP for k rows (Dong, Roth & Su 2022, theorem 2.14).
         """
         return float_root_down((Fraction(self.mu) / self.unit.row_changes) ** 2)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds for everything learnt."""
+        """The guarantee of everything that the fit learns."""
         assumptions: tuple[str, ...] = (ROWS,) if self.unit.column is None else (ROWS, PEOPLE)
         if self.ledger is not None:
             assumptions += (DATASET,)
@@ -199,8 +199,9 @@ class FitAccount:
     def pay(
         self, words: str, learn: Callable[[Purse], dict[str, Any]], *, rehearse: Callable[[Purse], object]
     ) -> dict[str, Any]:
-        """What `learn` learns. With a ledger: reserved before it looks at a row, sealed before anyone sees it; what
-        fails stays charged. `rehearse` looks at no row, and may fail for free.
+        """Run `learn` and return its result. With a ledger, the cost is reserved before `learn` uses a row, and the
+        entry is sealed before the result is returned; a failure stays charged. `rehearse` runs first, without rows,
+        and may fail free of charge.
         """
         if self.ledger is None or self.cost is None:
             return learn(GaussianPurse(self.row_mu))
@@ -218,7 +219,7 @@ class FitAccount:
 
 
 def _plain(value: Any) -> Any:
-    """What was learnt, as JSON can say it: arrays as lists, an estimator as what it learnt."""
+    """A learned value for JSON: arrays as lists, an estimator as its learned attributes."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     learnt = {name: each for name, each in getattr(value, "__dict__", {}).items() if name.endswith("_")}

@@ -1,4 +1,4 @@
-"""Choosing parameters by cross-validation, and adding up what a pipeline spent; honestly."""
+"""Private choice of parameters by cross-validation, and the guarantee of a pipeline."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from deniable.learn.sklearn import input_tables
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import Floats, part
 from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
-from deniable.learn.sklearn.private_estimator import Private, places_of
+from deniable.learn.sklearn.private_estimator import Private, places_of, stores_arguments
 from deniable.mechanisms import MonotoneNoisyMax
 from deniable.numbers import float_root_down
 from deniable.units import Guarantee
@@ -33,7 +33,7 @@ STATELESS = "the steps of the pipeline that learn nothing look at each row by it
 
 
 def parts_of(model: Any) -> Iterator[Private]:
-    """The private steps of a model: itself, or those of a pipeline. A step that learns without privacy is refused."""
+    """The private steps of a model: itself, or those of a pipeline. Raises for a step that learns without privacy."""
     if isinstance(model, Private):
         yield model
     elif isinstance(model, Pipeline):
@@ -41,13 +41,13 @@ def parts_of(model: Any) -> Iterator[Private]:
             if isinstance(step, Pipeline) or _learns(step):
                 yield from parts_of(step)
     else:
-        rule = "learns from rows without privacy, so nothing can be promised about the whole"
+        rule = "learns from rows without privacy, so the whole model has no guarantee"
         remedy = "use the estimators of deniable.learn.sklearn, its GridSearch, and FunctionTransformer for fixed steps"
         raise InvalidParameter("estimator", type_of(model), rule, remedy)
 
 
 def _steps_of(pipeline: Pipeline) -> list[Any]:
-    """Its steps, without those that let rows through as they are."""
+    """The steps of a pipeline, without "passthrough" and None."""
     return [step for _, step in pipeline.steps if step is not None and not isinstance(step, str)]
 
 
@@ -56,7 +56,7 @@ def _learns(step: Any) -> bool:
 
 
 def _assumed(model: Any) -> tuple[str, ...]:
-    """What a promise about a model assumes of steps that are not ours, however deep inside."""
+    """The assumptions of a guarantee about foreign steps of a pipeline, at any depth."""
     if not isinstance(model, Pipeline):
         return ()
     foreign = (_assumed(step) if isinstance(step, Pipeline) else not _learns(step) for step in _steps_of(model))
@@ -64,10 +64,11 @@ def _assumed(model: Any) -> tuple[str, ...]:
 
 
 def guarantee(model: Any) -> Guarantee:
-    """What holds for all that a fitted model shows: of a pipeline, the product of the curves of its steps.
+    """The guarantee of a fitted model; for a pipeline, its curve is the product of the curves of its steps.
 
-    For all neighbours D, D′: each step transforms rows one by one, by what is already released, so neighbours stay
-    neighbours, and the next step is one more mechanism about them.
+    For all neighbours D, D′: each step transforms rows one by one and uses released values only. So neighbours stay
+    neighbours, and the next step is one more mechanism on them. Raises if the model is not fitted, has a step that
+    learns without privacy, or has steps with different units.
 
     >>> from sklearn.pipeline import make_pipeline
     >>> from deniable.learn.sklearn import GaussianNB, StandardScaler, guarantee
@@ -79,7 +80,7 @@ def guarantee(model: Any) -> Guarantee:
     for each in parts:
         check_is_fitted(each)
     if len({each.guarantee_.unit for each in parts}) != 1:
-        raise InvalidOperation("the steps of this pipeline promise nothing, or something about different units")
+        raise InvalidOperation("the steps of this pipeline have no guarantee, or guarantees for different units")
     words = dict.fromkeys(word for each in parts for word in each.guarantee_.assumptions)
     whole = curves.product(each.guarantee_.curve for each in parts)
     return Guarantee(whole, parts[0].guarantee_.unit, assumptions=(*words, *_assumed(model)))
@@ -87,19 +88,19 @@ def guarantee(model: Any) -> Guarantee:
 
 @final
 class GridSearch(MetaEstimatorMixin, Private):
-    """The best of a public grid of parameters by cross-validation, chosen by report noisy max, and fitted again.
+    """Cross-validation over a public grid of parameters; report noisy max chooses the winner, which is fitted again.
 
-    For all neighbours D, D′ that differ by one row: with m candidates and k folds the row is among the training rows of
-    m(k−1) fits, whose μ² add up to `search_share` of the whole, and adds between 0 and 1 to the score of every
-    candidate, all in one direction, so the noisy maximum with Laplace noise of scale 1/ε is ε-DP, and ε is the largest
-    that fits into `choose_share` as Gaussian DP. What is left fits the winner to all rows.
+    For all neighbours D, D′ that differ by one row: with m candidates and k folds, the row is in the training rows of
+    m(k−1) fits, whose μ² add up to `search_share` of the total. It adds between 0 and 1 to the score of every
+    candidate, always in the same direction, so the noisy maximum with Laplace noise of scale 1/ε is ε-DP; ε is the
+    largest that fits into `choose_share` as Gaussian DP. The rest of the budget fits the winner to all rows.
 
-    Folds are drawn for each row by itself, and secretly: a fold by position would move every row after a new one. A
-    row's score is 1 − (1 − p)², p being the probability that its label was given; of a classifier without
-    probabilities, whether the label was right; of a regressor, 1 − (error/width of the target's bounds)². Nothing but
-    the winner is shown: scores are data.
+    The fold of each row is drawn independently and kept secret: folds by position would change for every row after a
+    new one. A row's score is 1 − (1 − p)², where p is the predicted probability of its label; for a classifier without
+    probabilities, 1 if the label is right; for a regressor, 1 − (error/width of the target's bounds)². Only the winner
+    is released: scores are computed without noise and stay secret.
 
-    The estimator, or pipeline of ours, is given without epsilon=, mu= or session=: the search pays.
+    Give the estimator, or the pipeline of private estimators, without epsilon=, mu= or session=: the search pays.
 
     >>> import numpy as np
     >>> from deniable.learn.sklearn import GridSearch, LogisticRegression
@@ -113,10 +114,16 @@ class GridSearch(MetaEstimatorMixin, Private):
     True
     """
 
+    estimator: Any
+    param_grid: Any
+    folds: Any
+    search_share: Any
+    choose_share: Any
     best_index_: int
     best_params_: dict[str, Any]
     best_estimator_: Any
 
+    @stores_arguments
     def __init__(
         self,
         estimator: Any,
@@ -129,19 +136,10 @@ class GridSearch(MetaEstimatorMixin, Private):
         folds: Any = 3,
         search_share: Any = 0.4,
         choose_share: Any = 0.1,
-    ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.folds = folds
-        self.search_share = search_share
-        self.choose_share = choose_share
+    ) -> None: ...
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows `X` with labels or targets `y`."""
+        """Choose parameters, and fit the winner to rows `X` with labels or targets `y`."""
         self._require(y)
         rows, target = input_tables.rows_of(X), input_tables.one_column(y)
         input_tables.as_long(rows, target)
@@ -149,7 +147,7 @@ class GridSearch(MetaEstimatorMixin, Private):
         promise, more = self.guarantee_, _assumed(self.best_estimator_)
         self.guarantee_ = Guarantee(promise.curve, promise.unit, assumptions=promise.assumptions + more)
         for each in parts_of(self.best_estimator_):
-            each.guarantee_ = self.guarantee_  # which parameters won is part of what the winner shows
+            each.guarantee_ = self.guarantee_  # the winner also reveals which parameters won
         if hasattr(self.best_estimator_, "n_features_in_"):
             self.n_features_in_ = self.best_estimator_.n_features_in_
         return self
@@ -160,7 +158,7 @@ class GridSearch(MetaEstimatorMixin, Private):
         folds = curve_arguments.integer("folds", self.folds, 2)
         search, choose = part("search_share", self.search_share), part("choose_share", self.choose_share)
         if search + choose >= 1:
-            raise InvalidParameter("search_share", self.search_share, "must leave something for the last fit")
+            raise InvalidParameter("search_share", self.search_share, "must leave a share for the last fit")
         level = Fraction(purse.level(share=search)) ** 2
         each = float_root_down(level / (len(candidates) * (folds - 1)))
         fold = np.asarray(noise.uniform(below=folds, size=_num_samples(X)))
@@ -176,15 +174,15 @@ class GridSearch(MetaEstimatorMixin, Private):
         }
 
     def _made(self, candidate: dict[str, Any], level: float) -> Any:
-        """A candidate that may spend μ = `level` in all its steps together."""
+        """A candidate whose steps together spend μ = `level`."""
         made = clone(self.estimator).set_params(**candidate)
         steps = list(parts_of(made))
         for step in steps:
             if isinstance(step, GridSearch):
-                raise InvalidParameter("estimator", type_of(step), "searches itself", "put both grids into one")
+                raise InvalidParameter("estimator", type_of(step), "is a search too", "put both grids into one")
             if not (step.epsilon is step.delta is step.mu is step.session is None):
-                rule = "says what to spend, and the search does too"
-                raise InvalidParameter("estimator", type_of(step), rule, "leave it out")
+                rule = "has its own budget, but the search sets it"
+                raise InvalidParameter("estimator", type_of(step), rule, "leave out epsilon=, delta=, mu= and session=")
             step.set_params(mu=float_root_down(Fraction(level) ** 2 / len(steps)))
         return made
 
@@ -198,24 +196,24 @@ class GridSearch(MetaEstimatorMixin, Private):
 
     @available_if(lambda self: hasattr(self.estimator, "predict"))
     def predict(self, X: Any) -> Any:
-        """What the winner predicts."""
+        """The winner's predictions."""
         check_is_fitted(self)
         return self.best_estimator_.predict(X)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: Any) -> Any:
-        """What the winner predicts."""
+        """The winner's probability of each class."""
         check_is_fitted(self)
         return self.best_estimator_.predict_proba(X)
 
     @available_if(lambda self: hasattr(self.estimator, "decision_function"))
     def decision_function(self, X: Any) -> Any:
-        """What the winner predicts."""
+        """The winner's scores."""
         check_is_fitted(self)
         return self.best_estimator_.decision_function(X)
 
     def score(self, X: Any, y: Any) -> float:
-        """The winner's score on these rows. It is data: no noise is added."""
+        """The winner's score on these rows. Not private: computed without noise."""
         check_is_fitted(self)
         return float(self.best_estimator_.score(X, y))
 
@@ -234,10 +232,10 @@ def pure_within(mu: float) -> float:
 
 
 def gains(model: Any, X: Any, y: Any) -> Ints:
-    """What each row adds to the score of a model: from 0 to GAIN, in whole numbers, by that row alone. Whatever a model
-    makes of a row, infinite or no number, stays between them.
+    """What each row adds to the score of a model: an integer from 0 to GAIN that depends on that row alone. Infinite or
+    NaN predictions stay in that range.
     """
-    with np.errstate(all="ignore"):  # a warning is an output, and a row must not raise one
+    with np.errstate(all="ignore"):  # a warning is an output too, so no row may cause one
         return np.clip(_gains(model, X, y), 0, GAIN)
 
 

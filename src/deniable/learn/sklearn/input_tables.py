@@ -1,8 +1,8 @@
-"""What comes in: any table as float64, any column cell by cell, and errors that say nothing about a row.
+"""Input conversion: tables to float64, columns cell by cell, with errors that reveal nothing about a row.
 
-A type, a width and the names of columns are public. A cell is not, and speaks for itself alone: numpy makes one type of
-all rows of a list, so that one text among labels would make texts of them all. And scikit-learn's own checks print the
-rows that they refuse, or count them.
+The type, the width and the names of columns are public; cells are not. Each cell is converted independently, because
+numpy infers one type for a whole list: one text among the labels would turn all of them into texts. scikit-learn's own
+checks are not used, because their errors print or count rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _refused(name: str, rule: str, remedy: str = "") -> InvalidParameter:
 
 
 def table(X: Any) -> Floats:
-    """X as floats. A cell that holds no number is NaN; a column whose type holds none is refused by its name."""
+    """X as floats. A cell that is not a number becomes NaN. Raises for a column whose type cannot hold numbers."""
     found = rows_of(X)
     if not isinstance(found, np.ndarray):
         return np.column_stack([_numbers(f"column {name!r}", column) for name, column in _columns(found)])
@@ -37,12 +37,12 @@ def table(X: Any) -> Floats:
     if found.dtype.kind not in "biuf":
         rule = "must hold numbers" + (". Complex data not supported" if found.dtype.kind == "c" else "")
         raise _refused("X", rule, "its type holds texts, dates or complex numbers: encode them first")
-    with np.errstate(all="ignore"):  # a long double may be beyond all floats
+    with np.errstate(all="ignore"):  # a long double may exceed the range of floats
         return np.asarray(found, dtype=np.float64)
 
 
 def rows_of(X: Any) -> Any:
-    """A frame as it is, and anything else as an array of two dimensions with the cells that it had."""
+    """A frame unchanged, anything else as an array of two dimensions with unchanged cells."""
     if input_values.is_table(X) and any(True for _ in _columns(X)):
         return X
     found = as_given("X", X)
@@ -55,7 +55,7 @@ def rows_of(X: Any) -> Any:
 
 
 def _columns(X: Any) -> Iterator[tuple[Any, Any]]:
-    """The columns of a frame with their names; none if it is no frame."""
+    """(name, column) of a frame; empty for other objects."""
     if hasattr(X, "iloc"):
         yield from ((name, X.iloc[:, j]) for j, name in enumerate(X.columns))
     elif hasattr(X, "get_columns"):
@@ -72,7 +72,7 @@ def _numbers(name: str, column: Any) -> Floats:
 
 
 def as_given(name: str, given: Any) -> NDArray[Any]:
-    """An array whose cells are what they were in a list."""
+    """An array with the cells of a list unchanged."""
     if hasattr(given, "tocsr"):
         raise _refused(name, "must not be sparse", "call .toarray()")
     if isinstance(given, np.ma.MaskedArray):
@@ -84,7 +84,7 @@ def as_given(name: str, given: Any) -> NDArray[Any]:
 
 
 def one_column(y: Any) -> NDArray[Any]:
-    """y with one cell for each row, each as it was given."""
+    """y as one axis, with unchanged cells."""
     found = as_given("y", y)
     if found.ndim == 2 and found.shape[1] == 1:
         warnings.warn(COLUMN_VECTOR, DataConversionWarning, stacklevel=4)
@@ -95,11 +95,11 @@ def one_column(y: Any) -> NDArray[Any]:
 
 
 def numbers(y: NDArray[Any]) -> Floats:
-    """A target as floats; what is no number is NaN."""
+    """A target as floats; a cell that is not a number becomes NaN."""
     return _numbers("y", y)
 
 
 def as_long(X: Any, y: Any) -> None:
-    """Refuses a target of another length, without saying how many rows there are."""
+    """Raise for a target of another length. The error does not reveal the number of rows."""
     if len(X) != len(y):
         raise _refused("y", "must have one entry for each row of X")

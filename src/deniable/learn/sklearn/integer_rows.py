@@ -1,10 +1,10 @@
-"""Rows as whole numbers: between public bounds, each by itself, and summed exactly.
+"""Rows as integers: clamped to public bounds, one row at a time, and summed exactly.
 
-A feature x between its bounds becomes a whole number of steps from −S to S, S = 2¹⁶: x is clamped, NaN counts as the
-middle, an infinity as the bound it lies beyond. What a row becomes depends on that row alone: only operations that IEEE
-754 rounds correctly, one number at a time, are used, so no other row can change the last digit. (A matrix product of
-floats has no such property: its roundings depend on how many rows there are.) Products and sums of steps are exact,
-because every partial sum is a whole number below 2⁵³, in whatever order it is taken.
+A feature x becomes an integer number of steps from −S to S with S = 2¹⁶: x is clamped to its bounds, NaN counts as the
+middle, an infinity as the bound on its side. The result for a row depends on that row alone: only elementwise
+operations with correct IEEE 754 rounding are used, so no other row can change the last digit. (A matrix product of
+floats is different: its rounding depends on the number of rows.) Products and sums of steps are exact in any order,
+because every partial sum is an integer below 2⁵³.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ Floats = NDArray[np.float64]
 STEPS: Final = 2**16
 """Half the width of a feature, in steps."""
 EXACT: Final = 2**53
-"""Whole numbers up to here are floats without rounding."""
+"""Integers up to here are floats without rounding."""
 NARROWEST: Final = 1e-100
 WIDEST: Final = 1e100
-"""How far apart bounds may be: their squares, and weights divided by them, are still numbers."""
+"""The range of the distance between bounds, so that its square, and weights divided by it, stay finite."""
 FAR: Final = 300
-"""The same for powers of two."""
+"""The same limit for the exponents of `Bought`."""
 HAIR: Final = 1 - 2.0**-40
-"""Shrinking aims this much below the length allowed, so that roundings do not lead beyond it."""
+"""Shrinking aims slightly below the allowed length, so that rounding does not exceed it."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Bought:
-    """Bounds that are bought: for each feature, powers of two that hold more than noise (`mechanisms.Bounds`).
+    """Bounds found privately: for each feature, powers of two that contain more rows than noise (`mechanisms.Bounds`).
 
-    For all neighbours D, D′: a histogram for each feature, for `share` of the μ² of the fit. Features without any
-    visible row get (−1, 1). `exponents` are the powers of two looked at.
+    For all neighbours D, D′: one noisy histogram for each feature, paid with `share` of the μ² of the fit. A feature
+    whose rows do not exceed the noise gets (−1, 1). `exponents` is the range of powers of two to consider.
 
     >>> Bought(share=0.1)
     Bought(share=0.1, exponents=(-10, 20))
@@ -55,6 +55,7 @@ class Bought:
     exponents: tuple[int, int] = (-10, 20)
 
     def release(self, X: Floats, purse: Purse) -> Box:
+        """Find the bounds of all features of X, paid from `purse`."""
         features = X.shape[1]
         level = purse.level(share=part("share", self.share))
         found = Bounds(unit=Unit.row(), mu=float_root_down(Fraction(level) ** 2 / features), exponents=self.exponents)
@@ -65,7 +66,7 @@ class Bought:
 
 
 def part(name: str, share: Any) -> Fraction:
-    """A share of what is spent, strictly between none and all."""
+    """A share as an exact fraction. Raises unless it lies strictly between 0 and 1."""
     found = rational_parameters.positive(name, share)
     if not found < 1:
         raise InvalidParameter(name, share, "must be a part of the whole: more than 0 and less than 1")
@@ -82,8 +83,8 @@ class Box:
 
     @classmethod
     def of(cls, bounds: Any, *, features: int, names: Any = None, parameter: str = "bounds") -> Box:
-        """Bounds as they are given: (low, high), each a number for all features or a list with one for each; or a
-        dict with a pair for each named column.
+        """Read bounds from (low, high), where each end is a number for all features or a list with one for each; or
+        from a dict with a pair for each named column. Raises `InvalidParameter` for anything else.
         """
         if bounds is None:
             remedy = "give (low, high) from the code book, never from the data; or Bought(share=0.1)"
@@ -91,7 +92,7 @@ class Box:
         if isinstance(bounds, Mapping):
             return cls._of_names(bounds, names, parameter)
         if isinstance(bounds, list) and bounds and all(isinstance(end, tuple | list) for end in bounds):
-            remedy = "for pairs by feature, write tuple(zip(*pairs))"  # of two features, they could be taken for ends
+            remedy = "for pairs by feature, write tuple(zip(*pairs))"  # with two features, it would be ambiguous
             raise InvalidParameter(parameter, bounds, "must be a pair (lows, highs), not a list of pairs", remedy)
         if not isinstance(bounds, Sequence | np.ndarray) or isinstance(bounds, str) or len(bounds) != 2:
             remedy = "" if parameter == "target_bounds" else "or a dict of pairs by column"
@@ -104,7 +105,7 @@ class Box:
     def _of_names(cls, bounds: Mapping[Any, Any], names: Any, parameter: str) -> Box:
         if names is None:
             remedy = "give (low, high), or a frame whose columns have texts as names: frame.rename(columns=str)"
-            raise InvalidParameter(parameter, NOTHING, "names columns, and X has no names", remedy)
+            raise InvalidParameter(parameter, NOTHING, "names columns, but X has no names", remedy)
         pairs = []
         for name in names:
             pair = bounds.get(name)
@@ -134,11 +135,11 @@ class Box:
         return self.high / 2 - self.low / 2
 
     def clamp(self, X: Floats) -> Floats:
-        """Every number between its bounds; NaN becomes the middle."""
+        """The numbers clamped to their bounds; NaN becomes the middle."""
         return np.clip(np.where(np.isnan(X), self.middle, X), self.low, self.high)
 
     def steps(self, X: Floats) -> Floats:
-        """Where each number lies, in whole steps from −STEPS to STEPS."""
+        """Each number in steps from the middle of its bounds, an integer from −STEPS to STEPS."""
         with np.errstate(all="ignore"):
             share = (self.clamp(X) - self.middle) / self.half
         return np.clip(np.rint(np.nan_to_num(share) * STEPS), -STEPS, STEPS)
@@ -157,13 +158,13 @@ def _ends(parameter: str, end: Any, features: int, where: str = "") -> Floats:
 
 
 def with_one(steps: Floats) -> Floats:
-    """Rows with a constant before them, for the intercept: STEPS steps, as large as a feature can be."""
+    """Rows with a constant in front, for the intercept: STEPS, the largest value of a feature."""
     return np.concatenate([np.full((len(steps), 1), float(STEPS)), steps], axis=1)
 
 
 def longest(row_norm: Any, width: int) -> int:
-    """The largest squared length of a row of `width` numbers, in steps²: by the bounds, or by `row_norm`, which counts
-    half widths.
+    """The largest squared length of a row of `width` numbers, in steps²: from the bounds, or from `row_norm`, which is
+    in units of half the width of the bounds.
     """
     corner = width * STEPS**2
     if row_norm is None:
@@ -172,12 +173,12 @@ def longest(row_norm: Any, width: int) -> int:
 
 
 def shrunk(rows: Floats, square: int) -> Floats:
-    """Rows whose squared length is at most `square`: longer ones are scaled down towards 0, each by itself.
+    """Rows scaled down to a squared length of at most `square`, each independently.
 
-    Whatever floats do, the lengths are checked in whole numbers, and a row that is still too long counts as nothing.
+    The lengths are checked in integers afterwards, and a row that rounding left too long becomes 0.
     """
     if square >= rows.shape[1] * STEPS**2:
-        return rows  # no row between its bounds is longer
+        return rows  # the bounds allow no longer row
     lengths = squares(rows)
     factor = np.minimum(1.0, math.sqrt(square) / np.sqrt(np.maximum(lengths, 1)) * HAIR)
     shorter = np.where((lengths > square)[:, None], np.trunc(rows * factor[:, None]), rows)
@@ -185,13 +186,13 @@ def shrunk(rows: Floats, square: int) -> Floats:
 
 
 def squares(rows: Floats) -> Ints:
-    """The squared length of each row, exactly."""
+    """The exact squared length of each row."""
     whole = rows.astype(np.int64)
     return np.asarray(np.einsum("ij,ij->i", whole, whole))
 
 
 def products(left: Floats, right: Floats, *, largest: int) -> Ints:
-    """leftᵀ right, exactly, of whole numbers whose products are at most `largest` in size."""
+    """leftᵀ right, exactly, for integers whose products are at most `largest` in absolute value."""
     block = max(1, EXACT // max(1, largest))
     total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
     for start in range(0, len(left), block):
@@ -200,7 +201,7 @@ def products(left: Floats, right: Floats, *, largest: int) -> Ints:
 
 
 def binned(places: Ints, weights: Floats, *, bins: int, largest: int) -> Ints:
-    """The sum of whole weights, at most `largest` in size, in each bin; exactly."""
+    """The exact sum in each bin of integer weights, which are at most `largest` in absolute value."""
     block = max(1, EXACT // max(1, largest))
     total = np.zeros(bins, dtype=np.int64)
     for start in range(0, len(places), block):
@@ -215,7 +216,7 @@ def binned(places: Ints, weights: Floats, *, bins: int, largest: int) -> Ints:
 @final
 @dataclass(frozen=True, slots=True)
 class Gram:
-    """A noisy matrix of second moments UᵀU, in units of rows: steps² are divided out."""
+    """A noisy matrix of second moments UᵀU, in units of rows (divided by STEPS²)."""
 
     matrix: Floats
     sigma: float
@@ -223,10 +224,10 @@ class Gram:
 
     @classmethod
     def release(cls, U: Floats, purse: Purse, *, share: Fraction, square: int) -> Gram:
-        """The upper triangle of UᵀU with noise, for rows of squared length at most `square` and entries up to STEPS.
+        """Release the upper triangle of UᵀU, for rows of squared length at most `square` and entries up to STEPS.
 
-        A row u adds u_i u_j for i ≤ j, a vector of squared length (‖u‖⁴ + Σu_i⁴)/2 ≤ (q² + S² q)/2 with q = `square`,
-        for Σu_i⁴ ≤ S² ‖u‖². For all neighbours D, D′ the triangles differ by that of one row.
+        A row u adds u_i u_j for i ≤ j. This vector has squared length (‖u‖⁴ + Σu_i⁴)/2 ≤ (q² + S² q)/2 with
+        q = `square`, because Σu_i⁴ ≤ S² ‖u‖². For all neighbours D, D′ the triangles differ by that of one row.
         """
         width = U.shape[1]
         upper = np.triu_indices(width)

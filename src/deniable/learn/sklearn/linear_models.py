@@ -1,4 +1,4 @@
-"""Linear models: sums of squares with a ridge that adapts to the noise, and Newton steps for other losses."""
+"""Linear models: least squares with a ridge that adapts to the noise, and noisy Newton steps for other losses."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from deniable.errors import InvalidParameter
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Bought, Box, Floats, Gram, longest, part, shrunk, with_one
 from deniable.learn.sklearn.noisy_newton import FINE, LogisticLoss, Loss, Slopes, SmoothHinge, column_scores, descend
-from deniable.learn.sklearn.private_estimator import PrivateClassifier, PrivateRegressor
+from deniable.learn.sklearn.private_estimator import PrivateClassifier, PrivateRegressor, stores_arguments
 from deniable.mechanisms import rational_parameters
 
 MOST_STEPS: Final = 10_000
 
 
 def left(bounds: Any) -> Fraction:
-    """The share of μ² that buying bounds leaves."""
+    """The share of μ² that remains after finding bounds privately; 1 for declared bounds."""
     return 1 - part("share", bounds.share) if isinstance(bounds, Bought) else Fraction(1)
 
 
 def straight(weights: Floats, box: Box) -> tuple[Floats, Floats]:
-    """Coefficients and intercepts for features as they are, from weights (one column for each output) for features
-    that run from −1 to 1.
+    """Coefficients and intercepts for the original features, from weights (a column for each output) for features
+    scaled to [−1, 1].
     """
     coefficients = (weights[1:] / box.half[:, None]).T
     return coefficients, weights[0] - coefficients @ box.middle
@@ -82,13 +82,14 @@ class _LinearClassifier(PrivateClassifier):
 class LogisticRegression(_LinearClassifier):
     """Logistic regression by noisy Newton steps; multinomial for more than two classes.
 
-    For all neighbours D, D′ that differ by one row: a row u (features between −1 and 1, and a constant) adds u_i u_j to
-    the curvature and (p − y)u to each gradient, whole numbers of length at most ‖u‖² and ‖u‖ (√2‖u‖ for more classes),
-    so the noise makes all of them together μ-GDP. The number of rows is not used: it is inside the noisy curvature.
+    For all neighbours D, D′ that differ by one row: a row u (features scaled to [−1, 1], and a constant) adds u_i u_j
+    to the curvature and (p − y)u to each gradient. These integer vectors have length at most ‖u‖² and ‖u‖ (√2‖u‖ for
+    more classes), and with Gaussian noise all releases together are μ-GDP. The number of rows is not used directly; the
+    noisy curvature contains it.
 
-    `classes` are all labels that may occur, `bounds` those of the features: (low, high), or a dict by column. `C` as in
-    scikit-learn, for features that run from −1 to 1. `row_norm` shortens longer rows, counted in half widths with the
-    constant; by default no row is.
+    `classes` are all labels that may occur. `bounds` are those of the features: (low, high), or a dict by column. `C`
+    is as in scikit-learn, for features scaled to [−1, 1]. `row_norm` scales down longer rows, in units of half the
+    width of the bounds, including the constant; by default no row is scaled down.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -104,6 +105,7 @@ class LogisticRegression(_LinearClassifier):
 
     _loss = LogisticLoss()
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -116,16 +118,7 @@ class LogisticRegression(_LinearClassifier):
         C: Any = 1.0,
         steps: Any = 10,
         row_norm: Any = None,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.C = C
-        self.steps = steps
-        self.row_norm = row_norm
+    ) -> None: ...
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class."""
@@ -144,10 +137,10 @@ class LogisticRegression(_LinearClassifier):
 
 @final
 class LinearSVC(_LinearClassifier):
-    """A linear support vector classifier: the hinge loss, its corner rounded off, by noisy Newton steps.
+    """A linear support vector classifier: the hinge loss with a smoothed corner, by noisy Newton steps.
 
-    For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −1 and 1 for
-    each class (one against the rest), so that a row moves all gradients together by at most √k ‖u‖ for k > 2 classes.
+    For all neighbours D, D′ that differ by one row: as for `LogisticRegression`, with derivatives between −1 and 1 for
+    each class (one against the rest), so a row changes all gradients together by at most √k ‖u‖ for k > 2 classes.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -160,6 +153,7 @@ class LinearSVC(_LinearClassifier):
 
     _loss = SmoothHinge()
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -172,16 +166,7 @@ class LinearSVC(_LinearClassifier):
         C: Any = 1.0,
         steps: Any = 10,
         row_norm: Any = None,
-    ) -> None:
-        self.classes = classes
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.C = C
-        self.steps = steps
-        self.row_norm = row_norm
+    ) -> None: ...
 
 
 def _steps(steps: Any) -> int:
@@ -203,7 +188,7 @@ class _LinearRegressor(PrivateRegressor):
     target_box_: Box
 
     def _answer(self, weights: Floats, box: Box, target: Box) -> dict[str, Any]:
-        """What weights for a target between −1 and 1 mean."""
+        """The learned attributes, from weights for a target scaled to [−1, 1]."""
         coefficients, intercept = straight(weights[:, None], box)
         half, middle = float(target.half[0]), float(target.middle[0])
         return {
@@ -214,7 +199,7 @@ class _LinearRegressor(PrivateRegressor):
         }
 
     def predict(self, X: Any) -> Floats:
-        """The expected target of each row, between the bounds of the target."""
+        """The predicted target of each row, between the target's bounds."""
         rows = self._asked(X)
         found = column_scores(self.box_.clamp(rows), self.coef_[None, :], np.array([self.intercept_]))
         return np.clip(found[:, 0], self.target_box_.low[0], self.target_box_.high[0])
@@ -233,7 +218,7 @@ class _SquaresRegressor(_LinearRegressor):
         rows = np.concatenate([with_one(box.steps(X)), target.steps(y[:, None])], axis=1)
         gram = Gram.release(shrunk(rows, square), purse, share=left(self.bounds), square=square)
         moments = gram.matrix[:-1, :-1] + np.diag([0.0] + [penalty] * (width - 2))
-        # Wang (2018): as much ridge as it takes to lift the smallest eigenvalue above the noise, and no more.
+        # Wang (2018): the smallest ridge that lifts the smallest eigenvalue above the noise.
         ridge = max(0.0, gram.sigma * np.sqrt(width) - float(np.linalg.eigvalsh(moments)[0]))
         weights = np.linalg.solve(moments + ridge * np.eye(width - 1), gram.matrix[:-1, -1])
         return self._answer(weights, box, target)
@@ -241,13 +226,13 @@ class _SquaresRegressor(_LinearRegressor):
 
 @final
 class LinearRegression(_SquaresRegressor):
-    """Least squares from noisy second moments, with a ridge only as far as the noise asks for one (AdaSSP).
+    """Least squares from noisy second moments, with a ridge that adapts to the noise (AdaSSP).
 
-    For all neighbours D, D′ that differ by one row: a row u = (1, features, target), each between −1 and 1, adds the
-    upper triangle of uuᵀ, whose length is √((‖u‖⁴ + Σu_i⁴)/2), and one Gaussian release is all that is ever seen of it.
-    The number of rows is the corner of that matrix, so it is bought with the rest.
+    For all neighbours D, D′ that differ by one row: a row u = (1, features, target), each scaled to [−1, 1], adds the
+    upper triangle of uuᵀ, a vector of length √((‖u‖⁴ + Σu_i⁴)/2). The sum is released once with Gaussian noise. The
+    number of rows is the corner of that matrix, so it is released with the rest.
 
-    `bounds` are those of the features, `target_bounds` that of the target.
+    `bounds` are those of the features, `target_bounds` those of the target.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -259,6 +244,7 @@ class LinearRegression(_SquaresRegressor):
     Source: Wang (2018), "Revisiting differentially private linear regression", algorithm 2; in one release.
     """
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -269,25 +255,22 @@ class LinearRegression(_SquaresRegressor):
         mu: Any = None,
         session: Any = None,
         row_norm: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.row_norm = row_norm
+    ) -> None: ...
 
 
 @final
 class Ridge(_SquaresRegressor):
-    """Least squares as `LinearRegression`, for all neighbours D, D′ as private as that, with a penalty alpha·‖w‖²/2 at
-    least. It is that of features and a target that run from −1 to 1; the intercept has none.
+    """Least squares like `LinearRegression`, with the same guarantee and a penalty of at least alpha·‖w‖²/2.
+
+    The penalty applies to features and a target scaled to [−1, 1], and not to the intercept.
 
     >>> Ridge(alpha=1.0, bounds=(0, 1), target_bounds=(0, 1), epsilon=1.0, delta=1e-6).alpha
     1.0
     """
 
+    alpha: Any
+
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -299,15 +282,7 @@ class Ridge(_SquaresRegressor):
         session: Any = None,
         alpha: Any = 1.0,
         row_norm: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.alpha = alpha
-        self.row_norm = row_norm
+    ) -> None: ...
 
     def _penalty(self) -> float:
         return float(rational_parameters.not_negative("alpha", self.alpha))
@@ -326,7 +301,7 @@ class _SlopesRegressor(_LinearRegressor):
         penalty = float(rational_parameters.not_negative("alpha", self.alpha))
         box = self._box(self.bounds, X, purse)
         square = longest(self.row_norm, X.shape[1] + 1)
-        # Targets between −1 and 1, in the places that scores have.
+        # Targets scaled to [−1, 1], in the units of scores in the loss's table.
         places: Ints = np.rint(target.steps(y[:, None])[:, 0] * (FINE / STEPS)).astype(np.int64)
         weights = descend(
             purse,
@@ -344,11 +319,11 @@ class _SlopesRegressor(_LinearRegressor):
 
 @final
 class HuberRegressor(_SlopesRegressor):
-    """Linear regression by noisy gradients, errors beyond `corner` counting by their sign only: Huber's loss.
+    """Linear regression with Huber's loss by noisy Newton steps: errors beyond `corner` count by their sign only.
 
-    For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −1 and 1, so a
-    row moves a gradient by at most ‖u‖, however far off its target is. `corner` is a part of half the width of the
-    target's bounds; errors are divided by it.
+    For all neighbours D, D′ that differ by one row: as for `LogisticRegression`, with derivatives between −1 and 1, so
+    a row changes a gradient by at most ‖u‖, for any error. `corner` is a fraction of half the width of the target's
+    bounds; errors are divided by it.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -358,6 +333,9 @@ class HuberRegressor(_SlopesRegressor):
     array([2., 1.])
     """
 
+    corner: Any
+
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -371,17 +349,7 @@ class HuberRegressor(_SlopesRegressor):
         alpha: Any = 0.0,
         steps: Any = 10,
         row_norm: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.corner = corner
-        self.alpha = alpha
-        self.steps = steps
-        self.row_norm = row_norm
+    ) -> None: ...
 
     def _loss(self) -> Loss:
         return Slopes(low=Fraction(-1), high=Fraction(1), corner=2 * curve_arguments.positive("corner", self.corner))
@@ -391,10 +359,10 @@ class HuberRegressor(_SlopesRegressor):
 class QuantileRegressor(_SlopesRegressor):
     """The q-quantile of the target as a linear function of the features, by noisy gradients of the pinball loss.
 
-    For all neighbours D, D′ that differ by one row: as `LogisticRegression`, with derivatives between −q and 1 − q, so
-    a row moves a gradient by at most max(q, 1 − q)‖u‖. The corner of the loss is rounded off over `corner`, a part of
-    half the width of the target's bounds. Its slopes are flat, so it takes more steps than other losses; what they cost
-    in noise, the mean of the last half gives back.
+    For all neighbours D, D′ that differ by one row: as for `LogisticRegression`, with derivatives between −q and 1 − q,
+    so a row changes a gradient by at most max(q, 1 − q)‖u‖. The corner of the loss is smoothed over a width `corner`,
+    a fraction of half the width of the target's bounds. The loss has a flat slope, so it needs more steps than others;
+    averaging the last half of the steps removes most of the noise that they add.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -404,6 +372,10 @@ class QuantileRegressor(_SlopesRegressor):
     array([2.])
     """
 
+    quantile: Any
+    corner: Any
+
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -418,18 +390,7 @@ class QuantileRegressor(_SlopesRegressor):
         alpha: Any = 0.0,
         steps: Any = 100,
         row_norm: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.quantile = quantile
-        self.corner = corner
-        self.alpha = alpha
-        self.steps = steps
-        self.row_norm = row_norm
+    ) -> None: ...
 
     def _loss(self) -> Loss:
         q = Fraction(curve_arguments.inner_probability("quantile", self.quantile))

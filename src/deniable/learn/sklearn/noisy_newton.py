@@ -1,11 +1,12 @@
-"""Fitting linear scores by noisy Newton steps whose curvature is bought once.
+"""Linear scores fitted by noisy Newton steps, with one noisy curvature matrix for all steps.
 
-For a loss with second derivative at most κ the Hessian is at most κ UᵀU, so steps with that one matrix never overshoot
-(Böhning & Lindsay 1988). Here UᵀU is bought first, for a fixed share, and every step buys one noisy gradient.
+If the second derivative of a loss is at most κ, its Hessian is at most κ UᵀU, so Newton steps with that fixed matrix
+never overshoot (Böhning & Lindsay 1988). UᵀU is released first, for a fixed share of the budget; every step then
+releases one noisy gradient.
 
-*Everything a row does is exact.* Its score is a whole number (steps times rounded weights); the derivative of the loss
-there comes from a table of whole numbers; derivative times row is a vector of whole numbers. So the sensitivity of a
-gradient is Q·‖u‖, Q being the largest derivative in the table's units, and no rounding has to be argued about.
+*All contributions of a row are exact.* Its score is an integer (steps times rounded weights). The derivative of the
+loss at that score comes from a table of integers. Derivative times row is a vector of integers. So the sensitivity of
+a gradient is Q·‖u‖, where Q is the largest derivative in the table's units, without any rounding error.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ from deniable.learn.sklearn.integer_rows import STEPS, Floats, Gram, products
 UNIT: Final = 2**12
 """A derivative of 1, in the units of the tables."""
 FINE: Final = 2**10
-"""Places of a table between one whole score and the next."""
+"""Table entries per unit of score."""
 REACH: Final = 16
-"""Scores beyond this count as this."""
+"""Scores are clipped to [−REACH, REACH]."""
 CURVATURE_SHARE: Final = Fraction(1, 10)
-"""The part of μ² that buys the curvature; the gradients share the rest."""
+"""The share of μ² for the curvature; the gradients share the rest."""
 LARGEST_WEIGHT: Final = 2.0**10
 
 Tables = NDArray[np.int64]
 
 
 class Loss(ABC):
-    """A convex loss of scores: its derivative in whole units, as a function of places of a table."""
+    """A convex loss of scores. Its derivative is an integer in UNITs, as a function of places in a table of scores."""
 
     curvature: float
     """The largest second derivative."""
 
     @abstractmethod
     def derivatives(self, places: Ints, targets: Ints) -> Ints:
-        """The derivative by each score, in UNITs, for each row: a function of that row's places and target alone."""
+        """The derivative with respect to each score, in UNITs. For each row, it depends on that row alone."""
 
     @abstractmethod
     def square(self, outputs: int) -> int:
-        """The largest sum of squared derivatives of a row."""
+        """The largest sum of squared derivatives of a row, in UNITs²."""
 
 
 @lru_cache(maxsize=8)
 def places(*, low: int, high: int) -> Floats:
-    """The scores that places from `low` to `high` stand for."""
+    """The scores at places `low`, …, `high` of a table."""
     return np.arange(low, high + 1) / FINE
 
 
@@ -65,7 +66,7 @@ class LogisticLoss(Loss):
         if places.shape[1] == 1:
             shares: Tables = _sigmoid()[places + REACH * FINE] - UNIT * targets[:, None]
             return shares
-        # Rounded down, so that the shares of a row add up to UNIT at most.
+        # Rounded down, so that the probabilities of a row add up to at most UNIT.
         weights: Tables = _exponential()[places - places.max(axis=1, keepdims=True) + 2 * REACH * FINE]
         found = UNIT * weights // weights.sum(axis=1, keepdims=True)
         found[np.arange(len(found)), targets] -= UNIT
@@ -89,7 +90,7 @@ def _exponential() -> Tables:
 
 @final
 class SmoothHinge(Loss):
-    """max(0, 1 − ys) with its corner rounded off between ys = ½ and ys = 3/2; one against the rest for several."""
+    """max(0, 1 − ys), smoothed between ys = ½ and ys = 3/2; one against the rest for several classes."""
 
     curvature = 1.0
 
@@ -97,7 +98,7 @@ class SmoothHinge(Loss):
         outputs = places.shape[1]
         label = np.arange(outputs) if outputs > 1 else 1
         signs = np.where(targets[:, None] == label, 1, -1)
-        # −1 below ½, 0 above 3/2, a straight line between.
+        # The derivative in ys: −1 below ½, 0 above 3/2, linear in between.
         return np.asarray(-signs * np.clip((3 * FINE // 2 - signs * places) * (UNIT // FINE), 0, UNIT))
 
     def square(self, outputs: int) -> int:
@@ -107,8 +108,8 @@ class SmoothHinge(Loss):
 
 @final
 class Slopes(Loss):
-    """A loss of score − target whose derivative climbs on a straight line from `low` to `high` over a width `corner`:
-    Huber's loss, and the pinball loss of quantiles with its corner rounded off.
+    """A loss of score − target whose derivative rises linearly from `low` to `high` over a width `corner`: Huber's
+    loss, and the smoothed pinball loss of quantiles.
     """
 
     def __init__(self, *, low: Fraction, high: Fraction, corner: float) -> None:
@@ -116,7 +117,7 @@ class Slopes(Loss):
         self.curvature = float(high - low) / corner
 
     def derivatives(self, places: Ints, targets: Ints) -> Ints:
-        # A product of two whole numbers, one division, and rint: rounded correctly, each row by itself.
+        # Elementwise operations with correct rounding: each row's result depends on that row alone.
         away = (places - targets[:, None]).astype(np.float64)
         slope = float(self.high - self.low) * UNIT / (self.corner * FINE)
         middle = float(self.high + self.low) / 2 * UNIT
@@ -131,7 +132,7 @@ class Slopes(Loss):
         return int(self.high * UNIT)
 
     def square(self, outputs: int) -> int:
-        """Every derivative lies between low and high."""
+        """Every derivative lies between `low` and `high`."""
         return outputs * max(self._least**2, self._most**2)
 
 
@@ -147,10 +148,10 @@ def descend(
     penalty: float,
     share: Fraction,
 ) -> Floats:
-    """Weights of linear scores, a column for each output, by `steps` noisy Newton steps for this share of μ².
+    """Weights of linear scores, a column for each output, from `steps` noisy Newton steps paid with `share` of μ².
 
-    `square` is the largest squared length of a row of U. The weights of the features are held back by `penalty`·‖w‖²/2,
-    the intercept's are not. The weights returned are the mean of those of the last half of the steps.
+    `square` is the largest squared length of a row of U. The penalty `penalty`·‖w‖²/2 applies to all weights except the
+    intercept. Returns the mean of the weights over the last half of the steps.
     """
     width = U.shape[1]
     gram = Gram.release(U, purse, share=share * CURVATURE_SHARE, square=square)
@@ -172,8 +173,8 @@ def descend(
 
 
 def _inverse(gram: Gram, curvature: float, held: Floats) -> Floats:
-    """The inverse of the curvature, its eigenvalues lifted by 2σ√d: nearly the norm of a symmetric matrix of noise
-    (Wigner's semicircle), and so as much as the noise can hide.
+    """The inverse of the noisy curvature, with eigenvalues increased by 2σ√d. That is nearly the spectral norm of the
+    noise matrix (Wigner's semicircle law), so the noise cannot make the steps too large.
     """
     found, vectors = np.linalg.eigh(curvature * gram.matrix + np.diag(held))
     lifted = np.maximum(found, 0.0) + 2 * curvature * gram.sigma * np.sqrt(len(found))
@@ -181,15 +182,15 @@ def _inverse(gram: Gram, curvature: float, held: Floats) -> Floats:
 
 
 def places_of_scores(U: Floats, weights: Floats) -> Ints:
-    """The place in the tables of every score u·w, from −REACH to REACH; exactly, of weights that are rounded first."""
+    """The place in the tables of every score u·w, from −REACH·FINE to REACH·FINE. Exact for rounded weights."""
     bits = min(16, 52 - 16 - 10 - int(np.ceil(np.log2(U.shape[1]))))
-    exact = U @ np.rint(weights * 2.0**bits)  # every partial sum is a whole number below 2⁵²
+    exact = U @ np.rint(weights * 2.0**bits)  # every partial sum is an integer below 2⁵²
     scaled = np.floor(exact * (FINE / (STEPS * 2.0**bits)))
     return np.clip(scaled, -REACH * FINE, REACH * FINE).astype(np.int64)
 
 
 def column_scores(X: Floats, coefficients: Any, intercept: Any) -> Floats:
-    """intercept + Xw, a feature at a time, so that a row's score depends on that row alone, to the last digit."""
+    """intercept + Xw, added feature by feature, so that a row's score depends on that row alone, to the last digit."""
     found = np.full((len(X), len(intercept)), intercept, dtype=np.float64)
     for j in range(X.shape[1]):
         found += X[:, j : j + 1] * coefficients[:, j]

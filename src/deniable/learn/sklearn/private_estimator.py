@@ -1,12 +1,12 @@
-"""What all private estimators share: who pays, what is declared, and rules for every possible row.
+"""The base classes of private estimators: payment, declared labels and bounds, and a rule for every possible row.
 
-Neighbours are tables that differ by one row added or removed, so the number of rows is private, and nothing here needs
-it. An error is an output too: nothing that a row says, not even that there are none, raises one. Rows have these rules:
+Neighbours are tables that differ by one row added or removed. So the number of rows is private, and no estimator needs
+it. An error is an output too, so no content of a row, and not even an empty table, may raise one. The rules for rows:
 
 =====================================  =================================================================================
 a feature beyond its bounds            counts as the bound
-NaN, missing or no number              counts as the middle of the bounds (additive models give it a bin of its own)
-a label that is not among `classes`    the row is left out, as if it were not there
+NaN, missing or not a number           counts as the middle of the bounds (additive models have a separate bin for it)
+a label that is not among `classes`    the row is left out
 a target that is NaN                   the row is left out; beyond its bounds, it counts as the bound
 =====================================  =================================================================================
 """
@@ -14,9 +14,11 @@ a target that is NaN                   the row is left out; beyond its bounds, i
 from __future__ import annotations
 
 import copy
+import functools
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -28,21 +30,43 @@ from deniable.learn.sklearn.fit_budget import FitAccount, Ints, LeftBehind, Purs
 from deniable.learn.sklearn.integer_rows import Bought, Box, Floats
 from deniable.units import Guarantee
 
+Init = TypeVar("Init", bound=Callable[..., None])
+
+
+def stores_arguments(init: Init) -> Init:
+    """Decorates an `__init__` without a body: each argument is stored under its own name, as scikit-learn requires.
+
+    The signature stays written out in each estimator, because scikit-learn reads parameters from it, and so do help and
+    completion. They are checked by `fit`, not here.
+    """
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def stored(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)  # raises Python's own TypeError for wrong arguments
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        _, *parameters = given.arguments.items()
+        for name, value in parameters:
+            setattr(self, name, value)
+
+    return cast(Init, stored)
+
 
 class Private(BaseEstimator, ABC):
-    """An estimator that looks at rows through a purse only."""
+    """An estimator that uses rows only through a `Purse`."""
 
     epsilon: Any
     delta: Any
     mu: Any
     session: Any
     guarantee_: Guarantee
-    """What holds for everything that `fit` learnt, for all tables that differ by the guarantee's unit."""
+    """The guarantee of everything that `fit` learned, for all tables that differ by one of its units."""
 
     def _pay(self, *rows: Any, public: tuple[Any, ...] = ()) -> Self:
-        """Learn from rows that were validated, and show what was learnt when it is paid for.
+        """Learn from validated rows, and set the learned attributes after the payment is complete.
 
-        With a ledger, a fit to none of the rows comes first: what is wrong with a parameter is then free of charge.
+        With a ledger, a fit to an empty table comes first, so that errors in parameters are free of charge.
         """
         account = FitAccount.of(epsilon=self.epsilon, delta=self.delta, mu=self.mu, session=self.session)
         nobody = [each[:0] for each in rows]
@@ -63,17 +87,17 @@ class Private(BaseEstimator, ABC):
 
     @abstractmethod
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
-        """What is learnt, by attribute. The rows in `data` may go into sums of `purse`, and nowhere else."""
+        """The learned attributes by name. The rows in `data` may be used only as `Purse` allows."""
 
     def _table(self, X: Any, *, reset: bool) -> Floats:
-        """X as floats. Its width, type and column names are public; what its rows say raises nothing."""
+        """X as floats. Its width, type and column names are public; its cells cannot raise an error."""
         found = input_tables.table(X)
-        # Of a list scikit-learn would look at the first row.
+        # For a list, scikit-learn would inspect the first row.
         validate_data(self, X if hasattr(X, "shape") else found, reset=reset, skip_check_array=True)
         return found
 
     def _asked(self, X: Any) -> Floats:
-        """Rows to be judged by what was learnt."""
+        """Rows for prediction or transformation, as floats. Raises if the estimator is not fitted."""
         check_is_fitted(self)
         return self._table(X, reset=False)
 
@@ -89,19 +113,19 @@ class Private(BaseEstimator, ABC):
         return table, target
 
     def _box(self, bounds: Any, X: Floats, purse: Purse) -> Box:
-        """The bounds of the features, declared or bought."""
+        """The bounds of the features, declared or found privately."""
         if isinstance(bounds, Bought):
             return bounds.release(X, purse)
         return Box.of(bounds, features=X.shape[1], names=getattr(self, "feature_names_in_", None))
 
     def __sklearn_clone__(self) -> Self:
-        # A session is an account; a copy of it would be a second one.
+        # A session is an account: a copy of it would be a second account.
         made: Self = BaseEstimator.__sklearn_clone__(self if self.session is None else self._without_session())
         made.session = self.session
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was learnt may travel; the account it was paid from may not, and nothing may be spent in its stead.
+        # Learned attributes may be pickled; the session, an account, may not, and must not be silently dropped.
         state: dict[str, Any] = super().__getstate__()
         return {**state, "session": None if self.session is None else LeftBehind()}
 
@@ -116,13 +140,13 @@ class Private(BaseEstimator, ABC):
 
 
 class PrivateClassifier(ClassifierMixin, Private):
-    """A classifier whose labels are declared."""
+    """A classifier with declared labels."""
 
     classes: Any
     classes_: Any
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows `X` with labels `y`."""
+        """Learn from rows `X` with labels `y`. Raises `InvalidParameter` for wrong parameters, never for a row."""
         table, target = self._target(X, y)
         classes = self._labels()
         of_one_kind(target, classes)
@@ -131,17 +155,17 @@ class PrivateClassifier(ClassifierMixin, Private):
         return self._pay(table[kept], places[kept], public=(classes,))
 
     def _labels(self) -> Any:
-        """The labels, which must be public: which ones occur is not looked at."""
+        """The declared labels. Which of them occur in the data is private and not used."""
         return declared(self.classes)
 
 
 class PrivateRegressor(RegressorMixin, Private):
-    """A regressor whose target has public bounds."""
+    """A regressor with public bounds for its target."""
 
     target_bounds: Any
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Learn from rows `X` with targets `y`."""
+        """Learn from rows `X` with targets `y`. Raises `InvalidParameter` for wrong parameters, never for a row."""
         table, target = self._target(X, y)
         numbers = input_tables.numbers(target)
         kept = ~np.isnan(numbers)
@@ -150,9 +174,9 @@ class PrivateRegressor(RegressorMixin, Private):
 
 
 def declared(classes: Any) -> Any:
-    """The public labels, sorted."""
+    """The public labels, sorted. Raises unless there are at least two different labels of one type."""
     if classes is None or isinstance(classes, str | bytes) or not isinstance(classes, Iterable):
-        remedy = "which labels occur in the data is private: declare all that may, as in classes=[0, 1]"
+        remedy = "which labels occur in the data is private: declare all that may occur, as in classes=[0, 1]"
         raise InvalidParameter("classes", classes, "must be a list of labels", remedy)
     listed = list(classes)
     kinds = "must be labels of one kind, which can be sorted"
@@ -162,7 +186,7 @@ def declared(classes: Any) -> Any:
     except (TypeError, ValueError):
         raise InvalidParameter("classes", NOTHING, kinds) from None
     if given.dtype.kind == "U" and not all(isinstance(label, str) for label in listed):
-        raise InvalidParameter("classes", NOTHING, kinds, "a number beside a text would be taken for a text")
+        raise InvalidParameter("classes", NOTHING, kinds, "a number beside a text would be read as a text")
     if given.ndim != 1 or len(found) < 2 or len(found) != len(listed) or _has_nan(found):
         raise InvalidParameter("classes", NOTHING, "must be two different labels or more, none of them missing")
     return found
@@ -173,18 +197,17 @@ def _has_nan(labels: Any) -> bool:
 
 
 def of_one_kind(y: Any, classes: Any) -> None:
-    """Refuses labels none of which can be declared, as far as types tell: they are public, and which labels occur is
-    not.
-    """
+    """Raise if y has texts and the classes are numbers, or the reverse. Types are public; the labels that occur are
+    not."""
     texts, numbers = "US", "biuf"
     kinds = y.dtype.kind, classes.dtype.kind
     if (kinds[0] in texts and kinds[1] in numbers) or (kinds[0] in numbers and kinds[1] in texts):
-        rule = "are texts where y holds numbers, or the other way round"
-        raise InvalidParameter("classes", NOTHING, rule, "declare labels as they stand in y")
+        rule = "are texts where y has numbers, or the reverse"
+        raise InvalidParameter("classes", NOTHING, rule, "declare labels as they are in y")
 
 
 def places_of(y: Any, classes: Any) -> Ints:
-    """Which of the classes each label is; −1 if none."""
+    """The index of each label among the classes; −1 for an undeclared label."""
     known = {label: place for place, label in enumerate(classes.tolist())}
     return np.array([_place(known, label) for label in np.asarray(y).tolist()], dtype=np.int64)
 
@@ -192,5 +215,5 @@ def places_of(y: Any, classes: Any) -> Ints:
 def _place(known: dict[Any, int], label: Any) -> int:
     try:
         return known.get(label, -1)
-    except Exception:  # a label that cannot be hashed or compared is none of them
+    except Exception:  # a label that cannot be hashed or compared is undeclared
         return -1

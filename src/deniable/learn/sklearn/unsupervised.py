@@ -1,4 +1,4 @@
-"""Directions and clusters, from noisy sums."""
+"""Principal components and clusters from noisy sums."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from deniable.errors import InvalidParameter
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats, Gram, longest, products, shrunk, with_one
 from deniable.learn.sklearn.linear_models import left
-from deniable.learn.sklearn.private_estimator import Private
+from deniable.learn.sklearn.private_estimator import Private, stores_arguments
 
 SEEDS: Final = 8
-"""First centres for each cluster that is asked for, before neighbours among them are joined."""
+"""Initial centres per requested cluster, before they are merged."""
 STARTS: Final = 4
 ROUNDS: Final = 10
-"""How often, and for how many rounds, first centres are looked for among noisy averages."""
+"""Restarts, and rounds each, of the k-means that merges the noisy averages of initial centres."""
 SEED_SHARE: Final = Fraction(1, 4)
-"""The part of μ² that looks for first centres."""
+"""The share of μ² for the initial centres."""
 
 
 @final
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
     """Principal components of the noisy covariance.
 
-    For all neighbours D, D′ that differ by one row: the row u = (1, features), each between −1 and 1, adds the upper
-    triangle of uuᵀ, of length √((‖u‖⁴ + Σu_i⁴)/2), and that matrix is released once with Gaussian noise. Its corner is
-    the noisy number of rows, its first column their noisy sum.
+    For all neighbours D, D′ that differ by one row: the row u = (1, features), each scaled to [−1, 1], adds the upper
+    triangle of uuᵀ, a vector of length √((‖u‖⁴ + Σu_i⁴)/2). That matrix is released once with Gaussian noise. Its
+    corner is the noisy number of rows, its first column their noisy sum.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -40,9 +40,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
     >>> bool(abs(model.components_[0] @ [2, 1, 0]) > 2.1)
     True
 
-    Source: Dwork, Talwar, Thakurta & Zhang (2014), "Analyze Gauss"; the mean is bought with the matrix.
+    Source: Dwork, Talwar, Thakurta & Zhang (2014), "Analyze Gauss"; here the mean is part of the released matrix.
     """
 
+    bounds: Any
+    n_components: Any
+    row_norm: Any
     components_: Floats
     explained_variance_: Floats
     explained_variance_ratio_: Floats
@@ -50,6 +53,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
     n_components_: int
     box_: Box
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -60,14 +64,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
         session: Any = None,
         n_components: Any = None,
         row_norm: Any = None,
-    ) -> None:
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.n_components = n_components
-        self.row_norm = row_norm
+    ) -> None: ...
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows `X`."""
@@ -89,7 +86,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
         variances, vectors = np.linalg.eigh(covariance)
         order = np.argsort(variances)[::-1]
         variances, vectors = np.maximum(variances[order], 0.0), vectors[:, order].T
-        # A direction has two signs; as in scikit-learn, its largest number is positive.
+        # The sign of a direction is free; as in scikit-learn, its largest entry is positive.
         largest = vectors[np.arange(features), np.abs(vectors).argmax(axis=1)]
         vectors = vectors * np.where(largest < 0, -1.0, 1.0)[:, None]
         total = float(variances.sum())
@@ -107,7 +104,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
         return len(self.components_)
 
     def transform(self, X: Any) -> Floats:
-        """Rows along the components."""
+        """Coordinates of the rows along the components."""
         rows = self._asked(X)
         centred = self.box_.clamp(rows) - self.mean_
         found = np.zeros((len(centred), len(self.components_)))
@@ -116,20 +113,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
         return found
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Rows again, from how far they lie along the components."""
+        """Rows from their coordinates along the components."""
         return np.asarray(np.asarray(X, dtype=np.float64) @ self.components_ + self.mean_)
 
 
 @final
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Private):
-    """Cluster centres by noisy averages (Lloyd's algorithm), from first centres that are found by noisy averages too.
+    """Cluster centres by noisy averages (Lloyd's algorithm), with initial centres from noisy averages too.
 
-    For all neighbours D, D′ that differ by one row: in each round the row, with a constant, adds u = (1, features) to
-    the sums of the one centre that is nearest, so all sums together move by at most ‖u‖ ≤ √(d + 1). The number of rows
-    is not used.
+    For all neighbours D, D′ that differ by one row: in each round the row adds u = (1, features) to the sums of its
+    nearest centre, so all sums together change by at most ‖u‖ ≤ √(d + 1). The number of rows is not used.
 
-    The first round has 8 times as many centres, at random between the bounds (`random_state` decides nothing that is
-    private); their noisy averages, weighed by their noisy counts, are joined into `n_clusters`.
+    The first round has 8 times as many centres, at random between the bounds (`random_state` affects only these, not
+    the noise). Their noisy averages, weighted by their noisy counts, are merged into `n_clusters`.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -141,9 +137,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     Source: Blum, Dwork, McSherry & Nissim (2005), SuLQ k-means; the first centres are ours.
     """
 
+    n_clusters: Any
+    bounds: Any
+    steps: Any
+    random_state: Any
     cluster_centers_: Floats
     box_: Box
 
+    @stores_arguments
     def __init__(
         self,
         *,
@@ -155,22 +156,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         session: Any = None,
         steps: Any = 5,
         random_state: Any = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.bounds = bounds
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.session = session
-        self.steps = steps
-        self.random_state = random_state
+    ) -> None: ...
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows `X`."""
         return self._pay(self._table(X, reset=True))
 
     def fit_predict(self, X: Any, y: Any = None) -> Ints:
-        """Learn from rows `X`, and give each the number of its centre. Those numbers are data, and are not private."""
+        """Learn from rows `X`, and return the number of each row's centre. These numbers are not private."""
         return self.fit(X).predict(X)
 
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
@@ -190,7 +183,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         later = purse.sums(share=share * (1 - SEED_SHARE), square=width * STEPS**2, size=clusters * width, times=steps)
         for _ in range(steps):
             sums = later.release(sums_by_centre(rows, centres)) / STEPS
-            # A centre that no more rows than noise are nearest to stays where it is.
+            # A centre with no more rows than noise stays where it is.
             seen = sums[:, 0] > later.sigma / STEPS
             moved = np.clip(sums[:, 1:] / np.maximum(sums[:, :1], 1.0), -1.0, 1.0) * STEPS
             centres = np.rint(np.where(seen[:, None], moved, centres))
@@ -202,11 +195,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
     @property
     def labels_(self) -> Any:
-        # scikit-learn keeps the label of every row of the training data; here that would be data.
-        raise AttributeError("labels of training rows are private and are not kept; predict(X) makes them")
+        """Always raises: scikit-learn stores the label of every training row here, which would not be private."""
+        raise AttributeError("labels of training rows are private and are not kept; predict(X) computes them")
 
     def transform(self, X: Any) -> Floats:
-        """How far each row is from each centre."""
+        """The distance of each row from each centre."""
         asked = self._asked(X)
         rows = self.box_.clamp(asked)
         found = np.zeros((len(rows), len(self.cluster_centers_)))
@@ -220,9 +213,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
 
 def sums_by_centre(rows: Floats, centres: Floats) -> Ints:
-    """The sum of the rows that are nearest to each centre, in whole steps; of rows with a constant before them.
+    """For each centre, the sum in steps of the rows nearest to it. Rows have a constant in front.
 
-    ‖c‖² − 2u·c is a whole number, exactly, so which centre is nearest depends on the row alone.
+    ‖c‖² − 2u·c is an exact integer, so the nearest centre of a row depends on that row alone.
     """
     away = (centres**2).sum(axis=1) - 2 * (rows[:, 1:] @ centres.T)
     nearest = away.argmin(axis=1)
@@ -231,9 +224,7 @@ def sums_by_centre(rows: Floats, centres: Floats) -> Ints:
 
 
 def _joined(sums: Floats, clusters: int, random: Any) -> Floats:
-    """`clusters` centres of noisy sums: weighted k-means of their averages. Only noisy sums come in, so anything may be
-    done with them.
-    """
+    """Merge noisy sums into `clusters` centres, by weighted k-means of their averages. This is post-processing."""
     weights = np.maximum(sums[:, 0], 0.0)
     points = np.clip(sums[:, 1:] / np.maximum(sums[:, :1], 1.0), -1.0, 1.0) * STEPS
     best, least = points[:clusters], np.inf

@@ -1,9 +1,9 @@
-"""PyTorch models trained under a plan, the model and the optimizer staying what they are. Needs the extra `torch`.
+"""Private training of PyTorch models, without wrapping the model or the optimizer. Needs the extra `torch`.
 
-Trainer      draws batches, clips, adds noise, steps, counts
-ExactNoise   noise on a grid, exact (the default on a CPU)
-DeviceNoise  noise in floating point on the device (the default elsewhere; an assumption in the guarantee)
-AdamBC       Adam, corrected for the noise
+Trainer      draws batches, clips, adds noise, steps and counts
+ExactNoise   exact noise on a grid (the default on a CPU)
+DeviceNoise  floating-point noise on the device (the default elsewhere; adds an assumption to the guarantee)
+AdamBC       Adam with a correction for the variance of the noise
 Planted      a small language model with a secret in its text, for attacks.SecretExtraction
 """
 

@@ -19,7 +19,7 @@ from deniable.learn.plans import Places
 
 @final
 class Records:
-    """The dataset: how many records, which of them are this process's, and how they become a batch."""
+    """The dataset: the number of records, the share of this process, and how records are collated into a batch."""
 
     def __init__(self, dataset: Any, collate: Callable[[list[Any]], Any] | None, share: tuple[int, int]) -> None:
         self._dataset, self._collate = dataset, collate
@@ -31,11 +31,11 @@ class Records:
 
     def check_length(self) -> None:
         if len(self._dataset) != self.count:
-            rule = "changed its length during the run, so nobody's chance to take part is known"
-            raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset that stays")
+            rule = "changed its length during the run, so the sampling rate is unknown"
+            raise InvalidParameter("dataset", type_of(self._dataset), rule, "give Trainer a dataset of constant length")
 
     def batch(self, places: Places, device: torch.device) -> Any:
-        """These records, collated and on the device."""
+        """These records, collated and moved to the device."""
         if isinstance(self._dataset, TensorDataset) and self._collate is None:
             rows = torch.from_numpy(places)
             made: Any = [each[rows.to(each.device)] for each in self._dataset.tensors]
@@ -45,17 +45,17 @@ class Records:
 
 
 def _stacked(records: list[Any]) -> Any:
-    """A batch, as a DataLoader makes one; torch's own error would tell of single records."""
+    """Collate like a DataLoader. Replaces torch's error, which would reveal values of single records."""
     try:
         return default_collate(records)
     except (RuntimeError, TypeError, KeyError):
-        rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is no number"
+        rule = "has records that cannot be stacked: of different shapes or fields, or of a type that is not numeric"
         remedy = "pad or convert them in the dataset, or give Trainer(collate=) a function from records to a batch"
         raise InvalidParameter("dataset", NOTHING, rule, remedy) from None
 
 
 def parts(places: Places, size: int | None, *, first: int | None = None) -> Sequence[Places]:
-    """A batch cut into pieces that fit, the first of `first` at most; none if nobody takes part."""
+    """A batch cut into pieces of at most `size`, the first of at most `first`. Empty for an empty batch."""
     if first is not None and len(places) > first:
         return [*parts(places[:first], size), *parts(places[first:], size)]
     if len(places) == 0:

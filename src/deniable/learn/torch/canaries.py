@@ -1,4 +1,4 @@
-"""Canaries: what a run is audited by."""
+"""Canaries: made-up records that are in the training by a fair coin, for audits of a run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from deniable.errors import InvalidParameter
 from deniable.learn.torch.batch_sampling import Records
 
 FEWEST_CANARIES = 10
-"""Below it an audit is refused."""
+"""Fewer canaries are refused."""
 
 
 @final
 class Canaries:
-    """Records that are nobody's, each in the training by a fair coin."""
+    """Records that belong to nobody, each included in the training by a fair coin."""
 
     def __init__(
         self, dataset: Any, collate: Callable[[list[Any]], Any] | None, entropy: chance.Entropy | None
@@ -30,7 +30,7 @@ class Canaries:
         self.included = chance.bernoulli(p=0.5, size=(len(dataset),), entropy=entropy)
 
     def among(self, dataset: Any) -> Any:
-        """The dataset with the canaries that are in."""
+        """The dataset, followed by the included canaries."""
         chosen = [place for place, inside in enumerate(self.included) if inside]
         return torch.utils.data.ConcatDataset([dataset, torch.utils.data.Subset(self._dataset, chosen)])
 

@@ -1,7 +1,7 @@
-"""A small language model of characters, and what is planted into its training text to be extracted.
+"""A small character-level language model, trained on text with a planted secret.
 
-`Planted` is what `attacks.SecretExtraction` plays against: it trains a model on lines of text into which a secret was
-put, without privacy or under a plan, and returns what scores candidates.
+`Planted` is the opponent of `attacks.SecretExtraction`. It trains a model on lines of text that include a secret,
+without privacy or under a plan, and returns a function that scores candidate secrets.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ from deniable.learn.torch.trainer import Trainer
 
 ALPHABET: Final = " abcdefghijklmnopqrstuvwxyz0123456789.,"
 CONTEXT: Final = 8
-"""Characters that are looked at to predict the next one."""
+"""Number of preceding characters that predict the next one."""
 WIDTH: Final = 64
 AT_ONCE: Final = 1000
-"""Texts that are scored at a time."""
+"""Number of texts that are scored at a time."""
 
 _NAMES: Final = ("ada", "ben", "cem", "dora", "emil", "finn", "greta", "hana", "ines", "jan", "kim", "lea")
 _THINGS: Final = ("tea", "bread", "stamps", "rice", "a book", "soap", "milk", "a pen")
 
 
 def sample_lines(*, count: int, seed: int) -> list[str]:
-    """So many lines of made-up text: who bought what for how much."""
+    """`count` lines of made-up text about purchases, reproducible from the seed.
+
+    >>> sample_lines(count=1, seed=1)
+    ['finn paid 5606 for milk.']
+    """
     chance = np.random.default_rng(curve_arguments.integer("seed", seed, 0))
     return [
         f"{chance.choice(_NAMES)} paid {chance.integers(1000, 10_000)} for {chance.choice(_THINGS)}."
@@ -44,7 +48,7 @@ def sample_lines(*, count: int, seed: int) -> list[str]:
 
 @final
 class CharacterModel(nn.Module):  # type: ignore[misc]  # torch has no types here
-    """The next of a few characters from the `CONTEXT` before it: an embedding, one hidden layer, a softmax."""
+    """Predicts a character from the `CONTEXT` characters before it: an embedding, one hidden layer, a softmax."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,18 +57,18 @@ class CharacterModel(nn.Module):  # type: ignore[misc]  # torch has no types her
         self.out = nn.Linear(WIDTH, len(ALPHABET))
 
     def forward(self, windows: Tensor) -> Tensor:
-        """Scores of the next character for each window: lines × places × context in, lines × places × alphabet out."""
+        """Logits of the next character: (lines, places, context) -> (lines, places, alphabet)."""
         return self.out(torch.tanh(self.hidden(self.embedding(windows).flatten(-2))))
 
     def losses(self, windows: Tensor, following: Tensor) -> Tensor:
-        """The log-perplexity of each line: -log of the probability that the model gives to its characters."""
+        """The log-perplexity of each line: -log of the probability that the model assigns to its characters."""
         return _log_perplexity(self(windows), following)
 
     def scores(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The log-perplexity of each text: the smaller, the likelier the model finds it.
+        """The log-perplexity of each text; a smaller value means a likelier text.
 
-        In double precision: a model that has learned little finds thousands of candidates nearly equally likely, and
-        rounding to single precision ties some of them and exchanges others.
+        Computed in double precision: for a model that has learned little, thousands of candidates are nearly equally
+        likely, and single precision would tie or reorder some of them.
         """
         windows, following = encoded(texts)
         exact = {name: weight.double() for name, weight in self.state_dict().items()}
@@ -77,12 +81,12 @@ class CharacterModel(nn.Module):  # type: ignore[misc]  # torch has no types her
 
 
 def _log_perplexity(scores: Tensor, following: Tensor) -> Tensor:
-    """-log of the probability of each line, of the scores of its characters."""
+    """-log of the probability of each line, from the logits of its characters."""
     return cross_entropy(scores.transpose(1, 2), following, reduction="none", ignore_index=-1).sum(dim=1)
 
 
 def encoded(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Each line as its windows of `CONTEXT` characters and the characters that follow; shorter lines end in -1."""
+    """(windows of `CONTEXT` characters, next characters) of each line. Shorter lines are padded with -1."""
     known = {character: i for i, character in enumerate(ALPHABET)}
     if any(character not in known for text in texts for character in text):
         raise InvalidParameter("texts", NOTHING, f"must be written in the characters {ALPHABET!r}")
@@ -100,11 +104,11 @@ def encoded(texts: Sequence[str]) -> tuple[Tensor, Tensor]:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """Trains a `CharacterModel` on `lines` and on `copies` lines with the secret, and returns what scores texts.
+    """Trains a `CharacterModel` on `lines` and on `copies` lines with the secret, and returns a scorer of candidates.
 
-    With a `plan` the training is private, one line a record, and `curve` is what the model promises about all lines
-    with the secret together: the plan's, for a group of `copies`. Without one there are `epochs` steps of Adam on all
-    lines, and no privacy.
+    With a `plan` the training is private, with one record per line, and `curve` bounds the leakage about all lines with
+    the secret together: it is the plan's curve for a group of `copies`. Without a plan, training is `epochs` steps of
+    Adam on all lines, without privacy.
     """
 
     lines: Sequence[str]
@@ -113,7 +117,7 @@ class Planted:
     copies: int = 1
     epochs: int = 300
     rate: float = 0.01
-    """How fast Adam learns."""
+    """Adam's learning rate."""
 
     def __post_init__(self) -> None:
         curve_arguments.integer("copies", self.copies, 1)
@@ -122,6 +126,7 @@ class Planted:
 
     @property
     def curve(self) -> Curve | None:
+        """The curve with respect to all lines with the secret; None without a plan."""
         if self.plan is None:
             return None
         return self.plan.curve if self.copies == 1 else self.plan.curve.group(size=self.copies)

@@ -1,4 +1,4 @@
-"""Checkpoints that cannot forget what was spent: one file for everything, and a journal of the steps taken since."""
+"""Checkpoints that cannot lose count of steps: one file for the state, and a journal of the steps begun since."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ VERSION: Final = 1
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
-    """All or nothing: a crash leaves the checkpoint before."""
+    """Write atomically: after a crash, the previous checkpoint is still there."""
     if not path.parent.is_dir():
-        raise InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+        raise InvalidParameter("path", str(path), "is in a folder that does not exist", "make the folder first")
     if path.is_dir():
         raise InvalidParameter("path", str(path), "is a folder", "name a file in it")
     aside = path.with_name(f"{path.name}.part")
@@ -30,46 +30,46 @@ def write(path: Path, record: dict[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A checkpoint; tensors and plain values only, so that reading one runs no code."""
+    """Read a checkpoint. Only tensors and plain values are accepted, so that reading one runs no code."""
     try:
         record = torch.load(path, weights_only=True, map_location="cpu")
     except FileNotFoundError:
-        raise InvalidParameter("path", str(path), "is not there") from None
+        raise InvalidParameter("path", str(path), "does not exist") from None
     except Exception:  # torch and pickle raise anything on damaged bytes
-        raise UnreadableRecord(f"{path.name} is no checkpoint of a Trainer, or is damaged") from None
+        raise UnreadableRecord(f"{path.name} is not a checkpoint of a Trainer, or is damaged") from None
     if not isinstance(record, dict) or "deniable" not in record:
-        raise UnreadableRecord(f"{path.name} is no checkpoint of a Trainer")
+        raise UnreadableRecord(f"{path.name} is not a checkpoint of a Trainer")
     if record["deniable"] > VERSION:
         raise UnreadableRecord(f"{path.name} was written by a newer version; update deniable")
     return record
 
 
 def check_fits(path: Path, record: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """That a checkpoint can be loaded as a whole, by names and shapes, before anything is changed."""
+    """Raise, before anything is changed, if names or shapes of a checkpoint do not fit the model and the optimizer."""
     mine, theirs = _shapes(model.state_dict()), _shapes(record["model"])
     for name in sorted(mine.keys() | theirs.keys()):
         if name not in theirs or name not in mine:
-            rule = f"has no {name!r}, as the model does" if name in mine else f"has {name!r}, and the model does not"
+            rule = f"lacks {name!r}, which the model has" if name in mine else f"has {name!r}, which the model lacks"
         elif mine[name] != theirs[name]:
-            rule = f"has {name!r} of shape {theirs[name]}, and the model has it of shape {mine[name]}"
+            rule = f"has {name!r} of shape {theirs[name]}, and the model has shape {mine[name]}"
         else:
             continue
         raise InvalidParameter("path", path.name, rule, "make the trainer with the model of the checkpoint")
     sizes = [len(group["params"]) for group in record["optimizer"]["param_groups"]]
     held = names_in(optimizer, model)
     if sizes != [len(group) for group in held] or record.get("names", held) != held:
-        rule = "has the state of an optimizer of other parameters, other groups or another order of them"
+        rule = "has the state of an optimizer with other parameters, other groups or another order"
         raise InvalidParameter("path", path.name, rule, "make the optimizer as it was made for the checkpoint")
 
 
 def names_in(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[str]]:
-    """The names of an optimizer's parameters, group by group: its own state has them by number only."""
+    """The names of an optimizer's parameters, by group. The optimizer's own state has only numbers."""
     names = {id(each): name for name, each in model.named_parameters()}
     return [[names[id(each)] for each in group["params"]] for group in optimizer.param_groups]
 
 
 def journals(checkpoint: Path, record: dict[str, Any]) -> dict[Path, Journal]:
-    """The journals of a checkpoint's run, by their checkpoints: its own, and those of others that are still there."""
+    """Checkpoint -> journal for a checkpoint's run: its own, and those of the run's other checkpoints that exist."""
     own = checkpoint.resolve()
     known = {each: Journal(each, record["run"]) for each in (own, *map(Path, record["journals"]))}
     return {each: journal for each, journal in known.items() if each == own or journal.is_there}
@@ -81,10 +81,10 @@ def _shapes(state: dict[str, Any]) -> dict[str, tuple[int, ...] | None]:
 
 @final
 class Journal:
-    """How many steps were begun, beside the checkpoint, one line before each step: it is never behind.
+    """The number of steps begun since a checkpoint: a file beside it, with one line written before each step.
 
-    Two trainers that go on from one checkpoint would take the same steps twice and count them once. So the last line
-    says who wrote it, and who finds another's line after their own has to stop.
+    Two trainers that resume from one checkpoint would take the same steps twice and count them once. So each line names
+    its writer, and a trainer that finds another's line after its own must stop.
     """
 
     def __init__(self, checkpoint: Path, run: str) -> None:
@@ -95,7 +95,7 @@ class Journal:
 
     @property
     def is_there(self) -> bool:
-        """Whether there is one, and of this run: another one's checkpoint may have taken its place."""
+        """Whether the file exists and belongs to this run. Another run's checkpoint may have replaced it."""
         try:
             with self.path.open() as file:
                 return file.readline().strip() == self._run
@@ -103,11 +103,11 @@ class Journal:
             return False
 
     def begin(self, steps: int) -> None:
-        """A journal for a new checkpoint; what it knew of the same run is kept."""
+        """Start the journal of a new checkpoint. Steps of the same run that it has counted are kept."""
         known = self.read() if self.is_there else 0
         self._line = self._of(max(steps, known))
         whole = f"{self._run}\n".encode() + self._line
-        half = self.path.with_name(f".{self._me}.part")  # a crash must leave no empty one, which has forgotten all
+        half = self.path.with_name(f".{self._me}.part")  # a crash must not leave an empty journal
         try:
             with half.open("wb") as file:
                 file.write(whole)
@@ -119,12 +119,12 @@ class Journal:
         self._end = len(whole)
 
     def take_over(self, steps: int) -> None:
-        """From here on this trainer goes on, and no other."""
+        """Record that this trainer, and no other, continues the run."""
         if self.is_there:
             self._end, self._line = self._append(self._of(steps))
 
     def note(self, steps: int) -> None:
-        """One more step; nothing where the checkpoint is gone as well, or is another run's by now."""
+        """Note a step. Does nothing if the checkpoint was deleted too, or now belongs to another run."""
         self.check_mine()
         if not self.is_there:
             return
@@ -134,10 +134,10 @@ class Journal:
             raise self._taken()
 
     def check_mine(self) -> None:
-        """Refuse to go on where another trainer does, or where a step would not be noted beside its checkpoint."""
+        """Raise if another trainer continues this run, or if the journal of an existing checkpoint is missing."""
         if self._checkpoint.exists() and not (self.path.exists() and self.path.stat().st_size):
-            what = "emptied" if self.path.exists() else "taken away from"
-            rule = f"{self.path.name} was {what} beside its checkpoint, which would forget the next steps"
+            what = "emptied" if self.path.exists() else "removed"
+            rule = f"{self.path.name} was {what}, so its checkpoint would not count the next steps"
             raise InvalidOperation(f"{rule}; put it back, or remove the checkpoint as well")
         if not self.is_there:
             return
@@ -147,9 +147,9 @@ class Journal:
                 raise self._taken()
 
     def read(self) -> int:
-        """The most steps that were begun."""
+        """The number of steps begun. Raises if the journal is missing."""
         if not self.is_there:
-            remedy = "put it back beside the checkpoint: without it steps taken since would be forgotten"
+            remedy = "put it back beside the checkpoint: without it, later steps would not be counted"
             raise InvalidParameter("path", self.path.name, "the journal of this checkpoint is missing or empty", remedy)
         return max((int(each.split()[0]) for each in self.path.read_text().splitlines()[1:]), default=0)
 
@@ -165,4 +165,4 @@ class Journal:
 
     def _taken(self) -> InvalidOperation:
         rule = f"another trainer writes into {self.path.name}, so steps of both would be counted once"
-        return InvalidOperation(f"{rule}; load the checkpoint again to go on from it, or begin a new run elsewhere")
+        return InvalidOperation(f"{rule}; load the checkpoint again to continue from it, or begin a new run elsewhere")

@@ -23,37 +23,37 @@ from deniable.noise.entropy import given_or_current
 FARTHEST = float(2**62)
 
 PIECE = 2**20
-"""Numbers drawn at a time: many, as rejected ones are drawn again in ever smaller rounds."""
+"""Numbers drawn at a time. Many, because rejected ones are drawn again in ever smaller rounds."""
 
 CHUNK = 2**15
-"""Numbers that noise is added to at a time: small enough to stay in the caches."""
+"""Numbers that get noise at a time: few enough to stay in the caches."""
 
 
 class GradientNoise(ABC):
-    """How noise is added. Whatever it is, it says what the guarantee then rests on."""
+    """Adds noise to the clipped sums, and names the assumptions that this adds to the guarantee."""
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """In words; empty if the noise is what the curve says."""
+        """In words. Empty if the noise has exactly the distribution that the curve assumes."""
 
     @abstractmethod
     def open(self, plan: Plan, coordinates: int) -> None:
-        """Get ready for so many numbers in each step of this plan."""
+        """Prepare for a plan with so many coordinates in each step."""
 
     @abstractmethod
     def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
-        """The sums of one step with noise on every coordinate; told to nobody before, and written over."""
+        """The sums of one step with noise on every coordinate. It may overwrite `totals`, which are secret."""
 
 
 @final
 class ExactNoise(GradientNoise):
     """round(N(0, σ²)) on a grid of 2⁻³¹ σ or finer, exact to the last bit, from the operating system's entropy.
 
-    A sum is rounded to the grid first. That moves two neighbouring sums apart by at most one step in each of the d
-    coordinates, so the sensitivity grows from Δ to Δ + √d steps, and σ by the same factor; for a million parameters by
-    less than 10⁻⁶. Where the noise of many steps hides one sum (`DPFTRL`), d counts the coordinates of all of them.
-    Then integer noise is added, and only the result becomes a float again (see `noise.Grid`).
+    A sum is rounded to the grid first. This moves two neighbouring sums apart by at most one grid step in each of the d
+    coordinates. So the sensitivity grows from Δ to Δ + √d grid steps, and σ by the same factor: less than 10⁻⁶ for a
+    million parameters. If the noise of many steps protects one sum (`DPFTRL`), d counts the coordinates of all these
+    steps. Then integer noise is added, and only the result is converted to a float (see `noise.Grid`).
     """
 
     def __init__(self, *, entropy: noise.Entropy | None = None) -> None:
@@ -77,7 +77,7 @@ class ExactNoise(GradientNoise):
         return [noisy.to(each.device) for noisy, each in zip(here, totals, strict=True)]
 
     def _add_to(self, part: Tensor) -> None:
-        """Round to the grid, add whole numbers, and only then come back to floats."""
+        """Round to the grid, add integer noise, then convert to floats."""
         scale = float(self._grid.spacing)
         drawn = noise.rounded_gaussian(sigma=self._width, size=(part.numel(),), entropy=self._entropy)
         for start in range(0, part.numel(), CHUNK):
@@ -91,10 +91,10 @@ class ExactNoise(GradientNoise):
 
 @final
 class DeviceNoise(GradientNoise):
-    """Gaussian noise in floating point, made on the device where the gradients are: on a CPU of the operating system's
-    entropy, elsewhere by torch's generator.
+    """Gaussian noise in floating point, drawn on the gradients' device: from the operating system's entropy on a CPU,
+    from torch's generator elsewhere.
 
-    Fast, and not exact: the guarantee then says what it assumes.
+    Fast but not exact; the guarantee lists the assumption.
     """
 
     def __init__(self, *, entropy: noise.Entropy | None = None) -> None:
@@ -105,8 +105,8 @@ class DeviceNoise(GradientNoise):
     @property
     def assumptions(self) -> tuple[str, ...]:
         floating = (
-            "noise in floating point is as good as the real numbers of a Gaussian, last digits included; where it is "
-            "made on an accelerator, torch's generator, seeded with 63 secret bits, is as good as chance"
+            "noise in floating point protects like a real-valued Gaussian, including its last digits; on an "
+            "accelerator, torch's generator, seeded with 63 secret bits, is as good as true randomness"
         )
         return (floating, *_replayable(self._entropy))
 
@@ -115,12 +115,12 @@ class DeviceNoise(GradientNoise):
 
     def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
         on_cpu = [each for each in totals if each.device.type == "cpu"]
-        # Not kept beyond this call: noise that lies about could be pickled, or handed out twice by two threads.
+        # Not kept beyond this call: stored noise could be pickled, or used twice by two threads.
         drawing = {dtype: Floating(dtype) for dtype in {each.dtype for each in on_cpu}}
         source = given_or_current(self._entropy)
         _piecewise(on_cpu, lambda part: drawing[part.dtype].add(part, self._sigma, source))
         for kind in {(each.device, each.dtype) for each in totals if each.device.type != "cpu"}:
-            # One draw for all: a device is asked once, and at the end of a step it has room.
+            # One draw for all tensors: one kernel launch, and at the end of a step there is memory for it.
             several = [each for each in totals if (each.device, each.dtype) == kind]
             drawn = torch.empty(sum(each.numel() for each in several), device=kind[0], dtype=kind[1])
             drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0]))
@@ -140,8 +140,8 @@ class DeviceNoise(GradientNoise):
 class Floating:
     """N(0, 1) in single or double precision, by Box & Muller (1958): √(-2 ln u) times the cosine and sine of an angle.
 
-    Each number is made of 32 or 64 bits of the entropy, so that none is farther out than 6.7 or 9.4. What is worked on
-    stays in the caches, in the same memory for all numbers of a step.
+    Each number uses 32 or 64 random bits, so no number is larger than 6.7 or 9.4. Buffers are reused for all numbers of
+    a step and stay in the caches.
     """
 
     def __init__(self, dtype: torch.dtype, pairs: int = CHUNK) -> None:
@@ -156,7 +156,7 @@ class Floating:
             self._half = torch.tensor(2.0**-bits, dtype=dtype)
 
     def add(self, numbers: Tensor, sigma: float, entropy: noise.Entropy) -> None:
-        """σ times fresh draws onto every number, which lie one behind the other."""
+        """Add σ times a fresh draw to each number of a contiguous tensor."""
         assert numbers.is_contiguous()
         for part in numbers.split(2 * self._pairs):
             if part.numel() == 2 * self._pairs:
@@ -168,10 +168,10 @@ class Floating:
                 part += room[: part.numel()]
 
     def _add_to(self, numbers: Tensor, sigma: float, entropy: noise.Entropy) -> None:
-        """Cosines above sines, with the same lengths."""
+        """Add to exactly 2 · pairs numbers: cosines to the first half, sines to the second, with the same radii."""
         entropy.fill(self._words)
         if self._kernel is not None:
-            # The second half of the bits, and of the numbers, lies so many bytes behind the first.
+            # `half` is the distance in bytes from the first half of the bits, and of the numbers, to the second.
             bits, place, half = self._words.ctypes.data, numbers.data_ptr(), 4 * self._pairs
             self._kernel.run(place, place + half, bits, bits + half, self._pairs, sigma)
             return
@@ -183,14 +183,14 @@ class Floating:
 
 
 def _replayable(entropy: noise.Entropy | None) -> tuple[str, ...]:
-    """What must be said of entropy that can be drawn again."""
+    """The assumption to state if the entropy can be replayed."""
     if given_or_current(entropy).is_private:
         return ()
     return ("the entropy is replayable, for tests only: this protects nobody",)
 
 
 def _piecewise(totals: Sequence[Tensor], work: Callable[[Tensor], None]) -> None:
-    """`work` on every number, in place, some at a time: large tensors in pieces, small ones together."""
+    """Apply `work` to all numbers in place: large tensors in pieces, small ones concatenated."""
     small: dict[torch.dtype, list[Tensor]] = defaultdict(list)
     for total in totals:
         if total.numel() < PIECE // 8:

@@ -1,4 +1,4 @@
-"""Adam for noisy gradients: what the noise adds to its second moment is known, and taken off again."""
+"""Adam for noisy gradients: subtracts the known variance of the noise from the second moment."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from deniable.curves import curve_arguments
 class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch brings no types where they are checked
     """DP-AdamBC: Adam whose second moment is corrected for the variance of the noise.
 
-    Noise of variance Φ in every gradient makes v larger by Φ in expectation, so that all coordinates are moved alike;
-    here the step is m̂/√max(v̂ - Φ, floor²) (Tang, Shpilevskiy & Lécuyer 2024). `Trainer` sets Φ = (noise·clip/batch)².
-    What is done to noisy gradients costs no privacy.
+    Noise of variance Φ in every gradient increases v by Φ in expectation. If that dominates, Adam moves all coordinates
+    alike. Here the step is m̂/√max(v̂ - Φ, floor²) (Tang, Shpilevskiy & Lécuyer 2024). `Trainer` sets
+    Φ = (noise·clip/batch)². This is post-processing of noisy gradients and costs no privacy.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class AdamBC(torch.optim.Optimizer):  # type: ignore[misc]  # torch brings no ty
         super().__init__(params, defaults)
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step along the gradients that are there."""
+        """Take one step along the current gradients. Returns the closure's loss, if there is a closure."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""What correlated noise needs of the steps before it."""
+"""The memory of correlated noise: what a step of `DPFTRL` needs of the steps before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deniable.learn.torch.gradient_noise import GradientNoise
 
 @final
 class Past:
-    """What correlated noise needs of the steps before: sums as they were, which stay secret, and what was released."""
+    """Exact sums of earlier steps, which stay secret, and the noisy sums that were released."""
 
     def __init__(self, coefficients: Sequence[Fraction]) -> None:
         self._coefficients = [float(each) for each in coefficients]
@@ -23,14 +23,14 @@ class Past:
         self._released: list[dict[str, Tensor]] = []
 
     def begin(self) -> None:
-        """One more step. If it is never finished, it stays one in which nothing was learnt: steps keep their distance,
-        on which the sensitivity rests."""
+        """Begin a step. If it is never finished, it counts as a step with gradient 0, so that later steps keep their
+        distance to earlier ones, which the sensitivity depends on."""
         keep = len(self._coefficients)
         self._sums = [{}, *self._sums][:keep]
         self._released = [{}, *self._released][:keep]
 
     def released(self, totals: dict[str, Tensor], noise: GradientNoise) -> list[Tensor]:
-        """M_t = Σ_j c_j g_{t-j} + Z_t is told; what comes back is (C⁻¹M)_t, made of what was told alone."""
+        """Release M_t = Σ_j c_j g_{t-j} + Z_t. Returns (C⁻¹M)_t, which depends on released values only."""
         sums = {name: total.double() for name, total in totals.items()}
         mixed = [total.clone() for total in sums.values()]
         for weight, before in zip(self._coefficients[1:], self._sums[1:], strict=False):
@@ -47,8 +47,8 @@ class Past:
         return {"sums": self._sums, "released": self._released}
 
     def restore(self, state: dict[str, list[dict[str, Tensor]]], lost: int) -> None:
-        """As it was; steps lost after the checkpoint count as steps in which nothing was learnt."""
+        """Restore a saved state. Raises if steps were taken after the checkpoint: their sums are unknown."""
         if lost:
-            rule = f"{lost} steps were taken after it, and the noise of later ones would have to match theirs"
+            rule = f"{lost} steps were taken after it, and the noise of later steps would have to match theirs"
             raise InvalidParameter("path", NOTHING, rule, "save after every step of a DPFTRL run, or start anew")
         self._sums, self._released = state["sums"], state["released"]

@@ -1,4 +1,4 @@
-"""What a run looked like: losses and ε over the steps, as a bar while it runs and as a picture afterwards."""
+"""The history of a run: losses and ε over the steps, as a progress bar while it runs and as a figure afterwards."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from deniable.plots import Figure
 
 POINTS = 24
-"""Steps at which ε is worked out for a picture."""
+"""The number of steps at which a figure computes ε."""
 
 
 @final
 class History:
-    """The average loss of each step, and how many examples were no numbers. Of the data itself, so not private: for the
-    owner's eyes only."""
+    """The average loss of each step, and the number of examples that were not finite. Computed without noise, so not
+    private: for the owner's eyes only."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[int, list[Tensor], int]] = []
-        """The number of the step, which a resumed run does not begin with 1; sums of losses; how many took part."""
+        """(number of the step, sums of losses, number of examples). A resumed run does not begin with step 1."""
         self._sums: list[Tensor] = []
         self._count = self._left_out = 0
         self.left_out: list[int] = []
-        """How many examples of each step counted as nothing, because a loss or gradient of theirs was no number."""
+        """For each step: how many examples counted as gradient 0 because a loss or gradient was not finite."""
 
     def losses(self, total: Tensor, count: int, left_out: int) -> None:
         self._sums.append(total)
@@ -43,7 +43,7 @@ class History:
 
     @property
     def average(self) -> list[float | None]:
-        """None where nobody took part. Worked out when it is asked for: a device would have to be waited for."""
+        """The average loss of each step; None for a step without examples. Waits for the device."""
         return [sum(map(float, sums)) / count if count else None for _, sums, count in self._steps]
 
     @property
@@ -55,7 +55,7 @@ class History:
 
     @contextmanager
     def bar(self, plan: Plan, done: int, last: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-        """A bar on stderr that is told the steps done; nothing where rich or a terminal is missing."""
+        """A progress bar on stderr, as a function of the steps done. It does nothing without rich or a terminal."""
         try:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

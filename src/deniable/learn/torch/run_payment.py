@@ -1,10 +1,10 @@
-"""What a ledger is told of a run: the charge before the first step, which steps were begun, and that it is over.
+"""A run's entries in a ledger: the charge before the first step, the blocks of steps begun, and the seal at the end.
 
-**A step is taken once.** Files can be copied: whoever keeps a copy of a checkpoint, and of the journal beside it, could
-go on from it again and again, on one charge. The ledger cannot be turned back. So once a run has a checkpoint, the
-ledger is asked for its steps, a block at a time and before the first of them begins; it gives every block to one
-trainer. Who goes on from a checkpoint gets the rest of the block in which it was saved, if nobody else did, and
-otherwise begins with the next block that nobody has. Steps that were given and not taken (a crash) are lost.
+**Each step is taken once.** Files can be copied: a person with a copy of a checkpoint and its journal could resume from
+it many times and pay once. A ledger cannot be set back. So, once a run has a checkpoint, a trainer claims its steps
+from the ledger, one block at a time and before the block's first step. The ledger grants each block to one trainer. A
+trainer that resumes from a checkpoint gets the rest of the block in which it was saved, if no other trainer has claimed
+it, and otherwise the next unclaimed block. Steps that were claimed but not taken, because of a crash, are lost.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ if TYPE_CHECKING:
     from deniable.ledger import Entry, Ledger
 
 BLOCKS = 64
-"""A run asks for its steps in so many blocks at most: a crash loses less than 2 % of a plan, and no ledger fills up."""
+"""The most blocks of a run: a crash loses less than 2 % of the plan, and the ledger gets few entries."""
 
 
 @final
 class Payment:
-    """The charge for one run, and which of its steps this trainer may take."""
+    """The charge for one run, and the steps that this trainer has claimed."""
 
     def __init__(self, ledger: Ledger, plan: Plan, delta: float | None) -> None:
         self.ledger, self._plan, self._delta = ledger, plan, delta
         self.entry: Entry | None = None
         self._block = -(-plan.steps // BLOCKS)
         self._is_shared = False
-        """Whether there is a checkpoint, so that others may go on with this run."""
+        """Whether a checkpoint exists, so that other trainers may resume this run."""
         self._last = 0
-        """The last step that this trainer was given."""
+        """The last step that this trainer has claimed."""
         self._token: str | None = None
-        """Of the newest checkpoint: it stands for the rest of its block, and whoever uses it first has that."""
+        """The token of the newest checkpoint. The first trainer to use it gets the rest of its block."""
 
     def reserve(self, run: str) -> None:
-        """Charge the whole run before anything is released: a plan is fixed in advance, a stopping time is not."""
+        """Charge the whole plan before the first release, because the stopping time may depend on the data."""
         plan, ledger = self._plan, self.ledger
         try:
             cost = plan.price(ledger.budget, unit=ledger.unit, delta=self._delta)
             question, said, key = _question(run, plan), f"training: {plan!r}", _key(run)
             self.entry = ledger.keyed(key)
-            if self.entry is not None:  # whoever went on from another copy of the checkpoint has paid for all of them
+            if self.entry is not None:  # a trainer that resumed from another copy of the checkpoint has paid already
                 return self._check_open(self.entry)
             self.entry = ledger.reserve(cost, question=question, description=said, key=key)
         except BudgetExceeded as refused:
@@ -55,23 +55,23 @@ class Payment:
             raise BudgetExceeded(refused.asked, refused.left, remedy, account=refused.account) from None
 
     def seal(self, steps: int) -> None:
-        """The run is over, and nobody goes on with it; once is enough."""
+        """End the run: no trainer can resume it. A second call does nothing."""
         if self.entry is not None and self.ledger.closing(self.entry.number) is None:
             self.ledger.seal(self.entry, json.dumps({"steps": steps, "plan": repr(self._plan)}).encode())
 
-    # -- who may take which step ---------------------------------------------------------------------------------------
+    # -- claims on steps -----------------------------------------------------------------------------------------------
 
     def share(self) -> str | None:
-        """There is a new checkpoint: its token. Two of the same step stand for the same rest of a block."""
+        """The token for a new checkpoint. Checkpoints at the same step share one token; None before the charge."""
         self._is_shared = True
-        if self.entry is None:  # whoever begins first pays
+        if self.entry is None:  # the trainer that begins first pays
             return None
         if self._token is None:
             self._token = secrets.token_hex(8)
         return self._token
 
     def allow(self, step: int) -> None:
-        """Before a step begins, counted from 1: refuse it if another trainer was given it."""
+        """Claim a step, counted from 1, before it begins. Raises if another trainer has claimed it."""
         if not self._is_shared or self.entry is None or (step <= self._last and self._token is None):
             return
         self._check_open(self.entry)
@@ -79,27 +79,27 @@ class Payment:
         key = self._saved(self._token) if begun and self._token is not None else self._of_block(step)
         if (begun and self._token is None) or not self._given(key):
             rule = "another trainer was given the next steps of this run, so steps of both would be counted once"
-            raise InvalidOperation(f"{rule}; load the newest checkpoint to go on, or begin a new run")
+            raise InvalidOperation(f"{rule}; load the newest checkpoint to continue, or begin a new run")
         self._last, self._token = self._end(step), None
 
     def resumed(self, record: dict[str, Any], known: int, *, own: int) -> tuple[Payment, int]:
-        """Who pays after a checkpoint, and how many steps count as taken: at least the `known` ones.
+        """The payment after loading a checkpoint, and the number of steps that count as taken, at least `known`.
 
-        `own` are those that this trainer has begun itself.
+        `own` is the number of steps that this trainer has begun itself.
         """
         steps = known
         if record["entry"] is not None:
             entry = self.ledger.entry(record["entry"])
         else:
             entry = self.ledger.keyed(_key(record["run"]))
-            if entry is None:  # it was saved before the first step, and nobody has begun
+            if entry is None:  # saved before the first step, and no trainer has begun
                 self._is_shared = True
                 return self, known
         if entry is None or entry.question != _question(record["run"], self._plan):
             raise InvalidParameter("ledger", NOTHING, "is not the one that paid for this run", "give the same ledger")
         self._check_open(entry)
         if self.entry is not None and self.entry.number == entry.number and own == known:
-            return self, known  # nobody else went on since
+            return self, known  # no other trainer has resumed since
         new = Payment(self.ledger, self._plan, self._delta)
         new.entry, new._is_shared = entry, True
         token = record.get("token") if steps == record["steps"] else None
@@ -129,14 +129,14 @@ class Payment:
         return f"training {self.entry.number} from checkpoint {token}"
 
     def _given(self, key: str) -> bool:
-        """Whether the ledger gives this to us: the first who asks has it, also where many ask at once."""
+        """Whether the ledger grants this claim. The first to ask gets it, also among concurrent trainers."""
         from deniable.ledger import Cost, State
 
         assert self.entry is not None
         question = hashlib.sha256(f"{self.entry.question} {key}".encode()).hexdigest()
         try:
             found = self.ledger.reserve(Cost(0, 0), question=question, description=key, key=key)
-        except InvalidParameter:  # somebody has it, and is about to write that down
+        except InvalidParameter:  # another trainer has reserved it and is about to seal it
             return False
         if found.state is not State.RESERVED:
             return False
@@ -145,7 +145,7 @@ class Payment:
 
 
 def _key(run: str) -> str:
-    """By which a ledger finds the charge for a run: a checkpoint from before its first step knows no entry."""
+    """The idempotency key of a run's charge. A checkpoint from before the first step has no entry number."""
     return f"training run {run}"
 
 

@@ -1,4 +1,4 @@
-"""The processes that carry a run out: one, or several of a group; never a copy of one that was made by a fork."""
+"""The processes of a run: one, or all of a process group. A forked copy is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deniable.errors import InvalidOperation
 
 @final
 class Processes:
-    """This process among those of a group; without a group it is the only one."""
+    """This process and its process group. Without a group, it is the only process."""
 
     def __init__(self, group: Any) -> None:
         self._group = group
@@ -26,7 +26,7 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one draws the noise, pays and saves."""
+        """Whether this process draws the noise, charges the ledger and saves checkpoints."""
         return self.rank == 0
 
     @property
@@ -34,14 +34,14 @@ class Processes:
         return 1 if self._group is None else torch.distributed.get_world_size(self._group)
 
     def check_not_forked(self) -> None:
-        """Refuse to go on in a forked process: both would take the same steps, which are counted and paid once. And
-        torch's threads do not survive a fork, so that the first backward pass there waits for ever."""
+        """Raise in a forked process: both processes would take the same steps, which are counted and paid once. Also,
+        torch's threads do not survive a fork, so a backward pass there would wait forever."""
         if os.getpid() != self._made_in:
-            rule = "a trainer does not go on in a forked process: steps of both processes would be counted once"
+            rule = "a trainer cannot continue in a forked process: steps of both processes would be counted once"
             raise InvalidOperation(f"{rule}; make a trainer there, or load a checkpoint into a new one")
 
     def share(self, tensors: Iterable[Tensor]) -> None:
-        """All processes have those of the first."""
+        """Copy the tensors of the first process to all processes."""
         if self._group is not None:
             with torch.no_grad():
                 for each in tensors:
@@ -57,7 +57,7 @@ class Processes:
         return whole
 
     def told(self, tensor: Tensor) -> Tensor:
-        """What the first process has, for all: noise and coins are drawn once."""
+        """Broadcast the tensor of the first process to all, in place: noise and coins are drawn once."""
         if self._group is not None:
             torch.distributed.broadcast(tensor, group=self._group, group_src=0)
         return tensor

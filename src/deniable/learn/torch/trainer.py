@@ -1,8 +1,8 @@
-"""The trainer: carries a plan out on a model and an optimizer that stay the user's own.
+"""The trainer: carries out a plan on the user's own model and optimizer, without wrapping either.
 
-for x, y in trainer:                                              # true Poisson batches, cut to size
+for x, y in trainer:                                              # Poisson samples, cut into physical batches
     losses = cross_entropy(model(x), y, reduction="none")         # one loss for each example
-    trainer.backward(losses)                                      # clipped; noise, step and count by themselves
+    trainer.backward(losses)                                      # clips; the trainer adds noise and steps by itself
 """
 
 from __future__ import annotations
@@ -47,34 +47,33 @@ if TYPE_CHECKING:
     from deniable.units import Guarantee
 
 LEARNT = 5
-"""Examples of the very first batch: it is compared with autograd, which costs several passes."""
+"""Size of the first batch. It is small because its gradients are compared with autograd, which costs several passes."""
 
 LOOKED_AT = 32
-"""After so many steps, and after the last, the parameters must still be numbers."""
+"""Parameters are checked for NaN and infinity each time after so many steps, and after the last step."""
 
 SHORTEST = 1e-12
-"""The least clipping norm: well above the length whose square single precision takes for zero."""
+"""The smallest clipping norm: well above the norms whose squares underflow in single precision."""
 
 Losses = Callable[[Any, Any], Tensor]
-"""From a model and a batch to one loss for each example."""
+"""(model, batch) -> one loss for each example."""
 
 
 @final
 class Trainer:
-    """Private training of `model` by `optimizer` on `dataset`, as `plan` has it.
+    """Private training of `model` by `optimizer` on `dataset`, according to `plan`.
 
-    Promise: for all datasets that differ by one record, whoever sees the model after every step can tell them apart no
-    better than `guarantee` says: its curve is the plan's, and its assumptions are all there are.
+    Promise: for all datasets that differ by one record, an attacker who sees the model after every step cannot
+    distinguish them better than `guarantee` allows. Its curve is the plan's; it lists all assumptions.
 
-    Iterate over it for batches (all that is left of the plan; `take(n)` for the next n steps) and call `backward` with
-    one loss for each example. `dataset` has records by number (a Dataset, a list), or is a tuple of tensors with a row
-    for each record. `physical_batch` bounds how many examples are held at once; what is promised does not depend on it.
-    `after_step` is called with the trainer when a step is over. Neither the model nor the optimizer is wrapped or
-    changed, and `close` takes the hooks off.
+    Iterate over the trainer for batches (all remaining steps; `take(n)` for the next n) and call `backward` once for
+    each batch. `dataset` has records by number (a Dataset, a list), or is a tuple of tensors with one row per record.
+    `physical_batch` bounds how many examples are in memory at once and does not affect the guarantee. `after_step` is
+    called with the trainer after each step. The model gets hooks, which `close` removes; nothing is wrapped.
 
-    `ledger` (or `session`) is charged for the whole run before the first step; sampled training needs `delta`, the part
-    of its δ column. A step counts as taken when it begins. `noise` is `ExactNoise()` on a CPU and `DeviceNoise()`
-    elsewhere.
+    `ledger` (or `session`) is charged for the whole run before the first step. Sampled training needs `delta`, the part
+    of the ledger's δ to spend. A step counts as taken when it begins. `noise` defaults to `ExactNoise()` on a CPU and
+    to `DeviceNoise()` elsewhere.
     """
 
     def __init__(
@@ -98,9 +97,7 @@ class Trainer:
     ) -> None:
         training_checks.check_plan(plan)
         if plan.clip.norm < SHORTEST:
-            rule = (
-                f"must be at least {SHORTEST:g} to be trained with: squares of shorter gradients are lost in rounding"
-            )
+            rule = f"must be at least {SHORTEST:g} for training: squares of smaller norms are lost in rounding"
             raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
         self.plan, self.model = plan, training_checks.check_model(model)
         self.optimizer = training_checks.check_optimizer(optimizer, model)
@@ -128,26 +125,26 @@ class Trainer:
         self._is_charged = False
         self._run = secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
-        """Of every checkpoint of this run that is still there: each of them must know of each step."""
+        """Journals of all checkpoints of this run that still exist. Each step is noted in each of them."""
         self._sums: dict[str, Tensor] = {}
         self._open: int | None = None
-        """Examples of the batch that was handed out and waits for its backward pass."""
+        """Size of the batch that waits for its backward pass; None between batches."""
         self._is_added = True
-        """Whether the backward pass of the last batch came to its end."""
+        """Whether `backward` of the last batch completed."""
         self.steps_taken = 0
-        """Steps begun: all of these are spent."""
+        """Steps begun. All of them are spent."""
         self.public_steps = 0
         self.history = History()
         self._redo: str | None = None
-        """How the last batch has to come again: "followed" or "alone"; None where its gradients were added."""
+        """How the last batch must be repeated: "followed" (traced) or "alone"; None if its gradients were added."""
         self._weights: list[int] = []
-        """Versions of the parameters when a batch was handed out."""
+        """Version counters of the parameters when the batch was yielded."""
         self._is_closed = False
         self._watch = ForwardWatch(model, self._parameters.values())
         self._following = Following(model, self._book, lambda: self._watch.is_on)
         self._book.rest()
         self._loop = object()
-        """The loop that hands out batches; one that began earlier is over."""
+        """Identifies the newest loop over the trainer; an older loop must not continue."""
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
@@ -160,20 +157,20 @@ class Trainer:
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the whole run promises, and what that rests on."""
+        """The guarantee of the whole run, with all its assumptions."""
         more = [
             self._following.assumption,
-            "gradients, their lengths and their sums are computed as in real arithmetic",
+            "gradients, their norms and their sums are computed as in real arithmetic",
         ]
         if not given_or_current(self._entropy).is_private:
             more.append("who takes part is replayable, for tests only: this protects nobody")
         if training_checks.is_less_than_single(self.model, self._device):
-            more.append("lengths of gradients from products of reduced precision (TF32) are as good as exact ones")
+            more.append("norms of gradients from products of reduced precision (TF32) are as good as exact ones")
         more += self.plan.training_assumptions
         if self.public_steps:
             more.append(f"the data of {self.public_steps} public steps is public")
         if self._payment is None and self._journals:
-            more.append("whoever goes on from a copy of a checkpoint of this run reaches the journal of the first")
+            more.append("a trainer that resumes from a copy of a checkpoint reaches the journal of the first one")
         if self._payment is not None:
             more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
         if self._canaries is not None:
@@ -182,26 +179,26 @@ class Trainer:
 
     @property
     def one_by_one(self) -> str | None:
-        """Why each example is computed alone, which is slow and always right; None while whole batches are."""
+        """Why examples are computed one at a time, which is slow but always correct; None while batches are used."""
         return self._following.why_alone
 
     @property
     def curve(self) -> Curve:
-        """The curve of the whole plan: it holds also for a run that was stopped, whatever made it stop."""
+        """The curve of the whole plan. It also holds for a run that stopped early, for any reason."""
         return self.plan.curve
 
     def epsilon(self, *, delta: float) -> float:
-        """ε of the steps begun so far, rounded up. If what was seen decided when to stop, `curve` is what holds."""
+        """ε of the steps begun so far, rounded up. If results decided when to stop, only `curve` is valid."""
         return self.plan.so_far(self.steps_taken).epsilon(delta=delta) if self.steps_taken else 0.0
 
     @property
     def expected_batch(self) -> float:
-        """What sums are divided by: the average number of records in a step, from public numbers."""
+        """The divisor of the noisy sums: the expected number of records in a step, from public numbers."""
         return self.plan.expected_batch(self._records.count)
 
     @property
     def finished(self) -> bool:
-        """Whether the plan is used up: then there are no more batches."""
+        """Whether all steps of the plan have begun. Then there are no more batches."""
         return self.steps_taken >= self.plan.steps
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -210,13 +207,13 @@ class Trainer:
         return self._batches(self.plan.steps)
 
     def take(self, steps: int) -> Iterator[Any]:
-        """Batches of the next `steps` steps, or of as many as are left."""
+        """The batches of the next `steps` steps, or of all remaining steps if there are fewer."""
         return self._batches(curve_arguments.integer("steps", steps, 1))
 
     def _batches(self, most: int) -> Iterator[Any]:
         if self._is_closed:
             rule = "this trainer was closed; make a new one, and load a checkpoint into it"
-            raise InvalidOperation(f"{rule} to go on where no ledger has sealed the run")
+            raise InvalidOperation(f"{rule} to continue, unless a ledger has sealed the run")
         self._processes.check_not_forked()
         self._reserve()
         self._forget_gradients()
@@ -243,10 +240,10 @@ class Trainer:
                             raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
                         if self._open is not None or not self._is_added:
                             self._open = None
-                            rule = "was not called for a batch, or failed; what is left out would depend on the data"
+                            rule = "was not called for a batch, or failed; leaving a batch out would depend on the data"
                             raise InvalidOperation(f"trainer.backward {rule}; call it once for each batch")
                         training_checks.check_left_alone(self._parameters, self._weights)
-                        self._watch.check()  # once more: a forward pass may have come after the backward pass
+                        self._watch.check()  # again, because a forward pass may have followed the backward pass
                 self._finish_step()
                 shown(self.steps_taken)
         if self.finished:
@@ -254,7 +251,7 @@ class Trainer:
             self._seal()
 
     def _count_step(self) -> None:
-        """One more step, everywhere where it is counted, before it begins."""
+        """Count a step in the ledger, in memory and in all journals, before it begins."""
         journals = list(self._journals.values()) if self._processes.is_first else []
         for journal in journals:
             journal.check_mine()
@@ -265,8 +262,8 @@ class Trainer:
             journal.note(self.steps_taken)
 
     def _tried(self, places: Places) -> Iterator[Any]:
-        """A batch of these records; followed, if it has to be; and where its examples cannot be told apart, each of
-        them alone after it."""
+        """Yield a batch of these records; again under a trace if that is needed; and its examples one at a time if they
+        cannot be separated."""
         for follow in (False, True):
             if self.one_by_one is not None or len(places) == 1:
                 break
@@ -286,21 +283,22 @@ class Trainer:
         return batch
 
     def backward(self, losses: Tensor) -> None:
-        """Clip each example's gradient and add it to the step's sum; one backward pass, and no gradient is left behind.
+        """Clip each example's gradient and add it to the sum of this step. Sets no `.grad` and frees the graph.
 
-        `losses` has one loss for each example of the batch, in any order.
+        `losses` has one loss for each example of the batch, in any order. Call it once for each batch. Raises
+        `InvalidParameter` if the losses do not come from this batch, or if the model or the loss mixes examples.
         """
         if self._open is None:
             raise InvalidOperation(
-                "trainer.backward goes with a batch of this trainer, once: for batch in trainer: ..."
+                "trainer.backward must be called once for each batch of this trainer: for batch in trainer: ..."
             )
         self._processes.check_not_forked()
         trace = self._following.end()
         training_checks.check_losses(losses, self._open)
         training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
-            rule = "come from no forward pass of this trainer's model since the batch was handed out"
-            remedy = "call the model itself, in the loop, right before: trainer.backward(losses of model(x))"
+            rule = "were not computed from this batch by this trainer's model"
+            remedy = "call model(x) inside the loop, right before trainer.backward"
             raise InvalidParameter("losses", NOTHING, rule, remedy)
         self._watch.check()
         count, self._open = self._open, None
@@ -312,7 +310,7 @@ class Trainer:
         with self._in_full_precision():
             try:
                 found = self._book.gradients(losses, shapes=self._following.shapes, trace=trace)
-            except (Alone, Unproved) as error:  # nothing of this batch is used: it comes again
+            except (Alone, Unproved) as error:  # nothing of this batch was added: repeat it
                 self._redo, self._is_added = "followed" if isinstance(error, Unproved) else "alone", True
                 if isinstance(error, Alone) and error.is_lasting:
                     self._following.go_alone(error.why)
@@ -327,19 +325,19 @@ class Trainer:
         self.history.losses(found.loss, found.count, found.left_out)
 
     def _in_full_precision(self) -> AbstractContextManager[Any]:
-        """Without autocast: half precision would lose part of the lengths."""
+        """Disable autocast: half precision would make norms too small."""
         kind = self._device.type
         return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
     def _forget_gradients(self) -> None:
-        """As `optimizer.zero_grad()`, at a tenth of its price: of frozen parameters, too, where an earlier backward()
-        may have left some."""
+        """The same as `optimizer.zero_grad()`, ten times faster. It includes frozen parameters, which may have
+        gradients from an earlier backward()."""
         for group in self.optimizer.param_groups:
             for each in group["params"]:
                 each.grad = None
 
     def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
-        """Some rows of a parameter's clipped sum, in single precision at least."""
+        """Add rows start, …, stop - 1 of a parameter's clipped sum, in single precision at least."""
         whole = self._parameters[name]
         if part.dtype != counted(whole.dtype):
             part = part.to(counted(whole.dtype))
@@ -351,9 +349,9 @@ class Trainer:
         target += part
 
     def _factors(self, squared: Tensor, lost: float) -> Tensor:
-        """What each gradient is multiplied by, so that none is longer than the clipping norm."""
+        """The clipping factor of each example. After scaling, no gradient exceeds the clipping norm."""
         clip = self.plan.clip
-        # A hair more than the length: what rounding of single precision may have lost.
+        # Slightly more than the norm, to cover the rounding of single precision and underflow.
         lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
         if isinstance(clip, Flat):
             return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
@@ -387,7 +385,10 @@ class Trainer:
         )
 
     def public_step(self, loss: Tensor) -> None:
-        """An ordinary step, without clipping and noise, on a loss over public data; the guarantee will say so."""
+        """Take an ordinary step, without clipping and noise, on a scalar loss over public data.
+
+        The guarantee then lists as an assumption that these data are public.
+        """
         self._processes.check_not_forked()
         training_checks.check_public_loss(loss)
         self._watch.check()
@@ -404,11 +405,11 @@ class Trainer:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def check(self, batch: Any, *, losses: Losses | None = None) -> Checked:
-        """Compare this model's per-example gradients on a batch with vmap's. Costs no budget, for the owner's eyes.
+        """Compare this model's per-example gradients on a batch with vmap's. Free; the result is not private.
 
-        `losses(model, batch)` gives one loss for each example; without it, some fixed combination of the outputs does.
+        `losses(model, batch)` returns one loss for each example. By default it is a fixed combination of the outputs.
         """
-        # By a book of its own: what is learnt from another batch and loss must not stand in for the training's own.
+        # A separate book: what it learns from another batch and loss must not be used for training.
         book = Bookkeeping(self.model)
         try:
             with self._book.listener.quiet():
@@ -417,21 +418,22 @@ class Trainer:
             book.close()
 
     def plot(self, *, delta: float) -> Figure:
-        """The loss and ε so far over the steps. The losses are those of the data: not private, for the owner's eyes."""
+        """A figure of loss and ε over the steps so far. The losses are not private: for the owner's eyes only."""
         return self.history.figure(self.plan, self.steps_taken, delta)
 
     def audit(self, losses: Losses, *, delta: float, confidence: float, guesses: int | None = None) -> OneRun:
-        """What this one run proves about its own leakage, by the canaries that were given to the trainer.
+        """A certified lower bound on the privacy loss of this run, from the canaries given to the trainer.
 
-        Each canary was trained on if its fair coin said so, and is guessed by its loss now. Certified from below: far
-        below the claim for most runs, and above it only if something is wrong (Steinke, Nasr & Jagielski 2023).
-        `guesses` is how many canaries are guessed, fixed beforehand; without it several numbers are tried and paid for.
+        A fair coin decided for each canary whether it was in the training; the audit guesses this from its loss
+        (Steinke, Nasr & Jagielski 2023). The bound is usually far below the claim, and above it only if the training is
+        faulty. `guesses` is the number of canaries to guess; fix it beforehand. By default several numbers are tried,
+        and the confidence is corrected for it.
         """
         if self._canaries is None:
-            rule = "an audit needs canaries that were in the training by coin"
+            rule = "an audit needs canaries whose part in the training was decided by coins"
             raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
         if not self.steps_taken:
-            raise InvalidOperation("an audit is about a run, and no step was taken; train first")
+            raise InvalidOperation("an audit is about a run, but no step was taken; train first")
         from deniable.audit import one_run
 
         batch = self._canaries.batch(self._device)
@@ -441,13 +443,13 @@ class Trainer:
             found = losses(self.model, batch)
         self.model.train(was)
         if not isinstance(found, Tensor) or found.shape != (len(self._canaries.included),):
-            rule = "must give one loss for each canary: a tensor of one axis"
+            rule = "must return one loss for each canary: a tensor with one axis"
             raise InvalidParameter("losses", NOTHING, rule, "write reduction='none'")
         scores = -found.double().cpu().numpy()
         return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
 
     def close(self) -> None:
-        """Take the hooks off the model; training is over, and the ledger is told."""
+        """Remove the hooks from the model, and seal the run in the ledger. This trainer cannot train any more."""
         self._processes.check_not_forked()
         self._is_closed = True
         self._unhook()
@@ -460,12 +462,15 @@ class Trainer:
 
     def __reduce__(self) -> NoReturn:
         rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
-        raise InvalidOperation(f"{rule}; save() and load() hand a run on")
+        raise InvalidOperation(f"{rule}; save() and load() transfer a run")
 
     # -- checkpoints ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Model, optimizer and what was spent, in one file; later steps are noted beside it before they begin."""
+        """Write model, optimizer and steps taken into one file, atomically.
+
+        Each later step is noted in the journal `<path>.steps` before it begins, so that it stays counted.
+        """
         self._processes.check_not_forked()
         place = Path(require_path("path", path, "run.pt"))
         if not self._processes.is_first:
@@ -494,9 +499,10 @@ class Trainer:
         self._journals = known
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from a checkpoint. What was spent is the most of what it, its journal, the ledger and this trainer say.
+        """Continue from a checkpoint. The steps taken are the maximum of those that the checkpoint, its journal, the
+        ledger and this trainer have counted.
 
-        A run that its ledger has sealed is over.
+        Raises if plan, model or optimizer differ from the checkpoint's, or if the ledger has sealed the run.
         """
         self._processes.check_not_forked()
         place = Path(require_path("path", path, "run.pt"))
@@ -519,7 +525,7 @@ class Trainer:
         payment, steps = self._resumed(record, known)
         if self._past is not None:
             self._past.restore(record["past"], steps - record["steps"])
-        # Nothing is refused from here on: a trainer is never half loaded.
+        # Nothing is refused below this line, so that a trainer is never partly loaded.
         self.model.load_state_dict(record["model"])
         self.optimizer.load_state_dict(record["optimizer"])
         self._run, self._payment, self.steps_taken = record["run"], payment, steps
@@ -529,7 +535,7 @@ class Trainer:
             journal.take_over(self.steps_taken)
 
     def _resumed(self, record: dict[str, Any], known: int) -> tuple[Payment | None, int]:
-        """Who pays for the steps after a checkpoint, and how many count as taken, at least as many as are known."""
+        """The payment for the steps after a checkpoint, and how many steps count as taken: at least `known`."""
         payment = self._payment
         if payment is None:
             return payment, known
@@ -541,13 +547,13 @@ class Trainer:
         finally:
             self._processes.told(steps)
         if int(steps) < 0:
-            raise InvalidOperation("the first process was not allowed to go on from this checkpoint; see its error")
+            raise InvalidOperation("the first process could not continue from this checkpoint; see its error")
         return payment, int(steps)
 
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
     def _reserve(self) -> None:
-        """Charge the whole run before its first step, and let all processes know."""
+        """Charge the whole run before its first step. All processes learn whether the ledger granted it."""
         if self._payment is None or self._is_charged:
             return
         granted = torch.zeros(1, device=self._device)
@@ -556,7 +562,7 @@ class Trainer:
                 self._payment.reserve(self._run)
             granted += 1
         finally:
-            self._processes.told(granted)  # the others must not wait for a first process that was refused
+            self._processes.told(granted)  # also after a refusal: other processes must not wait forever
         if not granted:
             raise InvalidOperation("the first process was not granted the budget; see its error")
         self._is_charged = True
@@ -568,7 +574,7 @@ class Trainer:
     # -- several processes ---------------------------------------------------------------------------------------------
 
     def _share_canaries(self) -> None:
-        """The coins of the first process decide for all."""
+        """Use the coins of the first process in all processes."""
         if self._processes.count > 1 and self._canaries is not None:
             coins = torch.from_numpy(self._canaries.included.astype("uint8")).to(self._device)
             self._canaries.included = self._processes.told(coins).cpu().numpy().astype(bool)

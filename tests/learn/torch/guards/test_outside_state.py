@@ -185,7 +185,7 @@ def test_what_is_kept_outside_of_the_model_reaches_nobody(where):
 
 
 def test_a_global_tensor_that_is_written_into_is_refused():
-    with pytest.raises(InvalidParameter, match="wrote the data into"):
+    with pytest.raises(InvalidParameter, match="wrote data"):
         _moved(lambda: Outsider("global_tensor"), *_example(), 0, size=5)
 
 

@@ -23,8 +23,8 @@ a *capture* (`gradient_captures`) computes ‖G_i‖² and Σ_i c_i G_i, mostly 
 **Learning.** Layouts and sources are learned from the first batch (`_learned`), and again from each batch whose calls
 differ from the known ones. For three examples, the gradients and norms of each parameter are compared with autograd's
 (`autograd_comparison`). If they differ (the parameter is also used outside its layer, or its layer sees no examples),
-the next larger module becomes the source (`_climb`), up to the whole model. If that fails too, the model mixes
-examples, and training is refused. Later batches only check that shapes, calls and graphs are known.
+the next larger module becomes the source (`_climb`), up to the whole model. If that fails too, examples cannot be
+separated, and training is refused. Later batches only check that shapes, calls and graphs are known.
 
 **Proof.** Three examples are evidence, not a proof. With `shapes`, a batch is accepted only if a `Trace` has shown that
 each loss depends on its own example alone, for a forward pass with the same shapes and the same autograd graph.

@@ -1,4 +1,4 @@
-"""What a forward pass must leave alone: all that would carry the data out of it without noise."""
+"""Buffers and parameters, which a forward pass must not change: they would carry data out of it without noise."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from deniable.errors import InvalidParameter
 
 Holder = dict[str, Any]
-"""A module's own table of buffers, or of parameters: a tensor may also be replaced there."""
+"""A module's own dictionary of buffers or of parameters, in which a tensor may also be replaced."""
 
 
 @final
 class ForwardWatch:
-    """Buffers and parameters of a model, which no forward pass may write into or replace; those that are trained stay
-    the same from step to step."""
+    """Checks that a forward pass neither overwrites nor replaces buffers and parameters of a model, and that the set of
+    trained parameters stays the same."""
 
     def __init__(self, model: nn.Module, trained: Iterable[Tensor]) -> None:
         self._model = model
@@ -25,7 +25,7 @@ class ForwardWatch:
         self._copies: list[tuple[Holder, str, Tensor]] = []
 
     def begin(self, *, closely: bool) -> None:
-        """From now on. `closely` also finds what was written past autograd's eyes (`.data`), at the price of a copy."""
+        """Start watching. `closely` also detects writes through `.data`, at the cost of a copy of all buffers."""
         self._seen, self._copies = [], []
         for module in parts_of(self._model):
             for local, parameter in module._parameters.items():
@@ -33,7 +33,7 @@ class ForwardWatch:
                     if parameter.requires_grad != (id(parameter) in self._trained):
                         raise self._other(module._parameters, local)
                     self._seen.append((module._parameters, local, parameter, parameter._version))
-            # Those of spectral norm are changed by the weights, not by the data.
+            # The buffers of spectral norm depend on the weights, not on the data.
             if module._buffers and type(module).__name__ != "_SpectralNorm":
                 held = [(local, each) for local, each in module._buffers.items() if each is not None]
                 self._seen += [(module._buffers, local, each, each._version) for local, each in held]
@@ -41,16 +41,16 @@ class ForwardWatch:
                     self._copies += [(module._buffers, local, each.detach().clone()) for local, each in held]
 
     def end(self) -> None:
-        """From now on, anything may be changed: the step is over."""
+        """Stop watching: the step is over."""
         self._seen, self._copies = [], []
 
     @property
     def is_on(self) -> bool:
-        """Whether a step has begun and is not over."""
+        """Whether a step is in progress."""
         return bool(self._seen)
 
     def check(self) -> None:
-        """Refuse what was changed since `begin`, by its name."""
+        """Raise if a buffer or parameter was changed since `begin`."""
         for holder, local, tensor, version in self._seen:
             if tensor._version != version or holder.get(local) is not tensor:
                 raise self._changed(holder, local, tensor)
@@ -61,13 +61,13 @@ class ForwardWatch:
 
     def _changed(self, holder: Holder, local: str, tensor: Tensor) -> InvalidParameter:
         kind = "parameter" if isinstance(tensor, nn.Parameter) else "buffer"
-        rule = f"is a {kind} that the forward pass wrote the data into, without noise"
+        rule = f"is a {kind} into which the forward pass wrote data without noise"
         remedy = "leave out running statistics, or freeze them with eval(); change weights in after_step="
         return InvalidParameter("model", self._name(holder, local), rule, remedy)
 
     def _other(self, holder: Holder, local: str) -> InvalidParameter:
         rule = "was frozen, unfrozen, added or replaced after the trainer was made"
-        remedy = "make a new trainer for what is trained from now on"
+        remedy = "make a new trainer for the changed model"
         return InvalidParameter("model", self._name(holder, local), rule, remedy)
 
     def _name(self, holder: Holder, local: str) -> str:
@@ -76,7 +76,7 @@ class ForwardWatch:
 
 
 def parts_of(model: nn.Module) -> list[nn.Module]:
-    """All modules of a model, each once. As `model.modules()`, without the names, which cost more than all the rest."""
+    """All modules of a model, each once. Faster than `model.modules()`, which builds names."""
     found, seen = [model], {model}
     for module in found:
         for below in module._modules.values():

@@ -1,11 +1,11 @@
-"""What modules remember in plain attributes: a forward pass must not carry one example over to another.
+"""Plain attributes of modules: a forward pass must not carry information from one example to another in them.
 
-Buffers and parameters are for `forward_watch`. Attributes that a forward pass sets are put back when its batch is
-over, so that every batch, or every example alone, begins with the same ones. A counter, which one forward pass moves
-by 1, goes on from step to step, and not inside of one: there it would tell how many came before. Containers, arrays,
-generators, plain objects, functions and classes that an attribute leads to are looked into. What is kept in classes
-and globals is for `outside_state`. Objects without a `__dict__` are not looked into, and what is written through
-`.data` into a large tensor is not seen.
+Attributes that a forward pass sets are restored after its batch, so that every batch, or every single example, starts
+from the same state. A counter, which a forward pass changes by 1, advances from step to step but not within a step,
+where it would reveal the number of earlier batches. Containers, arrays, generators, plain objects, functions and
+classes that are reachable from an attribute are compared as well. Buffers and parameters are covered by
+`forward_watch`, classes and globals by `outside_state`. Not detected: objects without a `__dict__`, and writes through
+`.data` into large tensors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deniable.learn.torch.guards.forward_watch import parts_of
 from deniable.learn.torch.guards.object_snapshots import PLAIN, Snapshot
 
 INTERNAL: Final = frozenset(nn.Module().__dict__) | {"_flat_weights", "_flat_weight_refs"}
-"""What torch keeps in every module, and in recurrent layers; parameters and buffers are for `forward_watch`."""
+"""Attributes that torch itself has in every module, and in recurrent layers."""
 
 _trains: Final = operator.itemgetter("training")
 
@@ -32,14 +32,14 @@ class ModuleState:
         self._model = model
         self._tables: list[dict[str, Any]] = []
         self._training: list[bool] = []
-        """Whether each module trains, or evaluates."""
+        """The training flag of each module."""
         self._seen: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._snapshot: Snapshot | None = None
         self.taken = 0
-        """How often something was not what it was, so that all of it was walked through."""
+        """How many snapshots were taken: more than one only if something changed between batches."""
 
     def begin(self) -> None:
-        """From now on."""
+        """Record the current state."""
         if self._snapshot is None or not self._snapshot.is_still():
             self._snapshot = self._taken()
             self.taken += 1
@@ -68,8 +68,7 @@ class ModuleState:
         return snapshot
 
     def changed(self) -> list[tuple[str, bool]]:
-        """Attributes that are others than at `begin`, and whether they are counters; what was written into a tensor is
-        refused."""
+        """Attributes that changed since `begin`, and whether they are counters. Raises if a tensor was overwritten."""
         snapshot = self._snapshot
         is_other = list(map(_trains, self._tables)) != self._training
         if snapshot is None or (not is_other and not snapshot.has_numbers and snapshot.is_still()):
@@ -79,12 +78,12 @@ class ModuleState:
         return found + snapshot.changes() + [(kind, False) for kind in snapshot.changed_inside()]
 
     def counters(self) -> list[tuple[dict[str, Any], str, int]]:
-        """All counters that moved: where they are, and where they stand."""
+        """(table, name, current value) of all counters that changed."""
         moved = [(own, name) for own, before in self._seen for name in own if own[name] is not before.get(name)]
         return [(own, name, own[name]) for own, name in moved if name not in INTERNAL and type(own[name]) is int]
 
     def restore(self) -> None:
-        """As it was at `begin`."""
+        """Restore the state of the last `begin`."""
         if self._snapshot is not None:
             self._snapshot.restore()
         for own, was in zip(self._tables, self._training, strict=True):

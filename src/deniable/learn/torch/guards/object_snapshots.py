@@ -1,7 +1,7 @@
-"""Python objects as they were: what was set, put into containers or written into arrays since is found, and undone.
+"""Snapshots of Python objects: they detect, and undo, changes of attributes, containers, arrays and generators.
 
-A snapshot is made once and then compared, object by object and by identity alone, by loops that run inside of Python's
-own C code: while everything is as it was, which is nearly always, no copy is made and nothing is walked through.
+A snapshot is taken once and then compared by object identity, in loops that run inside of Python's C code. While
+nothing has changed, which is nearly always, a comparison copies nothing and does not traverse the objects again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn, strided
 from deniable.errors import InvalidParameter
 
 SHARED: Final = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, nn.Module)
-"""Not looked into where they are not the model's own; parts of the model are listed by themselves."""
+"""Types that are not traversed unless `functions` is set. Modules of the model are listed separately."""
 
 MOVING: Final = (
     "deniable",
@@ -31,16 +31,16 @@ MOVING: Final = (
     "torch.autograd",
     "torch.profiler",
 )
-"""Where objects come from that move on by right: an optimizer, or the trainer itself."""
+"""Packages whose objects change legitimately, such as an optimizer or the trainer itself."""
 
 OTHERS: Final = ("torch", "deniable", "numpy", "builtins")
-"""Packages whose functions and classes are taken to keep nothing of the data."""
+"""Packages whose functions and classes are assumed to keep no data."""
 
 HEAP: Final = 1 << 9
-"""The flag of classes that are written in Python, and may be written into."""
+"""The flag of classes that are written in Python and so have writable attributes."""
 
 COPIED: Final = 1 << 16
-"""Tensors of so many numbers at most are copied: what is written through `.data` moves no version."""
+"""Tensors with at most so many entries are copied, because a write through `.data` does not change the version."""
 
 PLAIN: Final = (int, float, complex, str, bytes, type(None))
 
@@ -48,42 +48,43 @@ _own: Final = operator.attrgetter("__dict__")
 _values: Final = operator.methodcaller("values")
 
 Table = Mapping[str, Any]
-"""A dictionary of names, or that of a class, which only the class may write into."""
+"""A dictionary, or the `__dict__` proxy of a class, which can be changed only through the class."""
 
 
 @final
 class Snapshot:
-    """Tables of names, and all that their values lead to through containers and plain objects."""
+    """Tables of names, and all objects reachable from their values through containers and plain objects."""
 
     def __init__(self, *, most: int | None = None, functions: bool = False) -> None:
         self._most = most
-        """Containers and arrays of more than so many members are not looked into."""
+        """Containers and arrays with more members are not traversed."""
         self._functions = functions
-        """Whether what functions and classes carry with them is compared as well."""
+        """Whether the state of functions and classes is compared as well."""
         self._cells: list[CellType] = []
         self._inside: list[Any] = []
-        """What the cells of closures hold."""
+        """Contents of the closure cells in `_cells`."""
         self._grads: list[tuple[Tensor, Tensor | None]] = []
         self._reached: set[int] = set()
         self._tables: list[Table] = []
         self._before: list[tuple[dict[Any, Any], Any, frozenset[str] | None]] = []
-        """What was in each, whose it is, and the names that are left alone."""
+        """For each table: its contents, its owner, and the names that may change."""
         self._lengths: list[int] = []
         self._behind: list[tuple[Any, int]] = []
-        """Tables in which names are compared, and how many, from the last one on."""
+        """Tables whose names are compared, and how many of their last names."""
         self._names: list[Any] = []
-        """Of all of these one after the other, as are their values."""
+        """The names of all tables in `_behind`, concatenated."""
         self._held: list[Any] = []
+        """The values of all tables in `_behind`, concatenated."""
         self._looked_at: list[Any] = []
-        """Tables that only tell whether all is as it was: their names do not matter."""
+        """Tables whose values are compared but not restored."""
         self._there: list[Any] = []
-        """Their values one after the other."""
+        """The values of all tables in `_looked_at`, concatenated."""
         self._owners: list[Any] = []
         self._owned: list[Any] = []
-        """The tables of the owners: somebody may set `__dict__` itself."""
+        """The `__dict__` of each owner, because code may replace it as a whole."""
         self._lists: list[tuple[Any, list[Any]]] = []
         self._tensors: list[tuple[str, Tensor, int, int, Tensor | None]] = []
-        """Name, version, place in memory, and a copy where there is little to copy."""
+        """(name, tensor, version, address, copy of a small tensor)."""
         self._arrays: list[tuple[Any, Any]] = []
         self._generators: list[tuple[Generator, Tensor]] = []
 
@@ -92,13 +93,16 @@ class Snapshot:
     def add(
         self, table: Table, owner: Any = None, *, left_alone: frozenset[str] | None = frozenset()
     ) -> dict[Any, Any]:
-        """This table is compared as well, but for some names; with None, it only tells whether all is as it was."""
+        """Add a table to the snapshot, except for the names in `left_alone`. Returns a copy of it.
+
+        With `left_alone=None`, `is_still` compares the values, but `changes` and `restore` ignore the table.
+        """
         before = dict(table)
         self._tables.append(table)
         self._before.append((before, owner, left_alone))
         self._lengths.append(len(before))
-        # What stands in front of all other names and is left alone is passed over: while as many names are there, and
-        # those behind it are the same, nothing else can have come in front. torch keeps 17 names in every module.
+        # Leading names that may change are skipped (torch has 17 in every module). If the number of names and all later
+        # names are the same, no other name can have come before them.
         passed = takewhile(left_alone.__contains__, before) if left_alone else ()
         if left_alone is None:
             self._looked_at.append(table)
@@ -113,7 +117,7 @@ class Snapshot:
         return before
 
     def look_into(self, name: str, start: Any) -> None:
-        """All that can be reached from a value through containers and plain objects is compared as well."""
+        """Add all objects reachable from a value through containers and plain objects to the snapshot."""
         waiting = [start]
         while waiting:
             value = waiting.pop()
@@ -139,12 +143,12 @@ class Snapshot:
                 waiting += (value.func, value.args, value.keywords)
             elif f"{type(value).__module__}.".startswith(tuple(f"{each}." for each in MOVING)):
                 continue
-            # Subclasses of all of these may have attributes, as tensors have.
+            # Subclasses of all these types, and tensors, may have attributes.
             if type(own := getattr(value, "__dict__", None)) is dict and not self.has_reached(own):
                 waiting += self.add(own, value).values()
 
     def _carried(self, value: Any) -> Iterable[Any]:
-        """What a function or a class carries with it."""
+        """The state of a function or a class: bound object, closure, defaults, attributes."""
         if isinstance(value, MethodType):
             return value.__self__, value.__func__
         if isinstance(value, BuiltinFunctionType):
@@ -162,7 +166,7 @@ class Snapshot:
         return *inside, *more, value.__defaults__, value.__kwdefaults__
 
     def has_reached(self, value: Any) -> bool:
-        """Whether this was met before; from now on, it was."""
+        """Whether a previous call had this object. Remembers it."""
         is_known = id(value) in self._reached
         self._reached.add(id(value))
         return is_known
@@ -175,8 +179,7 @@ class Snapshot:
         return list(value)
 
     def copy_numbers(self) -> None:
-        """What is in tensors, arrays and generators now is how it was: nothing else shows that they were written
-        into."""
+        """Record the current contents of tensors, arrays and generators, which identity does not cover."""
         if self._tensors:
             self._tensors = [(name, each, *_seen(each)) for name, each, *_ in self._tensors]
         if self._arrays:
@@ -187,7 +190,7 @@ class Snapshot:
     # -- comparing -----------------------------------------------------------------------------------------------------
 
     def is_still(self) -> bool:
-        """Whether all names stand for the very same objects, and all containers hold them; not what is in tensors."""
+        """Whether all names and containers hold the same objects. Does not compare contents of tensors and arrays."""
         if list(map(len, self._tables)) != self._lengths or not all(
             map(operator.is_, map(_own, self._owners), self._owned)
         ):
@@ -205,34 +208,34 @@ class Snapshot:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether there are tensors, arrays or generators, which are compared by what is in them."""
+        """Whether there are tensors, arrays or generators, whose contents must be compared."""
         return bool(self._tensors or self._arrays or self._generators)
 
     def check_tensors(self) -> None:
-        """Refuse tensors that were written into."""
+        """Raise if a tensor was overwritten."""
         for name, tensor, version, place, copied in self._tensors:
             is_other = tensor._version != version or tensor.data_ptr() != place
             if is_other or (copied is not None and not _is_equal(tensor, copied)):
-                rule = "is a tensor in an attribute that the forward pass wrote the data into, without noise"
+                rule = "is a tensor in an attribute into which the forward pass wrote data without noise"
                 remedy = "make a new tensor instead of writing into it, or leave out running statistics"
                 raise InvalidParameter("model", name, rule, remedy)
 
     def changes(self) -> list[tuple[Any, bool]]:
-        """Names in tables that stand for something else, and whether these are counters: whole numbers in a table of
-        which some names are left alone, one more or less than they were."""
+        """Names in tables that have another value now, and whether they are counters. A counter is an integer attribute
+        of a module that changed by 1."""
         found: list[tuple[Any, bool]] = []
         for table, before, _, left_alone in self._others():
             names = [name for name in {**before, **table} if name not in left_alone]
             pairs = [(name, table.get(name, NOTHING), before.get(name, NOTHING)) for name in names]
             others = [each for each in pairs if not is_same(*each[1:])]
             if not others and not left_alone and list(table) != list(before):
-                found.append(("order", False))  # which may tell what was used last
+                found.append(("order", False))  # the order of a dictionary may reveal what was used last
             for name, now, was in others:
                 found.append((name, bool(left_alone) and type(now) is type(was) is int and abs(now - was) == 1))
         return found
 
     def _others(self) -> list[tuple[Table, dict[Any, Any], Any, frozenset[str]]]:
-        """Tables that are not what they were."""
+        """Tables that have changed."""
         return [
             (table, before, owner, left_alone)
             for table, (before, owner, left_alone) in zip(self._tables, self._before, strict=True)
@@ -245,7 +248,7 @@ class Snapshot:
         ]
 
     def changed_inside(self) -> list[str]:
-        """Kinds of containers, arrays and generators that are others than they were."""
+        """Type names of containers, owners, closures, gradients, arrays and generators that have changed."""
         found = [
             type(now).__name__ for now, was in self._lists if len(now) != len(was) or not all(map(is_same, now, was))
         ]
@@ -263,7 +266,7 @@ class Snapshot:
     # -- putting back --------------------------------------------------------------------------------------------------
 
     def restore(self) -> None:
-        """As it was, but for the names in tables that are left alone."""
+        """Undo all changes, except for names in `left_alone` and contents of tensors."""
         for owner, table in zip(self._owners, self._owned, strict=True):
             if owner.__dict__ is not table:
                 owner.__dict__ = table
@@ -284,33 +287,34 @@ class Snapshot:
             value.clear()
             value.extend(members) if isinstance(value, list | deque) else value.update(members)
         for array, copied in self._arrays:
-            if array.tobytes() != copied.tobytes():  # others may not even let themselves be written into
+            if array.tobytes() != copied.tobytes():  # an unchanged array may be read-only
                 array[...] = copied
         for generator, state in self._generators:
             generator.set_state(state)
 
 
 NOTHING: Final = object()
-"""Stands for no value."""
+"""Stands for a missing value."""
 
 
 def held_by(cell: CellType) -> Any:
-    """What is in a cell of a closure."""
+    """The contents of a closure cell; NOTHING if it is empty."""
     try:
         return cell.cell_contents
-    except ValueError:  # nothing was put into it yet
+    except ValueError:  # an empty cell
         return NOTHING
 
 
 def put_into(cell: CellType, was: Any) -> None:
+    """Set a closure cell; NOTHING empties it."""
     if was is not NOTHING:
         cell.cell_contents = was
-    else:  # also where there is nothing in it now
+    else:  # allowed for an empty cell too
         del cell.cell_contents
 
 
 def _put(where: Any, name: Any, was: Any) -> None:
-    """Into a dictionary, or into a class, which nobody else may write into."""
+    """Set a name in a dictionary or a class; NOTHING deletes it."""
     if isinstance(where, type):
         delattr(where, name) if was is NOTHING else setattr(where, name, was)
     elif was is NOTHING:
@@ -320,13 +324,13 @@ def _put(where: Any, name: Any, was: Any) -> None:
 
 
 def check_numbers(name: str, tensor: Tensor, where: str) -> None:
-    """Refuse a tensor whose numbers cannot be compared, because they do not lie one after the other, or nowhere."""
+    """Raise for a tensor whose values cannot be compared: on the meta device, sparse or nested."""
     if tensor.is_meta:
-        rule = f"{where}, and on the meta device: it has no numbers"
+        rule = f"{where}, and on the meta device: it has no values"
         raise InvalidParameter("model", name, rule, "make it on a real device, or delete it")
     if tensor.layout is not strided or tensor.is_nested:
         kind = "nested" if tensor.is_nested else "sparse"
-        rule = f"{where}, and {kind}: whether the data was written into it cannot be seen"
+        rule = f"{where}, and {kind}: writes of data into it cannot be detected"
         raise InvalidParameter("model", name, rule, "make it dense: to_dense(), or to_padded_tensor(0.0)")
 
 
@@ -341,7 +345,7 @@ def _is_equal(now: Tensor, before: Tensor) -> bool:
 
 
 def is_same(now: Any, before: Any) -> bool:
-    """The same object, or a plain value that is equal to it."""
+    """Whether both are the same object, or equal plain values, or tuples of such."""
     if now is before:
         return True
     if isinstance(now, tuple) and isinstance(before, tuple):

@@ -1,10 +1,13 @@
-"""What a forward pass keeps outside of its model: in its classes, in globals that it names, and in its functions.
+"""State that a forward pass keeps outside of its model: in classes, in globals, and in functions.
 
-Looked at are the classes of a model's modules that are not torch's; the globals that their methods name, in the module
-where these are defined, with the functions and classes of the same modules among them; and what a function carries
-with it: defaults, attributes and the cells of its closure. From each of these, containers, arrays and plain objects are
-looked into, up to a size. Not seen is what lies in other modules of Python, behind objects without a `__dict__`, or
-behind functions of other modules.
+Compared are
+
+- the classes of the model's modules, except torch's own;
+- the globals that their methods name, with the functions and classes of the same Python modules among them;
+- the state of these functions: defaults, attributes and closure cells;
+- containers, arrays and plain objects that are reachable from these, up to a size.
+
+Not detected: state in other Python modules, in objects without a `__dict__`, and in functions of other modules.
 """
 
 from __future__ import annotations
@@ -21,20 +24,20 @@ from deniable.learn.torch.guards.forward_watch import parts_of
 from deniable.learn.torch.guards.object_snapshots import NOTHING, Snapshot, held_by, is_same, put_into
 
 OTHERS: Final = ("torch", "deniable", "builtins")
-"""Packages whose classes are taken to keep nothing of the data."""
+"""Packages whose classes are assumed to keep no data."""
 
 MOST: Final = 1 << 12
-"""Members of containers and arrays that are looked into: globals may be whole datasets."""
+"""Containers and arrays with more members are not traversed: a global may be a whole dataset."""
 
 GLOBAL: Final = ("LOAD_GLOBAL", "STORE_GLOBAL", "DELETE_GLOBAL")
 
 Place = tuple[Any, str]
-"""A global, in the table of its module; or a cell of a closure."""
+"""(globals of a Python module, name), or (closure cell, name)."""
 
 
 @final
 class Outside:
-    """What classes, globals and functions of a model held at the last `begin`."""
+    """The state of a model's classes, globals and functions at the last `begin`."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
@@ -45,7 +48,7 @@ class Outside:
         self._snapshot: Snapshot | None = None
 
     def begin(self, version: int) -> None:
-        """From now on. While the `version` of the model's attributes is the same, so are its parts."""
+        """Record the current state. While `version`, of the model's attributes, is the same, so are its modules."""
         if version != self._version:
             self._find()
             self._version = version
@@ -75,12 +78,12 @@ class Outside:
                 snapshot.look_into(function.__name__, value)
         self._held = [(where, name, _now(where, name)) for where, name in found.places]
         for _, name, value in self._held:
-            if not isinstance(value, logging.Logger):  # a logger remembers its levels
+            if not isinstance(value, logging.Logger):  # a logger caches its levels
                 snapshot.look_into(name, value)
         return snapshot
 
     def changed(self) -> str | None:
-        """Something that is not what it was at `begin`, by name; what was written into a tensor is refused."""
+        """The name of something that changed since `begin`, or None. Raises if a tensor was overwritten."""
         snapshot = self._snapshot
         if snapshot is None or (not snapshot.has_numbers and snapshot.is_still() and self._is_still()):
             return None
@@ -90,7 +93,7 @@ class Outside:
         return names[0] if names else None
 
     def restore(self) -> None:
-        """As it was at `begin`."""
+        """Restore the state of the last `begin`."""
         for where, name, was in self._held:
             if _now(where, name) is not was:
                 _set(where, name, was)
@@ -100,7 +103,7 @@ class Outside:
 
 @final
 class _Found:
-    """Classes and functions that a model's classes lead to, and the globals and cells that these name."""
+    """The classes and functions that are reachable from a model's classes, and the globals and cells that they name."""
 
     def __init__(self, classes: set[type]) -> None:
         self._modules = {each.__module__ for each in classes}
@@ -134,7 +137,7 @@ class _Found:
 
 
 def _functions_in(value: Any) -> Iterator[Any]:
-    """The functions that a member of a class stands for."""
+    """The functions of a class member: of a property, a static or class method, or the member itself."""
     if isinstance(value, property):
         yield from (value.fget, value.fset)
     elif isinstance(value, staticmethod | classmethod):
@@ -151,7 +154,7 @@ def _places_of(function: FunctionType) -> Iterator[Place]:
 
 
 def _globals_in(code: CodeType) -> set[str]:
-    """Names of globals that a function, or one that it defines, reads or sets."""
+    """Names of globals that a function, or a function defined inside of it, reads or sets."""
     found = {each.argval for each in dis.get_instructions(code) if each.opname in GLOBAL}
     for each in code.co_consts:
         if isinstance(each, CodeType):

@@ -1,4 +1,8 @@
-"""What operations of torch do to examples: a rule for each that keeps them apart (see `separation_trace`)."""
+"""Rules for torch's operations that keep examples apart: from the domains of the inputs to those of the outputs.
+
+See `separation_trace` for the meaning of a domain. A rule returns None if it cannot show that examples stay apart; then
+the result is mixed. Operations without a rule, such as those that reorder or reduce along the examples, are mixed too.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, Give
 
 
 def domains(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
-    """What comes out of an operation."""
+    """The domain of each output of an operation."""
     listed = zip(_by_rules(given, made), made, strict=True)
     return [
-        MixedExamples(f"{given.name}, whose answer has fewer examples than the batch")
+        MixedExamples(f"{given.name}, whose output has fewer examples than the batch")
         if isinstance(found, ExampleRows) and not _has_all(found, each.shape, given.count)
         else found
         for found, each in listed
@@ -27,7 +31,7 @@ def _has_all(rows: ExampleRows, shape: Sequence[int], count: int) -> bool:
 
 
 def unknown(given: GivenOperation, tensor: Tensor) -> Domain:
-    """What may come out where there is no rule."""
+    """The domain of an output if no rule applies."""
     for each in given.domains:
         if isinstance(each, MixedExamples):
             return each
@@ -41,11 +45,11 @@ def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
         if isinstance(each, MixedExamples):
             return [each] * len(made)
     name = given.name.removeprefix("aten::")
-    if given.is_repeatable:  # who knows the seed knows which number comes at which place
-        mixed = MixedExamples(f"chance whose seed may be known ({given.name}), in another order for other batches")
+    if given.is_repeatable:  # a person who knows the seed knows the number at each place
+        mixed = MixedExamples(f"random numbers whose seed may be known ({given.name}), other ones for other batches")
         same = all(isinstance(each, Same) for each in given.domains)
         return [Same.varying(each) if same else mixed for each in made]
-    if given.has_out:  # rules are about what goes in
+    if given.has_out:  # rules cover inputs, and out= is among the tensors
         return [unknown(given, each) for each in made]
     if name == "arange":
         return [_counted(given, each) for each in made]
@@ -64,7 +68,7 @@ def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
 
 
 def _counted(given: GivenOperation, made: Tensor) -> Same:
-    """Numbers in steps of one size: from 0 on, and one for each example, they are known."""
+    """The domain of `arange`. If it starts at 0 and has one number for each example, its step is remembered."""
     step = given.value("step")
     step = 1 if step is None else step
     in_order = given.value("start") in (None, 0) and isinstance(step, int) and made.numel() == given.count
@@ -72,18 +76,18 @@ def _counted(given: GivenOperation, made: Tensor) -> Same:
 
 
 CONSTANT = frozenset({"zeros", "ones", "full", "empty", "rand", "randn", "randint", "scalar_tensor", "empty_strided"})
-"""Of one value everywhere, or of chance that is alike everywhere."""
+"""Operations whose output has one value everywhere, or random numbers of one distribution everywhere."""
 
 Rule = Callable[[GivenOperation, list[Tensor]], "Domain | list[Domain] | None"]
-"""None where the rule does not say that examples stay apart."""
+"""(operation, outputs) -> the domain of all outputs, or of each; None if examples may not stay apart."""
 
 
 Part = tuple[Sequence[int], Domain]
-"""The shape of a tensor, and what it is."""
+"""Shape and domain of a tensor."""
 
 
 def _together(parts: Sequence[Part], dim: int) -> Domain | None:
-    """What is combined number by number, in shapes that are broadcast to so many axes."""
+    """The domain of an elementwise combination of tensors that are broadcast to `dim` axes."""
     rows: ExampleRows | None = None
     periods = [1] * dim
     for shape, domain in parts:
@@ -97,7 +101,8 @@ def _together(parts: Sequence[Part], dim: int) -> Domain | None:
             for axis, period in enumerate(domain.periods):
                 if shape[axis] != 1:
                     periods[axis + more] = math.lcm(periods[axis + more], period)
-    # What is not of the data may differ inside an example, and not from example to example: that would be a position.
+    # Values that do not depend on the data may differ within an example, but not between examples: a value that does
+    # would be a position in the batch.
     if rows is not None:
         return rows if rows.after % periods[rows.axis] == 0 else None
     return Same(tuple(periods))
@@ -114,18 +119,18 @@ def _pointwise(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _alike(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """What comes out lies as what went in."""
+    """The output has the domain of the input."""
     return given.domains[0]
 
 
 def _dropped(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Some of the numbers are gone, by chance."""
+    """Random entries become 0."""
     domain = given.domains[0]
     return Same(domain.periods) if isinstance(domain, Same) else domain
 
 
 def _copied(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """What was there before is gone."""
+    """`copy_`: the domain of the source, since the old values are overwritten."""
     return _together(_parts(given)[1:2], made[0].dim())
 
 
@@ -145,7 +150,7 @@ def _viewed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _moved(domain: Domain, order: Sequence[int]) -> Domain:
-    """The axes in another order: the new one at k is the old one at order[k]."""
+    """The axes in another order: the new axis k is the old axis order[k]."""
     if isinstance(domain, ExampleRows):
         return ExampleRows(list(order).index(domain.axis), domain.after)
     assert isinstance(domain, Same)
@@ -173,7 +178,7 @@ def _unsqueezed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _without(domain: Domain, dims: set[int], *, keep: bool) -> Domain | None:
-    """Some axes are gone, or of length 1."""
+    """The axes in `dims` are removed, or kept with length 1."""
     if isinstance(domain, ExampleRows):
         if domain.axis in dims:
             return None
@@ -184,7 +189,7 @@ def _without(domain: Domain, dims: set[int], *, keep: bool) -> Domain | None:
 
 
 def _dims(given: GivenOperation, x: Tensor) -> set[int]:
-    """The axes that an operation is about; all of them where it names none."""
+    """The axes that an operation names; all axes if it names none."""
     asked = given.value("dim", "dims")
     listed = [asked] if isinstance(asked, int) else list(asked or range(x.dim()))
     return {each % max(x.dim(), 1) for each in listed}
@@ -192,7 +197,7 @@ def _dims(given: GivenOperation, x: Tensor) -> set[int]:
 
 def _squeezed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
     x, domain = given.first
-    if torch.Tag.inplace_view in given.func.tags:  # the axes are gone by now: nobody knows which
+    if torch.Tag.inplace_view in given.func.tags:  # the axes are removed already, so it is unknown which
         return None
     return _without(domain, {each for each in _dims(given, x) if x.shape[each] == 1}, keep=False)
 
@@ -203,7 +208,7 @@ def _reduced(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _along(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Works along some axes, and leaves the others apart."""
+    """Works along some axes, and keeps the entries of other axes apart."""
     x, domain = given.first
     if isinstance(domain, ExampleRows):
         return None if domain.axis in _dims(given, x) else domain
@@ -224,7 +229,7 @@ def _selected(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _spread(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """`expand` and `repeat`: what comes again comes again after as many as there were."""
+    """`expand` and `repeat`: a repeated axis has the old length as its period."""
     (x, domain), out = given.first, made[0]
     more = out.dim() - x.dim()
     if isinstance(domain, ExampleRows):
@@ -253,7 +258,7 @@ def _inserted(domain: Domain, at: int) -> Domain:
 
 
 def _product(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Matrices, and batches of them: (n, k) counts as n rows of one, (k, m) as one row of m, and k is added up."""
+    """Products of matrices, or batches of them: (n, k) acts like (n, 1), (k, m) like (1, m), and k is summed over."""
     *added, (one, left), (other, right) = _parts(given)
     assert not isinstance(left, MixedExamples)
     assert not isinstance(right, MixedExamples)
@@ -272,7 +277,7 @@ def _product(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _in_front(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Examples in front; the rest of the work is inside of each: convolutions, pooling, attention, group norms."""
+    """Examples on the first axis, and computation within each: convolutions, pooling, attention, group norms."""
     rows = {each for each in given.domains if isinstance(each, ExampleRows)}
     if not rows:
         return Same.varying(made[0])
@@ -285,7 +290,7 @@ def _in_front(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _convolved(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    if given.value("N") not in (None, given.tensors[0].shape[0]):  # of group norms
+    if given.value("N") not in (None, given.tensors[0].shape[0]):  # an argument of group norms
         return None
     if any(not isinstance(each, Same) for each in given.domains[1:]):
         return None
@@ -293,7 +298,7 @@ def _convolved(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Queries, keys and values of each example, and maybe a mask that is broadcast."""
+    """Queries, keys and values of each example, possibly with a broadcast mask."""
     found = _in_front(given, made)
     if not isinstance(found, ExampleRows):
         return found
@@ -307,7 +312,7 @@ def _attended(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain
 
 
 def _looked_up(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Rows of a table of weights, by ids."""
+    """Rows of a weight by ids."""
     if not isinstance(given.domains[0], Same):
         return None
     domain = given.domains[1]
@@ -318,7 +323,7 @@ def _looked_up(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _bagged(given: GivenOperation, made: list[Tensor]) -> list[Domain] | None:
-    """One bag for each example, of as many ids each: bags begin at 0, T, 2T, ..."""
+    """One bag for each example, with T ids each: bags begin at 0, T, 2T, ..."""
     ids, offsets, weights = given.value("indices"), given.value("offsets"), given.value("per_sample_weights")
     domain = given.of(ids)
     if (
@@ -342,7 +347,8 @@ def _layer_normed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _batch_normed(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """In training all axes but the second are added up, which is how single pictures are normalised, too."""
+    """Training statistics are sums over all axes but the second. So examples may lie on the second axis, as in an
+    instance norm."""
     domain = given.domains[0]
     if not isinstance(domain, ExampleRows) or not all(isinstance(each, Same) for each in given.domains[1:]):
         return None
@@ -365,12 +371,12 @@ def _lost(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | 
 
 
 def _gathered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Each place of an example picks places of the same example."""
+    """Each index of an example picks places of the same example."""
     rows = {each for each in given.domains if isinstance(each, ExampleRows)}
     if len(rows) != 1 or given.tensors[0].dim() != made[0].dim():
         return None
     here = next(iter(rows))
-    # With fewer along the examples, those of the first would be picked for all.
+    # If an index has fewer entries along the examples, the first examples would be picked for all.
     if any(
         len(each.shape) != made[0].dim() or each.shape[here.axis] != made[0].shape[here.axis] for each in given.tensors
     ):
@@ -381,7 +387,7 @@ def _gathered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _picked(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """The same places of every example."""
+    """Picks the same places of every example."""
     x, domain = given.first
     if not isinstance(domain, ExampleRows) or not isinstance(given.domains[1], Same):
         return None
@@ -389,10 +395,10 @@ def _picked(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _recurrent(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
-    """Layers over all places; states, to begin with as well, have their examples before their width, or are alike for
-    all of them."""
+    """Recurrent layers. States, including the initial one, have the examples on the last axis but one, or are equal for
+    all examples."""
     x, domain = given.first
-    # On a CPU the places are in front by now, whatever the layer was told.
+    # On a CPU the first axis has the places here, even if the layer has batch_first=True.
     in_front = given.name == "aten::_cudnn_rnn" and given.value("batch_first")
     if domain != ExampleRows(0 if in_front else 1, 1) or given.value("batch_sizes") or x.dim() != 3:
         return None
@@ -410,7 +416,7 @@ def _recurrent(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domai
 
 
 def _trilinear(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Three factors with axes put in, and axes that are added up."""
+    """A product of three factors with inserted axes, summed over some axes."""
     parts: list[Part] = []
     for place, (shape, domain) in enumerate(_parts(given), 1):
         for at in given.value(f"expand{place}"):
@@ -421,22 +427,22 @@ def _trilinear(given: GivenOperation, made: list[Tensor]) -> Domain | None:
 
 
 def _padded(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Padding goes over the last axes."""
+    """Padding starts at the last axis."""
     (x, domain), pad = given.first, given.value("pad")
     if isinstance(domain, ExampleRows):
-        behind = 2 * (x.dim() - 1 - domain.axis)  # pads come from the last axis on; one less than none moves examples
+        behind = 2 * (x.dim() - 1 - domain.axis)  # the pads of the examples' axis, where any pad would move examples
         return None if any(pad[behind : behind + 2]) else domain
     return Same.varying(made[0])
 
 
 def _cornered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """Inside of single matrices."""
+    """Works within each matrix of the last two axes."""
     x, domain = given.first
     return domain if isinstance(domain, ExampleRows) and domain.axis < x.dim() - 2 else None
 
 
 def _is_counted(given: GivenOperation, ids: Tensor, step: int) -> bool:
-    """Whether these are 0, step, 2·step, ..., by how they were made as well as by what they are."""
+    """Whether these are 0, step, 2·step, ..., both by their origin and by their values."""
     domain = given.of(ids)
     if not isinstance(domain, Same) or domain.step != step or ids.shape != (given.count,):
         return False
@@ -444,7 +450,7 @@ def _is_counted(given: GivenOperation, ids: Tensor, step: int) -> bool:
 
 
 def _indexed(given: GivenOperation, made: list[Tensor]) -> Domain | None:
-    """x[:, ids]: the same places of every example; x[arange(B), ids]: places of each example by its own ids."""
+    """x[:, ids] picks the same places of every example; x[arange(B), ids] picks places by the example's own ids."""
     domain, asked = given.domains[0], given.value("indices")
     if domain == ExampleRows(0, 1) and given.tensors[0].shape[0] == given.count and asked:
         first, *rest = asked
@@ -507,4 +513,4 @@ RULES: dict[str, Rule] = {
     "constant_pad_nd": _padded,
     **_each(_cornered, "tril", "triu"),
 }
-"""By the name of an operation; one that works in place has the rule of its other half."""
+"""Name of an operation -> rule. An in-place operation has the rule of its counterpart without the underscore."""

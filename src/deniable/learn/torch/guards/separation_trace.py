@@ -1,17 +1,20 @@
-"""Whether a forward pass keeps its examples apart: followed operation by operation, from the batch to the losses.
+"""A proof that a forward pass keeps its examples apart: a trace of all its operations, from the batch to the losses.
 
-Every tensor that torch makes between the moment when a batch is handed out and its backward pass is one of three:
+The trace is an abstract interpretation. Each tensor that torch computes between the start of a batch and its backward
+pass has one of three domains:
 
-=======  ==============================================================================================================
-`ExampleRows`   its numbers lie example by example along one axis, and those of an example come from that example alone
-`Same`   it has nothing of the data in it: weights, constants, chance, positions
-`MixedExamples`  anything else: examples were sorted, picked, added up, compared, or went through something unknown
-=======  ==============================================================================================================
+===============  ======================================================================================================
+`ExampleRows`    its entries lie example by example along one axis, and depend on their own example only
+`Same`           it does not depend on the data: weights, constants, random numbers, positions
+`MixedExamples`  anything else: examples were sorted, selected, summed or compared, or an operation has no rule
+===============  ======================================================================================================
 
-A batch whose losses are Rows, and whose layers answered in Rows, is worked on as a whole. This is a proof about the
-operations that ran, by a rule for each; there is no rule for what reorders, gathers or reduces along the examples. What
-does not go through torch (numpy, globals of Python) is not seen. Backward passes are torch's own, and not followed:
-losses whose graph has hooks or functions of Python in it are Mixed. Hooks on single nodes of a graph are not seen.
+`separation_rules` has a rule for each operation that keeps examples apart. If losses and layer outputs are ExampleRows,
+the batch is processed as a whole; otherwise its examples are processed one at a time.
+
+Limits. Computations outside of torch (numpy, Python globals) are not traced. Backward passes are torch's own and are
+not traced: if the graph has Python functions or hooks of modules and tensors, the losses are mixed. Hooks on single
+nodes of the graph are not detected.
 """
 
 from __future__ import annotations
@@ -43,17 +46,17 @@ from deniable.learn.torch.guards.tensor_domains import (
 )
 
 PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
-"""What makes a number of Python of a tensor: what is done next may depend on it, and no rule sees how."""
+"""Operations that turn a tensor into a Python number. Later code may depend on it, and no rule can see how."""
 
 
 READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
-"""What takes numbers out of a tensor past torch's operations, though some of these may run meanwhile."""
+"""Functions that read a tensor's values without torch's operations, even if they also run some."""
 
 NOWHERE = -1
-"""In place of the storage of a tensor that has none."""
+"""Stands for the storage of a tensor without one (a sparse tensor)."""
 
 WITH_OPERATIONS = (Tensor, tuple, type(None), type(NotImplemented))
-"""What a function may give that has run operations, beside what these show."""
+"""Types that a function may return if it ran operations, because the trace has seen these."""
 
 PLAIN = (
     "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype",
@@ -61,18 +64,18 @@ PLAIN = (
     "requires_grad_", "retains_grad", "retain_grad", "grad_fn", "output_nr", "get_device", "dim_order",
     "result_type", "_version", "_backward_hooks", "_base", "__len__", "__dir__", "__dlpack_device__",
 )  # fmt: skip
-"""What says nothing of the numbers in a tensor, and runs no operation; as does what begins with `is_`."""
+"""Attributes and methods that reveal no values of a tensor and run no operation, like all that begin with `is_`."""
 
 NORMS = frozenset({"batch_norm", "native_batch_norm"})
-"""What has its statistics of the examples in front; `training` is the sixth argument of each."""
+"""Functions with statistics over the examples of the first axis. `training` is the sixth argument of each."""
 
 HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
-"""What puts a function of Python into a backward pass: no rule sees what it does."""
+"""Functions that put Python code into a backward pass, which no rule covers."""
 
 
 @final
 class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """Hands over the functions of torch that are called, before and after their operations are run."""
+    """Intercepts calls of torch's functions, which may run several operations each."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
@@ -89,22 +92,22 @@ class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types 
 
 @final
 class _Chance:
-    """Whether somebody has set the seed, or the state, of torch's own generators since this was made."""
+    """Detects whether the seed or the state of torch's own generators was set since this was made."""
 
     def __init__(self) -> None:
         self._is_seeded = False
         self.drawn()
 
     def is_seeded(self) -> bool:
-        """Asked before an operation: then the states must be what the operation before left behind. A seed that is set
-        again to what it was is seen, too."""
+        """Call before an operation. The states must equal those after the previous operation; this also detects a seed
+        that is set again to the same value."""
         if not self._is_seeded:
             now = _states()
             self._is_seeded = len(now) != len(self._left) or not all(map(torch.equal, now, self._left))
         return self._is_seeded
 
     def drawn(self) -> None:
-        """An operation is over, and may have drawn."""
+        """Call after an operation, which may have drawn random numbers."""
         if not self._is_seeded:
             self._left = _states()
 
@@ -116,39 +119,41 @@ def _states() -> list[Tensor]:
 
 @final
 class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """What became of a batch of `count` examples while this was entered."""
+    """The domains of all tensors computed from a batch of `count` examples while this mode is entered."""
 
     def __init__(self, batch: Any, count: int, buffers: Mapping[int, str] | None = None) -> None:
         super().__init__()
         self._count = count
         self._buffers = buffers
-        """The names of the model's buffers, by the id of the tensor; None where no model is trained, only followed."""
+        """id of a buffer -> its name in the model; None if the trace is not for training."""
         self._known = WeakTensorKeyDictionary()
+        """Tensor -> domain."""
         self._homes = WeakTensorKeyDictionary()
-        """The storage of each of these: somebody may give a tensor another one."""
+        """Tensor -> its storage at that time. Code may give a tensor another storage."""
         self._written: dict[int, tuple[Tensor, Domain, StorageFrame | None]] = {}
-        """By storage: what was shared before somebody wrote examples into a part of it, and where these lie."""
+        """Storage that had no data until examples were written into a part of it -> (a tensor on it, the domain of what
+        was written, the bytes of each example)."""
         self._uneven: dict[int, tuple[Tensor, bool]] = {}
-        """By storage: parts of it that were written one by one, with nothing of the data, and whether all of them alike
-        for all examples in front."""
+        """Storage of which parts were written one by one with values that do not depend on the data -> (a tensor on it,
+        whether these values are equal for all examples along the first axis)."""
         self._places: dict[int, StorageWeakRef | None] = {}
-        """Storages with something of the data, held so that no other gets their number; NOWHERE stands for all that is
-        without."""
+        """Storages that depend on the data, held so that their ids are not reused. NOWHERE: tensors without storage."""
         self._memory: dict[int, StorageWeakRef] = {}
-        """The same by their place in memory, which storages of other libraries may share."""
+        """The same by address, because storages of other libraries may share memory."""
         self._operations = 0
         self._peeked: MixedExamples | None = None
         self._hooked: MixedExamples | None = None
         self._chance = _Chance()
         self._repeated: str | None = None
-        """An operation that drew numbers which whoever knows the seed can repeat."""
+        """The name of an operation whose random numbers can be repeated by a person who knows the seed."""
         self._is_off = False
         self._asked = _Asked(self._called)
         for each in tree_flatten(batch)[0]:
             if isinstance(each, Tensor):
                 in_front = each.dim() > 0 and each.shape[0] == count
                 self._set(
-                    each, ExampleRows(0, 1) if in_front else MixedExamples("a batch whose examples are not in front")
+                    each,
+                    ExampleRows(0, 1) if in_front else MixedExamples("a batch whose first axis is not the examples"),
                 )
 
     def __enter__(self) -> Trace:
@@ -157,8 +162,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return self
 
     def _called(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of torch. If it runs no operation, all that may come out is what went in: numbers that it gives,
-        or keeps, were read past torch's operations."""
+        """Call a function of torch. If it runs no operation, it may return only what it was given: any other result was
+        read from the tensors without the trace."""
         if self._is_off:
             return func(*args, **kwargs)
         if name in HOOKS:
@@ -175,9 +180,9 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         has_data, before = not all(isinstance(self.of(each), Same) for each in given), self._operations
         try:
             out = self._one_hot(func, *args, **kwargs) if name == "one_hot" else func(*args, **kwargs)
-        except Exception as error:  # whatever it is, the model may catch it and so learn something of the data
+        except Exception as error:  # the model may catch any error, and so learn something about the data
             if has_data:
-                self._peek(f"an error that the data may have led to ({name})")
+                self._peek(f"an error that the data may have caused ({name})")
             if isinstance(func, HigherOrderOperator) and isinstance(error, NotImplementedError):
                 raise _unfollowed(f"the operator {name}, which takes functions") from None
             raise
@@ -190,11 +195,11 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
             isinstance(each, WITH_OPERATIONS) if has_run else self._is_among(each, given) for each in made
         )
         if has_data and (is_read or name in READS):
-            self._peek(f"numbers of the data that were read past torch's operations ({name})")
+            self._peek(f"values of the data that were read without torch's operations ({name})")
         return out
 
     def _is_over_examples(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether statistics are those of this batch: one example alone has none, which torch would refuse."""
+        """Whether a norm takes its statistics over the examples of this batch."""
         batch = args[0] if args else kwargs.get("input")
         is_training = args[5] if len(args) > 5 else kwargs.get("training", kwargs.get("train", False))
         if not isinstance(batch, Tensor) or not is_training or batch.dim() < 2 or batch.shape[0] != self._count:
@@ -202,17 +207,17 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return not isinstance(self.of(batch), Same)
 
     def _is_among(self, value: Any, given: list[Tensor]) -> bool:
-        """Whether this went in, or is a tensor that is known."""
+        """Whether a result is one of the arguments, or a tensor with a known domain."""
         if isinstance(value, Tensor):
             return any(value is each for each in given) or value in self._known
-        return value is NotImplemented  # of a comparison with something else than a tensor
+        return value is NotImplemented  # from a comparison with an object that is not a tensor
 
     def _peek(self, why: str) -> None:
         self._peeked = self._peeked or MixedExamples(why)
 
     def _one_hot(self, func: Any, *args: Any, **kwargs: Any) -> Any:
-        """One more axis behind each id. torch looks at all ids first, but with a number of classes only to refuse
-        those that are out of range."""
+        """`one_hot` adds an axis. torch reads all ids first, but if the number of classes is given, it does so only to
+        refuse ids out of range."""
         tensor = args[0] if args else kwargs.get("self", kwargs.get("input", kwargs.get("tensor")))
         classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
         found = self.of(tensor) if isinstance(tensor, Tensor) else None
@@ -228,7 +233,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return made
 
     def end(self) -> None:
-        """Follow nothing more; where somebody entered a mode of their own meanwhile, theirs is left alone."""
+        """Stop tracing. A mode that other code has entered since is left in place."""
         self._is_off = True
         if _get_current_dispatch_mode() is self:
             self.__exit__(None, None, None)
@@ -237,24 +242,24 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     @property
     def has_peeked(self) -> bool:
-        """Whether a number of Python was made of the data."""
+        """Whether a Python number was computed from the data."""
         return self._peeked is not None
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
-        """What losses are that a backward pass begins at: mixed where Python has a say in that pass."""
+        """The domain of losses before their backward pass. Mixed if that pass runs Python code."""
         found = self._hooked or _hooks_of(model) or _functions_of(losses) or self._peeked or self.of(losses)
         if isinstance(found, MixedExamples) and self._repeated is not None:
-            return MixedExamples(f"chance whose seed may be known ({self._repeated}), or {found.why}")
+            return MixedExamples(f"random numbers whose seed may be known ({self._repeated}), or {found.why}")
         return found
 
     def of(self, tensor: Tensor) -> Domain:
-        """What a tensor is. What was there before the batch was handed out has nothing of its data in it."""
+        """The domain of a tensor. Tensors from before the batch do not depend on its data."""
         place, memory = _place(tensor)
         found: Domain | None = self._known.get(tensor) if self._homes.get(tensor) == place else None
         if found is None:
             shared = self._memory.get(memory)
             if place in self._places or (shared is not None and not shared.expired()):
-                return MixedExamples("a tensor that was made of the data by other means than torch's operations")
+                return MixedExamples("a tensor that was computed from the data without torch's operations")
             found = Same.varying(tensor)
         if isinstance(found, Same) and place in self._uneven:
             alike = self._uneven[place][1] and self._is_in_front(tensor)
@@ -262,7 +267,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return self._beside(tensor, found, place) if place in self._written else found
 
     def _beside(self, tensor: Tensor, found: Domain, place: int) -> Domain:
-        """What a tensor became when something was written into its storage."""
+        """The domain of a tensor after writes into its storage."""
         base, domain, frame = self._written[place]
         if isinstance(domain, MixedExamples) or isinstance(found, MixedExamples | ExampleRows):
             return domain if isinstance(domain, MixedExamples) else found
@@ -283,13 +288,13 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._operations += 1
         try:
             out = func(*args, **kwargs)
-        except Exception:  # whatever it is, the model may catch it and so learn something of the data
+        except Exception:  # the model may catch any error, and so learn something about the data
             if has_data:
-                self._peek(f"an error that the data may have led to ({given.name})")
+                self._peek(f"an error that the data may have caused ({given.name})")
             raise
         self._chance.drawn()
         if has_data and _is_peek(given):
-            self._peek(f"a number of Python that was made of the data ({given.name})")
+            self._peek(f"a Python number that was computed from the data ({given.name})")
         if given.is_repeatable:
             self._repeated = given.name
         made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
@@ -315,15 +320,15 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         if isinstance(domain, Same) or place in self._places:
             return
         held = self._places[place] = None if place == NOWHERE else StorageWeakRef(tensor.untyped_storage())
-        if memory and held is not None:  # without numbers there is no place in memory
+        if memory and held is not None:  # an empty tensor has address 0
             self._memory[memory] = held
 
     def _written_into(self, tensor: Tensor, domain: Domain) -> Domain:
-        """What a tensor is that this was written into. What is written into a part is found again in the whole."""
+        """The domain of a tensor after values of `domain` were written into it. Remembers it for other views."""
         was, (place, _) = self.of(tensor), _place(tensor)
         if place == NOWHERE:
             alike = isinstance(was, Same) and isinstance(domain, Same)
-            return domain if alike else MixedExamples("a tensor without strides that something was written into")
+            return domain if alike else MixedExamples("a tensor without strides that values were written into")
         before, uneven = self._written.get(place), self._uneven.get(place)
         if isinstance(was, Same) and isinstance(domain, Same):
             if set(domain.periods) <= {1} and _is_whole(tensor):
@@ -353,29 +358,29 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         return domain
 
     def _is_in_front(self, tensor: Tensor) -> bool:
-        """Whether the first axis goes over the whole storage, in as many steps as there are examples."""
+        """Whether the first axis covers the whole storage, with one index per example."""
         if tensor.dim() == 0 or tensor.shape[0] != self._count:
             return False
         return bool(tensor.stride(0) * self._count * tensor.itemsize == tensor.untyped_storage().nbytes())
 
 
 def _unfollowed(what: str) -> InvalidParameter:
-    """Not a TypeError: torch takes that for "this operator cannot do it", and `x == y` would go on as False."""
+    """Not a TypeError: torch reads a TypeError as "this operator cannot do it", and `x == y` would become False."""
     return InvalidParameter(
         "model",
         NOTHING,
-        f"the forward pass uses {what}, where examples cannot be followed through single operations",
+        f"the forward pass uses {what}, which cannot be traced operation by operation",
         "write it with operations on the whole batch (torch.where for torch.cond), or do this part before the batch is "
         "made",
     )
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
-    """The storage of a tensor, and where it is in memory; NOWHERE for one that has none of its own."""
-    with torch._C.DisableTorchFunction():  # this asks for itself
+    """The id of a tensor's storage and its address; NOWHERE and 0 if it has none of its own."""
+    with torch._C.DisableTorchFunction():  # the trace's own question, not the model's
         try:
             storage = tensor.untyped_storage()
-        except NotImplementedError:  # it is sparse, and its parts have storages
+        except NotImplementedError:  # a sparse tensor: its parts have storages
             return NOWHERE, 0
         return storage._cdata, storage.data_ptr()
 
@@ -385,14 +390,14 @@ def _is_whole(tensor: Tensor) -> bool:
 
 
 def _is_peek(given: GivenOperation) -> bool:
-    """Whether a number, or a shape, is made of what is in a tensor."""
+    """Whether a Python number or a shape depends on the values of a tensor."""
     if given.name == "aten::index":
         return any(each.dtype in (torch.bool, torch.uint8) for each in given.tensors[1:])
     return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
 
 
 def _hooks_of(model: nn.Module) -> MixedExamples | None:
-    """Hooks of modules on their backward passes."""
+    """The domain of losses if a module has a backward hook; else None."""
     everywhere = nn.modules.module
     is_hooked = bool(everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks)
     if is_hooked or any(each._backward_hooks or each._backward_pre_hooks for each in parts_of(model)):
@@ -401,7 +406,7 @@ def _hooks_of(model: nn.Module) -> MixedExamples | None:
 
 
 def _functions_of(losses: Tensor) -> MixedExamples | None:
-    """Backward passes that are written in Python."""
+    """The domain of losses if a node of their graph is written in Python; else None."""
     nodes = [losses.grad_fn]
     seen = set(nodes)
     for node in nodes:
@@ -414,7 +419,7 @@ def _functions_of(losses: Tensor) -> MixedExamples | None:
 
 
 def structure(losses: Tensor) -> int:
-    """Which operations of autograd led to these losses, and how they hang together, as one number."""
+    """A hash of the autograd graph of these losses: its operations and how they are connected."""
     first = losses.grad_fn
     nodes, places = [first], {first: 0}
     rows: list[object] = []
@@ -427,13 +432,13 @@ def structure(losses: Tensor) -> int:
                 place = places[below] = len(nodes)
                 more(below)
             add(place)
-    if any(kind.__name__ == "CppFunction" for kind in set(map(type, nodes))):  # one type for all that have no own
+    if any(kind.__name__ == "CppFunction" for kind in set(map(type, nodes))):  # a type that different nodes share
         rows += [node.name() for node in nodes]
     return hash(tuple(rows))
 
 
 def shapes_of(batch: Any) -> tuple[object, ...]:
-    """What of a batch may decide which operations run: the shapes and types of its tensors, and other plain values."""
+    """A key of a batch: shapes and dtypes of its tensors, and types of its other values."""
     return tuple(
         (each.shape, each.dtype) if isinstance(each, Tensor) else type(each) for each in tree_flatten(batch)[0]
     )

@@ -1,6 +1,6 @@
-"""A model asked about one example alone: its answer must not depend on who else is in the batch.
+"""The model's output for one example must not depend on the other examples of the batch.
 
-Gradients do not show everything: what a model computes from the data before its first layer has none.
+Comparing gradients does not cover this: what a model computes from the data before its first layer has no gradient.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from deniable.learn.torch.gradients.vmap_rerun import layout_of_input
 def check_alone(
     model: nn.Module, call: ModuleCall, layouts: list[Layout | None], count: int, tolerance: Mapping[torch.dtype, float]
 ) -> None:
-    """The model's answer for the first example must be what it says when asked about that one alone."""
+    """Raise if the output for the first example in a batch differs from the output for this example alone.
+
+    Returns without a check if the model cannot process one example, or if its output is random.
+    """
     known = [(i, layout) for i, layout in enumerate(layouts) if layout is not None]
     if not known:
         return
@@ -44,18 +47,18 @@ def check_alone(
         with torch.no_grad(), _without_dropout(model):
             once, again, among = asked(alone), asked(alone), layout.split(asked(together), count)[0]
     except (RuntimeError, ValueError, IndexError, TypeError):
-        return  # it cannot be asked about one example; the gradients are compared in any case
+        return  # the model cannot process one example; gradients are compared in any case
     if once.shape != among.shape or not torch.equal(once.nan_to_num(), again.nan_to_num()):
         return  # random: not comparable
     scale = float(among.abs().max()) + 1e-6
-    if not float((once - among).abs().max()) <= tolerance[call.dtypes[at]] * scale:  # NaN is another answer
-        rule = "its answer for one example depends on the other examples of the batch"
+    if not float((once - among).abs().max()) <= tolerance[call.dtypes[at]] * scale:  # NaN counts as different
+        rule = "its output for one example depends on the other examples of the batch"
         raise InvalidParameter("model", shown(call.path), rule, "no batch statistics: use GroupNorm or LayerNorm")
 
 
 @contextmanager
 def _without_dropout(module: nn.Module) -> Iterator[None]:
-    """As in training, but for the dropout of torch's own layers, so that two answers can be compared."""
+    """Set the dropout of torch's own layers to 0, so that two outputs can be compared; otherwise as in training."""
     before: list[tuple[nn.Module, str, float]] = []
     for each in module.modules():
         if isinstance(each, nn.modules.dropout._DropoutNd):

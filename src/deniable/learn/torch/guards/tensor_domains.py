@@ -1,6 +1,4 @@
-"""What a tensor may be while a forward pass is followed (see `separation_trace`), and one operation with what it was
-given.
-"""
+"""The domains of tensors in a trace (see `separation_trace`), and one traced operation with its arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +15,8 @@ from torch import Tensor
 @final
 @dataclass(frozen=True, slots=True)
 class ExampleRows:
-    """Along `axis` lie, some times over, B examples with `after` places each: place (k·B + i)·after + j is of i."""
+    """Along `axis` lie B examples with `after` places each, possibly repeated: index (k·B + i)·after + j belongs to
+    example i."""
 
     axis: int
     after: int
@@ -26,25 +25,27 @@ class ExampleRows:
 @final
 @dataclass(frozen=True, slots=True)
 class Same:
-    """Nothing of the data. Along each axis the numbers come again after so many: after 1 where all are alike."""
+    """Does not depend on the data. Along each axis the values repeat with a period; period 1 means all are equal."""
 
     periods: tuple[int, ...]
     step: int = 0
-    """Unless 0: these are 0, step, 2·step, ..., one for each example, in order."""
+    """Unless 0, the values are 0, step, 2·step, ..., one for each example, in order."""
 
     @classmethod
     def varying(cls, tensor: Tensor) -> Same:
+        """A tensor whose values may all differ."""
         return cls(tuple(tensor.shape))
 
     @classmethod
     def constant(cls, tensor: Tensor) -> Same:
+        """A tensor with one value, or one distribution, everywhere."""
         return cls((1,) * tensor.dim())
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class MixedExamples:
-    """Examples that may not be apart any more, and what they came out of."""
+    """Examples may be mixed. `why` names the operation that did it."""
 
     why: str
 
@@ -55,20 +56,20 @@ Domain = ExampleRows | Same | MixedExamples
 @final
 @dataclass(frozen=True, slots=True)
 class StorageFrame:
-    """Where examples lie in a storage: the numbers of i from low + i·step on, before high + i·step, in bytes."""
+    """The bytes of a storage that hold example i: from low + i·step up to, and without, high + i·step."""
 
     step: int
     low: int
     high: int
 
     def with_(self, other: StorageFrame) -> StorageFrame | None:
-        """Around both; None where an example of one lies among numbers of another example."""
+        """The smallest frame around both; None if the bytes of different examples would overlap."""
         low, high = min(self.low, other.low), max(self.high, other.high)
         return StorageFrame(self.step, low, high) if self.step == other.step and high - low <= self.step else None
 
 
 def frame_of(tensor: Tensor, rows: ExampleRows, count: int) -> StorageFrame | None:
-    """None where the examples of a tensor do not lie one behind the other, once."""
+    """The frame of a tensor's examples; None if they do not lie one after the other in memory, each once."""
     if rows.axis >= tensor.dim() or tensor.shape[rows.axis] != count * rows.after or not tensor.numel():
         return None
     stride, size, offset = tensor.stride(rows.axis), tensor.itemsize, tensor.storage_offset()
@@ -88,7 +89,7 @@ def _names(func: Any) -> tuple[tuple[str, ...], dict[str, Any], bool]:
 
 @functools.cache
 def _written(func: Any) -> tuple[tuple[str, ...], bool]:
-    """Names of arguments that an operation writes into, and whether some of them are there for its answer alone."""
+    """Names of the arguments that an operation writes into, and whether one of them is an `out=` argument."""
     listed = func._schema.arguments
     names = tuple(each.name for each in listed if each.alias_info is not None and each.alias_info.is_write)
     return names, any(each.is_out for each in listed)
@@ -96,7 +97,7 @@ def _written(func: Any) -> tuple[tuple[str, ...], bool]:
 
 @final
 class GivenOperation:
-    """One operation and what it was given."""
+    """One operation with its arguments and their domains."""
 
     __slots__ = (
         "_args",
@@ -130,10 +131,10 @@ class GivenOperation:
         self.domains = [of(each) for each in self.tensors]
         draws = torch.Tag.nondeterministic_seeded in func.tags
         self.is_repeatable = (draws and is_seeded) or self.value("generator") is not None
-        """Whether this draws from a generator of somebody's own, or from torch's after somebody has set its seed."""
+        """Whether it draws from a given generator, or from torch's own after its seed was set."""
 
     def value(self, *names: str) -> Any:
-        """The argument of the first of these names that the operation has."""
+        """The value of the first of these arguments that the operation has, or its default; None if it has none."""
         known, defaults, _ = _names(self.func)
         for name in names:
             if name in known:
@@ -154,11 +155,11 @@ class GivenOperation:
         return self.tensors[0], self.domains[0]
 
     def runs(self, tensor: Tensor, rows: ExampleRows) -> int:
-        """How many numbers of an example lie one behind the other, in the order of the axes."""
+        """How many entries of one example are consecutive, in the order of the axes."""
         return rows.after * int(math.prod(tensor.shape[rows.axis + 1 :]))
 
     def found_by_runs(self, shape: Sequence[int], runs: int) -> ExampleRows | None:
-        """Where the examples are in a tensor of this shape, with as many numbers of each one behind the other."""
+        """The domain of a tensor of this shape in which `runs` entries of each example are consecutive."""
         inner = 1
         for axis in range(len(shape) - 1, -1, -1):
             if runs % inner == 0 and shape[axis] % (runs // inner * self.count) == 0:

@@ -1,4 +1,4 @@
-"""Whether threads are started while a batch is worked on: torch is followed in the thread of the loop alone."""
+"""Detects threads that start while a batch is processed: a trace covers only the thread of the training loop."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from types import FrameType
 from typing import Any, Final, final
 
 _open: Final[list[Threads]] = []
-"""Those that want to know; whoever starts a thread meanwhile, each of them hears of it."""
+"""All active watches. Each is notified of every new thread."""
 
 _lock: Final = threading.Lock()
 _before: Any = None
-"""The profiler of new threads that somebody else has set."""
+"""The profiler for new threads that other code had set before."""
 
 
 @final
 class Threads:
-    """Whether threads of Python were started since `begin`: by `threading`, an executor, `nn.DataParallel`.
+    """Whether Python threads were started since `begin`: by `threading`, an executor or `nn.DataParallel`.
 
-    Threads that were there before may get work without a word, and are not seen.
+    Work that is passed to threads from before `begin` is not detected.
     """
 
     def __init__(self) -> None:
         self._has_started = False
 
     def begin(self) -> None:
-        """From now on."""
+        """Start watching."""
         self._has_started = False
         global _before
         with _lock:
@@ -37,7 +37,7 @@ class Threads:
                 threading.setprofile(_hear)
 
     def end(self) -> bool:
-        """No longer; and whether there were any."""
+        """Stop watching. Returns whether a thread was started."""
         with _lock:
             if self in _open:
                 _open.remove(self)
@@ -50,7 +50,7 @@ class Threads:
 
 
 def _hear(frame: FrameType, event: str, given: Any) -> None:
-    """Called by a new thread before it does anything; from then on its profiler is what it would have been."""
+    """Runs in a new thread before its own code, and restores the profiler that the thread would have had."""
     sys.setprofile(_before)
     for each in tuple(_open):
         each.hear()

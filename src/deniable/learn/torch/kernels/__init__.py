@@ -4,5 +4,5 @@
     normal_kernel         N(0, 1) in single precision by Box & Muller
     convolution_kernel    per-example gradients of convolutions
 
-They only make things faster: each has a slower equal in plain torch, and the tests compare the two.
+They only save time: each has a slower equivalent in torch, and the tests compare the two.
 """

@@ -1,13 +1,12 @@
 """Per-example gradients of convolutions on a CPU, by a compiled kernel.
 
-Torch has no product of windows with gradients for each example on its own: the windows are written out first, which
-takes as long as the product. The kernel reads them where they lie; where nothing can be compiled,
-`gradient_captures` does without.
+In torch, a product of windows with output gradients for each example needs the windows copied first (unfolded), which
+takes as long as the product. The kernel reads them in place. If it cannot be compiled, `gradient_captures` unfolds.
 
     out[e, t, o] = Σ_p g[e, o, p] · x[e, taps[t] + places[p]]
 
-A tile of TAPS × OUTS sums stays in registers while p runs over BLOCK places; what blocks sum up to is added up in
-memory, so that rounding errors grow with the blocks, not with the places.
+A tile of TAPS × OUTS sums stays in registers while p runs over a block of BLOCK places. The sums of blocks are added in
+memory, so rounding errors grow with the number of blocks, not of places.
 """
 
 from __future__ import annotations
@@ -25,31 +24,32 @@ from deniable.learn.torch.kernels.llvm_kernels import NUMBERS, WHOLE, WHOLES, Ke
 Places = NDArray[np.int64]
 
 LANES, TAPS, COLUMNS = 8, 6, 2
-"""Numbers in a vector, and a tile of sums: twelve vectors, so that what they are made of has registers as well."""
+"""Numbers in a vector, and the tile of sums: twelve vectors, which leaves registers for the factors."""
 
 OUTS = LANES * COLUMNS
 
 BLOCK = 256
 
 WORTH_A_THREAD = 2**25
-"""Products, a few milliseconds of them: with fewer, a thread takes longer to begin than it saves."""
+"""Multiplications per thread, a few milliseconds. For fewer, starting a thread costs more than it saves."""
 
 
 def columns(outs: int) -> int:
-    """How many columns the kernel makes of so many: whole tiles."""
+    """The number of output columns, rounded up to whole tiles."""
     return -(-outs // OUTS) * OUTS
 
 
 def products(g: Tensor, x: Tensor, taps: Places, places: Places) -> Tensor | None:
-    """Gradients (E, T, O') of E examples from g (E, O, P) and x (E, ...), O' being O and some columns of zeros.
+    """Gradients (E, T, O') of E examples from g (E, O, P) and x (E, ...), where O' is O plus some columns of zeros.
 
-    `taps` and `places` count in numbers from the beginning of an example of x. None where the kernel is of no use.
+    `taps` and `places` are offsets, in numbers, from the start of an example in x. None if the kernel does not apply:
+    on other devices or precisions, or if it cannot be compiled.
     """
     count, outs, _ = g.shape
     width = columns(outs)
     if g.device.type != "cpu" or not g.dtype == x.dtype == torch.float32 or not count or not places.size:
         return None
-    if any(each.is_neg() or each._is_zerotensor() for each in (g, x)):  # what is in memory is not what they are
+    if any(each.is_neg() or each._is_zerotensor() for each in (g, x)):  # their values are not those in memory
         return None
     compiled = kernel(_written) if width <= 2 * outs else None
     if compiled is None:
@@ -67,18 +67,18 @@ def products(g: Tensor, x: Tensor, taps: Places, places: Places) -> Tensor | Non
         some(0, count)
         return out
     try:
-        # Begun anew each time: threads that stay would be gone after a fork.
+        # A new pool each time: threads do not survive a fork.
         with ThreadPoolExecutor(threads) as pool:
             bounds = [count * each // threads for each in range(threads + 1)]
             list(pool.map(some, bounds, bounds[1:]))
-    except RuntimeError:  # no more threads may begin here, or the interpreter is about to end
+    except RuntimeError:  # no thread can be started, for example at interpreter shutdown
         some(0, count)
     return out
 
 
 @functools.lru_cache(maxsize=256)
 def offsets(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Places:
-    """Where the numbers of a strided box lie; its last axis runs fastest. Not to be written into: it is made once."""
+    """Offsets of the entries of a strided box, last axis fastest. Cached and read-only."""
     found = np.zeros(1, np.int64)
     for size, stride in zip(sizes, strides, strict=True):
         found = np.add.outer(found, np.arange(size, dtype=np.int64) * stride).ravel()
@@ -87,7 +87,7 @@ def offsets(sizes: tuple[int, ...], strides: tuple[int, ...]) -> Places:
 
 
 def _written() -> KernelWriter:
-    """The kernel in LLVM's language."""
+    """The kernel in LLVM's intermediate representation."""
     writer = KernelWriter([*[NUMBERS] * 4, *[WHOLES] * 2, *[WHOLE] * 6], LANES)
     code, const, at, wide, loop = writer.code, writer.const, writer.at, writer.wide, writer.loop
     out, packed, x, g, taps, places, count, all_places, all_taps, outs, width, step = writer.args
@@ -118,7 +118,7 @@ def _written() -> KernelWriter:
                         product = code.fmul(one_left, one_right, flags=("contract",))
                         handed.append(code.fadd(value, product, flags=("contract",)))
                 for row, several in zip(rows, zip(*[iter(sums)] * COLUMNS, strict=True), strict=True):
-                    with code.if_then(code.icmp_signed("<", row, all_taps)):  # the last tile may reach too far
+                    with code.if_then(code.icmp_signed("<", row, all_taps)):  # the last tile may be incomplete
                         for each, value in enumerate(several):
                             target = wide(at(out_here, code.mul(row, width), column, const(LANES * each)))
                             more = code.fadd(value, code.load(target, align=4))

@@ -1,6 +1,7 @@
-"""Small kernels for a CPU, compiled where they run by LLVM (`llvmlite`) for the very processor, in a fifth of a second.
+"""Small CPU kernels, compiled at run time by LLVM (`llvmlite`) for the processor at hand, in a fifth of a second.
 
-For the few things that torch can only do in many passes over memory. Where nothing can be compiled, callers do without.
+They are for the few computations that torch can only do in many passes over memory. Callers have a fallback without
+compilation.
 """
 
 from __future__ import annotations
@@ -17,44 +18,44 @@ from typing import Any, final
 
 NUMBER, WHOLE = ctypes.c_float, ctypes.c_int64
 NUMBERS, WHOLES = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int64)
-"""What a kernel is given: numbers of single precision, whole ones, and where some of them lie."""
+"""Types of a kernel's arguments: single-precision numbers, integers, and pointers to both."""
 
 
 @final
 class CompiledKernel:
-    """Compiled code, and what it lives in. Addresses are given as plain integers."""
+    """Compiled code. `run` takes addresses as plain integers."""
 
     __slots__ = ("_engine", "run")
 
     def __init__(self, engine: Any, address: int, kinds: Sequence[Any]) -> None:
-        self._engine = engine  # the code is gone when this is
+        self._engine = engine  # owns the memory of the code
         types = [each if each in (NUMBER, WHOLE) else ctypes.c_void_p for each in kinds]
         self.run: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(address)
 
 
 @functools.cache
 def kernel(write: Callable[[], KernelWriter]) -> CompiledKernel | None:
-    """What is written there, compiled; None where there is no compiler, or none that works."""
+    """Compile a kernel, once. None, with a warning if llvmlite is installed but fails, if it cannot be compiled."""
     if importlib.util.find_spec("llvmlite") is None:
         return None
     try:
         if not _may_make_code():
             raise PermissionError("this machine does not let programs run code that they have made")
         return _compiled(write())
-    except Exception as error:  # whatever it is: numbers are the same without
-        text = f"llvmlite cannot compile here, so that private training takes longer: {error}"
+    except Exception as error:  # any error: the fallback computes the same numbers
+        text = f"llvmlite cannot compile here, so private training takes longer: {error}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
         return None
 
 
 def _may_make_code() -> bool:
-    """Whether what was written may be run. LLVM does not ask: where a machine is hardened, its code would crash."""
+    """Whether memory may become executable. LLVM does not check: on a hardened machine its code would crash."""
     if os.name != "posix":
         return True
     with mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
         start = ctypes.c_char.from_buffer(page)
         address, size = ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(mmap.PAGESIZE)
-        del start  # or else the page could not be let go
+        del start  # the page cannot be freed while this refers to it
         return bool(ctypes.CDLL(None).mprotect(address, size, mmap.PROT_READ | mmap.PROT_EXEC) == 0)
 
 
@@ -68,7 +69,7 @@ def _compiled(writer: KernelWriter) -> CompiledKernel:
     )
     module = binding.parse_assembly(str(writer.module))
     module.verify()
-    # Without LLVM's passes over the module: what they could find out is written out already, and they take memory.
+    # No LLVM passes over the module: the code is optimised by hand, and passes take memory.
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return CompiledKernel(engine, engine.get_function_address(KernelWriter.NAME), writer.kinds)
@@ -76,7 +77,7 @@ def _compiled(writer: KernelWriter) -> CompiledKernel:
 
 @final
 class KernelWriter:
-    """One function that returns nothing, as it is written in LLVM's language: vectors of single precision, loops."""
+    """Writes one function without a result in LLVM's intermediate representation: loops over vectors of floats."""
 
     NAME = "kernel"
 
@@ -117,16 +118,19 @@ class KernelWriter:
         return self.code.select(self.code.icmp_signed("<", one, other), one, other)
 
     def at(self, start: Any, *terms: Any) -> Any:
-        """So many numbers after `start`."""
+        """The pointer `start` plus the sum of the terms, in numbers."""
         return self.code.gep(start, [functools.reduce(self.code.add, terms)])
 
     def wide(self, pointer: Any) -> Any:
-        """Where a vector lies, instead of its first number."""
+        """A pointer to a number as a pointer to a vector."""
         return self.code.bitcast(pointer, self.vector.as_pointer())
 
     @contextmanager
     def loop(self, start: Any, stop: Any, stride: Any, carried: int = 0) -> Iterator[tuple[Any, list[Any], list[Any]]]:
-        """for each in range(start, stop, stride), and vectors that begin at zero and that each round hands on."""
+        """for each in range(start, stop, stride), with `carried` accumulator vectors that start at zero.
+
+        Yields the index, the accumulators of this round, and a list to fill with their values for the next round.
+        """
         code, before = self.code, self.code.block
         head, body, after = (code.append_basic_block() for _ in range(3))
         code.branch(head)

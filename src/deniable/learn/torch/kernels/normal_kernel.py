@@ -1,8 +1,8 @@
 """N(0, 1) in single precision on a CPU, by a compiled kernel: Box & Muller (1958) in one pass, sixteen pairs at a time.
 
-The same as `noise.Floating` does by torch where nothing can be compiled, in a seventh of the time. Logarithm, sine and
-cosine are polynomials, off by less than 3·10⁻⁷ of the length; coefficients are worked out from the functions here, by
-interpolation at Chebyshev's points.
+It takes a seventh of the time of `gradient_noise.Floating`, which does the same with torch. Logarithm, sine and cosine
+are polynomials with a relative error below 3·10⁻⁷. Their coefficients are computed here by interpolation at Chebyshev
+points.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from deniable.learn.torch.kernels.llvm_kernels import NUMBER, NUMBERS, WHOLE, Co
 LANES = 16
 
 EXPONENT = 23
-"""Where the exponent begins in the bits of a number of single precision."""
+"""The position of the exponent in the bits of a single-precision number."""
 
 ROOT = 0x3F3504F3
-"""The bits of √½: what is left of a number without its exponent is between that and √2."""
+"""The bits of √½. A number is written as m·2ᵉ with m between √½ and √2."""
 
 QUARTER = 30
-"""A whole turn has 32 bits, so the quarter that an angle lies next to is in the last two."""
+"""A full turn has 32 bits, so the highest two bits have the quarter of an angle."""
 
 
 def pairs_kernel() -> CompiledKernel | None:
-    """run(cosines, sines, bits, bits, pairs, sigma) adds σ times fresh draws; None where nothing can be compiled.
+    """run(cosines, sines, bits, bits, pairs, sigma) adds σ times fresh draws. None if it cannot be compiled.
 
-    `pairs` is a multiple of LANES; a pair takes 32 bits from each of the two places.
+    `pairs` is a multiple of LANES. A pair uses 32 bits from each of the two arrays of bits.
     """
     return kernel(_written)
 
 
 def _fitted(function: Callable[[NDArray[Any]], NDArray[Any]], low: float, high: float, degree: int) -> list[float]:
-    """The polynomial through a function at Chebyshev's points, lowest power first."""
+    """The interpolating polynomial of a function at Chebyshev points, lowest power first."""
     made = Chebyshev.interpolate(function, degree, domain=[low, high]).convert(kind=Polynomial)
     return [float(each) for each in made.coef]
 
@@ -54,7 +54,7 @@ def _coefficients() -> tuple[list[float], list[float], list[float]]:
 
 
 def _written() -> KernelWriter:
-    """The kernel in LLVM's language."""
+    """The kernel in LLVM's intermediate representation."""
     writer = KernelWriter([*[NUMBERS] * 4, WHOLE, NUMBER], LANES)
     ir, code, vector, indices = writer.ir, writer.code, writer.vector, writer.indices
     cosines, sines, firsts, seconds, count, sigma = writer.args
@@ -75,7 +75,7 @@ def _written() -> KernelWriter:
         return functools.reduce(lambda value, each: total(product(value, at), each), reversed(rest), highest)
 
     def signed(value: Any, second_bit: Any) -> Any:
-        """With another sign where the second bit is set."""
+        """The value with its sign flipped where the second bit is set."""
         sign = code.shl(code.and_(second_bit, bits(2)), bits(30))
         return code.bitcast(code.xor(code.bitcast(value, indices), sign), vector)
 
@@ -86,7 +86,7 @@ def _written() -> KernelWriter:
         first, second = (
             code.load(code.bitcast(writer.at(each, pair), indices.as_pointer()), align=4) for each in (firsts, seconds)
         )
-        # A length: u in (0, 1] of the first bits is m·2ᵉ with m next to 1, and ln u is ln m + e ln 2.
+        # The radius: the first bits give u = m·2ᵉ in (0, 1] with m near 1, and ln u = ln m + e ln 2.
         steps = code.call(positive, [code.sitofp(first, vector)])
         u = code.bitcast(total(product(steps, writer.all_lanes(2.0**-31)), writer.all_lanes(2.0**-32)), indices)
         exponent = code.ashr(code.sub(u, bits(ROOT)), bits(EXPONENT))
@@ -95,7 +95,7 @@ def _written() -> KernelWriter:
         whole = product(code.sitofp(exponent, vector), writer.all_lanes(math.log(2)))
         logarithm = total(whole, product(t, polynomial(log, t)))
         length = product(code.call(root, [product(logarithm, writer.all_lanes(-2.0))]), scale)
-        # An angle: the quarter that it is next to, exactly, and what is left, at most an eighth of a turn.
+        # The angle: the nearest quarter turn, exactly, plus a rest of at most an eighth of a turn.
         quarter = code.ashr(code.add(second, bits(1 << (QUARTER - 1))), bits(QUARTER))
         left = code.sitofp(code.sub(second, code.shl(quarter, bits(QUARTER))), vector)
         angle = product(left, writer.all_lanes(math.pi * 2.0**-31))
