@@ -206,7 +206,7 @@ def test_a_file_of_settings_names_the_keys_beside_it(tmp_path: Path) -> None:
 def test_a_set_that_is_none_is_said(tmp_path: Path, world: World) -> None:
     (tmp_path / "keys.json").write_text("[]")
     about = {"issuer": ISSUER, "audience": AUDIENCE, "keys": str(tmp_path / "keys.json")}
-    with pytest.raises(UnreadableRecord, match="no JSON Web Key Set"):
+    with pytest.raises(UnreadableRecord, match="not a JSON Web Key Set"):
         oidc.configured(world.curator.catalogue, about)
 
 
