@@ -238,7 +238,7 @@ def test_an_admin_does_not_become_somebody_who_comes_by_an_issuer(world: World) 
     for _ in range(2):
         refused = world.call("adam", "POST", "/v1/invitations", {"person": "orla", "role": "owner"})
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
-        assert "comes by OpenID Connect and needs no invitation" in refused.json()["detail"]
+        assert "signs in by OpenID Connect and needs no invitation" in refused.json()["detail"]
         world.call("adam", "DELETE", "/v1/people/orla")
     assert world.call("adam", "POST", "/v1/people", {"name": "orla", "role": "owner"}).status_code == 201
     assert (who(world, token(sub="orla")).status_code, since(world, token(sub="orla"))) == (200, [])
