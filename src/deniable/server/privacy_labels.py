@@ -83,7 +83,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
 
 
 def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, session: Session) -> dict[str, Any]:
-    """The unsigned label of a synthetic table. It holds the hash of the noisy counts, and covers rows drawn from them."""
+    """The unsigned label of a synthetic table. It holds the hash of the noisy counts; drawn rows promise the same."""
     made, said, then = found
     budget, ledger, measured = session.budget, session.ledger, made._measured
     record = record_of(made, said, then.tables)
