@@ -53,7 +53,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 """Code -> HTTP status and title. A closed list: programs may rely on it."""
 
 REPLACED: Final = (
-    "the signing key of this server was replaced while it ran, so it can sign nothing: whoever runs it must restart it"
+    "the signing key of this server was replaced while it ran, so it cannot sign: its operator must restart it"
 )
 """The detail of code `not_ready` after a key rotation."""
 

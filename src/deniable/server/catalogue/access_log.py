@@ -132,7 +132,7 @@ def verified(connection: Connection) -> tuple[int, str]:
 def _followed(lines: Iterable[LogLine]) -> tuple[int, str]:
     count, before = 0, _START
     for count, line in enumerate(lines, 1):
-        remedy = "compare it with a copy that somebody else kept"
+        remedy = "compare it with a copy that another person kept"
         if line.number != count:
             raise LedgerDamaged(count, "is missing from the log of people", remedy)
         if line.before != before or line.hash != line.wanted():

@@ -100,7 +100,7 @@ def kin_of(catalogue: Catalogue, person: Person, families: set[str]) -> list[Dat
     found = [each for each in catalogue.datasets() if each.family in families]
     if any(each.owner != person.name for each in found):
         # Otherwise both would own the ledger: this person could raise its limit, and read the questions of others.
-        raise Problem("forbidden", "these people are in a dataset of somebody else; its owner may register them")
+        raise Problem("forbidden", "these people are in a dataset of another owner, who may register them")
     return sorted(found, key=lambda each: each.made)
 
 

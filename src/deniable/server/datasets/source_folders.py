@@ -28,7 +28,7 @@ def folders_of(owner: str, settings: Settings, owners: Collection[str]) -> tuple
             raise InvalidParameter("sources", NOTHING, rule, remedy)
         return found
     if set(owners) - {owner}:
-        rule = "there are several owners, and nobody said whose files are whose"
+        rule = "there are several owners, and the settings do not say whose files are whose"
         raise InvalidParameter("sources", NOTHING, rule, "the operator of the server writes [owners] instead of data")
     return settings.data
 

@@ -103,7 +103,7 @@ class Settings:
     connections: int = 256
     """The most connections of one address at the same time; those of a proxy are not counted."""
     patience: float = 15.0
-    """Seconds in which a client must send its headers, then its body, and read its answer."""
+    """Seconds that a client has to send its headers, again to send its body, and again to read a waiting answer."""
 
     key_days: float = 30.0
     """Days for which the response to an Idempotency-Key is stored. The ledger keeps the charge for ever."""
