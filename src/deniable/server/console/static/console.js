@@ -57,7 +57,7 @@ const question = document.querySelector("form[data-price]");
 if (question) {
   const price = document.querySelector("#price");
   const show = live(question, question.dataset.price, price, () => {
-    // A problem is shown once: here, until the question is asked.
+    // A problem is shown in one place: here, and not in the last result as well.
     if (price.querySelector(".trouble")) document.querySelector("#result > .trouble")?.remove();
   });
   question.addEventListener("input", later(show, 300));
