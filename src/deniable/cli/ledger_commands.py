@@ -120,8 +120,8 @@ def add(app: "typer.Typer") -> None:
         config: Annotated[
             Path | None, typer.Option(help="Settings of a stopped server: replace its key in all of its ledgers.")
         ] = None,
-        by: Annotated[str, typer.Option(help="Who replaces the key; public.")] = "owner",
-        reason: Annotated[str, typer.Option(help="Why; public.")] = "a new key",
+        by: Annotated[str, typer.Option(help="Who replaces the key; written into the ledger.")] = "owner",
+        reason: Annotated[str, typer.Option(help="Why; written into the ledger.")] = "a new key",
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a sentence.")] = False,
     ) -> None:
         """Replace the owner's signing key: an entry in the ledger names the new key, signed with the old one."""
@@ -140,7 +140,9 @@ def add(app: "typer.Typer") -> None:
                 help="A ledger's own file, or the URL of its database; or give --config.", show_default=False
             ),
         ] = None,
-        reason: Annotated[str, typer.Option(help="Why it was moved; public.", show_default=False)] = "",
+        reason: Annotated[
+            str, typer.Option(help="Why it was moved; written into the ledger.", show_default=False)
+        ] = "",
         dataset: Annotated[str | None, typer.Option(help="Which ledger, if the database has several.")] = None,
         config: Annotated[
             Path | None, typer.Option(help="Settings of a stopped server: its catalogue and all of its ledgers.")

@@ -1,7 +1,15 @@
-"""The curator as a service: an HTTP API over sessions and ledgers. It holds no privacy logic of its own.
+"""The curator as a service: an HTTP API and a web console over sessions and ledgers, without privacy logic of its own.
 
-Every price, every noise and every charge comes from `queries.Session` and `ledger.Ledger`; what is here is who may ask
-what, where things are kept, and when an answer leaves.
+`queries.Session` and `ledger.Ledger` compute every price, all noise and every charge. This package decides who may ask
+what, where things are kept, and when an answer leaves. A request passes through these packages, in this order:
+
+    requests      connections, the gate that every request passes, the desk that runs work in threads, the time grid
+    access        bearer tokens, OpenID Connect, invitations, rate limits
+    routes, console      the HTTP API, and the same in a browser
+    curator       what a person may ask for, in terms of sessions, ledgers and the catalogue
+    datasets      open datasets, registration, families that share a budget, protection against rollbacks
+    catalogue     everything that the server stores besides ledgers
+    operations    settings, processes, the server's key, what an operator may watch
 """
 
 from deniable.errors import require

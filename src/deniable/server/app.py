@@ -1,4 +1,4 @@
-"""The application: routes behind a door."""
+"""The ASGI application: all routes and pages, behind the gate that every request passes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def app(settings: Settings) -> ASGIApp:
 
 
 def served(curator: Curator) -> ASGIApp:
-    """The application of a curator that was made before."""
+    """The same for an existing curator. The application closes it when it shuts down."""
     desk, metrics, keeper, readiness = Desk(curator), Metrics(), Keeper(curator), Readiness(curator)
     guard = console.Guard(curator, desk, keeper)
 
@@ -58,7 +58,7 @@ def served(curator: Curator) -> ASGIApp:
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        openapi_url=None,  # it would be written out for every request
+        openapi_url=None,  # FastAPI would serialise it for every request; see `_describe`
         responses=_problems(),
     )
     inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
@@ -75,12 +75,12 @@ def served(curator: Curator) -> ASGIApp:
     inside.add_exception_handler(RequestValidationError, _invalid)
     inside.add_exception_handler(HTTPException, _http)
     inside.add_exception_handler(DeniableError, _problem)
-    inside.add_exception_handler(Exception, _problem)  # the door writes it down, without its words
+    inside.add_exception_handler(Exception, _problem)  # the gate logs it, without its message
     return RequestGate(Lane(inside, questions), curator, metrics, keeper, page=guard.shown, cookie=guard.token)
 
 
 def _describe(inside: FastAPI) -> None:
-    """/openapi.json: the description of the API, which is written out once."""
+    """Add /openapi.json, the description of the API, which is serialised once."""
 
     @cache
     def written() -> bytes:
@@ -101,7 +101,7 @@ def _describe(inside: FastAPI) -> None:
 
 
 def _problems() -> dict[int | str, dict[str, Any]]:
-    """For the description of the API: every status that a problem can have."""
+    """For the description of the API: every status of a problem, with its titles."""
     content = {MEDIA_TYPE: {"schema": {"type": "object"}}}
     return {
         status: {
@@ -119,7 +119,7 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Says where and which rule, and repeats nothing of what was sent."""
+    """A request that does not validate: names the parts and the rules, and never repeats what was sent."""
     assert isinstance(error, RequestValidationError)
     wrong = error.errors()
     if any(each["type"] == "json_invalid" for each in wrong):
@@ -135,7 +135,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _model(request: Request) -> Any:
-    """What the body of a request is read as, if its route takes one."""
+    """The class of the body that the route of a request takes; None if it takes none."""
     field = getattr(request.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation
 
@@ -145,14 +145,14 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = _methods(request) or headers.get("Allow", "")
-        said = f"{request.method} is not for this address; it takes {headers['Allow']}"
+        said = f"{request.method} is not allowed at this address; it takes {headers['Allow']}"
     else:
         said = "there is nothing at this address; /openapi.json lists all of them" if error.status_code == 404 else ""
     return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), said, headers=headers))
 
 
 def _methods(request: Request) -> str:
-    """Every method of a path, of all routes that have it: the router names those of the first one only."""
+    """All methods of a path. FastAPI's own list has only those of the first route that matches."""
     path = request.url.path
     found = {each for pattern, methods in request.app.state.patterns() if pattern.fullmatch(path) for each in methods}
     return ", ".join(sorted(found))

@@ -1,56 +1,69 @@
-"""What became of the charge of a question that went wrong.
-
-A thread of the server works on one question at a time. `ChargeInThread` remembers which ledger pays for it, and after a
-failure it says whether that ledger was charged, because the person who asked must be told.
-"""
+"""Whether a question that failed was charged."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from deniable.errors import DeniableError
-
-if TYPE_CHECKING:
-    from deniable.ledger import Ledger
+from deniable.ledger import Ledger
+from deniable.server.catalogue.catalogue import DatasetRecord
+from deniable.server.datasets.ledger_witness import Witness
+from deniable.server.operations.security_events import of_dataset
+from deniable.server.problems import Problem
 
 
 @final
 class Fate(Enum):
-    """What became of the charge of a question that went wrong, and the words for it."""
+    """Whether a question that failed was charged; the values are the words for the client."""
 
     FREE = "nothing was charged"
     CHARGED = "it was charged"
-    ANSWERED = "it was charged, and the answer is kept: ask the same again, for nothing"
+    ANSWERED = "it was charged, and the answer is kept: ask the same again, free of charge"
     UNKNOWN = "it may have been charged"
 
     @property
     def charged(self) -> bool | None:
-        """Whether it was; None where nobody can say."""
+        """Whether it was charged; None if that is not known."""
         return None if self is Fate.UNKNOWN else self is not Fate.FREE
 
 
-@final
-class ChargeInThread(threading.local):
-    """The question that a thread works on: which ledger pays, and whether it was charged once an answer is sealed."""
+class ThreadWork(threading.local):
+    """What each thread works on, for the error message if the work fails."""
+
+    dataset: DatasetRecord | None = None
+    """The dataset, once the person is known to see it."""
 
     ledger: Ledger | None = None
+    """The ledger that pays, for work that is charged."""
+
     family: str = ""
     key: str | None = None
-    charged: bool | None = None
-    dataset: tuple[str, str] | None = None
-    """The name and the family of the dataset that is asked, for errors and logs."""
+    """The idempotency key of the request, as the ledger knows it."""
 
-    def forget(self) -> None:
-        """Begin with a new question. No ledger was charged for it yet."""
+    charged: bool | None = None
+    """Whether the sealed answer was charged (not replayed); None before an answer is sealed."""
+
+    def begin(self) -> None:
+        """Forget the last work of this thread."""
         self.ledger = self.key = self.charged = self.dataset = None
 
-    def fate(self) -> Fate | None:
-        """What became of the charge; None if no ledger was to pay."""
+    def place(self, error: BaseException) -> None:
+        """Attach the dataset of this work to an error, for the security log."""
+        if self.dataset is not None:
+            of_dataset(error, self.dataset.name, self.dataset.family)
+
+    def fate(self, witness: Witness) -> Fate | None:
+        """Whether this work was charged, after it failed; None if it was not work that is charged.
+
+        A charge stays after a failure, so the client must learn of it, and `witness` must know the new entries.
+        """
         if self.ledger is None:
             return None
+        with contextlib.suppress(Problem, DeniableError):  # the failure is in the ledger in any case
+            witness.note(self.family, self.ledger)
         if self.charged is not None:
             return Fate.ANSWERED if self.charged else Fate.FREE
         if self.key is not None:

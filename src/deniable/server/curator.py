@@ -1,6 +1,7 @@
-"""The curator: what people may ask for, in terms of sessions, ledgers and the catalogue. HTTP and the console call it.
+"""The curator: what people may ask for, in terms of sessions, ledgers and the catalogue.
 
-Every method takes the person who asks and checks what they may see; a dataset that is not for them does not exist.
+The HTTP API and the console call it. Methods take the person who asks. They raise Problem `not_found` for a dataset
+that this person may not see, as if it did not exist. Callers check roles first (`server.roles`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
-from deniable.errors import NOTHING, DeniableError, InvalidOperation, InvalidParameter, QuestionRefused
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import EVERYBODY, Cost, Entry, Ledger
 from deniable.queries.answer.answer import Answer
 from deniable.queries.bought_bounds import rows_to_be_seen
@@ -25,7 +26,7 @@ from deniable.server.access.bearer_tokens import FRESH, TokenGate
 from deniable.server.access.oidc import configured
 from deniable.server.access.sign_in import Reception
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person, ReleaseRecord
-from deniable.server.charge_fate import ChargeInThread, Fate
+from deniable.server.charge_fate import ThreadWork
 from deniable.server.datasets import kinship
 from deniable.server.datasets.data_marks import marks_of, sketch_of, version_of
 from deniable.server.datasets.dummy_rows import dummy_rows
@@ -45,7 +46,6 @@ from deniable.server.datasets.registration_steps import NewRegistration, check_n
 from deniable.server.datasets.source_folders import allowed, folders_of
 from deniable.server.datasets.synthetic_downloads import Synthetics, recall, told_again
 from deniable.server.noted_questions import NotedBounds, NotedSynthesis, read_note
-from deniable.server.operations.security_events import of_dataset
 from deniable.server.operations.server_identity import claim, identified, is_key
 from deniable.server.operations.settings import Settings
 from deniable.server.operations.state_holding import StateWatch, serving
@@ -60,14 +60,17 @@ from deniable.tables.schema import write_schema
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _RELEASE: Final = "visits:7"
 PAGE: Final = 100
-"""Releases on a page."""
+"""Releases per page."""
 _POSIX: Final = os.name == "posix"
-"""Workers and locks need what Linux and macOS offer; the modules of the server can be imported anywhere."""
+"""Engine processes and file locks need POSIX. The modules of the server can be imported anywhere."""
 
 
 @final
 class Curator:
-    """Everything behind the API. Threads may share it."""
+    """Everything behind the API and the console. Threads may share it.
+
+    Raises LedgerUnavailable or LedgerMismatch if the state folder and the database do not belong together.
+    """
 
     def __init__(self, settings: Settings) -> None:
         if not _POSIX:
@@ -86,37 +89,37 @@ class Curator:
             with self.catalogue.registering():
                 settle(settings, self.catalogue)
             self._held = held.pop_all()
-        """The key signs adjustments, checkpoints and labels; by the other secret data is known again."""
+        """`key` signs adjustments, checkpoints and labels. `_marking` is the secret that recognises known data."""
         self.watch = StateWatch(lambda: is_key(self.catalogue, key))
         self.reception = Reception(
             self.catalogue, self.gate, self.key, days=settings.token_days, tokens=settings.tokens
         )
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
-        self._asking = ChargeInThread()
+        self.work = ThreadWork()
         self.synthetics = Synthetics(self)
 
     def close(self) -> None:
-        """Let go of everything. What was written stays."""
+        """Close all datasets, and release the locks on the state."""
         self.datasets.close()
         self._held.close()
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def price(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
-        """What a question would cost. Reads no data."""
+        """The price of a question. Free: reads no data."""
         session = self._session(person, dataset)
         return wire.priced(dataset, session.price(question_now(session, sql), payer=person.name, **cost))
 
     def explain(self, person: Person, dataset: str, sql: str, cost: dict[str, Any] | None) -> dict[str, Any]:
-        """The plan of a question, with the noise that a cost buys if one is given. Reads no data."""
+        """The plan of a question, with its noise if a cost is given. Free: reads no data."""
         text = wire.explained(self._session(person, dataset), sql, cost, payer=person.name)
         return {"dataset": dataset, "text": text}
 
     def ask(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """Answer a question."""
+        """Answer a question, and charge its cost. A question that was answered before is free."""
         session = self.paying(person, dataset, key)
         answer = asked_now(session, sql, key=key, payer=person.name, **cost)
         self.note(person, dataset, noted(sql, answer))
@@ -125,7 +128,7 @@ class Curator:
     def refine(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """Spend more on a question that was answered, and merge."""
+        """Spend more on an answered question, and merge both answers. Raises InvalidParameter if there is none yet."""
         session = self.paying(person, dataset, key)
         asked = question_now(session, sql)
         before = session.recall(asked, confidence=cost["confidence"])
@@ -139,7 +142,7 @@ class Curator:
     def batch(
         self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """Several questions for one cost: all are paid for, or none."""
+        """Answer several questions for one cost: all are charged, or none."""
         session = self.paying(person, dataset, key)
         with session.limits():
             asked = [question_now(session, each) for each in questions]
@@ -150,7 +153,7 @@ class Curator:
     def price_bounds(
         self, person: Person, dataset: str, column: str, table: str | None, cost: dict[str, Any]
     ) -> dict[str, Any]:
-        """What bounds of a column would cost. Reads no data."""
+        """The price of bounds of a column. Free: reads no data."""
         found = self._session(person, dataset).price_bounds(column, table, payer=person.name, **cost)
         return {**wire.priced(dataset, found), "rows_to_be_seen": rows_to_be_seen(found)}
 
@@ -164,7 +167,7 @@ class Curator:
         cost: dict[str, Any],
         key: str | None = None,
     ) -> dict[str, Any]:
-        """Buy bounds of a column, and declare them: what was paid for is public."""
+        """Buy bounds of a column such that about `cover` of the rows lie within, and add them to the schema."""
         session = self.paying(person, dataset, key)
         found = session.bounds(column, table, cover=cover, key=key, payer=person.name, **cost)
         self.note(person, dataset, [(NotedBounds(column, found.table).note(), found.answer)])
@@ -174,17 +177,17 @@ class Curator:
             new = declared(old.schema, found.table, column, found.domain)
             if old.schema == new or self.catalogue.redeclare(dataset, new, instead_of=old.schema):
                 self._seen.clear()
-                self.open(person, dataset)  # here and now, before somebody has to wait for it
+                self.open(person, dataset)  # now, so that the next question does not wait for it
                 break
         return wire.bought(dataset, found)
 
     def dummy(self, person: Person, dataset: str, rows: int) -> dict[str, Any]:
-        """Dummy rows."""
+        """Rows that are made from the public schema alone."""
         made = dummy_rows(self.open(person, dataset).tables, rows=rows)
         return {"dataset": dataset, "dummy": True, "tables": made}
 
     def dummy_ask(self, person: Person, dataset: str, sql: str, cost: dict[str, Any]) -> dict[str, Any]:
-        """Answer a question from dummy rows. Free, and about nobody."""
+        """Answer a question from dummy rows. Free: the answer does not depend on data."""
         opened = self.open(person, dataset)
         rehearsal = opened.rehearsal()
         try:
@@ -196,7 +199,10 @@ class Curator:
     # -- datasets ------------------------------------------------------------------------------------------------------
 
     def visible(self, person: Person, dataset: str) -> DatasetRecord:
-        """The dataset, if there is one that this person may see, on a server whose key is still its key."""
+        """The record of a dataset. Raises Problem `not_found` if this person may not see it.
+
+        Raises Problem `not_ready` if the server's key was replaced while it ran.
+        """
         self.watch.check()
         when, record = self._seen.get((person.name, dataset), (0.0, None))
         if record is None or time.monotonic() - when > FRESH:
@@ -206,7 +212,7 @@ class Curator:
             if len(self._seen) > 10_000:
                 self._seen.clear()
             self._seen[person.name, dataset] = (time.monotonic(), record)
-        self._asking.dataset = (record.name, record.family)
+        self.work.dataset = record
         return record
 
     def _sees(self, person: Person, record: DatasetRecord) -> bool:
@@ -220,12 +226,12 @@ class Curator:
         return False
 
     def listed(self, person: Person) -> list[dict[str, Any]]:
-        """The datasets that somebody may see."""
+        """The datasets that a person may see."""
         found = [record for record in self.catalogue.datasets() if self._sees(person, record)]
         return [{"name": record.name, "owner": record.owner, "tables": sorted(record.sources)} for record in found]
 
     def described(self, person: Person, dataset: str) -> dict[str, Any]:
-        """All that is public about a dataset, and its account; to its owner also what became of its rows, exactly."""
+        """The public facts of a dataset and its account. For its owner also exact counts of rows read and left out."""
         opened = self.open(person, dataset)
         record, left = opened.record, self._left(person, opened.session.ledger)
         return {
@@ -239,7 +245,7 @@ class Curator:
         return ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
 
     def folders(self, person: Person) -> tuple[Path, ...]:
-        """Where the files of an owner lie."""
+        """The folders from which an owner may register files."""
         return folders_of(
             person.name,
             self.settings,
@@ -257,11 +263,12 @@ class Curator:
         people: str | None = None,
         reason: str | None = None,
     ) -> dict[str, Any]:
-        """Register a dataset: its files are read once, as the schema says.
+        """Register a dataset: its files are read once, by the schema.
 
-        Data that is known, under whichever name, goes on spending from its family's budget; so does what the owner says
-        is kin to one of their datasets (`family`). Where most ids are known and the rest is not, or the rows look like
-        known ones, the owner must say whether they are the same `people`, or others, and why; that is signed.
+        The server recognises data that it has seen, under any name, and charges it to the budget of its family; so it
+        does with data that the owner declares as kin to one of their datasets (`family`). If only most of the ids are
+        known, or rows look like known ones, the owner must say whether they are the same `people`. If they are others,
+        the owner gives a `reason`, which the server signs into the ledger.
         """
         self.watch.check()
         tables = tables_of(schema)
@@ -283,7 +290,7 @@ class Curator:
             kinship.check_public(self.catalogue, tables, marks, files, self._marking)
             choice, known = kinship.Choice(people, reason), kinship.Alike.of(self.catalogue, sketches, marks)
             families = kinship.recognised(self.catalogue, tables, marks, files, self._marking)
-            if not families:  # else the rows are known, not their ids alone
+            if not families:  # otherwise the rows themselves are known, not only their ids
                 families = asked(person, known, kinship.named(self.catalogue, person, family), choice)
             elif people == "others":
                 raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
@@ -320,7 +327,7 @@ class Curator:
                 self.datasets.witness.note(record.family, ledger)
                 begun.add(self.catalogue)
             except BaseException:
-                self.datasets.forget(name)  # the next one of this name may be of another family
+                self.datasets.forget(name)  # a later dataset of this name may belong to another family
                 raise
         warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
         return {**self.described(person, name), "linked": bool(kin), "warning": warning}
@@ -330,16 +337,16 @@ class Curator:
     def grant(
         self, person: Person, dataset: str, analyst: str, limit: BudgetBody | None, window: int | None
     ) -> dict[str, Any]:
-        """Let an analyst ask, up to a limit: for good, or in each window of so many seconds."""
+        """Let an analyst ask, up to `limit`: in total, or in each `window` of seconds. Default: the whole budget."""
         ledger = self.open(person, dataset).session.ledger
         found = self.catalogue.person(analyst)
         if found is None or found.role is not Role.ANALYST:
             raise Problem("not_found", f"there is no analyst called {analyst!r}")
         share = ledger.limit if limit is None else share_of(limit, ledger)
         lifetime = [each.limit for each in ledger.accounts() if each.name == analyst and each.window is None]
-        if window is not None and lifetime in ([], [Cost(0, 0)]):  # new here, or back after a revocation
+        if window is not None and lifetime in ([], [Cost(0, 0)]):  # a new analyst, or one whose grant was revoked
             ledger.grant(analyst, ledger.limit, by=person.name)
-        for each in ledger.accounts():  # a window that was revoked limits no later grant
+        for each in ledger.accounts():  # a revoked window must not limit the new grant
             if each.name == analyst and each.window not in (None, window) and each.limit == Cost(0, 0):
                 ledger.grant(analyst, ledger.limit, window=each.window, by=person.name, reason="not revoked any more")
         ledger.grant(analyst, share, window=window, by=person.name)
@@ -349,7 +356,7 @@ class Curator:
         return {"analyst": analyst, "dataset": dataset, **terms}
 
     def revoke_grant(self, person: Person, dataset: str, analyst: str) -> None:
-        """An analyst may not ask any more: under no name of the family, in no window. What they spent stays spent."""
+        """Revoke all grants of an analyst on the family of this dataset. What they spent stays spent."""
         opened = self.open(person, dataset)
         names = [each.name for each in self.catalogue.datasets() if each.family == opened.record.family]
         self.catalogue.revoke_grants(analyst, names)
@@ -360,9 +367,8 @@ class Curator:
         self._witnessed(dataset, ledger)
 
     def grants(self, person: Person, dataset: str) -> list[dict[str, Any]]:
-        """Who may ask about a dataset, and the limits that hold for them: those of the ledger, which the names of a
-        family share.
-        """
+        """The analysts who may ask about a dataset, and their limits, which hold for its whole family."""
+
         ledger = self.open(person, dataset).session.ledger
         accounts = ledger.accounts()
         lifetime = {each.name: each.limit for each in accounts if each.window is None}
@@ -370,19 +376,19 @@ class Curator:
             {"analyst": name, "limit": each.limit.describe(ledger.budget), "window_seconds": each.window}
             for name in self.catalogue.grants(dataset)
             for each in sorted(accounts, key=lambda each: each.window or 0)
-            # A window with room for the whole share limits nothing; without a share nobody may ask.
+            # Left out: windows at least as large as the total limit, and analysts whose total limit is 0.
             if each.name == name and lifetime[name] != Cost(0, 0)
             if each.window is None or not lifetime[name] <= each.limit
         ]
 
     def adjust(self, person: Person, dataset: str, budget: BudgetBody, reason: str) -> dict[str, Any]:
-        """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
+        """Change the budget of a dataset, by a signed entry of the ledger. What was spent stays spent."""
         ledger = self.open(person, dataset).session.ledger
         limit = cost_of(budget, ledger.budget)
         if not limit <= ledger.limit:
             check_ceiling(self.settings, ledger.budget, limit)
         entry = ledger.adjust(EVERYBODY, limit, by=person.name, reason=reason, key=self.key)
-        # The owner's own share is the whole budget, and nobody else could raise it.
+        # The owner's share is the whole budget, and only this method can raise it.
         shares = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
         if any(not ledger.limit <= each.limit for each in shares):
             ledger.grant(person.name, ledger.limit, by=person.name, reason="owner")
@@ -390,7 +396,7 @@ class Curator:
         return {"dataset": dataset, "entry": entry.number, "limit": ledger.limit.describe(ledger.budget)}
 
     def accounts(self, person: Person, dataset: str) -> list[dict[str, Any]]:
-        """Every limit of a dataset, and what was spent of it."""
+        """Every limit on a dataset, and what was spent of it."""
         ledger = self.open(person, dataset).session.ledger
         return [
             {
@@ -408,9 +414,9 @@ class Curator:
     # -- evidence ------------------------------------------------------------------------------------------------------
 
     def export(self, person: Person, dataset: str) -> bytes:
-        """The whole history without answers, with a fresh signed checkpoint at its end: `deniable verify` reads it."""
+        """The ledger as JSON lines, without answers, with a new signed checkpoint at the end, for `deniable verify`."""
         record = self.visible(person, dataset)
-        self.datasets.large.add(SMALL + 1)  # one after the other for each person, as large answers are
+        self.datasets.large.add(SMALL + 1)  # like a large answer: one at a time for each person
         self.datasets.growing(record).verify_whole()
         self.datasets.checkpoint(record)
         with scratch(self.settings.state) as folder:
@@ -419,8 +425,9 @@ class Curator:
             return path.read_bytes()
 
     def verified(self, person: Person, dataset: str, *, whole: bool = False) -> dict[str, Any]:
-        """Whether the history of a dataset holds; LedgerDamaged names the first entry that does not. What was verified
-        in this process in the last minutes is not recomputed, unless the `whole` history is asked for.
+        """Verify the ledger of a dataset. Raises LedgerDamaged, which names the first bad entry.
+
+        Entries that this process verified in the last minutes are not recomputed, unless `whole` is set.
         """
         opened = self.open(person, dataset)
         ledger, growing = opened.session.ledger, self.datasets.growing(opened.record)
@@ -435,7 +442,7 @@ class Curator:
         }
 
     def overlaps(self) -> list[dict[str, Any]]:
-        """Datasets of two owners that have most of their ids in common: two budgets for what may be the same people."""
+        """Pairs of datasets of two owners that share most ids, so that the same people may have two budgets."""
         owners = {record.name: record.owner for record in self.catalogue.datasets()}
         return [
             {"dataset": new, "owner": owners[new], "other": old, "other_owner": owners[old], "time": int(made)}
@@ -443,14 +450,14 @@ class Curator:
         ]
 
     def failures(self, person: Person, dataset: str) -> list[dict[str, Any]]:
-        """The owner's log: runs that could not be finished. They were answered as if the tables were empty."""
+        """For the owner: runs that failed. They were answered as if the tables were empty."""
         self.visible(person, dataset)
         return self.datasets.failures.of(dataset)
 
     def releases(self, person: Person, dataset: str, before: int | None = None) -> dict[str, Any]:
-        """The newest releases, or those before an entry: who asked what. An analyst sees their own.
+        """A page of releases, newest first, or those before entry `before`. An analyst sees their own.
 
-        `before` of what is returned is where the next page begins; None on the last.
+        `before` of the result is the argument for the next page; None on the last.
         """
         self.visible(person, dataset)
         whose = person.name if person.role is Role.ANALYST else None
@@ -464,12 +471,12 @@ class Curator:
     def label(self, person: Person, release: str) -> dict[str, Any]:
         """The signed label of a release."""
         opened, found, entry, answer = self._released(person, release)
-        self.datasets.growing(opened.record).verify_whole()  # a signature outlives a forgery, also in what was verified
+        self.datasets.growing(opened.record).verify_whole()  # all of it: a label that is signed once stays valid
         written = label_of if isinstance(answer, Answer) else label_of_synthetic
         return signed(written(found.dataset, found.question, answer, entry, opened.session), self.key)
 
     def released(self, person: Person, release: str) -> dict[str, Any]:
-        """The answer of a release, for whoever asked: what its label binds."""
+        """The answer of a release, for the person who asked."""
         _, found, _, answer = self._released(person, release)
         if found.person != person.name:
             raise Problem("not_found", "there is no such release that you may see")
@@ -502,9 +509,9 @@ class Curator:
         return opened, found, entry, answer
 
     def _recalled(self, opened: Open, earlier: list[str], found: ReleaseRecord, sealed: Entry) -> Answer | None:
-        """The answer of a release, read by what was public when it was asked."""
+        """The answer of a release, read with the schema that was declared when it was asked."""
         for session in chain([opened.session], (opened.before(schema) for schema in earlier)):
-            with contextlib.suppress(QuestionRefused, InvalidParameter):  # then it means nothing by this schema
+            with contextlib.suppress(QuestionRefused, InvalidParameter):  # the question does not fit this schema
                 answer = recalled(session, found.question, sealed, found.confidence)
                 if answer is not None:
                     return answer
@@ -516,7 +523,7 @@ class Curator:
         return self.open(person, dataset).session
 
     def open(self, person: Person, dataset: str) -> Open:
-        """The dataset, open, if this person may see it."""
+        """The open dataset. Only its owner learns why a dataset cannot be opened."""
         record = self.visible(person, dataset)
         try:
             return self.datasets.get(record)
@@ -526,46 +533,26 @@ class Curator:
             raise
 
     def paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
-        """Its session, for a question that is charged: from here it is known who pays."""
+        """The session of a dataset, for a question that is charged; notes in `work` which ledger pays."""
         opened = self.open(person, dataset)
         self.datasets.witness.check(opened.record.family)
-        self._asking.ledger, self._asking.family, self._asking.key = opened.session.ledger, opened.record.family, key
+        self.work.ledger, self.work.family, self.work.key = opened.session.ledger, opened.record.family, key
         return opened.session
 
     def _witnessed(self, dataset: str, ledger: Ledger) -> None:
-        """A limit was changed: an older copy of the ledger would forget it."""
+        """Note a changed limit with the witness, so that an older copy of the ledger is recognised."""
         record = self.catalogue.dataset(dataset)
         assert record is not None
         self.datasets.witness.note(record.family, ledger)
 
-    def begin(self) -> None:
-        """This thread begins with something new, of which nothing was charged yet."""
-        self._asking.forget()
-
-    def place(self, error: BaseException) -> None:
-        """Say in an error which dataset this thread was working on."""
-        if (dataset := self._asking.dataset) is not None:
-            of_dataset(error, *dataset)
-
-    def fate(self) -> Fate | None:
-        """What became of the charge of what this thread worked on; None where there was nothing to charge.
-
-        For a question that went wrong: what was charged stays charged, and whoever asked must be told.
-        """
-        asking = self._asking
-        if asking.ledger is not None:
-            with contextlib.suppress(Problem, DeniableError):  # that it failed is written, and stays known
-                self.datasets.witness.note(asking.family, asking.ledger)
-        return asking.fate()
-
     def note(self, person: Person, dataset: str, answered: list[tuple[str, Any]]) -> None:
-        """What was asked, and what answered it: with a receipt and a confidence."""
-        asking = self._asking
-        asking.charged = any(not answer.receipt.replayed for _, answer in answered)
-        assert asking.ledger is not None
+        """Store each new release: its question, and its answer's entry and confidence."""
+        work = self.work
+        work.charged = any(not answer.receipt.replayed for _, answer in answered)
+        assert work.ledger is not None
         told = [
             ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, moment(answer))
             for sql, answer in answered
         ]
         new = [each for each, (_, answer) in zip(told, answered, strict=True) if not answer.receipt.replayed]
-        self.datasets.witness.released(asking.family, asking.ledger, new, told)
+        self.datasets.witness.released(work.family, work.ledger, new, told)

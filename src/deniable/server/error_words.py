@@ -1,4 +1,4 @@
-"""What is wrong with a request, in plain words: where, which rule, and nothing of what was sent."""
+"""Validation errors of pydantic in words: the part of the request and its rule. They never repeat what was sent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PLAIN: Final = {
     "model_type": "must be an object",
 }
 _TAG: Final = re.compile(r"^(constrained-\w+|function-\w+.*|dict\[.*\]|list\[.*\])$")
-"""How pydantic names a kind of several, among the names of a request."""
+"""Names of union members that pydantic puts into the location of an error."""
 
 _NUMBERS: Final = frozenset({"float_type", "float_parsing", "decimal_type"})
 _WHOLE: Final = frozenset({"int_type", "int_parsing", "int_from_float"})
@@ -37,10 +37,11 @@ _ENDS: Final = {
 
 
 def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[str, str]]:
-    """What is wrong with a request: where and which rule, each once.
+    """The parts of a request that are not valid, each once: `where` it is, and the `rule` that it breaks.
 
-    Where a part may be of several kinds, each kind has an error of its own. Told is what is wrong with the kind that it
-    is of, or else all kinds that it may be. `model` is what the body is read as: it tells which names there are.
+    For a union, pydantic reports an error for each member. Kept are the errors of the member that has the type of the
+    value; if no member has it, all of them, joined by "or". `model` is the class of the body, which knows the names of
+    its fields.
 
     >>> wrongs(
     ...     [
@@ -68,12 +69,12 @@ def _is_kind(wrong: Mapping[str, Any]) -> bool:
 
 
 def where(wrong: Mapping[str, Any]) -> str:
-    """The part of the request: `body.name`; without what pydantic calls the kinds that it may be of."""
+    """The part of the request, such as `body.name`, without pydantic's names of union members."""
     return ".".join(str(each) for each in wrong["loc"] if _TAG.search(str(each)) is None)
 
 
 def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
-    """Which rule it breaks; of a name that nobody knows, which ones there are in its place of the `model`.
+    """The rule that a part breaks. For an unknown field, also the names of the fields that `model` has there.
 
     >>> rule({"type": "greater_than", "loc": ("body", "epsilon"), "ctx": {"gt": 0.0}})
     'must be more than 0'
@@ -84,7 +85,7 @@ def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
     if kind == "extra_forbidden" and (names := _names_at(model, [str(each) for each in wrong["loc"][1:-1]])):
         return f"{_PLAIN[kind]}; there are {', '.join(names)}"
     if kind == "string_pattern_mismatch":
-        return NAME if wrong["loc"][-1] in _NAMES else "has signs in it that may not be there"
+        return NAME if wrong["loc"][-1] in _NAMES else "contains characters that are not allowed"
     if kind in _NUMBERS:
         return "must be a number"
     if kind in _WHOLE:
@@ -99,12 +100,12 @@ def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
     if kind in ("enum", "literal_error"):
         return f"must be one of {context['expected']}"
     if kind == "value_error":
-        return str(context.get("error", "cannot mean anything"))[:200]
+        return str(context.get("error", "is not valid"))[:200]
     return _PLAIN.get(kind, "cannot be read as what is needed here")
 
 
 def _names_at(model: Any, path: Sequence[str]) -> list[str]:
-    """The fields that a model has at a place: `limit` of a grant is a model again."""
+    """The names of the fields of a model, or, along `path`, of a model inside it."""
     fields = getattr(model, "model_fields", {})
     if not path:
         return [field.alias or name for name, field in fields.items()]

@@ -1,7 +1,8 @@
-"""Privacy labels: what a release promises, on one page, signed. As JSON, HTML and SVG; the JSON is what is signed.
+"""Privacy labels: what a release promises, on one signed page, as JSON, HTML or SVG. The signature is of the JSON.
 
-A label says unit, neighbours, loss, mechanism, bounds, what is public, and against whom it protects. It holds no
-answer, but the digest of one, so that no other numbers can stand beside it; `ledger.verify_label` checks both.
+A label states the unit, the neighbouring relation, the privacy loss, the mechanisms, the public schema, and the threat
+model. It holds the hash of the answer instead of the answer, so that it cannot be shown beside other numbers;
+`ledger.verify_label` checks signature and hash.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _TOGETHER: Final = "measured together with other tables and fitted to all of the
 _SOME: Final = "; a key that only some of the draws showed carries the noise of those"
 _LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
 _HEAD, _LINE = 50, 76
-"""How many letters of the picture's heading and of its lines are in one line."""
+"""Characters per line of the picture: in the heading, and below it."""
 THREAT_MODEL: Final = (
     "Whoever sees this answer, every other answer under the same budget, and everything about everybody else in the "
     "data. The operator of the server and the owner of the data see the data itself and are trusted."
@@ -47,7 +48,7 @@ THREAT_MODEL: Final = (
 
 
 def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Session) -> dict[str, Any]:
-    """The label of a sealed entry, unsigned."""
+    """The unsigned label of an answer. `entry` is its charge in the ledger."""
     plan, budget, ledger, released = answer.plan, session.budget, session.ledger, answer.released
     tables = {table.name: table for table in plan.question.relation.tables}
     merged = _MERGED + ("" if plan.people is None else _SOME)
@@ -72,7 +73,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "deviations": [
             {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}
             for i, (name, step) in enumerate(released_as(plan, budget))
-            if not plan.is_picked  # no noise is added to a cell that is drawn
+            if not plan.is_picked  # a cell that is drawn at random has no added noise
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "answer": answer_digest(answer.to_dict()),
@@ -83,7 +84,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
 
 
 def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, session: Session) -> dict[str, Any]:
-    """The label of a synthetic table, unsigned: it binds the noisy counts. Rows drawn from them promise the same."""
+    """The unsigned label of a synthetic table. It holds the hash of the noisy counts; drawn rows promise the same."""
     made, said, then = found
     budget, ledger, measured = session.budget, session.ledger, made._measured
     record = record_of(made, said, then.tables)
@@ -123,7 +124,7 @@ def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, se
 
 
 def _drawn(draw: Draw, plan: NoisePlan, budget: Budget) -> dict[str, Any]:
-    """One draw of noise: what was paid for it, and the mechanism of each statistic."""
+    """One draw of noise: its cost, and the mechanism of each statistic."""
     from deniable.queries.plan.noise_planner import unthresholded
 
     noise = unthresholded(plan, budget, draw.cost.units)
@@ -138,7 +139,7 @@ def _drawn(draw: Draw, plan: NoisePlan, budget: Budget) -> dict[str, Any]:
 
 
 def _drawn_together(released: Released, plan: NoisePlan, budget: Budget) -> dict[str, Any]:
-    """The noise of a table that was measured together with others, for one cost."""
+    """The noise of a table that was measured together with others, at one cost."""
     assert released.law is not None
     [(name, _)] = released_as(plan, budget)
     family, count = family_of(budget), len(released.law.sources)
@@ -151,15 +152,15 @@ def _drawn_together(released: Released, plan: NoisePlan, budget: Budget) -> dict
 
 
 def _in_units(step: float | None, mechanism: Any) -> dict[str, Any]:
-    """Noise on a sum is told in steps of its grid; here is the same in the units of the measure."""
-    if step is None:  # all else is counted in ones, or told as running totals
+    """Sensitivity and scale of the noise on a sum in the units of the measure; its mechanism counts in grid steps."""
+    if step is None:  # counts and running totals, which have steps of 1
         return {}
     units = {"sensitivity": float(mechanism.sensitivity) * step, mechanism.LEVEL: float(mechanism.width) * step}
     return {"step": f"2^{math.frexp(step)[1] - 1}", "units": units}
 
 
 def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
-    """The label with the key that signs it, and its signature."""
+    """The label with the public key and its signature."""
     whole = {**label, "key": key.public.hex}
     return {**whole, "signature": key.sign(label_message(whole))}
 
@@ -168,7 +169,7 @@ def signed(label: Mapping[str, Any], key: SigningKey) -> dict[str, Any]:
 
 
 def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a label says, as names and words."""
+    """A label in words: (name, text) for each line."""
     bounded = [
         f"{table}.{column}: {_public(facts)}"
         for table, record in label["public"].items()
@@ -195,7 +196,7 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _public(facts: Mapping[str, Any]) -> str:
-    """What is public about a column, in words."""
+    """The public facts of a column, in words."""
     said = [facts["kind"]]
     if "low" in facts:
         said.append(f"{facts['low']} to {facts['high']}")
@@ -205,7 +206,7 @@ def _public(facts: Mapping[str, Any]) -> str:
 
 
 def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Each draw with its mechanisms, how they were merged, and how exact that is."""
+    """Lines for the draws and their mechanisms, how they were merged, and the standard deviation of the result."""
     several, found = len(label["draws"]) > 1, []
     for number, draw in enumerate(label["draws"], 1):
         for each in draw["mechanisms"]:
@@ -229,13 +230,13 @@ def _mechanism(each: Mapping[str, Any]) -> str:
 
 
 def _shorter(number: re.Match[str]) -> str:
-    """Six digits of a number, the rest left out: told as no more noise than there is. The JSON has all of them."""
+    """A number cut to six digits: rounded down, so that it does not overstate the noise. The JSON has all digits."""
     whole, _, rest = number[0].partition(".")
     return f"{whole}.{rest[: max(1, 6 - len(whole.lstrip('0')))]}"
 
 
 def as_html(label: Mapping[str, Any]) -> str:
-    """A page of its own, without script or style from elsewhere."""
+    """A complete page, without scripts and external styles."""
     rows = "".join(
         f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(said))}</td></tr>" for name, said in lines(label)
     )
@@ -254,7 +255,7 @@ def as_html(label: Mapping[str, Any]) -> str:
 
 
 def as_svg(label: Mapping[str, Any]) -> str:
-    """A picture: what is longer than a line goes on in the next one."""
+    """A picture, with long lines wrapped."""
     title = f"Privacy label of {label['release']}"
     heads = _wrapped(title, _HEAD)
     width, y, parts = 720, 34, []
@@ -265,7 +266,7 @@ def as_svg(label: Mapping[str, Any]) -> str:
     for name, said in lines(label):
         parts.append(f'<text x="20" y="{y}" font-size="13" font-weight="600">{escape(name)}</text>')
         for each in _wrapped(str(said), _LINE):
-            # The width of a letter is known, so that no line runs out of the frame in any font.
+            # Monospace: the width of a line is known, so that it stays inside the frame.
             parts.append(f'<text x="150" y="{y}" font-family="monospace" xml:space="preserve">{escape(each)}</text>')
             y += 17
         y += 7
@@ -279,7 +280,7 @@ def as_svg(label: Mapping[str, Any]) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most so many cells: words stay whole where they fit, and a wide letter takes two cells."""
+    """Lines of at most `width` cells, broken between words where possible. A wide character takes two cells."""
     found = []
     for line in text.splitlines() or [""]:
         rest = "".join(each if each.isprintable() else " " for each in line)

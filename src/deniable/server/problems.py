@@ -1,7 +1,7 @@
-"""Everything that can go wrong over HTTP, as problem+json (RFC 9457): a closed list of codes, in one table.
+"""Errors over HTTP, as problem+json (RFC 9457), with a closed list of codes.
 
-What is said beyond the code comes from `deniable.errors`, whose messages hold no value of the data, or is written here.
-Anything else that goes wrong is `unexpected`, and says nothing more.
+The details come from `deniable.errors`, whose messages never contain values of the data, or from this package. Every
+other exception becomes `unexpected`, without details, because its message could contain data.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "unauthorized": (401, "A valid token is needed"),
     "budget_exceeded": (402, "The budget has too little left"),
     "forbidden": (403, "This role may not do that"),
-    "not_found": (404, "There is no such thing, or not for you"),
-    "method": (405, "This can not be done here"),
+    "not_found": (404, "Not found, or not visible to you"),
+    "method": (405, "This method is not allowed here"),
     "key_reused": (409, "The idempotency key was used for another request"),
     "key_pending": (409, "The first request with this idempotency key has no answer"),
-    "exists": (409, "There is one of this name already"),
+    "exists": (409, "This name is taken"),
     "same_people": (409, "Most of these ids or rows are known; say whether they are the same people"),
-    "ledger_mismatch": (409, "The ledger was made for something else"),
+    "ledger_mismatch": (409, "The ledger was opened with another budget, unit or dataset"),
     "too_large": (413, "The request is too large"),
     "media_type": (415, "The request must be JSON"),
-    "invalid": (422, "Something in the request cannot mean anything"),
+    "invalid": (422, "A value in the request is not valid"),
     "refused": (422, "The question breaks a public rule"),
     "rate_limited": (429, "Too many requests"),
     "run_failed": (500, "The run failed; what was charged stays charged"),
@@ -48,14 +48,14 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "dataset_unavailable": (503, "The dataset cannot be read now"),
     "ledger_unavailable": (503, "The ledger cannot be read or written now"),
     "not_ready": (503, "The server cannot answer questions now"),
-    "ledger_damaged": (503, "The ledger, or its checkpoint, is not as it was left"),
+    "ledger_damaged": (503, "The ledger or its checkpoint was changed"),
 }
-"""Each code, its status and its title. Closed: programs may rely on it."""
+"""Code -> HTTP status and title. A closed list: programs may rely on it."""
 
 REPLACED: Final = (
-    "the signing key of this server was replaced while it ran, so it can sign nothing: whoever runs it must restart it"
+    "the signing key of this server was replaced while it ran, so it cannot sign: its operator must restart it"
 )
-"""For code `not_ready`."""
+"""The detail of code `not_ready` after a key rotation."""
 
 MEDIA_TYPE: Final = "application/problem+json"
 _LOG: Final = logging.getLogger("deniable.server")
@@ -63,7 +63,7 @@ _LOG: Final = logging.getLogger("deniable.server")
 
 @final
 class Problem(Exception):
-    """One of the codes, what there is to say about it, and its facts."""
+    """An error for the client: a code of `CODES`, a detail in words, and facts as further JSON fields."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Problem(Exception):
         return CODES[self.code][0]
 
     def body(self) -> bytes:
-        """The problem as JSON."""
+        """The problem as JSON, in UTF-8."""
         status, title = CODES[self.code]
         record: dict[str, Any] = {"type": f"urn:deniable:problem:{self.code}", "title": title, "status": status}
         if self.detail:
@@ -92,7 +92,7 @@ class Problem(Exception):
 
 
 def problem_of(error: BaseException) -> Problem:
-    """The problem that an error of ours is; `unexpected`, without a word, for any other."""
+    """The problem for an exception: `unexpected`, without details, unless it is a Problem or a DeniableError."""
     noted(error)
     match error:
         case Problem():
@@ -123,7 +123,7 @@ def problem_of(error: BaseException) -> Problem:
 
 
 def written_down(error: BaseException) -> None:
-    """Log that something unexpected happened: its kind and place. Its words could hold data, and are not kept."""
+    """Log the type and the place of an unexpected exception. Its message could contain data, and is not logged."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

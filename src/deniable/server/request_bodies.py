@@ -1,4 +1,4 @@
-"""What requests say, checked at the border: numbers are JSON numbers, finite and positive; nothing else is there."""
+"""The bodies of requests, validated on arrival: numbers must be JSON numbers, and unknown fields are refused."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from deniable.server.roles import Role
 
 Positive = Annotated[float, Field(gt=0, lt=1e300, allow_inf_nan=False, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._@-]*$", strict=True)]
-"""Names of people and datasets: letters, digits and a few signs, so that no page, file or log can be broken by one."""
+"""Names of people and datasets: ASCII letters, digits and a few signs, which are safe in pages, files and logs."""
 
 NewName = Annotated[Name, AfterValidator(checked_name)]
-"""The same for what is made now. What was made when names could end with a space can still be asked for."""
+"""The stricter rule for new names. Older names, which could end with a space, can still be used in requests."""
 
 _MOST_TOGETHER = 50_000
 _DEEPEST = 150
-"""Brackets within brackets."""
+"""The deepest nesting of JSON objects and lists."""
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000_000, strict=True)]
 
 
 def _whole(value: object) -> object:
-    """60.0 is a whole number in JSON."""
+    """60.0 as 60: JSON does not tell them apart."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def written(frame: dict[str, Any] | None) -> str:
-    """The steps of a dataframe as text. Their order matters: that of the columns is that of their names."""
+    """The steps of a dataframe as text. Names keep their order, which is the order of the columns."""
     return json.dumps(frame, separators=(",", ":"))
 
 
 def _shallow(frame: object) -> object:
-    """No deeper than any question is; looked at without going deeper than that ourselves."""
+    """Raise ValueError for JSON nested deeper than `_DEEPEST`. Not recursive, so that it cannot overflow the stack."""
     level = [frame]
     for _ in range(_DEEPEST):
         level = [
@@ -57,7 +57,7 @@ class _Body(BaseModel):
 
 
 class Spending(_Body):
-    """What to spend: exactly one of `epsilon`, `mu`, `rho`, `share` (of what is left) and `within` (how near)."""
+    """The cost: exactly one of `epsilon`, `mu`, `rho`, `share` (of what is left) and `within` (the accuracy)."""
 
     epsilon: Positive | None = None
     mu: Positive | None = None
@@ -68,7 +68,7 @@ class Spending(_Body):
     confidence: Annotated[float, Field(ge=0.5, lt=1, strict=True)] = 0.95
 
     def cost(self) -> dict[str, Any]:
-        """As a session takes it."""
+        """The keyword arguments of a session."""
         said = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "within", "delta")}
         return {name: value for name, value in said.items() if value is not None} | {"confidence": self.confidence}
 
@@ -81,14 +81,14 @@ class _Asked(Spending):
 
     @model_validator(mode="after")
     def one(self) -> Self:
-        """Exactly one of the two."""
+        """Raise ValueError unless exactly one of `sql` and `frame` is given."""
         if (self.sql is None) == (self.frame is None):
             raise ValueError("give exactly one of sql and frame")
         return self
 
     @property
     def question(self) -> str:
-        """As text: SQL, or JSON, which no SQL begins like."""
+        """The question as text: SQL, or the steps as JSON. Only JSON begins with a brace."""
         return written(self.frame) if self.sql is None else self.sql
 
 
@@ -99,19 +99,20 @@ class Question(_Asked):
 
 
 class Explained(_Asked):
-    """One question to be explained: also its noise, where it is said what to spend."""
+    """One question to be explained; with a cost, its noise as well."""
 
     dataset: Name
 
     def price(self) -> dict[str, Any] | None:
-        """As a session takes it; None where nothing is to be spent."""
+        """The keyword arguments of a session; None if the request has no cost."""
         said = self.cost()
         return said if set(said) - {"confidence", "delta"} else None
 
 
 class Batch(Spending):
-    """Several questions for one cost that they share, or each as near as `within` says. `weights` says how much a cell
-    of each question counts; "fair": all alike, and no table less exact than by itself with an equal share.
+    """Several questions that share one cost, or have the accuracies of `within`. `weights` gives the weight of a cell
+    of each question; with "fair", all weights are equal, and no table is less exact than it would be alone with an
+    equal share of the cost.
     """
 
     dataset: Name
@@ -121,18 +122,18 @@ class Batch(Spending):
 
     @model_validator(mode="after")
     def short(self) -> Self:
-        """Each takes time to read, and nothing is paid for that."""
+        """Limit the total length: parsing takes time, and is free of charge."""
         if sum(len(each.encode("utf-8", "replace")) for each in self.texts) > _MOST_TOGETHER:
             raise ValueError(f"the questions of a batch have at most {_MOST_TOGETHER:,} bytes together")
         return self
 
     def cost(self) -> dict[str, Any]:
-        """As a session takes it."""
+        """The keyword arguments of a session."""
         return super().cost() | ({} if self.weights is None else {"weights": self.weights})
 
     @property
     def texts(self) -> list[str]:
-        """Each as text."""
+        """The questions as text: SQL, or JSON."""
         return [each if isinstance(each, str) else written(each) for each in self.questions]
 
 
@@ -141,7 +142,7 @@ class DummyQuestion(_Asked):
 
 
 class BoundsBody(Spending):
-    """Bounds of a column that are bought, such that about `cover` of the rows are within."""
+    """A request to buy bounds of a column, such that about `cover` of the rows lie within."""
 
     column: Text
     table: Text | None = None
@@ -149,7 +150,7 @@ class BoundsBody(Spending):
 
 
 class SynthesisBody(Spending):
-    """A synthetic table of some columns; `target` is what models shall learn to predict from its rows."""
+    """A synthetic table of some columns. `target` is the column that models will learn to predict from its rows."""
 
     table: Text | None = None
     columns: Annotated[list[Text], Field(min_length=1, max_length=64)] | None = None
@@ -165,20 +166,20 @@ class SynthesisBody(Spending):
 
     @model_validator(mode="after")
     def short(self) -> Self:
-        """What was asked is kept with each table that is bought, and told wherever they are listed."""
+        """Limit the length: the request is stored with the table, and sent with every list of tables."""
         if len(json.dumps(self.said)) > _MOST_TOGETHER:
-            raise ValueError(f"what a synthetic table shall be is said in at most {_MOST_TOGETHER:,} bytes")
+            raise ValueError(f"the request for a synthetic table has at most {_MOST_TOGETHER:,} bytes")
         return self
 
     @property
     def said(self) -> dict[str, Any]:
-        """As a session takes it, without the cost."""
+        """The keyword arguments of a session, without the cost."""
         names = ("table", "columns", "target", "bins", "method", "workload", "forbid", "unlisted")
         return {name: getattr(self, name) for name in names}
 
 
 class BudgetBody(_Body):
-    """How much may ever be spent: ε (with δ in the Gaussian currency, without it pure), or μ, or ρ."""
+    """The most that may ever be spent: ε and δ (Gaussian currency), ε alone (pure), μ, or ρ."""
 
     epsilon: Positive | None = None
     mu: Positive | None = None
@@ -188,7 +189,7 @@ class BudgetBody(_Body):
 
 
 class NewDataset(_Body):
-    """A dataset: its tables with the files they are in, what is public about them, and the budget."""
+    """A new dataset: the files of its tables, their schema, and the budget."""
 
     name: NewName
     sources: Annotated[dict[str, Text], Field(min_length=1, max_length=20)]
@@ -196,12 +197,12 @@ class NewDataset(_Body):
     budget: BudgetBody | None = None
     family: Name | None = None
     people: Literal["same", "others"] | None = None
-    """Where most ids are known: whether they are the same people, or others (and then why)."""
+    """Needed if most ids are known: whether they are the same people, or others, with a `reason`."""
     reason: Annotated[str, Field(min_length=1, max_length=500, strict=True)] | None = None
 
     @model_validator(mode="after")
     def reasoned(self) -> Self:
-        """Who says that they are others says why: auditors read it."""
+        """Raise ValueError unless a reason is given exactly for others. Auditors read it."""
         if (self.people == "others") != (self.reason is not None):
             raise ValueError(
                 "reason: say why they are other people, where you say that they are others, and only there"
@@ -210,14 +211,14 @@ class NewDataset(_Body):
 
 
 class NewPerson(_Body):
-    """Somebody, and what they are."""
+    """A new person, and their role."""
 
     name: NewName
     role: Role
 
 
 class NewInvitation(_Body):
-    """An invitation for somebody: of somebody new their role too."""
+    """An invitation for a person; for a new person also their role."""
 
     person: Name
     role: Role | None = None
@@ -225,19 +226,19 @@ class NewInvitation(_Body):
 
 
 class Redemption(_Body):
-    """An invitation, as it was told."""
+    """The text of an invitation."""
 
     invitation: Annotated[str, Field(min_length=1, max_length=200, strict=True)]
 
 
 class NewToken(_Body):
-    """A further token for whoever asks."""
+    """A further token for the person who asks."""
 
     days: Annotated[float, Field(gt=0, le=3660, strict=True)] | None = None
 
 
 class Grant(_Body):
-    """That an analyst may ask, up to a share of the budget; without one, up to the dataset's own limit."""
+    """The right of an analyst to ask, up to a share of the budget. Default: up to the limit of the dataset."""
 
     analyst: Name
     limit: BudgetBody | None = None

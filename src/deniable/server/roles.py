@@ -1,7 +1,7 @@
-"""Who may do what: the one place where this is said.
+"""Who may do what: one table for the API and the console.
 
-Nobody may edit a ledger, so no verb for it exists. Auditors see everything that was spent and ask nothing; admins
-invite people and never hold their tokens, and see neither data, nor questions, nor answers.
+Nobody may edit a ledger, so the table has no verb for it. Auditors see all spending and cannot ask questions. Admins
+invite people, never hold their tokens, and see neither data, nor questions, nor answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, final
 
 @final
 class Role(StrEnum):
-    """What somebody is."""
+    """The role of a person. Each person has one."""
 
     OWNER = "owner"
     ANALYST = "analyst"
@@ -45,12 +45,12 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "see metrics": frozenset({ADMIN, AUDITOR}),
     "see oneself": frozenset(Role),
 }
-"""Each verb, and the roles that may do it. Which datasets somebody may see at all is decided beside it: owners their
-own, analysts those that were granted to them, auditors all."""
+"""Each verb, and the roles that may do it. On which datasets, `Curator.visible` decides: owners see their own datasets,
+analysts those that were granted to them, auditors all."""
 
 
 def may(role: Role, verb: str) -> bool:
-    """Whether this role may do it.
+    """Whether a role may do what a verb of `MATRIX` names.
 
     >>> may(Role.AUDITOR, "ask"), may(Role.AUDITOR, "see ledger")
     (False, True)
@@ -59,7 +59,7 @@ def may(role: Role, verb: str) -> bool:
 
 
 def refusal(role: Role, verb: str) -> str:
-    """That this role may not do it, and which may.
+    """The message that this role may not do it, and which roles may.
 
     >>> refusal(Role.ANALYST, "see ledger")
     'analyst may not see ledger; owner and auditor may'

@@ -206,7 +206,7 @@ def test_a_file_of_settings_names_the_keys_beside_it(tmp_path: Path) -> None:
 def test_a_set_that_is_none_is_said(tmp_path: Path, world: World) -> None:
     (tmp_path / "keys.json").write_text("[]")
     about = {"issuer": ISSUER, "audience": AUDIENCE, "keys": str(tmp_path / "keys.json")}
-    with pytest.raises(UnreadableRecord, match="no JSON Web Key Set"):
+    with pytest.raises(UnreadableRecord, match="not a JSON Web Key Set"):
         oidc.configured(world.curator.catalogue, about)
 
 
@@ -238,7 +238,7 @@ def test_an_admin_does_not_become_somebody_who_comes_by_an_issuer(world: World) 
     for _ in range(2):
         refused = world.call("adam", "POST", "/v1/invitations", {"person": "orla", "role": "owner"})
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
-        assert "comes by OpenID Connect and needs no invitation" in refused.json()["detail"]
+        assert "signs in by OpenID Connect and needs no invitation" in refused.json()["detail"]
         world.call("adam", "DELETE", "/v1/people/orla")
     assert world.call("adam", "POST", "/v1/people", {"name": "orla", "role": "owner"}).status_code == 201
     assert (who(world, token(sub="orla")).status_code, since(world, token(sub="orla"))) == (200, [])

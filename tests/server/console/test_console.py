@@ -218,7 +218,7 @@ def test_what_was_asked_before_leads_to_its_label_or_says_whose_it_is(world: Wor
     world.curator.grant(Person("olga", Role.OWNER), "visits", "nora", None, None)
     other = Browser(world, "nora").post("/console/data/visits/ask", key="l-3", **form)
     assert "0 spent: asked before" in other.text
-    assert "with whoever asked it first" in other.text
+    assert "with the person who asked it first" in other.text
     assert "/console/labels/" not in other.text
     price = ana.post("/console/data/visits/price", headers={"x-part": "price"}, **form)
     assert "0 if it was asked before" in price.text

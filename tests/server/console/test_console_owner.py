@@ -137,7 +137,7 @@ def test_data_that_is_known_goes_on_spending_when_somebody_says_so(tmp_path: Pat
         assert "checked" not in box
         done = added(browser, name="second", step="9", known="yes", **form)
         assert done.status_code == 303
-        assert "goes on spending from the budget that it had" in browser.get(done.headers["location"]).text
+        assert "continues to spend from its old budget" in browser.get(done.headers["location"]).text
         owner = Person("olga", Role.OWNER)
         first, second = (world.curator.open(owner, name).session.ledger for name in ("first", "second"))
         assert (first.serial, first.limit) == (second.serial, second.limit)

@@ -85,7 +85,10 @@ def test_folders_of_nobody_are_for_the_only_owner(tmp_path: Path) -> None:
         for who in ("otto", "olga"):
             refused = register(there, who, "last", "last.csv")
             assert refused.status_code == 422
-            assert "there are several owners, and nobody said whose files are whose" in refused.json()["detail"]
+            assert (
+                "there are several owners, and the settings do not say whose files are whose"
+                in refused.json()["detail"]
+            )
         assert there.call("olga", "GET", "/v1/datasets/more").status_code == 200  # what is there stays
         there.call("adam", "DELETE", "/v1/people/otto")
         assert register(there, "olga", "last", "last.csv").status_code == 422  # the operator alone says whose they are

@@ -289,8 +289,8 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     config.write_text('state = "other"\ndata = ["data"]\n')
     assert refused("--config", str(config)) == (
         2,
-        "deniable: catalogue.sqlite in the folder `state` is no catalogue, or a damaged one; "
-        "it was not touched: restore it from a copy\n",
+        "deniable: catalogue.sqlite in the folder `state` is not a catalogue, or it is damaged; "
+        "it was not changed: restore it from a copy\n",
     )
     config.write_text('state = "state"\ndata = ["data"]\n')
     code, said = refused("--config", str(config), "--host", "999.1.1.1")

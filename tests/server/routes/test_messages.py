@@ -106,7 +106,7 @@ def test_a_token_that_opens_nothing_hears_what_may_be_wrong_with_it(world: World
 
 def test_a_method_that_an_address_does_not_take_hears_which_it_takes(world: World) -> None:
     answer = world.call("ana", "GET", "/v1/questions")
-    assert (answer.status_code, answer.json()["detail"]) == (405, "GET is not for this address; it takes POST")
+    assert (answer.status_code, answer.json()["detail"]) == (405, "GET is not allowed at this address; it takes POST")
 
 
 def test_an_address_that_there_is_not_hears_where_they_are_listed(world: World) -> None:
@@ -125,7 +125,9 @@ def test_a_state_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     (tmp_path / "tables").mkdir()
     (tmp_path / "c.toml").write_text('state = "state"\ndata = ["tables"]\n')
-    with pytest.raises(InvalidParameter, match=r"state=.*: is a file; name a folder, which is made if there is none"):
+    with pytest.raises(
+        InvalidParameter, match=r"state=.*: is a file; name a folder; it is created if it does not exist"
+    ):
         Settings.read(tmp_path / "c.toml")
 
 

@@ -1,11 +1,11 @@
-"""Access: who is asking, and how often they may.
+"""Access: who sends a request, and how often they may.
 
-    bearer_tokens       tokens shown once, kept as argon2id hashes, expiring, revocable
+    bearer_tokens       tokens that are shown once, stored as argon2id hashes, expire, and can be revoked
     oidc                tokens of an OpenID Connect issuer
-    sign_in             who is here, how people come to their tokens, and the log of it
+    sign_in             people, their invitations and tokens, and the access log
     rate_limits         a token bucket for each name
-    client_addresses    where a request comes from, behind proxies that the operator named
+    client_addresses    the address of a client, also behind trusted proxies
 
-A request's token becomes a `Person` here; what a person may do is the table in `server.roles`, and the request is let
-through by `server.requests.request_gate`.
+These modules turn the token of a request into a `Person`. The table in `server.roles` says what a person may do, and
+`server.requests.request_gate` applies both to every request.
 """

@@ -1,8 +1,8 @@
-"""Bearer tokens: shown once, kept as argon2id hashes, expiring, revocable.
+"""Bearer tokens: shown once, stored as argon2id hashes, with an expiry, revocable.
 
-A token is `dn_ID_SECRET`. The ID finds the record, the secret is checked against its hash; for an ID that nobody has,
-against a hash that nobody knows, so that both take as long. A secret that was checked once is remembered by a keyed
-hash for as long as the process lives; whether its token still holds is read again every second.
+A token is `dn_ID_SECRET`. The ID finds the record, and the secret is checked against its hash. For an unknown ID the
+secret is checked against a dummy hash, so that both cases take the same time. The process caches secrets that it has
+verified, as keyed hashes; whether a token is still valid is read again every second.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 _SHAPE: Final = re.compile(r"dn_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
 FRESH: Final = 1.0
-"""Seconds after which it is read again whether a token, or a grant, still holds."""
+"""Seconds for which the validity of a token, or of a grant, is cached."""
 
 _MOST: Final = 10_000
 
 
 @final
 class TokenGate:
-    """Tells whom a token belongs to."""
+    """Finds the person that a token belongs to. Threads may share it."""
 
     def __init__(self, catalogue: Catalogue, issuer: Issuer | None = None) -> None:
         self._catalogue, self._issuer = catalogue, issuer
-        # 19 MiB and two passes: what OWASP asks for at least. The secrets have 256 bits of their own.
+        # 19 MiB and two passes: the minimum that OWASP recommends. The secrets are 256 random bits anyway.
         self._hasher = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
         self._nobody = self._hasher.hash(secrets.token_urlsafe(32))
         self._key = secrets.token_bytes(32)
@@ -46,22 +46,22 @@ class TokenGate:
         self._turn = threading.Lock()
 
     def new_token(self) -> tuple[str, str, str]:
-        """A new token that nobody has yet: (its text, which is told once and never again, its id, what is kept)."""
+        """A new token: (its text, which is shown once and not stored; its id; the hash to store)."""
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         return f"dn_{id}_{secret}", id, self._hasher.hash(secret)
 
     @property
     def has_issuer(self) -> bool:
-        """Whether tokens of an issuer are taken as well."""
+        """Whether tokens of an OpenID Connect issuer are accepted as well."""
         return self._issuer is not None
 
     def forget(self) -> None:
-        """Read everything again: somebody's rights have changed."""
+        """Clear the cache of token records, after somebody's rights have changed."""
         with self._turn:
             self._records.clear()
 
     def known(self, text: str) -> Person | None:
-        """Whose token it is, if that can be said without reading anything; else None."""
+        """The person of a token if the cache has the answer; else None, and `check` decides."""
         shape = _SHAPE.fullmatch(text)
         if shape is None:
             return None
@@ -74,13 +74,13 @@ class TokenGate:
         return record.person if record.usable(time.time()) else None
 
     def is_cheap(self, text: str) -> bool:
-        """Whether a look costs little: this secret was checked before, or an issuer's signature says whose it is."""
+        """Whether `check` is cheap: the secret is cached, or it is an issuer's token, which needs no argon2."""
         if self._is_issued(text):
             return True
         return self.met(text) is not None
 
     def met(self, text: str) -> str | None:
-        """The id of a token whose secret was checked before, whether or not it still opens anything."""
+        """The id of a token whose secret was verified before, valid or not; else None."""
         shape = _SHAPE.fullmatch(text)
         return shape[1] if shape is not None and self._remembered(*shape.groups()) else None
 
@@ -88,7 +88,7 @@ class TokenGate:
         return self._issuer is not None and text.count(".") == 2
 
     def check(self, text: str) -> Person | None:
-        """Whose token it is; None for every other text, whatever is wrong with it."""
+        """The person of a valid token; None for everything else. Slow (argon2) unless `is_cheap`."""
         if self._issuer is not None and self._is_issued(text):
             return self._noting(self._issuer.check(text))
         shape = _SHAPE.fullmatch(text)
@@ -103,7 +103,7 @@ class TokenGate:
         return self._noting(record.person if record is not None and record.usable(time.time()) else None)
 
     def _noting(self, person: Person | None) -> Person | None:
-        """Write down the first use of a token on a day, in this process. Who cannot be written down is not let in."""
+        """Log the first use of a token on each day, in this process. If the log cannot be written, access fails."""
         if person is not None and self._noted.get(person.token) != (today := _day()):
             self._catalogue.signed_in(person.name, person.token)
             with self._turn:
@@ -138,5 +138,5 @@ class TokenGate:
 
 
 def _day() -> int:
-    """Which day it is, in UTC."""
+    """The number of the current day, in UTC."""
     return int(time.time() // 86400)

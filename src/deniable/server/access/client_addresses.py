@@ -1,7 +1,7 @@
-"""Where a request comes from: the other end of its connection, or what a proxy that the operator named says.
+"""The address of a client: the peer of the connection, or the address that a trusted proxy reports.
 
-X-Forwarded-For is a list to which each proxy adds, at its right end, whom it was called by. So it is read from the
-right, for as long as named proxies speak; all that stands further left anybody could have written.
+Each proxy appends the address of its own peer to X-Forwarded-For. So the list is read from the right, as long as the
+addresses are trusted proxies (`Settings.proxies`); anything further left could be forged by the client.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from deniable.errors import InvalidParameter
 Network = IPv4Network | IPv6Network
 
 NOWHERE: Final = "somewhere"
-"""A client without an address, as in a test."""
+"""The name of a client without an address, as in a test."""
 
 _PORT: Final = re.compile(r"(?:\[([^\]]+)\]|([0-9.]+))(?::[0-9]{1,5})?")
-"""An address with a port, or in brackets. Without brackets no colon of IPv6 begins a port."""
+"""An address with a port, or in brackets. IPv6 needs brackets: its colons do not separate a port."""
 
 _HOUSE: Final = 64
-"""Bits of an IPv6 address that one household or machine has; the others are its own to choose."""
+"""Bits of the IPv6 network that one household or machine usually gets; it may choose the other bits freely."""
 
 
 @final
 class Addresses:
-    """Tells addresses, by the proxies that are believed."""
+    """Finds client addresses, with these trusted proxies (addresses or networks)."""
 
     def __init__(self, proxies: Iterable[str]) -> None:
         self._proxies = tuple(network_of(each) for each in proxies)
 
     def is_proxy(self, host: str) -> bool:
-        """Whether a proxy of ours has this address."""
+        """Whether this is the address of a trusted proxy."""
         found = _read(host)
         return found is not None and any(found in each for each in self._proxies)
 
     def of(self, scope: Scope) -> str:
-        """Whom a request comes from; one name for all addresses that one client can choose from."""
+        """The name of the client of a request (see `name_of`)."""
         client = scope.get("client")
         host = client[0] if client else NOWHERE
         if self._proxies and self.is_proxy(host):
@@ -48,7 +48,7 @@ class Addresses:
             for each in reversed(said.decode("latin-1").split(",")):
                 found = _read(_without_port(each.strip()))
                 if found is None:
-                    break  # nobody of ours writes that: whoever wrote it may have written the rest
+                    break  # no trusted proxy wrote this entry, so the rest may be forged as well
                 host = str(found)
                 if not self.is_proxy(host):
                     break
@@ -56,7 +56,7 @@ class Addresses:
 
 
 def name_of(host: str) -> str:
-    """The name that counts are kept under.
+    """The name under which an address is counted: for IPv6 its /64 network, which one client controls.
 
     >>> name_of("2001:db8::1") == name_of("2001:db8::2"), name_of("192.0.2.1")
     (True, '192.0.2.1')
@@ -68,7 +68,7 @@ def name_of(host: str) -> str:
 
 
 def _without_port(text: str) -> str:
-    """The address of an entry: some proxies add the port, and then put IPv6 in brackets.
+    """The address of an entry without its port; some proxies add one, with IPv6 addresses in brackets.
 
     >>> _without_port("203.0.113.9:4431"), _without_port("[2001:db8::1]:443"), _without_port("2001:db8::1")
     ('203.0.113.9', '2001:db8::1', '2001:db8::1')
@@ -87,7 +87,7 @@ def _read(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def network_of(text: str) -> Network:
-    """An address or a network, as settings write it."""
+    """An address or a network of the settings. Raises InvalidParameter if the text is neither."""
     try:
         return ip_network(text)
     except (ValueError, TypeError):

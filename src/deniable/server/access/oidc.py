@@ -1,9 +1,9 @@
-"""Tokens of an OpenID Connect issuer: signed statements of who somebody is, checked with keys that the operator named.
+"""Tokens of an OpenID Connect issuer, verified with the keys that the operator configured.
 
-A token is believed if a key of the issuer signed it, with an algorithm that belongs to that key (RS256, ES256 or EdDSA
-and no other, whatever the token says of itself), for this audience, within its time. It says who comes, never what they
-may do: its subject must be somebody in the catalogue, with the role that an admin gave them. Nothing that a token
-points to (`jku`, `x5u`, `jwk`) is ever followed. Source: RFC 8725, best current practices for JSON Web Tokens.
+A token is accepted if a key of the issuer signed it for this audience and it has not expired. The algorithm follows
+from the key (RS256, ES256 or EdDSA), never from the token's own header. A token only identifies a person: the person
+must be in the catalogue, with the role that an admin assigned. Links in a token (`jku`, `x5u`, `jwk`) are never
+followed. Source: RFC 8725, best current practices for JSON Web Tokens.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from jwt import PyJWK
 
 _KINDS: Final = {"RS256": ("RSA", None), "ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
-"""Algorithms, each with the kind and the curve of its keys."""
+"""Algorithm -> key type and curve of its keys."""
 
 _LONGEST: Final = 8192
 _LARGEST: Final = 1 << 20
 _AGAIN: Final = 60.0
-"""Seconds before keys are fetched again because of a token that names one we do not have."""
+"""Least seconds between two fetches of the keys. A token with an unknown key id causes a fetch."""
 
 _LEEWAY: Final = 10.0
-"""Seconds that the issuer's clock may differ from ours."""
+"""Seconds by which the issuer's clock may differ from ours."""
 
 
 @final
 class Issuer:
-    """Whom the tokens of one issuer belong to.
+    """Verifies tokens of one issuer, and finds the person they belong to.
 
-    `keys` is a file with a JSON Web Key Set, or its https address; `claim` is what in a token is the name of somebody
-    here, `sub` or, say, `email`.
+    `keys` is a file with a JSON Web Key Set, or its https address. `claim` is the claim of a token that holds the
+    person's name here, for example `sub` or `email`. Raises MissingExtra without pyjwt.
     """
 
     def __init__(self, catalogue: Catalogue, *, issuer: str, audience: str, keys: str | Path, claim: str) -> None:
@@ -56,7 +56,7 @@ class Issuer:
             self._keys = _keys(keys.read_bytes())
 
     def check(self, text: str) -> Person | None:
-        """Whose token it is; None for every other text, whatever is wrong with it."""
+        """The person of a valid token; None for everything else."""
         import jwt
 
         if len(text) > _LONGEST:
@@ -86,7 +86,7 @@ class Issuer:
     def _key(self, name: object) -> tuple[str, PyJWK]:
         if not isinstance(name, str):
             raise LookupError
-        # Whoever names an unknown key while another looks for it is not known: they must not hold a thread until then.
+        # While another thread fetches the keys, an unknown key id fails at once: it must not block this thread.
         if name not in self._keys and not isinstance(self._place, Path) and self._turn.acquire(blocking=False):
             try:
                 if not self._read or time.monotonic() - self._read > _AGAIN:
@@ -98,7 +98,7 @@ class Issuer:
 
 
 def _keys(text: bytes) -> dict[str, tuple[str, PyJWK]]:
-    """The keys of a set by their names, each with the one algorithm that it is for; others are left out."""
+    """The usable keys of a JSON Web Key Set: key id -> (its one algorithm, the key)."""
     from jwt import PyJWK, PyJWTError
 
     try:
@@ -109,14 +109,14 @@ def _keys(text: bytes) -> dict[str, tuple[str, PyJWK]]:
             if algorithm is not None:
                 found[each["kid"]] = algorithm, PyJWK(each, algorithm=algorithm)
     except (KeyError, TypeError, ValueError, RecursionError, PyJWTError):
-        raise UnreadableRecord("the issuer's keys are no JSON Web Key Set") from None
+        raise UnreadableRecord("the issuer's keys are not a JSON Web Key Set") from None
     return found
 
 
 def _algorithm(record: Mapping[str, Any]) -> str | None:
     for algorithm, (kind, curve) in _KINDS.items():
         fits = record.get("kty") == kind and record.get("crv") == curve
-        # 342 letters of base64 are 2048 bits: shorter keys of RSA can be broken.
+        # 342 characters of base64 are 2048 bits, the least for RSA.
         strong = kind != "RSA" or len(record.get("n", "")) >= 342
         meant = record.get("alg", algorithm) == algorithm and record.get("use", "sig") == "sig"
         if fits and strong and meant and isinstance(record.get("kid"), str) and "d" not in record:
@@ -126,26 +126,26 @@ def _algorithm(record: Mapping[str, Any]) -> str | None:
 
 @final
 class _Still(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: the operator named one address."""
+    """Follows no redirects: keys come only from the address that the operator configured."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def fetched(url: str) -> bytes:
-    """What stands at the operator's address."""
+    """The bytes at this address. Raises ValueError if it cannot be read within 5 seconds or is too large."""
     try:
         with urllib.request.build_opener(_Still).open(url, timeout=5) as answer:
             text: bytes = answer.read(_LARGEST + 1)
     except OSError:
-        raise ValueError from None  # then nobody is known by a token
+        raise ValueError from None  # `check` then accepts no token
     if len(text) > _LARGEST:
         raise ValueError
     return text
 
 
 def configured(catalogue: Catalogue, settings: Mapping[str, Any]) -> Issuer:
-    """The issuer that the operator's settings describe: `[oidc]` with issuer, audience, keys and perhaps a claim."""
+    """The issuer of the section `[oidc]` of the settings: issuer, audience, keys, and optionally claim."""
     known = {"issuer", "audience", "keys", "claim"}
     if unknown := set(settings) - known:
         raise InvalidParameter("oidc", min(unknown), f"is not an entry; {choices(min(unknown), sorted(known))}")

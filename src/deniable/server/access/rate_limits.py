@@ -1,4 +1,4 @@
-"""How often somebody may knock: a token bucket for each name. Only their own requests decide."""
+"""Rate limits: a token bucket for each name. The requests of others do not affect it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST: Final = 100_000
 
 @final
 class Buckets:
-    """Each name has `burst` drops at first, and gets `rate` a second back.
+    """Each name may take `burst` at once, and `rate` a second in the long run. `clock` returns seconds.
 
     >>> now = [0.0]
     >>> buckets = Buckets(rate=1, burst=2, clock=lambda: now[0])
@@ -26,7 +26,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> int:
-        """0 if there was a drop left; else the whole seconds after which there is one."""
+        """Take one. Returns 0, or, if the bucket is empty, the whole seconds until it is not."""
         level = self._level(name)
         if level < 1:
             return max(1, math.ceil((1 - level) / self._rate))
@@ -34,7 +34,7 @@ class Buckets:
         return 0
 
     def give_back(self, name: str) -> None:
-        """Undo one that was taken: it was not meant to count."""
+        """Undo one `take`."""
         self._keep(name, min(float(self._burst), self._level(name) + 1))
 
     def _level(self, name: str) -> float:

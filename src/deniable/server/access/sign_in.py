@@ -1,7 +1,8 @@
-"""The reception: who is here, how they come to their tokens, and the log that tells it.
+"""People, their invitations and tokens, and the log of all three.
 
-An admin names people and never holds their tokens: they get an invitation, which whoever is invited exchanges for a
-token, once. An admin who redeems it in their stead leaves a line in the log, and the invited person without an entry.
+An admin adds people and never holds their tokens: the admin gets an invitation, which the invited person exchanges for
+a token, once. An admin who redeems an invitation themselves leaves an entry in the log, and the invited person notices,
+because the invitation no longer works.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from deniable.server.roles import Role
 
 INVITATION_DAYS: Final = 7.0
 PAGE: Final = 100
-"""Entries of the log on a page."""
+"""Entries of the log per page."""
 
 _SHAPE: Final = re.compile(r"dni_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
-_SPENT: Final = "this invitation opens nothing: it may be mistyped, out of date, or redeemed before; ask for another"
+_SPENT: Final = "this invitation is not valid: it may be mistyped, expired, or redeemed before; ask for another"
 
 
 @final
@@ -41,29 +42,29 @@ class Reception:
     # -- people --------------------------------------------------------------------------------------------------------
 
     def people(self) -> list[dict[str, Any]]:
-        """Everybody."""
+        """All people, with their role, and whether they are active."""
         return [
             {"name": person.name, "role": person.role, "active": active} for person, active in self._catalogue.people()
         ]
 
     def analysts(self) -> list[str]:
-        """The names of the analysts."""
+        """The names of the active analysts."""
         return [person.name for person, active in self._catalogue.people() if active and person.role is Role.ANALYST]
 
     def add_person(self, by: Person, name: str, role: Role) -> dict[str, Any]:
-        """Somebody new, without a way in: for who comes by OpenID Connect, or is invited later."""
+        """Add a person without a token, who signs in by OpenID Connect or is invited later."""
         person = self._catalogue.add_person(name, role, by=by.name)
         return {"name": person.name, "role": person.role}
 
     def close_person(self, by: Person, name: str) -> None:
-        """Nobody comes in under this name any more."""
+        """Close the account of a person: none of their tokens works any more."""
         self._catalogue.close_person(name, by=by.name)
         self._gate.forget()
 
     # -- invitations ---------------------------------------------------------------------------------------------------
 
     def invite(self, by: Person, name: str, role: Role | None, days: float | None) -> dict[str, Any]:
-        """An invitation for somebody, told once. Of somebody who is here, every token ends with it."""
+        """A new invitation, shown once. Revokes all tokens of a person who has any. `days` is its lifetime."""
         id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         expires = time.time() + (INVITATION_DAYS if days is None else days) * 86400
         issued = self._gate.has_issuer
@@ -72,11 +73,14 @@ class Reception:
         return {"invitation": f"dni_{id}_{secret}", "id": id, "person": name, "again": again, "expires": int(expires)}
 
     def redeem(self, invitation: str) -> dict[str, Any]:
-        """The token of whoever was invited, told once. What is wrong with an invitation is said in one way."""
+        """Exchange an invitation for a token, which is shown once.
+
+        Raises Problem `unauthorized`, with the same words whatever is wrong with the invitation.
+        """
         shape = _SHAPE.fullmatch(invitation.strip())
         id, secret = ("", "") if shape is None else shape.groups()
         found = self._catalogue.invitation(id)
-        # 256 random bits need no slow hash: nobody can try them all.
+        # A secret of 256 random bits needs no slow hash: it cannot be guessed.
         known = hmac.compare_digest(_digest(secret), "" if found is None else found.hash)
         if found is None or not known or not found.usable(time.time()):
             raise Problem("unauthorized", _SPENT)
@@ -88,14 +92,15 @@ class Reception:
         return {"token": token, "id": number, "person": person, "expires": int(expires)}
 
     def invitations(self, name: str) -> list[dict[str, Any]]:
-        """What is kept of the invitations of somebody that can still be redeemed."""
+        """The open invitations of a person: id and expiry (seconds since 1970)."""
         return [{"id": each.id, "expires": int(each.expires)} for each in self._catalogue.invitations(name)]
 
     # -- tokens --------------------------------------------------------------------------------------------------------
 
     def issue(self, name: str, days: float | None, *, by: str = access_log.SERVER) -> dict[str, Any]:
-        """A token for somebody, told once: for themselves, as many as one person may have; or for the operator at the
-        machine, who is never shut out.
+        """A new token for a person, shown once. `days` is its lifetime, at most `Settings.token_days`.
+
+        The number of tokens of a person is limited, except for those that the operator issues on the command line.
         """
         if days is not None and days > self._days:
             rule = f"is at most {self._days:g} on this server"
@@ -109,7 +114,7 @@ class Reception:
         return {"token": token, "id": id, "person": name, "expires": int(expires)}
 
     def tokens(self, name: str) -> list[dict[str, Any]]:
-        """What is kept of somebody's tokens."""
+        """The tokens of a person: id, times (seconds since 1970), and whether each is revoked."""
         if self._catalogue.person(name) is None:
             raise Problem("not_found", f"there is nobody called {name!r}")
         return [
@@ -118,28 +123,31 @@ class Reception:
         ]
 
     def revoke(self, by: Person, id: str) -> None:
-        """This token opens nothing any more."""
+        """Revoke a token."""
         self._catalogue.revoke_token(id, by=by.name)
         self._gate.forget()
 
     # -- the log -------------------------------------------------------------------------------------------------------
 
     def log(self, before: int | None = None) -> dict[str, Any]:
-        """The newest entries of the log, or those before one. `before` of what is returned begins the next page."""
+        """A page of the log: its newest entries, or those before entry `before`.
+
+        `before` of the result is the argument for the next page; None on the last.
+        """
         with self._catalogue.reading() as connection:
             found = access_log.newest(connection, before, PAGE + 1)
         shown = [each.told() for each in found[:PAGE]]
         return {"entries": shown, "before": found[PAGE - 1].number if len(found) > PAGE else None}
 
     def since(self, person: Person) -> list[dict[str, Any]]:
-        """The invitations and tokens that were made in somebody's name beside the one that they come with, since they
-        last came with it on an earlier day. Whoever did not ask for them sees it here.
+        """Invitations and tokens that were created for this person since they last used their present token on an
+        earlier day. Shown to the person, so that they notice any that they did not ask for.
         """
         with self._catalogue.reading() as connection:
             return [each.told() for each in access_log.since(connection, person.name, person.token)]
 
     def log_status(self) -> dict[str, Any]:
-        """Every hash of the log recomputed, and its newest one, signed: keep that elsewhere, and compare it later."""
+        """Recompute every hash of the log, and sign the newest one. Keep the result elsewhere, to compare it later."""
         with self._catalogue.reading() as connection:
             many, newest = access_log.verified(connection)
         signature = self._key.sign(f"deniable log of people\n{many} {newest}".encode())

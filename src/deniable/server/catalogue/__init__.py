@@ -1,10 +1,11 @@
-"""The catalogue: everything the server remembers besides the ledgers, in one database.
+"""The catalogue: everything that the server stores besides the ledgers, in one database.
 
-    catalogue           datasets, grants, releases; the other tables through it
-    catalogue_tables    the tables as they are now, and what guards against a second budget for the same people
-    people              people, tokens and invitations; `access_log` the log of who was let in
-    kept_requests       requests with an Idempotency-Key, so that a repeated one gets the same answer
-    fast_statements     the few statements that are run for every question, past SQLAlchemy
+    catalogue           datasets, grants and releases; gives access to the other tables
+    catalogue_tables    records that prevent a second budget for the same people
+    people              people, tokens and invitations
+    access_log          a hash chain of everything that changes who may sign in
+    kept_requests       responses to requests with an Idempotency-Key, for repetitions
+    fast_statements     runs the few statements of every question without SQLAlchemy's overhead
 
-`server.migrations` makes and changes the tables. No data of a dataset and no answer's exact value is ever in it.
+`server.migrations` creates and changes the tables. The catalogue never holds data of a dataset or exact values.
 """

@@ -1,8 +1,9 @@
-"""The log of who was let in: people added and closed, invitations, tokens, and the first use of a token on a day.
+"""The access log: people added and closed, invitations, tokens, and the first use of a token on each day.
 
-Entries are only ever added, each with the hash of the one before it, in the transaction that does what they tell. So
-nobody becomes somebody else without a trace: owners and auditors read it, and one that was changed shows. Whoever may
-write the database can write a whole other log; against that, note its newest hash elsewhere now and then.
+It is a hash chain: each entry holds the hash of the entry before, and is appended in the transaction that does what the
+entry describes. So nobody can act under another name without a trace: owners and auditors read the log, and a changed
+entry is detected. A person who can write to the database could replace the whole log; to detect that, keep its newest
+hash elsewhere from time to time.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from deniable.server.catalogue.catalogue_tables import METADATA, NAME
 from deniable.server.operations.security_events import logged
 
 SERVER: Final = "the server's operator"
-"""Who did what was done at the machine itself. No person has this name: it has a sign that names have not."""
+"""The actor of commands on the server's machine. No person has this name: names cannot contain an apostrophe."""
 
 BEARER: Final = "the invitation's bearer"
-"""Who redeemed an invitation: whoever had it, which need not be who was invited. Nobody has this name either."""
+"""The actor who redeems an invitation: its holder, who need not be the invited person. No person has this name."""
 
 _START: Final = "0" * 64
 _LOG: Final = Table(
@@ -44,7 +45,7 @@ _LOG: Final = Table(
 
 @final
 class LogEvent(StrEnum):
-    """What can happen."""
+    """The kinds of entries."""
 
     ADDED = "added"
     CLOSED = "closed"
@@ -56,13 +57,13 @@ class LogEvent(StrEnum):
 
 
 _WAYS_IN: Final = (LogEvent.INVITED, LogEvent.REDEEMED, LogEvent.ISSUED)
-"""After which somebody may come in under a name."""
+"""Events that create a way to sign in under a name."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One entry: what happened to whom, by whom. `detail` holds ids and roles, never a secret."""
+    """One entry: the event, its person, and who caused it. `detail` is JSON with ids and roles, never secrets."""
 
     number: int
     time: str
@@ -74,18 +75,18 @@ class LogLine:
     hash: str
 
     def wanted(self) -> str:
-        """The hash that this entry must have."""
+        """The hash of this entry, computed from its other fields."""
         record = {name: value for name, value in asdict(self).items() if name != "hash"}
         written = json.dumps(record, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(b"deniable log of people\n" + written.encode()).hexdigest()
 
     def told(self) -> dict[str, Any]:
-        """For a reader."""
+        """The entry as a record, for the API and the console."""
         return {**asdict(self), "detail": json.loads(self.detail)}
 
 
 def append(connection: Connection, event: LogEvent, person: str, by: str, detail: Mapping[str, Any]) -> None:
-    """Write one more entry, in a transaction that no other writer shares; see `Catalogue.writing`."""
+    """Append an entry, in a transaction of `Catalogue.writing`, which has one writer at a time."""
     newest = connection.execute(select(_LOG).order_by(_LOG.c.number.desc()).limit(1)).first()
     number, before = (1, _START) if newest is None else (newest.number + 1, newest.hash)
     time = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -95,21 +96,21 @@ def append(connection: Connection, event: LogEvent, person: str, by: str, detail
 
 
 def newest(connection: Connection, before: int | None, most: int) -> list[LogLine]:
-    """The newest entries, or those before one; newest first."""
+    """The newest `most` entries, or those before entry `before`; newest first."""
     asked = select(_LOG).order_by(_LOG.c.number.desc()).limit(most)
     rows = connection.execute(asked if before is None else asked.where(_LOG.c.number < before)).all()
     return [LogLine(*row) for row in rows]
 
 
 def signed_in_by(connection: Connection, person: str, token: str) -> bool:
-    """Whether somebody ever came in by this token, or by their issuer's."""
+    """Whether a person ever signed in with this token (see `people.issued_to` for tokens of an issuer)."""
     asked = select(_LOG.c.number).where(_LOG.c.person == person, _LOG.c.event == LogEvent.SIGNED_IN.value)
     return connection.execute(asked.where(_LOG.c.detail == json.dumps({"token": token})).limit(1)).first() is not None
 
 
 def since(connection: Connection, person: str, token: str) -> list[LogLine]:
-    """The other ways in that were made in somebody's name, newest first: since the last day before this one on which
-    they came by this token, or since the token was made.
+    """Other invitations and tokens that were created for a person, newest first: since they last used this token on an
+    earlier day, or since the token was created.
     """
     asked = select(_LOG).where(_LOG.c.person == person).order_by(_LOG.c.number.desc())
     found, today = [], ""
@@ -123,7 +124,7 @@ def since(connection: Connection, person: str, token: str) -> list[LogLine]:
 
 
 def verified(connection: Connection) -> tuple[int, str]:
-    """How many entries there are, and the hash of the newest; LedgerDamaged names the first that is wrong."""
+    """Recompute the chain: the number of entries, and the newest hash. LedgerDamaged names the first bad entry."""
     rows = connection.execution_options(stream_results=True).execute(select(_LOG).order_by(_LOG.c.number))
     return _followed(LogLine(*row) for row in rows)
 
@@ -131,7 +132,7 @@ def verified(connection: Connection) -> tuple[int, str]:
 def _followed(lines: Iterable[LogLine]) -> tuple[int, str]:
     count, before = 0, _START
     for count, line in enumerate(lines, 1):
-        remedy = "compare it with a copy that somebody else kept"
+        remedy = "compare it with a copy that another person kept"
         if line.number != count:
             raise LedgerDamaged(count, "is missing from the log of people", remedy)
         if line.before != before or line.hash != line.wanted():

@@ -1,7 +1,7 @@
-"""What the server knows besides the ledgers: people, tokens, datasets, grants, requests and releases.
+"""The catalogue: people, tokens, datasets, grants, requests and releases, in SQLite or Postgres.
 
-What is left of a budget is for the ledgers to say. What is kept here sees to it that the same people get no second one:
-see `guards`. A record is never removed, only closed, so that nobody gets a fresh start by being made anew.
+Ledgers hold the spending. The catalogue makes sure that the same people do not get a second budget (`Guards`). Records
+of people and datasets are never deleted, only closed, so that nobody gets a new budget by being added again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = ["Catalogue", "DatasetRecord", "Person", "ReleaseRecord", "TokenRecord
 _REVISION: Final = "0008"
 _VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
-"""Names the lock of those who register, in a database that others use as well."""
+"""The number of the registration lock in Postgres; arbitrary, to differ from the locks of other programs."""
 _WRITING: Final = 0x64656E79_02
 
 _DATASETS: Final = Table(
@@ -115,7 +115,7 @@ _RELEASES: Final = Table(
 )
 
 
-# Run for every question, so it is written out and goes to the driver: see `server.catalogue.fast_statements`.
+# Run for every question, directly on the driver: see `server.catalogue.fast_statements`.
 _NOTE: Final = """
     INSERT INTO curator_releases (dataset, entry, person, question, confidence, made)
     VALUES ({dataset}, {entry}, {person}, {question}, {confidence}, {made}) ON CONFLICT DO NOTHING"""
@@ -130,25 +130,25 @@ _HEAD: Final = """
 @final
 @dataclass(frozen=True, slots=True)
 class DatasetRecord:
-    """A dataset as its owner registered it."""
+    """A registered dataset. `sources` maps tables to files; `made` is in seconds since 1970."""
 
     name: str
     owner: str
     sources: dict[str, str]
     contents: dict[str, str]
-    """The SHA-256 of each source as it was registered."""
+    """The SHA-256 of each source at registration."""
     schema: str
     budget: dict[str, Any]
     family: str
     made: float
     form: int = 0
-    """In which form cells and ids are in its marks; 0 is from before there was one form for both."""
+    """The version of the canonical form in its marks (`data_marks.FORM`)."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ReleaseRecord:
-    """Which question an entry of a ledger answered."""
+    """The question that a charge of a ledger answered; `entry` is the number of the charge."""
 
     dataset: str
     entry: int
@@ -160,7 +160,11 @@ class ReleaseRecord:
 
 @final
 class Catalogue(People):
-    """The records, in SQLite or in a shared database. Threads and processes may share it."""
+    """The catalogue in a file of SQLite (a path) or in Postgres (a URL). Threads and processes may share it.
+
+    Creates and migrates its tables. Raises LedgerUnavailable if the database cannot be reached, and UnreadableRecord if
+    it is damaged or newer than this version.
+    """
 
     def __init__(self, place: Path | str) -> None:
         self._file = place if isinstance(place, Path) else None
@@ -176,8 +180,8 @@ class Catalogue(People):
                 )
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
-            except (ArgumentError, ValueError):  # its words may hold the password
-                rule = "is no address of a Postgres database"
+            except (ArgumentError, ValueError):  # the message may hold the password
+                rule = "is not the address of a Postgres database"
                 raise InvalidParameter("database", "...", rule, "write postgresql://user@host:5432/name") from None
         self._quick = Quick(quick)
         self.requests = Requests(self._quick)
@@ -186,16 +190,16 @@ class Catalogue(People):
             self._prepare()
         except AWAY:
             kept = "its file in the folder `state`" if self._file is not None else "the database of the settings"
-            remedy = "see that it is there, runs, and may be written to"
+            remedy = "make sure that it exists, runs, and may be written to"
             raise LedgerUnavailable(f"{kept} cannot be reached, and the catalogue is in it", remedy) from None
         except DatabaseError:
             if self._file is None:
                 raise
-            what = f"{self._file.name} in the folder `state` is no catalogue, or a damaged one"
-            raise UnreadableRecord(f"{what}; it was not touched: restore it from a copy") from None
+            what = f"{self._file.name} in the folder `state` is not a catalogue, or it is damaged"
+            raise UnreadableRecord(f"{what}; it was not changed: restore it from a copy") from None
 
     def _prepare(self) -> None:
-        """See to it that the tables are there, and up to date."""
+        """Create the tables, or migrate them."""
         with self._engine.connect() as connection:
             found = migrations.revision(connection, _VERSION_TABLE)
         if found is not None and found > _REVISION:
@@ -203,30 +207,30 @@ class Catalogue(People):
             raise UnreadableRecord(f"{rule}; update deniable to open it")
         if found == _REVISION:
             return
-        with self.registering(), self._engine.begin() as connection:  # one process at a time: several may start at once
+        with self.registering(), self._engine.begin() as connection:  # several processes may start at once
             if self._file is not None:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")  # all steps or none, also if this process is killed
+                connection.exec_driver_sql("BEGIN IMMEDIATE")  # all steps or none, even if this process is killed
             migrations.upgrade(connection, steps="deniable.server:migrations", version_table=_VERSION_TABLE)
 
     @property
     def file(self) -> Path | None:
-        """Where it lies; None in a shared database."""
+        """The file; None in a shared database."""
         return self._file
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._engine.dispose()
         self._quick.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection to read with."""
+        """A connection for reading. Raises Problem `ledger_unavailable` if the database cannot be reached."""
         with _kept(self._engine.connect) as connection:
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction of one writer at a time, in all processes: the log of people is a chain."""
+        """A transaction, with one writer at a time in all processes, because the access log is a chain."""
         with _kept(self._engine.begin) as connection:
             if self._file is None:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _WRITING})
@@ -238,7 +242,7 @@ class Catalogue(People):
 
     @contextmanager
     def registering(self) -> Iterator[None]:
-        """One at a time, in all processes: between looking for kin and adding a dataset nobody else adds one."""
+        """Hold the registration lock, in all processes: nobody else adds a dataset between search and registration."""
         if self._file is None:
             with _kept(self._engine.begin) as connection:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _REGISTERING})
@@ -255,9 +259,10 @@ class Catalogue(People):
         profiles: dict[str, str] | None = None,
         overlaps: Iterable[str] = (),
     ) -> None:
-        """Register a dataset, and take back the intention to; `marks` are what its family is known by, `sketches` of
-        which ids its tables have, `profiles` of their rows, `overlaps` the datasets of other owners that have many of
-        either.
+        """Add a dataset, and delete its intention. Raises Problem `exists` if the name is taken.
+
+        `marks`, and `sketches` and `profiles` of each table, recognise its people later (`datasets.data_marks`).
+        `overlaps` are datasets of other owners that share many ids or rows.
         """
         values = {
             "name": record.name,
@@ -283,7 +288,7 @@ class Catalogue(People):
     def renew(
         self, record: DatasetRecord, marks: set[str], sketches: dict[str, str], profiles: dict[str, str], form: int
     ) -> None:
-        """Further marks of a dataset, and its sketches and profiles, in another form."""
+        """Add marks of a dataset in another canonical form, and replace its sketches and profiles."""
         with _kept(self._engine.begin) as connection:
             for table in (SKETCHES, PROFILES):
                 here = (table.c.dataset == record.name) & table.c.source.in_(list(sketches))
@@ -292,13 +297,13 @@ class Catalogue(People):
             connection.execute(update(_DATASETS).where(_DATASETS.c.name == record.name).values(form=form))
 
     def dataset(self, name: str) -> DatasetRecord | None:
-        """The dataset of this name."""
+        """The dataset of this name, or None."""
         with _kept(self._engine.connect) as connection:
             row = connection.execute(select(_DATASETS).where(_DATASETS.c.name == name)).first()
         return None if row is None else _dataset(row)
 
     def redeclare(self, name: str, schema: str, *, instead_of: str) -> bool:
-        """Other things are public about a dataset from now on; the old schema is kept. False if it was another one."""
+        """Replace the schema of a dataset, and keep the old one. False if the present one is not `instead_of`."""
         with _kept(self._engine.begin) as connection:
             here = (_DATASETS.c.name == name) & (_DATASETS.c.schema == instead_of)
             if not connection.execute(update(_DATASETS).where(here).values(schema=schema)).rowcount:
@@ -308,18 +313,18 @@ class Catalogue(People):
         return True
 
     def earlier(self, name: str) -> list[str]:
-        """The schemas that a dataset had before, newest first."""
+        """The earlier schemas of a dataset, newest first."""
         asked = select(_SCHEMAS.c.schema).where(_SCHEMAS.c.dataset == name).order_by(_SCHEMAS.c.number.desc())
         with _kept(self._engine.connect) as connection:
             return [row.schema for row in connection.execute(asked).all()]
 
     def datasets(self) -> list[DatasetRecord]:
-        """Every dataset, by name."""
+        """All datasets, in the order of their names."""
         with _kept(self._engine.connect) as connection:
             return [_dataset(row) for row in connection.execute(select(_DATASETS).order_by(_DATASETS.c.name)).all()]
 
     def marked(self, marks: set[str]) -> dict[str, set[str]]:
-        """The families that share marks with these, and which."""
+        """The families that have some of these marks, each with the marks in common."""
         found: dict[str, set[str]] = {}
         listed = sorted(marks)
         with _kept(self._engine.connect) as connection:
@@ -330,7 +335,7 @@ class Catalogue(People):
         return found
 
     def grant(self, person: str, dataset: str) -> None:
-        """That somebody may ask about a dataset, from now on. How much they may spend is in the ledger alone."""
+        """Let a person ask about a dataset. Their limit is in the ledger."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset)
         values = {"active": True, "terms": "{}", "made": time.time()}
         with _kept(self._engine.begin) as connection:
@@ -338,43 +343,44 @@ class Catalogue(People):
                 connection.execute(insert(_GRANTS).values(person=person, dataset=dataset, **values))
 
     def revoke_grants(self, person: str, datasets: list[str]) -> None:
-        """That they may not any more, about any of these. What they spent stays spent."""
+        """Revoke the grants of a person on these datasets. Raises Problem `not_found` if there are none."""
         here = (_GRANTS.c.person == person) & _GRANTS.c.dataset.in_(datasets) & _GRANTS.c.active
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
                 raise Problem("not_found", f"{person!r} has no grant for {' or '.join(map(repr, datasets))}")
 
     def granted(self, person: str, dataset: str) -> bool:
-        """Whether they may."""
+        """Whether a person may ask about a dataset."""
         here = (_GRANTS.c.person == person) & (_GRANTS.c.dataset == dataset) & _GRANTS.c.active
         with _kept(self._engine.connect) as connection:
             return connection.execute(select(_GRANTS.c.person).where(here)).first() is not None
 
     def grants(self, dataset: str) -> list[str]:
-        """Who may ask about a dataset."""
+        """The names of people who may ask about a dataset."""
         asked = select(_GRANTS.c.person).where(_GRANTS.c.active, _GRANTS.c.dataset == dataset)
         with _kept(self._engine.connect) as connection:
             return [row.person for row in connection.execute(asked.order_by(_GRANTS.c.person)).all()]
 
     # -- releases ------------------------------------------------------------------------------------------------------
-    # Written for every question, by the quick way: after a power cut the newest may be missing; the ledger has all.
+    # Written for every question, without waiting for the disk: after a power cut the newest may be missing. The ledger
+    # has all of them.
 
     def add_releases(self, records: list[ReleaseRecord], head: WitnessedHead) -> None:
-        """Note which questions these entries answered, and how far their ledger is: what is known of both stays."""
+        """Store releases and the newest entry of their ledger. Existing releases, and a newer entry, stay."""
         with self._quick.cursor() as run:
             for record in records:
                 run(_NOTE, {name: getattr(record, name) for name in record.__slots__})
             run(_HEAD, head._asdict())
 
     def note_again(self, dataset: str, entry: int, question: str, *, instead_of: str) -> None:
-        """Say something else about a release; Problem `not_found` if the note was another one."""
+        """Replace the stored question of a release. Raises Problem `not_found` if it is not `instead_of`."""
         here = (_RELEASES.c.dataset == dataset) & (_RELEASES.c.entry == entry) & (_RELEASES.c.question == instead_of)
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_RELEASES).where(here).values(question=question)).rowcount:
                 raise Problem("not_found")
 
     def release(self, dataset: str, entry: int) -> ReleaseRecord | None:
-        """What is known of an entry."""
+        """The release of a charge, or None."""
         here = (_RELEASES.c.dataset == dataset) & (_RELEASES.c.entry == entry)
         with _kept(self._engine.connect) as connection:
             row = connection.execute(select(_RELEASES).where(here)).first()
@@ -391,10 +397,10 @@ class Catalogue(People):
         shared: str = "",
         most: int = 100,
     ) -> list[ReleaseRecord]:
-        """The newest releases of a dataset: of this person, before this entry, among these, beginning with these words.
-        Beside those of a person also what ends with the words of what is `shared`.
+        """The newest `most` releases of a dataset that pass all filters.
 
-        Whatever is left out is left out before the newest are taken.
+        `person`: who asked; with `shared`, also releases of others whose question ends with this text. `before`: only
+        charges below this number. `entries`: only these charges. `beginning`: the first characters of the question.
         """
         asked = select(_RELEASES).where(_RELEASES.c.dataset == dataset).order_by(_RELEASES.c.entry.desc()).limit(most)
         if person is not None:
@@ -412,7 +418,7 @@ class Catalogue(People):
 
 @contextmanager
 def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator[Connection]:
-    """A connection; a database that is full, failing or away is a problem of a closed list, without its words."""
+    """Open a connection. Raises Problem `ledger_unavailable`, without the driver's message, if the database fails."""
     try:
         with opening() as connection:  # connecting can fail as well
             yield connection
@@ -425,7 +431,7 @@ def _kept(opening: Callable[[], AbstractContextManager[Connection]]) -> Iterator
 def _add_marks(
     connection: Connection, record: DatasetRecord, marks: set[str], sketches: dict[str, str], profiles: dict[str, str]
 ) -> None:
-    """What a family is known by from now on, and which ids and rows the tables of a dataset have."""
+    """Store the marks of a family that are new, and the sketches and profiles of a dataset."""
     rows = connection.execute(select(_MARKS).where(_MARKS.c.family == record.family)).all()
     if new := [{"family": record.family, "mark": mark} for mark in sorted(marks - {row.mark for row in rows})]:
         connection.execute(insert(_MARKS), new)

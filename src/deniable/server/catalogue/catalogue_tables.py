@@ -1,4 +1,4 @@
-"""What the catalogue keeps against a second budget: who the server is, how far ledgers were, who was in them."""
+"""Records that prevent a second budget: the server's identity, newest ledger entries, and traces of known people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, final
 from sqlalchemy import Column, Connection, Float, Integer, MetaData, String, Table, Text, delete, insert, select, update
 
 METADATA: Final = MetaData()
-"""All tables of the catalogue as they are now; `deniable.server.migrations` makes them."""
+"""All tables of the catalogue in their present form; `deniable.server.migrations` creates them."""
 
 NAME: Final = 200
 
@@ -28,9 +28,9 @@ _HEADS: Final = Table(
     Column("hash", String(64), nullable=False),
     Column("signed", Integer, nullable=False),
 )
-"""How far the ledger of each family was: the newest entry that the catalogue knows, and the newest that was signed.
+"""The newest entry of each family's ledger that the catalogue knows, and the newest that was signed.
 
-Serial number and hash are empty where only the number of a release is known, from before there were heads.
+Serial number and hash are empty in records of an old version, which only knew the number of a release.
 """
 
 SKETCHES: Final = Table(
@@ -60,12 +60,12 @@ INTENTIONS: Final = Table(
     Column("dataset", String(NAME), primary_key=True),
     Column("text", Text, nullable=False),
 )
-"""Registrations of kin that have begun: written before the ledger gets the name, removed with the dataset's record."""
+"""Unfinished registrations: stored before the ledger gets the name, deleted when the dataset is recorded."""
 
 
 @final
 class WitnessedHead(NamedTuple):
-    """Where the ledger of a family ended."""
+    """The newest known entry of a family's ledger; `signed` is the number of the newest signed one, 0 without any."""
 
     family: str
     serial: str
@@ -76,7 +76,7 @@ class WitnessedHead(NamedTuple):
 
 @final
 class Guards:
-    """These records of a catalogue; `begin` gives a transaction of it."""
+    """Access to these records; `begin` opens a transaction of the catalogue."""
 
     def __init__(self, begin: Callable[[], AbstractContextManager[Connection]]) -> None:
         self._begin = begin
@@ -84,12 +84,12 @@ class Guards:
     # -- who the server is ---------------------------------------------------------------------------------------------
 
     def own(self) -> dict[str, str]:
-        """What is kept about the server itself."""
+        """The stored facts about the server itself, by name."""
         with self._begin() as connection:
             return {row.name: row.value for row in connection.execute(select(_SERVER)).all()}
 
     def keep(self, values: dict[str, str]) -> None:
-        """Keep this about the server itself: all of it, or nothing."""
+        """Store facts about the server itself, in one transaction; facts of other names stay."""
         with self._begin() as connection:
             connection.execute(delete(_SERVER).where(_SERVER.c.name.in_(list(values))))
             connection.execute(insert(_SERVER), [{"name": name, "value": value} for name, value in values.items()])
@@ -97,47 +97,47 @@ class Guards:
     # -- how far ledgers were ------------------------------------------------------------------------------------------
 
     def head(self, family: str) -> WitnessedHead | None:
-        """The newest entry that is known of a family's ledger; `Catalogue.add_releases` writes it."""
+        """The newest known entry of a family's ledger; `Catalogue.add_releases` stores it."""
         with self._begin() as connection:
             row = connection.execute(select(_HEADS).where(_HEADS.c.family == family)).first()
         return None if row is None else WitnessedHead(*row)
 
     def signed(self, family: str, number: int) -> None:
-        """That there is a signed checkpoint of this family, outside the catalogue."""
+        """Note that a signed checkpoint of this family exists outside of the catalogue."""
         with self._begin() as connection:
             connection.execute(update(_HEADS).where(_HEADS.c.family == family).values(signed=max(number, 1)))
 
     # -- registrations that have begun ---------------------------------------------------------------------------------
 
     def intentions(self) -> dict[str, str]:
-        """Each, by the name of the dataset, as `intend` wrote it."""
+        """The unfinished registrations: name of the dataset -> text of `intend`."""
         with self._begin() as connection:
             return {row.dataset: row.text for row in connection.execute(select(INTENTIONS)).all()}
 
     def intend(self, dataset: str, text: str) -> None:
-        """That this dataset is about to be registered."""
+        """Store that this dataset is about to be registered."""
         with self._begin() as connection:
             connection.execute(insert(INTENTIONS).values(dataset=dataset, text=text))
 
     def withdraw(self, dataset: str) -> None:
-        """That it is not."""
+        """Delete that intention."""
         with self._begin() as connection:
             connection.execute(delete(INTENTIONS).where(INTENTIONS.c.dataset == dataset))
 
     # -- whose ids came ------------------------------------------------------------------------------------------------
 
     def sketches(self) -> dict[tuple[str, str], str]:
-        """The sketch of each table of each dataset that has one."""
+        """All sketches of ids: (dataset, table) -> text."""
         with self._begin() as connection:
             return {(row.dataset, row.source): row.marks for row in connection.execute(select(SKETCHES)).all()}
 
     def profiles(self) -> dict[tuple[str, str], str]:
-        """The profile of each table of each dataset that has one."""
+        """All profiles: (dataset, table) -> text."""
         with self._begin() as connection:
             return {(row.dataset, row.source): row.text for row in connection.execute(select(PROFILES)).all()}
 
     def overlaps(self) -> list[tuple[str, str, float]]:
-        """Every pair that was seen, newest first: the newer one, the older one, and when."""
+        """All overlapping pairs, newest first: the newer dataset, the older one, seconds since 1970."""
         with self._begin() as connection:
             rows = connection.execute(select(OVERLAPS).order_by(OVERLAPS.c.made.desc())).all()
         return [(row.dataset, row.other, row.made) for row in rows]

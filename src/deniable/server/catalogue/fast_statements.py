@@ -1,5 +1,6 @@
-"""A way to the catalogue's database past SQLAlchemy, for the few statements that are run for every question: what
-SQLAlchemy does around them would take several times as long as they do.
+"""Runs the few statements of every question directly on the database driver.
+
+SQLAlchemy's own work for such a statement would take several times as long as the statement.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from sqlalchemy.pool import PoolProxiedConnection
 from deniable.server.problems import Problem
 
 AWAY: Final = (OperationalError, InternalError, InterfaceError, PoolTimeout)
-"""What is raised where the database is full, failing or away."""
+"""Exceptions of a database that is full, failing or unreachable."""
 
 
 @final
 class Quick:
-    """A way to the database past SQLAlchemy, which lends its connections only."""
+    """Runs statements on connections of SQLAlchemy's pool. Threads may share it."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -30,20 +31,20 @@ class Quick:
         self._errors, self._away = driver.Error, (driver.OperationalError, driver.InternalError, driver.InterfaceError)
         self._name = ":{}" if driver.paramstyle == "qmark" else "%({})s"
         self._written: dict[str, str] = {}
-        # SQLite lets one write at a time, and who meets another sleeps for a while; here who waits is woken. So one
-        # connection is enough, and it is kept: to lend it and take it back takes as long as a statement does.
+        # SQLite has one writer at a time, and a second one polls. A lock wakes it at once, so one connection is enough.
+        # It stays checked out: returning it to the pool would take as long as a statement.
         self._keeps = engine.dialect.name == "sqlite"
         self._turn = threading.Lock() if self._keeps else nullcontext()
         self._kept: PoolProxiedConnection | None = None
 
     @contextmanager
     def cursor(self) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
-        """One transaction; what is yielded runs a statement in it."""
+        """One transaction. Yields a function that runs a statement with named values. Raises Problem if it fails."""
         with self._turn:
             yield from self._transaction()
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         with self._turn:
             if self._kept is not None:
                 self._kept.close()
@@ -71,7 +72,7 @@ class Quick:
                 lent, self._kept = None, lent
         except (*AWAY, self._errors) as error:
             if lent is not None:
-                lent.invalidate()  # whatever state it is in, nobody gets it again
+                lent.invalidate()  # its state is unknown, so it must not be used again
             if isinstance(error, (*AWAY, *self._away)):
                 raise unreachable() from None
             raise
@@ -81,5 +82,5 @@ class Quick:
 
 
 def unreachable() -> Problem:
-    """The problem of all of these, without their words."""
+    """The problem for all of `AWAY`, without the driver's message."""
     return Problem("ledger_unavailable", "the catalogue cannot be read or written")

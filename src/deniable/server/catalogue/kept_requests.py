@@ -1,10 +1,11 @@
-"""Requests that came with an Idempotency-Key: what was told, so that whoever comes again is told the same.
+"""Responses to requests with an Idempotency-Key, so that a repeated request gets the same response.
 
-A key is claimed for its request before anything is charged: two ledgers know nothing of each other, and would both
-charge for one key that comes to both at the same moment. After a power cut the newest may be missing. Then a retry
-meets the ledger, which knows the same key and charges once. So nothing here need be kept for ever, or whole: of a long
-answer only its digest and its short parts are kept, and the numbers come from the ledger again. Keys are forgotten
-after some days.
+A key is claimed for its request before anything is charged. Otherwise one key that arrives at two datasets at the same
+time would be charged by both ledgers, which do not know each other.
+
+The ledger knows the key as well, and charges once for it. So these records may be incomplete: after a power cut the
+newest may be missing, and they are deleted after some days. Of a long response only its hash and its short parts are
+stored (an outline); the numbers are read from the ledger again.
 """
 
 from __future__ import annotations
@@ -30,41 +31,43 @@ _FORGET: Final = "DELETE FROM curator_requests WHERE made < {made}"
 _UNDO: Final = "ROLLBACK"
 
 _SHORT: Final = 4096
-"""Bytes of a response that is kept as it is."""
+"""The longest response, in bytes, that is stored completely."""
 
 _OUTLINE: Final = b"\0outline "
-"""What a kept outline begins with: no response does."""
+"""The first bytes of an outline; no response begins with them."""
 
 _EVERY: Final = 3600.0
-"""Seconds between two looks for keys that are old."""
+"""Seconds between two deletions of old keys."""
 
 
 @final
 class Requests:
-    """The keys, and what was told under each. Threads and processes may share it."""
+    """The keys and their responses. Threads and processes may share it."""
 
     def __init__(self, quick: Quick) -> None:
         self._quick = quick
         self._looked = 0.0
 
     def claim(self, person: str, key: str, body: str) -> tuple[int, bytes] | None:
-        """What is kept of the response to a request that was answered before; from now on the key stands for this body.
-        What has begun with it and not ended is known to its ledger, which charges once for a key.
+        """Claim a key for a request with this hash of its body. Returns the stored (status, response), if there is one.
 
-        Problem `key_reused` where the key stands for another body, in whichever process.
+        None means a new key, or an unfinished request, which the ledger charges once. Raises Problem `key_reused` if
+        the key was claimed for another body, in any process.
         """
         who = {"person": person, "key": key}
         with self._quick.cursor() as run:
             found = run(_KNOWN, who).fetchone()
             if found is None and not run(_CLAIM, {**who, "body": body, "made": time.time()}).rowcount:
-                found = run(_KNOWN, who).fetchone()  # claimed by another process since
+                found = run(_KNOWN, who).fetchone()  # another process has just claimed it
         return None if found is None else _told(body, *found)
 
     def keep(
         self, person: str, key: str, body: str, status: int | None, response: bytes, *, whole: bool
     ) -> tuple[int, bytes] | None:
-        """Keep the `whole` response, or what is needed to tell the same again; without a status, only what the key
-        stands for. What is kept, where another process with the key was faster, or came with another body.
+        """Store the `whole` response, or its outline; without a status, only the claim.
+
+        Returns what is stored now as (status, response); of another process if that was faster. None if that is only a
+        claim. Raises Problem `key_reused` if the key was claimed for another body.
         """
         kept = None if status is None else response if whole else outline(response)
         values = {"person": person, "key": key, "body": body, "made": time.time(), "status": status, "response": kept}
@@ -75,7 +78,7 @@ class Requests:
         return _told(body, *found)
 
     def forget(self, days: float) -> None:
-        """Forget keys that are older than so many days: now and then, whenever this is called."""
+        """Delete keys that are older than `days`, at most once an hour."""
         now = time.time()
         if now - self._looked > _EVERY:
             self._looked = now
@@ -83,7 +86,7 @@ class Requests:
                 run(_FORGET, {"made": now - days * 86400})
 
     def writable(self) -> bool:
-        """Whether something could be written now. Nothing is; Problem where the database is away."""
+        """True if the database can be written, tested by a write that is rolled back; else raises Problem."""
         with self._quick.cursor() as run:
             run(_KEEP, {"person": "", "key": "", "body": "", "made": 0.0, "status": None, "response": None})
             run(_UNDO, {})
@@ -97,7 +100,7 @@ def _told(body: str, before: str, status: int | None, response: Any) -> tuple[in
 
 
 def outline(response: bytes) -> bytes:
-    """What is kept of a response: all of it if it is short, else its digest, its short parts and the names of others.
+    """What is stored of a response: all of it if it is short; else its hash, its short fields, and the other names.
 
     >>> outline(b'{"n": 1}')
     b'{"n": 1}'
@@ -111,14 +114,14 @@ def outline(response: bytes) -> bytes:
 
 
 def is_outline(kept: bytes) -> bool:
-    """Whether parts are missing from what was kept."""
+    """Whether this is an outline, not a complete response."""
     return kept.startswith(_OUTLINE)
 
 
 def filled(kept: bytes, again: dict[str, Any]) -> bytes:
-    """The response of which this is the outline, with the missing parts from the same answer, read again.
+    """The response of an outline, with the missing fields from `again`, the same answer read from the ledger.
 
-    The same bytes, or `again` as it is where that is not so: it says then that it is a replay.
+    If the hash of the result is not that of the outline, `again` itself, which is marked as a replay.
     """
     record = json.loads(kept.removeprefix(_OUTLINE))
     whole = {name: record["short"].get(name, again.get(name)) for name in record["names"]}

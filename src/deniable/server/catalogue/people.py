@@ -1,7 +1,7 @@
-"""People as the catalogue knows them: their names, tokens and invitations. Whatever changes is in the log.
+"""People in the catalogue: their names, tokens and invitations. The access log records every change.
 
-A limit of the ledger belongs to a name. Two names that people read as one would be two limits for one person, or one
-person's limit under another's eyes. So a name is plain, and no other name may look like it.
+Limits in a ledger belong to names. If two names looked the same, one person could have two limits, or be mistaken for
+another. So names are ASCII, and no name may look like another (`look`).
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from deniable.server.roles import Role
 
 _SHAPE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@-]*")
 _ALIKE: Final = str.maketrans({"0": "o", "1": "l", "i": "l"})
-"""Signs that are drawn alike in many fonts, in small letters."""
+"""Characters that look alike in many fonts, in lower case."""
 
 _LONGEST: Final = 100
 _HOUR: Final = 3600
 """Seconds."""
 
 _FULL: Final = (
-    "{0} has {1} tokens that hold or were made within the hour, as many as one person may have; an admin can end one "
-    "(DELETE /v1/tokens/...), or all of them by a new invitation"
+    "{0} has {1} tokens that are valid or were created within the hour, as many as one person may have; an admin can "
+    "revoke one (DELETE /v1/tokens/...), or all of them by a new invitation"
 )
 _COMES_BY_ISSUER: Final = (
-    "{0} comes by OpenID Connect and needs no invitation; a token for programs they make for themselves, "
+    "{0} signs in by OpenID Connect and needs no invitation; for a program, they create a token themselves, "
     "with POST /v1/tokens"
 )
 
 
 def checked_name(name: str) -> str:
-    """The name as it is, if it can be one.
+    """The same name, if it is valid for a new person or dataset; else raises InvalidParameter.
 
     >>> checked_name("bob@example.org")
     'bob@example.org'
@@ -60,7 +60,7 @@ def checked_name(name: str) -> str:
 
 
 def look(name: str) -> str:
-    """What two names have in common that people read as one.
+    """A form of a name that is equal for names that look the same.
 
     >>> look("Bob"), look("b0b")
     ('bob', 'bob')
@@ -69,7 +69,7 @@ def look(name: str) -> str:
 
 
 def issued_to(name: str) -> str:
-    """What stands in the log for the tokens of an issuer: no token of ours has such an id."""
+    """The id in the log for all tokens of an issuer to this person; tokens of the server have other ids."""
     return f"oidc {name}"
 
 
@@ -106,7 +106,7 @@ _INVITATIONS: Final = Table(
 @final
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody with a role, and the token they came with."""
+    """A person with a role, and the id of the token of this request."""
 
     name: str
     role: Role
@@ -116,7 +116,7 @@ class Person:
 @final
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """What is kept of a token: never the token."""
+    """The record of a token. It holds the hash of the secret; times are seconds since 1970."""
 
     id: str
     person: Person
@@ -127,14 +127,14 @@ class TokenRecord:
     active: bool
 
     def usable(self, now: float) -> bool:
-        """Whether it still opens anything."""
+        """Whether it is valid at this time."""
         return self.active and not self.revoked and now < self.expires
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class InvitationRecord:
-    """What is kept of an invitation: never the invitation."""
+    """The record of an invitation. It holds the hash of the secret."""
 
     id: str
     person: str
@@ -143,34 +143,37 @@ class InvitationRecord:
     open: bool
 
     def usable(self, now: float) -> bool:
-        """Whether it can still be redeemed."""
+        """Whether it can be redeemed at this time."""
         return self.open and now < self.expires
 
 
 class People(ABC):
-    """The part of the catalogue that knows people. A record is never removed, only closed."""
+    """The part of the catalogue about people. Records are never deleted, only closed."""
 
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:
-        """A connection to read with."""
+        """A connection for reading."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction of one writer at a time."""
+        """A transaction; there is one writer at a time."""
 
     # -- people --------------------------------------------------------------------------------------------------------
 
     def add_person(self, name: str, role: Role, *, by: str = SERVER) -> Person:
-        """Somebody new. Whoever was closed comes back as who they were: their spending is kept under their name."""
+        """Add a person, or reopen a closed one in the same role; their spending is still under their name.
+
+        Raises Problem `exists` if the name is taken or looks like another, and InvalidParameter if it is not valid.
+        """
         with self.writing() as connection:
             if not _added(connection, name, role, by):
                 raise Problem("exists", f"there is somebody called {name!r} already")
         return Person(name, role)
 
     def close_person(self, name: str, *, by: str = SERVER) -> None:
-        """Nobody comes in under this name any more, nor by old tokens and invitations, should they come back.
+        """Close a person, and revoke their tokens and invitations for good.
 
-        The last admin stays: nobody could invite another one.
+        Raises Problem `invalid` for the last admin, because nobody could invite another one.
         """
         with self.writing() as connection:
             admins = select(_PEOPLE.c.name).where(_PEOPLE.c.role == str(Role.ADMIN), _PEOPLE.c.active)
@@ -183,13 +186,13 @@ class People(ABC):
             access_log.append(connection, LogEvent.CLOSED, name, by, {})
 
     def person(self, name: str) -> Person | None:
-        """Somebody who is active."""
+        """The active person of this name, or None."""
         with self.reading() as connection:
             row = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == name, _PEOPLE.c.active)).first()
         return None if row is None else Person(row.name, Role(row.role))
 
     def people(self) -> list[tuple[Person, bool]]:
-        """Everybody, and whether they are active."""
+        """All people by name, and whether each is active."""
         with self.reading() as connection:
             rows = connection.execute(select(_PEOPLE).order_by(_PEOPLE.c.name)).all()
         return [(Person(row.name, Role(row.role)), row.active) for row in rows]
@@ -199,9 +202,9 @@ class People(ABC):
     def add_token(
         self, id: str, person: str, hash: str, expires: float, *, by: str = SERVER, most: int | None = None
     ) -> None:
-        """Keep what is kept of a token; Problem where somebody would have more than so many.
+        """Store a new token. Raises Problem `rate_limited` if the person has `most` tokens already.
 
-        Those of the last hour count too if they are over: else tokens of a second could be made without end.
+        Expired tokens of the last hour count as well; otherwise a person could create short-lived tokens without end.
         """
         with self.writing() as connection:
             if most is not None:
@@ -213,7 +216,7 @@ class People(ABC):
             access_log.append(connection, LogEvent.ISSUED, person, by, {"token": id})
 
     def revoke_token(self, id: str, *, by: str = SERVER) -> None:
-        """This token opens nothing any more."""
+        """Revoke a token. Raises Problem `not_found`."""
         with self.writing() as connection:
             row = connection.execute(select(_TOKENS).where(_TOKENS.c.id == id)).first()
             if row is None:
@@ -222,12 +225,12 @@ class People(ABC):
             access_log.append(connection, LogEvent.REVOKED, row.person, by, {"token": id})
 
     def token(self, id: str) -> TokenRecord | None:
-        """What is kept of this token."""
+        """The record of a token, or None."""
         found = self._tokens(_TOKENS.c.id == id)
         return found[0] if found else None
 
     def tokens(self, person: str) -> list[TokenRecord]:
-        """Every token of somebody, oldest first."""
+        """All tokens of a person, oldest first."""
         return self._tokens(_TOKENS.c.person == person)
 
     def _tokens(self, condition: Any) -> list[TokenRecord]:
@@ -237,7 +240,7 @@ class People(ABC):
         return [_token(row) for row in rows]
 
     def signed_in(self, person: str, token: str) -> None:
-        """Write down that a token was used, for the first time on a day."""
+        """Log the first use of a token on a day."""
         with self.writing() as connection:
             access_log.append(connection, LogEvent.SIGNED_IN, person, person, {"token": token})
 
@@ -246,13 +249,13 @@ class People(ABC):
     def invite(
         self, id: str, person: str, role: Role | None, hash: str, expires: float, *, by: str, issued: bool = False
     ) -> bool:
-        """Keep what is kept of an invitation; whether it is for somebody who was here before.
+        """Store an invitation; whether the person was known before.
 
-        Where tokens of an issuer are taken (`issued`), nobody is invited who ever came by one: they would come in as
-        before, and not notice that somebody else does too.
+        All tokens and older invitations of the person are revoked. So a lost token becomes useless to its finder, and a
+        person who did not ask for the invitation notices it.
 
-        Their tokens, and older invitations of theirs, open nothing from then on: a lost token is worth nothing to who
-        finds it, and whoever still has it sees that somebody was invited in their name.
+        `issued` says that the server accepts tokens of an issuer. Then a person who has used one cannot be invited:
+        their own sign-in would still work, and they would not notice that another person uses their name.
         """
         with self.writing() as connection:
             known = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == person)).first()
@@ -273,20 +276,20 @@ class People(ABC):
         return again
 
     def invitation(self, id: str) -> InvitationRecord | None:
-        """What is kept of this invitation."""
+        """The record of an invitation, or None."""
         with self.reading() as connection:
             row = connection.execute(select(_INVITATIONS).where(_INVITATIONS.c.id == id)).first()
         return None if row is None else InvitationRecord(row.id, row.person, row.hash, row.expires, row.open)
 
     def invitations(self, person: str) -> list[InvitationRecord]:
-        """Those of somebody that can still be redeemed, oldest first."""
+        """The open invitations of a person, oldest first."""
         here = (_INVITATIONS.c.person == person) & _INVITATIONS.c.open & (_INVITATIONS.c.expires > time.time())
         with self.reading() as connection:
             rows = connection.execute(select(_INVITATIONS).where(here).order_by(_INVITATIONS.c.made)).all()
         return [InvitationRecord(row.id, row.person, row.hash, row.expires, row.open) for row in rows]
 
     def redeem(self, invitation: str, id: str, hash: str, expires: float) -> str | None:
-        """Exchange an open invitation for a token: for whom it is; None where somebody was faster, or it is over."""
+        """Exchange an open invitation for a token. Returns the person's name; None if the invitation is not valid."""
         with self.writing() as connection:
             here = (_INVITATIONS.c.id == invitation) & _INVITATIONS.c.open & (_INVITATIONS.c.expires > time.time())
             row = connection.execute(select(_INVITATIONS.c.person).where(here)).first()
@@ -301,7 +304,7 @@ class People(ABC):
 
 
 def _added(connection: Connection, name: str, role: Role, by: str) -> bool:
-    """Make somebody, or let them come back; False where they are here, or were somebody else."""
+    """Add or reopen a person; False if they are active, or had another role."""
     known = connection.execute(select(_PEOPLE)).all()
     found = next((row for row in known if row.name == name), None)
     if found is not None:
@@ -323,9 +326,9 @@ def _add_token(connection: Connection, id: str, person: str, hash: str, expires:
 
 
 def _end(connection: Connection, person: str, by: str) -> None:
-    """Every token and every invitation of somebody opens nothing any more: one entry, however many there are.
+    """Revoke all tokens and invitations of a person, with one entry in the log for all of them.
 
-    The catalogue has one writer at a time, so what is done for each token here is what everybody waits for.
+    Not one entry for each token: the catalogue has one writer at a time, and everybody would wait.
     """
     mine = (_TOKENS.c.person == person) & ~_TOKENS.c.revoked
     ended = connection.execute(update(_TOKENS).where(mine).values(revoked=True)).rowcount

@@ -1,8 +1,12 @@
 """The console: the curator in a browser, for owners, analysts, auditors and admins.
 
-Pages are made on the server from templates that escape everything, and work without script; a small script of our own
-shows prices while somebody types. Nothing is loaded from elsewhere. It asks the same curator and the same desk as the
-API, under the same roles: no price, noise or charge is computed here.
+    console_guard       sign-in, cookies, form secrets, and the security policy of pages
+    analyst_pages, owner_pages, auditor_pages, admin_pages, synthetic_pages      the pages of each role
+    page_templates, page_drawings, budget_words      templates and their filters, SVG pictures, a budget in words
+
+The server renders pages from templates that escape everything. They work without scripts; a small script shows prices
+while a person types. Nothing is loaded from other sites. The console calls the same curator and desk as the API, with
+the same roles; it computes no prices, noise or charges itself.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ __all__ = ["Guard", "router"]
 
 
 def router(guard: Guard) -> APIRouter:
-    """Every page."""
+    """All pages."""
     routes = APIRouter()
     guard.add(routes)
     for each in (analyst_pages, owner_pages, synthetic_pages, auditor_pages, admin_pages):

@@ -1,4 +1,4 @@
-"""People and invitations, for admins: they see neither data, nor questions, nor answers, nor anybody's token."""
+"""Pages of an admin: people and invitations. Admins see neither data, nor questions, nor answers, nor tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deniable.server.roles import Role
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
-    """The pages of an admin, and the log, which owners and auditors read."""
+    """Add the pages of an admin, and the access log, which owners and auditors read."""
     guard.get(routes, "/console/people", "manage people", _people)
     guard.post(routes, "/console/people", "manage people", _invite)
     guard.post(routes, "/console/tokens/revoke", "manage people", _revoke)
@@ -52,7 +52,7 @@ def _listed(curator: Curator) -> list[dict[str, Any]]:
 
 
 async def _invite(visit: Visit) -> Response:
-    """Somebody new, with a role, or somebody who is here, without."""
+    """Invite a new person, with a role, or a known one, without."""
     said = {"person": visit.text("person").strip(), **({"role": visit.text("role")} if "role" in visit.form else {})}
     try:
         body = NewInvitation.model_validate(said)

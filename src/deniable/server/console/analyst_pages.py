@@ -1,4 +1,4 @@
-"""Asking: what is public, dummy rows, prices while one types, answers with noise intervals, and labels."""
+"""Pages of an analyst: the public schema, dummy rows, prices while one types, answers with intervals, and labels."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from deniable.tables.kinds import Kind
 _STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 _MOST_BARS: Final = 60
 _MOST_CELLS: Final = 5000
-"""Of an answer that a page shows: nobody reads more, and everybody waits while a page is drawn."""
+"""The most cells of an answer on a page: rendering takes time, and nobody reads more."""
 _FEWEST_ROWS: Final = 20
 _WAYS: Final = ("epsilon", "within")
 _MISSING: Final = f"{UNTOLD} means no value: the average of a group that may be empty, or a division by 0"
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
-    """The pages of whoever asks."""
+    """Add the pages of an analyst; owners see them as well."""
     guard.get(routes, "/console/", "see oneself", _home)
     guard.get(routes, "/console/data/{name}", "price", _desk)
     guard.post(routes, "/console/data/{name}/price", "price", _price)
@@ -67,15 +67,15 @@ def _cards(curator: Curator, person: Person) -> list[dict[str, Any]]:
         kin = [other["name"] for other in seen if other is not each and families[other["name"]] == families[name]]
         try:
             found.append({**each, "kin": kin, "account": account(curator, person, name)})
-        except (Problem, DeniableError):  # one that cannot be opened hides no other
+        except (Problem, DeniableError):  # the others are still shown
             found.append({**each, "kin": kin, "account": None})
     return found
 
 
 def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
-    """What is spent and left of a dataset, for somebody: in ε, in questions, and as a share.
+    """What is spent and left of a dataset, from the view of a person: in ε, in questions, and as a share.
 
-    What is left is theirs, so for an analyst the meter is that of their own share, which `own` tells.
+    For an analyst, `left` and the meter are about their own share; `own` is the spent part of it, else None.
     """
     ledger = curator.open(person, dataset).session.ledger
     left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
@@ -102,7 +102,7 @@ async def _desk(visit: Visit) -> Response:
 
 
 async def _shown(visit: Visit, *, status: int = 200, **result: Any) -> Response:
-    """The page for questions, with what came of the last one."""
+    """The page for questions, with the result of the last one."""
     about = await visit.desk.run(_about, visit.curator, visit.person, visit.dataset)
     values = {"answer": None, "problem": None, "price": None, "way": "epsilon", "amount": "0.1", **result}
     values.setdefault("sql", _example(about["tables"]))
@@ -118,7 +118,7 @@ def _about(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
 
 
 def _example(tables: dict[str, Any]) -> str:
-    """A first question that every schema allows."""
+    """A first question, which every schema allows."""
     name, table = next(iter(tables.items()))
     keyed = [column for column, facts in table["columns"].items() if facts.get("keys") and column.isidentifier()]
     if keyed and name.isidentifier():
@@ -133,7 +133,7 @@ def _example(tables: dict[str, Any]) -> str:
 def _cost(visit: Visit) -> dict[str, float]:
     way, said = visit.text("way", "epsilon"), visit.text("amount").strip()
     if way not in _WAYS:
-        raise InvalidParameter("cost", NOTHING, "must be what to spend, or how near")
+        raise InvalidParameter("cost", NOTHING, "must be a cost or an accuracy")
     try:
         amount = float(said)
     except ValueError:
@@ -150,14 +150,14 @@ def _asked(visit: Visit) -> Question:
 
 
 def _typed(visit: Visit) -> dict[str, Any]:
-    """The form as it was sent, to be shown again."""
+    """The fields of the form, to be shown again."""
     way = visit.text("way", "epsilon")
     typed = {"sql": visit.text("sql").replace("\r\n", "\n"), "amount": visit.text("amount")}
     return {**typed, "way": way if way in _WAYS else "epsilon"}
 
 
 async def _price(visit: Visit) -> Response:
-    """A part of the page: what the question would cost."""
+    """The price of a question, as a part of the page."""
     price, problem = None, None
     try:
         body = _asked(visit)
@@ -182,7 +182,7 @@ async def _refine(visit: Visit) -> Response:
 
 
 async def _answered(visit: Visit, verb: str) -> Response:
-    """Through the desk, as the API does it: once for each key, charged before data is read, on the time grid."""
+    """Ask through the desk, like the API: once for each key, charged before data is read, on the time grid."""
     work = visit.curator.ask if verb == "ask" else visit.curator.refine
     try:
         body = _asked(visit)
@@ -197,7 +197,7 @@ async def _answered(visit: Visit, verb: str) -> Response:
 
 
 async def _dummy(visit: Visit) -> Response:
-    """The same on dummy rows, for nothing."""
+    """Ask dummy rows, free of charge."""
     try:
         asked = _asked(visit)
         body = DummyQuestion.model_validate({"sql": asked.sql, **_cost(visit)})
@@ -232,7 +232,7 @@ def _told(curator: Curator, person: Person, body: bytes) -> dict[str, Any]:
 
 
 def _labelled(curator: Curator, person: Person, record: dict[str, Any]) -> bool:
-    """Whether this person may see the label: of what was asked before it may be somebody else's."""
+    """Whether this person may see the label: a replayed answer may belong to another person."""
     if not record["provenance"]["replayed"]:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Auditing: the lifetime curve, who spent what and when, every entry, and whether the chain holds."""
+"""Pages of an auditor: the lifetime curve, who spent what and when, every entry, and the check of the chain."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from deniable.server.console.page_templates import greek, span
 from deniable.server.curator import Curator
 
 _SHOWN: Final = 100
-"""Entries on a page, newest first."""
+"""Entries per page."""
 
 _DRAWN: Final = 500
-"""About how many points of a line are drawn."""
+"""The approximate number of points of a drawn line."""
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
-    """The pages of an auditor; owners see them as well."""
+    """Add the pages of an auditor; owners see some of them as well."""
     guard.get(routes, "/console/data/{name}/ledger", "see ledger", _ledger)
     guard.get(routes, "/console/data/{name}/ledger.jsonl", "see ledger", _export)
     guard.get(routes, "/console/data/{name}/owner.pub", "see ledger", _key)
@@ -42,10 +42,10 @@ async def _ledger(visit: Visit) -> Response:
 
 
 def _book(curator: Curator, person: Person, dataset: str, before: int | None) -> dict[str, Any]:
-    """What the page shows. An entry may prove damaged when it is read, after the chain was verified up to it before."""
+    """The values of the page. If any entry is damaged, only that: also one that was verified before."""
     try:
         return _whole_book(curator, person, dataset, before)
-    except LedgerDamaged as error:  # then nothing else that it says can be believed
+    except LedgerDamaged as error:  # nothing else in the ledger can be trusted then
         return {"broken": {"entry": error.number, "fault": error.fault}}
 
 
@@ -87,7 +87,7 @@ def _whole_book(curator: Curator, person: Person, dataset: str, before: int | No
 
 
 def _said(entry: Any, budget: Any) -> str:
-    """What an entry is about: of a limit also whose it is, and how much; of a new key, which."""
+    """The description of an entry: for a limit also whose and how much, for a new key which one."""
     if entry.rotation is not None:
         return f"the owner's key is now {entry.rotation.successor} ({entry.description})"
     if entry.terms is None:
@@ -99,12 +99,12 @@ def _said(entry: Any, budget: Any) -> str:
 
 
 def _curve(ledger: Any) -> Figure:
-    """What an attacker can do with everything released so far, and with everything that may ever be."""
+    """The trade-off curves of everything released so far, and of the whole limit."""
     return plots.tradeoff({"released so far": ledger.spent, "limit": ledger.budget.curve(ledger.limit)})
 
 
 def _growth(ledger: Any, entries: list[Any]) -> Figure:
-    """The share of the budget that was spent, entry by entry: all together, and each payer."""
+    """The spent share of the budget, entry by entry: in total, and for each payer."""
     totals: dict[str, int] = {"all": 0}
     lines: dict[str, list[tuple[float, float]]] = {"all": [(0.0, 0.0)]}
     whole = ledger.limit.units or 1
@@ -116,11 +116,11 @@ def _growth(ledger: Any, entries: list[Any]) -> Figure:
             totals[name] = totals.get(name, 0) + each.charged.units
             points = lines.setdefault(name, [(0.0, 0.0)])
             points += [(float(each.number), before), (float(each.number), 100 * totals[name] / whole)]
-    for name, points in lines.items():  # a long history is drawn at every so many steps, and at its end
+    for name, points in lines.items():  # a long history is thinned out; its end is kept
         lines[name] = [*points[:: max(1, len(points) // _DRAWN)], points[-1]]
     end = float(entries[-1].number)
     payers = sorted((name for name in lines if name != "all"), key=lambda name: -totals[name])
-    shown = ["all", *payers[:5]] if len(payers) > 1 else payers  # one payer's line is that of all
+    shown = ["all", *payers[:5]] if len(payers) > 1 else payers  # with one payer, both lines would be equal
     marks = [
         Line(name, (*(x for x, _ in lines[name]), end), (*(y for _, y in lines[name]), lines[name][-1][1]), colour)
         for colour, name in enumerate(shown)
@@ -142,7 +142,7 @@ async def _export(visit: Visit) -> Response:
 
 
 async def _key(visit: Visit) -> Response:
-    """The first key of the ledger, as `deniable verify` takes it: each vouched for the next."""
+    """The first key of the ledger, for `deniable verify`: each key vouches for the next."""
     body = await visit.desk.run(_first_key, visit.curator, visit.person, visit.dataset)
     kept = {"Content-Disposition": 'attachment; filename="owner.pub"'}
     return Response(body, headers=kept, media_type="application/x-pem-file")

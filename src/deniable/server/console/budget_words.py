@@ -1,4 +1,4 @@
-"""A budget in words that somebody can decide by: what an attacker could come to believe, and what can be asked."""
+"""What a budget means, for an owner who chooses one: an attacker's largest belief, and how much can be asked."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from deniable.tables.schema import Table
 from deniable.units import Unit
 
 EPSILONS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-"""Where the slider stops."""
+"""The values of the slider."""
 
 _PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
-"""How near means may be told, in percent of their range, in groups of 1,000 rows."""
+"""Candidate errors of means, in percent of their range, in groups of 1,000 rows."""
 
 
 @lru_cache(1000)
 def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
-    """What a budget means: the most an attacker can come to believe who thought 50 %, and what can be asked with it.
+    """What a budget means. `belief` is the largest posterior, in percent, of an attacker with a prior of 50 %; `counts`
+    and `means` are how many questions it pays for, at the errors `within` and `mean_within`.
 
     >>> found = odds(BudgetBody(epsilon=1.0), 1)
     >>> found["belief"], found["counts"] >= 10
@@ -55,9 +56,9 @@ def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
 def bounds_priced(
     body: BudgetBody, tables: Mapping[str, Table], columns: Sequence[tuple[str, str]], epsilon: float
 ) -> dict[str, Any]:
-    """What bounds of these (table, column) would cost of a budget, each at this ε; nothing is read.
+    """The price of bounds of these (table, column) pairs, each at this ε. Reads no data.
 
-    InvalidParameter where one of them cannot be bought, BudgetExceeded where the budget has not that much.
+    Raises InvalidParameter if one of them cannot be bought, and BudgetExceeded if the budget is too small.
     """
     budget = budget_of(body)
     asked = [plan(question(column, table, tables)[1]) for table, column in columns]
@@ -78,7 +79,7 @@ def bounds_priced(
 
 
 def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
-    """(how near in percent of the range, how many): means for the whole budget, at the nearest with five of them."""
+    """(error in percent of the range, number of means) for the whole budget: the least error that allows five means."""
     table = Table.of("t", unit, x=Domain.real(0, 100, nullable=False))
     mean = plan(parse("SELECT AVG(x) AS m FROM t", {"t": table}))
 
@@ -99,5 +100,5 @@ def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
 
 
 def share(spent: Cost, limit: Cost) -> float:
-    """How much of a limit is gone, in the units that add up."""
+    """The spent share of a limit, in the units in which costs add up; 1 for a limit of 0."""
     return spent.units / limit.units if limit.units else 1.0

@@ -1,7 +1,7 @@
-"""Who is at the console: a token in a cookie that no script can read, a secret in every form, and a strict policy.
+"""Sign-in and security of the console: a token in a cookie, a secret in every form (CSRF), a strict content policy.
 
-The cookie holds the token itself, so that a revoked token is out at once and several processes need no shared memory.
-It is HttpOnly and SameSite=Strict, lives as long as the browser, and is marked Secure where people come by https.
+The cookie holds the token itself, so that revoking a token signs the person out at once, and processes share no
+sessions. It is HttpOnly (scripts cannot read it) and SameSite=Strict, ends with the browser, and is Secure with https.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
 )
-"""Nothing inline, nothing from elsewhere, no frame around it."""
+"""The content security policy: no inline code, nothing from other sites, no frames."""
 
 _STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _HOME: Final = "/console/"
@@ -46,7 +46,7 @@ Page = Callable[["Visit"], Awaitable[Response]]
 
 @final
 class Visit:
-    """One request of somebody who is signed in."""
+    """One request of a person who is signed in."""
 
     def __init__(self, guard: Guard, request: Request, person: Person, form: FormData, secret: str) -> None:
         self.request, self.person, self.form, self._guard = request, person, form, guard
@@ -55,45 +55,45 @@ class Visit:
 
     @property
     def dataset(self) -> str:
-        """The dataset that the address names."""
+        """The dataset in the address."""
         return str(self.request.path_params["name"])
 
     @property
     def before(self) -> int | None:
-        """Where a page of a list begins, if the address says so."""
+        """The query parameter `before` of a paged list, or None."""
         said = self.request.query_params.get("before", "")
         return int(said) if said.isascii() and said.isdigit() and len(said) < 10 else None
 
     def text(self, name: str, default: str = "") -> str:
-        """A field of the form."""
+        """A text field of the form."""
         found = self.form.get(name, default)
         return found if isinstance(found, str) else default
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        """A page of the console."""
+        """A page of the console from a template."""
         known = {"person": self.person, "may": lambda verb: may(self.person.role, verb), "csrf": self._secret}
         return _html(self._guard.pages.render(template, **known, path=self.request.url.path, **values), status)
 
     def go(self, place: str) -> Response:
-        """On to another page, after something was done."""
+        """A redirect to another page, after a form was processed."""
         return RedirectResponse(place, 303)
 
 
 @final
 class Guard:
-    """Lets people in, and pages out."""
+    """Checks every request to the console, and renders its pages."""
 
     def __init__(self, curator: Curator, desk: Desk, keeper: Keeper) -> None:
         self.curator, self.desk, self._keeper = curator, desk, keeper
         self.pages = Pages()
         self._key = sha256(b"forms of the console" + curator.key.pem()).digest()
-        prefix = "__Host-" if curator.settings.https else ""  # which browsers take over https alone
+        prefix = "__Host-" if curator.settings.https else ""  # browsers accept this prefix only over https
         self._cookie, self._visitor = f"{prefix}deniable", f"{prefix}deniable-visitor"
 
     # -- routes --------------------------------------------------------------------------------------------------------
 
     def add(self, routes: APIRouter) -> None:
-        """Signing in and out, and the files that pages need."""
+        """Add the routes for signing in and out, and static files."""
         for path in ("/", "/console"):
             routes.add_route(path, _to_home, methods=["GET"])
         routes.add_route("/console/sign-in", self._sign_in_page, methods=["GET"])
@@ -104,20 +104,20 @@ class Guard:
         routes.add_route("/console/static/{file}", _static, methods=["GET"])
 
     def add_last(self, routes: APIRouter) -> None:
-        """Addresses that are no page."""
+        """Add the route for all other addresses, which are not found."""
         routes.add_route("/console/{anything:path}", self._nothing, methods=["GET"])
 
     async def _nothing(self, request: Request) -> Response:
         if request.cookies.get(self._cookie) is None:
             return self._broken(None, Problem("not_found"))
-        return await self._guarded("see oneself", _no_page)(request)  # whoever is signed in stays so
+        return await self._guarded("see oneself", _no_page)(request)  # with the header of a signed-in person
 
     def get(self, routes: APIRouter, path: str, verb: str, page: Page) -> None:
-        """A page for those whose role may do this."""
+        """Add a page for people whose role may do this."""
         routes.add_route(path, self._guarded(verb, page), methods=["GET"])
 
     def post(self, routes: APIRouter, path: str, verb: str, page: Page) -> None:
-        """A form of theirs."""
+        """Add a form for people whose role may do this."""
         routes.add_route(path, self._guarded(verb, page), methods=["POST"])
 
     def _guarded(self, verb: str, page: Page) -> Callable[[Request], Awaitable[Response]]:
@@ -142,18 +142,18 @@ class Guard:
                 return await page(visit)
             except (Problem, DeniableError, ValidationError) as error:
                 return self._broken(visit, as_problem(error))
-            except HTTPException:  # a form that is none
+            except HTTPException:  # the body is not a form
                 return self._broken(visit, Problem("unreadable"))
-            except Exception as error:  # a bug: the page says no more, and the door writes down its place
+            except Exception as error:  # a bug: the page gives no details, and the gate logs its place
                 return _Failed(self._broken(visit, problem_of(error)), error)
 
-        guarded.verb = verb  # type: ignore[attr-defined]  # for the test that looks at every page
+        guarded.verb = verb  # type: ignore[attr-defined]  # for the test of all pages
         return guarded
 
     # -- signing in ----------------------------------------------------------------------------------------------------
 
     async def _sign_in_page(self, request: Request) -> Response:
-        over = "over" in request.query_params  # said of every such address, so it tells nothing about a token
+        over = "over" in request.query_params  # depends on the address only, so it reveals nothing about a token
         return self._asked_in(200, "You are signed out: the token has expired or was revoked." if over else "")
 
     async def _sign_in(self, request: Request) -> Response:
@@ -165,7 +165,7 @@ class Guard:
             await self._keeper.who(text, request.scope)
         except Problem as problem:
             said = {
-                "unauthorized": "This token opens nothing: it may be mistyped, expired or revoked.",
+                "unauthorized": "This token is not valid: it may be mistyped, expired or revoked.",
                 "rate_limited": "Too many tries. Wait a little, then try again.",
             }
             return self._asked_in(problem.status, said.get(problem.code, "The form was too old. Try again."))
@@ -187,7 +187,7 @@ class Guard:
                 done = await self.desk.run(self.curator.reception.redeem, said if isinstance(said, str) else "")
         except Problem as problem:
             words = {
-                "unauthorized": "This invitation opens nothing: it may be mistyped, out of date, or redeemed before. "
+                "unauthorized": "This invitation is not valid: it may be mistyped, expired, or redeemed before. "
                 "If you did not redeem it yourself, tell an owner or an auditor: the log says when it was.",
                 "rate_limited": "Too many tries. Wait a little, then try again.",
             }
@@ -217,11 +217,11 @@ class Guard:
     # -- forms ---------------------------------------------------------------------------------------------------------
 
     def token(self, scope: Scope) -> str | None:
-        """The token in the cookie of a request."""
+        """The token in the cookie of a request, or None."""
         return Request(scope).cookies.get(self._cookie)
 
     def _secret(self, cookie: str) -> str:
-        """What a form must say to come from a page of ours: nobody knows it who cannot read the page."""
+        """The secret that a form must contain to prove that it comes from a page of the console (CSRF token)."""
         return hmac.new(self._key, cookie.encode(), sha256).hexdigest()
 
     def _same(self, request: Request, secret: str, form: FormData) -> None:
@@ -241,10 +241,8 @@ class Guard:
         return response
 
     def shown(self, scope: Scope, problem: Problem) -> Response | None:
-        """A problem that no page of ours met, as a page; None where what was asked for is none.
+        """A problem of the gate or the router as a page, without a person; None if the client does not accept HTML."""
 
-        The door and the router know no person, so neither does the page.
-        """
         accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
         if b"text/html" not in accepted or scope["path"].startswith("/v1/"):
             return None
@@ -252,7 +250,7 @@ class Guard:
 
 
 def as_problem(error: Exception) -> Problem:
-    """The problem of an error, also of a form that cannot be read; nothing that was typed is repeated."""
+    """The problem for an error, also of a form that does not validate. It never repeats what was typed."""
     if isinstance(error, ValidationError):
         found = error.errors(include_input=False, include_url=False)[:5]
         told = error_words.wrongs(found)
@@ -261,7 +259,7 @@ def as_problem(error: Exception) -> Problem:
 
 
 def told(problem: Problem) -> dict[str, Any]:
-    """A problem for a template."""
+    """A problem as values for a template."""
     from deniable.server.problems import CODES
 
     return {"code": problem.code, "title": CODES[problem.code][1], "detail": problem.detail, **problem.facts}
@@ -269,7 +267,7 @@ def told(problem: Problem) -> dict[str, Any]:
 
 @final
 class _Failed(Response):
-    """A page that says that something went wrong; then the error goes on to the door, which writes down its place."""
+    """Sends an error page, then raises the error again, so that the gate logs its place."""
 
     def __init__(self, page: Response, error: Exception) -> None:
         super().__init__(page.body, page.status_code, dict(page.headers))
@@ -305,7 +303,7 @@ async def _static(request: Request) -> Response:
 
 @cache
 def _file(name: str) -> tuple[bytes, str]:
-    """A file that pages need, and the mark by which a browser knows whether it has it."""
+    """A static file and its ETag."""
     body = (resources.files(__package__) / "static" / name).read_bytes()
     return body, f'"{sha256(body).hexdigest()[:16]}"'
 

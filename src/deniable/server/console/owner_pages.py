@@ -1,4 +1,4 @@
-"""Owning: add a file, say what is public about it, choose a budget by its odds, and invite analysts."""
+"""Pages of an owner: add a file, describe its schema, choose a budget, buy bounds, and invite analysts."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ _MOST_COLUMNS: Final = 150
 _MOST_BOUGHT: Final = 1000
 _LEFT_OUT: Final = "leave out"
 _BOUNDS_EPSILON: Final = "0.05"
-"""What is proposed to be paid for the bounds of a column."""
+"""The proposed ε for the bounds of a column."""
 _ROW: Final = "each row is another person"
-"""Chosen where no column names the person."""
+"""The choice for a table without a column of ids."""
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
-    """The pages of an owner."""
+    """Add the pages of an owner."""
     guard.get(routes, "/console/add", "register", _add)
     guard.post(routes, "/console/add", "register", _register)
     guard.post(routes, "/console/odds", "register", _odds)
@@ -73,7 +73,7 @@ async def _add(visit: Visit) -> Response:
         return await _listed(
             visit, told(as_problem(error)) | {"code": "file", "title": f"{masked(file)} cannot be added"}
         )
-    # As the server takes names: é is e, and ß, which is no letter with an accent, falls out.
+    # A name that the server accepts: é becomes e, and ß, which has no base letter, is left out.
     plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
     stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
     typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
@@ -82,10 +82,10 @@ async def _add(visit: Visit) -> Response:
 
 
 async def _listed(visit: Visit, problem: dict[str, Any] | None) -> Response:
-    """The files to choose from, and what is wrong with the one that was chosen."""
+    """The page with the files to choose from, and the problem with the chosen one."""
     try:
         files = await visit.desk.run(_files, visit.curator, visit.person)
-    except InvalidParameter as error:  # nobody said which folders are theirs
+    except InvalidParameter as error:  # the operator has not assigned a folder
         files, problem = [], told(as_problem(error)) | {"code": "file", "title": "No file can be added yet"}
     return visit.page("files.html", status=200 if problem is None else 422, files=files, problem=problem)
 
@@ -96,7 +96,7 @@ def _filled(
     kinds = [each.value for each in Kind]
     values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT, "row": _ROW}
     said = problem or {}
-    # That the data has a budget; with a field it would be that a ledger is of something else.
+    # Without a field, the mismatch means that the data has a budget already.
     known = bool(typed["known"]) or (said.get("code") == "ledger_mismatch" and "field" not in said)
     alike = bool(typed["people"]) or said.get("code") == "same_people"
     return visit.page(
@@ -113,7 +113,7 @@ def _filled(
 
 
 def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
-    """What the bounds cost that are ticked in a form; of a form that cannot be priced yet, why."""
+    """The price of the bounds that are ticked in a form; or the problem, while the form is incomplete."""
     ticked = [each for each in columns if each["buy"]]
     if not ticked:
         return {}
@@ -124,7 +124,7 @@ def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, A
 
 
 def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same where somebody means it: what is wrong is raised, before anything is registered or charged."""
+    """The same for a submitted form: raises every error before anything is registered or charged."""
     table, budget = typed["table"], _budget(typed["step"], typed["delta"])
     tables = tables_of(_schema(typed, columns))
     for each in columns:
@@ -145,7 +145,7 @@ def _bounds_epsilon(text: str) -> float:
 
 
 def _files(curator: Curator, person: Person) -> list[str]:
-    """The files in the data folders that can be registered, without what lies in hidden folders or in our state."""
+    """The files that this owner can register, without hidden folders and the state of the server."""
     found = []
     state = curator.settings.state.resolve()
     for folder in curator.folders(person):
@@ -165,13 +165,13 @@ def _files(curator: Curator, person: Person) -> list[str]:
 
 
 def _columns(curator: Curator, person: Person, file: str) -> list[dict[str, Any]]:
-    """The columns with kinds by their types alone: no value is read."""
+    """The columns of a file, with kinds by their types. No value is read."""
     path = allowed(file, curator.folders(person))
     try:
         [table] = propose_schema(path).tables.values()
-    except InvalidParameter as error:  # by our own words, without the path that the server knows it by
+    except InvalidParameter as error:  # without the path on the server
         raise InvalidParameter("file", NOTHING, error.rule, error.remedy) from None
-    except Exception:  # readers quote what they could not read
+    except Exception:  # messages of readers may quote the data
         raise InvalidParameter("file", NOTHING, "cannot be read as a table", "is it CSV or Parquet?") from None
     found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True, "buy": False}
              for name, facts in table["columns"].items()]  # fmt: skip
@@ -206,13 +206,13 @@ async def _register(visit: Visit) -> Response:
     for column in bought:
         wanted = BoundsBody(column=column, table=typed["table"], epsilon=_bounds_epsilon(typed["bounds_epsilon"]))
         response = await _paid(visit, done["name"], wanted, secrets.token_hex(16))
-        if response.status_code != 200:  # the dataset is there; what is missing can be bought from its page
+        if response.status_code != 200:  # the dataset is registered; its page sells the other bounds
             return visit.go(f"{place}&failed={json.loads(bytes(response.body))['code']}")
     return visit.go(place)
 
 
 async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Response:
-    """Through the desk, as the API does it: charged before data is read, on the time grid."""
+    """Buy bounds through the desk, like the API: charged before data is read, on the time grid."""
     return await visit.desk.once(
         visit.request, visit.person, dataset, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
         lambda key: visit.curator.bounds(visit.person, dataset, body.column, body.table, body.cover, body.cost(), key),
@@ -221,13 +221,13 @@ async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Respo
 
 
 def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
-    """What the form says about its column of this number."""
+    """The fields of the form for column `i`."""
     said: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
     return {**said, "nullable": f"nullable.{i}" in visit.form, "buy": f"buy.{i}" in visit.form}
 
 
 def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The schema that a form describes."""
+    """The schema of a form. Raises InvalidParameter."""
     table: dict[str, Any] = {"neighbours": "add/remove"}
     if typed["person"] not in {_ROW, *(each["name"] for each in columns)}:
         rule = "must be chosen: the column that says whom a row is about, or that each row is another person"
@@ -258,7 +258,7 @@ def _facts(column: dict[str, Any]) -> dict[str, Any]:
 
 
 def _end(where: str, text: str, kind: Kind) -> Any:
-    """A bound as the schema takes it: a number, a date, or a moment, of which a date alone is the first."""
+    """A bound for the schema: a number, a date, or a timestamp; a date alone means its first moment."""
     if kind in NUMBERS:
         return _number(where, text, kind)
     if kind is Kind.DATE:
@@ -307,7 +307,7 @@ def _budget(step: str, delta: str) -> BudgetBody:
 
 
 async def _odds(visit: Visit) -> Response:
-    """A part of the page: what the budget of the slider means."""
+    """What the budget of the slider means, as a part of the page."""
     budget = _budget(visit.text("step"), visit.text("delta"))
     found = await visit.desk.run(odds, budget, _rows(visit.text("rows"), 1))
     typed = {part: visit.text(part) for part in _TYPED}
@@ -351,7 +351,7 @@ def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
 
 
 def accounts(ledger: Any, named: set[tuple[str, int | None]] | None = None) -> list[dict[str, Any]]:
-    """Every limit with a meter; of these names and windows only, if they are given."""
+    """The limits of a ledger, each with a meter. `named`: only these (name, window) pairs."""
     found = []
     for each in ledger.accounts():
         if named is not None and (each.name, each.window) not in named:
@@ -416,13 +416,13 @@ async def _adjust(visit: Visit) -> Response:
 
 
 def _unbounded(curator: Curator, person: Person, dataset: str) -> list[tuple[str, str]]:
-    """The tables and columns whose bounds could be bought."""
+    """The (table, column) pairs whose bounds can be bought."""
     return [
         (name, column)
         for name, table in curator.open(person, dataset).tables.items()
         for column, domain in table.columns
         if table.unit is not None
-        and column != table.unit.column  # whose row it is has no bounds to buy
+        and column != table.unit.column  # the column of ids needs no bounds
         and domain.kind in BOUNDED
         and domain.bounds is None
         and domain.keys is None
@@ -430,7 +430,7 @@ def _unbounded(curator: Curator, person: Person, dataset: str) -> list[tuple[str
 
 
 def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, Any]]:
-    """Columns whose bounds were bought, or tried to: what is public about them now."""
+    """Columns whose bounds were paid for, with their present bounds, which may be missing if the attempt failed."""
     tables = curator.described(person, dataset)["tables"]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for each in curator.catalogue.releases(dataset, beginning=NotedBounds.BEGINNING, most=_MOST_BOUGHT):
@@ -439,12 +439,12 @@ def _bought(curator: Curator, person: Person, dataset: str) -> list[dict[str, An
         name, column = noted.table, noted.column
         facts = tables[name]["columns"][column]
         about = {"table": name, "column": column, "low": facts.get("low"), "high": facts.get("high")}
-        found.setdefault((name, column), {**about, "release": f"{dataset}:{each.entry}"})  # the newest comes first
+        found.setdefault((name, column), {**about, "release": f"{dataset}:{each.entry}"})  # releases come newest first
     return [*found.values()]
 
 
 def _wanted(visit: Visit) -> BoundsBody:
-    """The bounds that a form asks for; its column is one of those that the page offered."""
+    """The request of a form for bounds. Raises InvalidParameter if the page does not offer its column."""
     offered = {json.dumps(each): each for each in _unbounded(visit.curator, visit.person, visit.dataset)}
     if visit.text("column") not in offered:
         raise InvalidParameter("column", NOTHING, "must be one of those offered")
@@ -453,7 +453,7 @@ def _wanted(visit: Visit) -> BoundsBody:
 
 
 async def _bounds_price(visit: Visit) -> Response:
-    """A part of the page: what bounds of a column would cost."""
+    """The price of bounds of a column, as a part of the page."""
     priced, problem = None, None
     try:
         body = await visit.desk.run(_wanted, visit)

@@ -1,6 +1,6 @@
-"""Pictures as SVG inside the page: what to draw comes from `deniable.plots`, colours from the page's own style.
+"""Pictures as SVG inside a page. `deniable.plots` describes what to draw; the style sheet of the page gives colours.
 
-No style and no script is inside, so the strict policy holds, and dark and light come by themselves.
+The SVG has no styles or scripts, so it fits the strict content policy and both colour schemes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DASHES: Final = {"solid": "", "dashed": "6 4", "dotted": "1 4"}
 
 
 def bars(points: Sequence[tuple[str, float, float, float]]) -> list[dict[str, Any]]:
-    """Rows of a bar chart: (name, value, low, high) each, on a common scale that holds 0 and every interval."""
+    """The bars of a chart, from points (name, value, low, high), on one scale that includes 0 and all intervals."""
     ends = [0.0, *(end for _, value, low, high in points for end in (value, low, high))]
     least, most = min(ends), max(ends)
     width = (most - least) or 1.0
@@ -44,7 +44,7 @@ def bars(points: Sequence[tuple[str, float, float, float]]) -> list[dict[str, An
 
 
 def meter(share: float, words: str) -> Markup:
-    """How much of something is gone."""
+    """A meter that is filled to `share`, from 0 to 1; `words` is its text for screen readers."""
     width = round(1000 * min(1.0, max(0.0, share)), 1)
     return Markup(
         '<svg class="meter" viewBox="0 0 1000 10" preserveAspectRatio="none" role="img" aria-label="{}">'
@@ -53,7 +53,7 @@ def meter(share: float, words: str) -> Markup:
 
 
 def drawn(figure: Figure) -> Markup:
-    """The first panel of a figure, with a legend below it."""
+    """The first panel of a figure, with a legend and its note below."""
     panel = figure.panels[0]
     inside = Markup("").join([_grid(panel), *(_mark(panel, each) for each in panel.marks)])
     return Markup(

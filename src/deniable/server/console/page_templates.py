@@ -1,4 +1,4 @@
-"""Templates: everything in them is escaped, and what is missing is an error."""
+"""The templates and their filters. All values are escaped, and an undefined value is an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @final
 class Pages:
-    """Every template of the console."""
+    """All templates of the console."""
 
     def __init__(self) -> None:
         self._all = Environment(
@@ -38,12 +38,12 @@ class Pages:
         self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": words_of}
 
     def render(self, template: str, **values: Any) -> str:
-        """One page."""
+        """Render a template."""
         return self._all.get_template(template).render(values)
 
 
 def greek(words: str) -> str:
-    """The words of a cost, in the letters that people write.
+    """The words of a cost, with Greek letters and powers of ten.
 
     >>> greek("epsilon 0.1 at delta 9E-7 (mu 0.02737)")
     'ε 0.1 at δ 9·10⁻⁷ (μ 0.02737)'
@@ -53,7 +53,7 @@ def greek(words: str) -> str:
 
 
 def number(value: float | str) -> str:
-    """A number for people: three digits where it is not whole. A date or a moment is said as it is.
+    """A number for display, with three digits unless it is whole. Dates and timestamps are returned as they are.
 
     >>> number(0.12345), number(1200), number("2024-01-31"), number("2024-01-31T12:00:00")
     ('0.123', '1,200', '2024-01-31', '2024-01-31 12:00:00')
@@ -64,12 +64,12 @@ def number(value: float | str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share from 0 to 1."""
+    """A share from 0 to 1, in percent."""
     return f"{100 * share:.3g} %"
 
 
 def minute(time: float) -> str:
-    """A moment, in UTC.
+    """A time in seconds since 1970, in UTC, to the minute.
 
     >>> minute(1_790_000_000)
     '2026-09-21 14:13'
@@ -78,7 +78,7 @@ def minute(time: float) -> str:
 
 
 def span(seconds: int) -> str:
-    """A window in words.
+    """The length of a window, in words.
 
     >>> span(86_400), span(90)
     ('day', '90 s')
@@ -87,7 +87,7 @@ def span(seconds: int) -> str:
 
 
 def spanned(account: str) -> str:
-    """An account as the ledger names it, its window in words.
+    """The ledger's title of an account, with the window in words.
 
     >>> spanned("the share of 'ben' in this window of 86,400 s")
     "the share of 'ben' for this day (in UTC)"
@@ -96,7 +96,7 @@ def spanned(account: str) -> str:
 
 
 def facts(column: dict[str, Any]) -> str:
-    """What is public about a column, in words."""
+    """The public facts of a column, in words."""
     said = []
     if "low" in column:
         said.append(f"{number(column['low'])} to {number(column['high'])}")
@@ -108,7 +108,7 @@ def facts(column: dict[str, Any]) -> str:
 
 
 def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
-    """The same question from Python."""
+    """Python code that asks the same question."""
     spent = ", ".join(f"{name}={value!r}" for name, value in cost.items())
     return (
         "import os\nimport deniable as dn\n\n"
@@ -118,7 +118,7 @@ def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
 
 
 def as_curl(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:
-    """The same question from a shell."""
+    """A shell command that asks the same question."""
     body = shlex.quote(json.dumps({"dataset": dataset, "sql": sql, **cost}))
     return (
         f"curl {shlex.quote(url + '/v1/questions')} \\\n"

@@ -1,4 +1,4 @@
-"""Synthetic tables: buy one, publish it as its owner, download rows of it."""
+"""Pages for synthetic tables: buy, publish (as the owner), and download rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST: Final = 64
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
-    """The page, its forms, and the download."""
+    """Add the page, its forms, and the download."""
     guard.get(routes, "/console/data/{name}/synthetic", "see synthetic data", _page)
     guard.post(routes, "/console/data/{name}/synthetic", "ask", _buy)
     guard.post(routes, "/console/data/{name}/synthetic/price", "price", _price)
@@ -98,7 +98,7 @@ def _words(listed: dict[str, Any]) -> str:
 
 
 def _asked(visit: Visit) -> SynthesisBody:
-    """What the form asks for; its columns are among those that the page offered."""
+    """The request of the form. Raises InvalidParameter if its columns are not among those that the page offers."""
     chosen = visit.form.getlist("column")
     offered = {value: (table, column) for value, column, table in _offered(visit)}
     if not chosen or len(chosen) > _MOST or any(each not in offered for each in chosen):
@@ -123,7 +123,7 @@ def _offered(visit: Visit) -> list[tuple[str, str, str]]:
 
 
 async def _price(visit: Visit) -> Response:
-    """The price of what the form asks for, on the same page. Free: no data is read."""
+    """The price of the form's request, on the same page. Free: no data is read."""
     try:
         body = await visit.desk.run(_asked, visit)
     except (DeniableError, ValidationError) as error:
@@ -141,7 +141,7 @@ async def _price(visit: Visit) -> Response:
 
 
 async def _buy(visit: Visit) -> Response:
-    """Through the desk, as the API does it: once for each key, charged before data is read, on the time grid."""
+    """Buy through the desk, like the API: once for each key, charged before data is read, on the time grid."""
     try:
         body = await visit.desk.run(_asked, visit)
     except (DeniableError, ValidationError) as error:

@@ -1,10 +1,12 @@
-"""Datasets: open sessions, and whose budget new data spends from.
+"""Datasets: open sessions, and the budget that new data spends from.
 
-    open_datasets        a session for each dataset, its engine in a process of its own, its ledger
-    source_folders       the folders data may come from; `registration_steps` a registration in ledger and catalogue
-    data_marks, cell_forms, kinship             whether people are known already, and whose budget pays then
-    ledger_witness, forgotten_spending          an older ledger put back, or spending the catalogue forgot, is seen
-    dummy_rows, failure_log, synthetic_downloads      dummy rows, runs that failed, synthetic tables
+    open_datasets         a session for each dataset, with its ledger, and its engine in a separate process
+    source_folders        the folders from which owners may register files
+    registration_steps    a registration in two places, the ledger and the catalogue
+    data_marks, cell_forms, row_profiles, exact_copies      recognise people and rows that are known already
+    kinship               decides whose budget new data spends from
+    ledger_witness, forgotten_spending      detect a ledger or a catalogue that was replaced by an older copy
+    dummy_rows, failure_log, synthetic_downloads      dummy rows, failed runs, synthetic tables
 
-A new file is marked, compared with all families, given a budget, and opened; a question then goes to its session.
+A new file gets marks, is compared with all families, gets a budget, and is opened. Questions then go to its session.
 """

@@ -1,10 +1,11 @@
-"""The one form of a cell and of an id, however it was written: by it data is known again in another spelling.
+"""The canonical form of cells and ids, by which data is recognised in another spelling.
 
-What wrote a file decides how its numbers, dates and letters look: a table is the same as CSV and as Parquet, with two
-digits behind the point, with other quotes or with characters that nobody sees. The form depends on the text alone, not
-on the kind that a schema declares, since the next schema may declare another. It is hashed and shown to nobody, so it
-may make one of two texts that mean different things, but must not make two of one value. So a number is known by what
-every kind of column keeps of it.
+The program that writes a file decides how its numbers, dates and letters look. The same table may come as CSV or as
+Parquet, with two digits after the point, with other quotes, or with invisible characters. The canonical form depends on
+the text alone, not on the declared kind, because the next schema may declare another kind.
+
+It is only hashed, never shown. So two different values may have the same form, but one value must not have two forms.
+For example, a number is reduced to the digits that every type of column keeps.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ _MOMENT: Final = re.compile(
 )
 _WORDS: Final = {"true": "1", "false": "0"} | dict.fromkeys(("nan", "nat", "na", "n/a", "<na>", "null", "none"), "")
 _DOUBLE: Final = 15
-"""Digits that a double always keeps; further ones behind a point are what a program made of the same double."""
+"""Decimal digits that a double always keeps. Further digits after the point depend on the program that wrote them."""
 
 _SHORT: Final = 64
-"""Letters of a cell whose form is kept for the next cell like it: long ones are seldom alike, and would fill memory."""
+"""The longest text whose form is cached. Longer texts rarely repeat, and would fill the memory."""
 
 _SIGNS: Final = str.maketrans(
     {
@@ -40,14 +41,14 @@ _SIGNS: Final = str.maketrans(
         **dict.fromkeys("\u2044\u2215", "/"),
         "\u066b": ".",
         "\u066c": ",",
-        **dict.fromkeys("\u115f\u1160\u3164\u2800"),  # letters and a symbol that show nothing
+        **dict.fromkeys("\u115f\u1160\u3164\u2800"),  # letters and a symbol that are invisible
     }
 )
 _HEX: Final = re.compile(r"0x[0-9a-f]{1,32}")
 
 
 def plain(text: str) -> str:
-    """The form of a cell.
+    """The canonical form of a cell.
 
     >>> {plain(each) for each in ("170", "170.0", "1.70e2", "+0170", "'170", "1\\u200b70", "\\u0661\\u0667\\u0660")}
     {'170'}
@@ -65,7 +66,7 @@ def plain(text: str) -> str:
 
 
 def plain_then(text: str) -> str:
-    """The form that cells had before numbers went by what an engine reads: by their digits."""
+    """The form of cells in an old version, which kept all digits of a number."""
     return _short_then(text) if len(text) <= _SHORT else _meant(_tidy(text), _digits)
 
 
@@ -80,10 +81,10 @@ def _short_then(text: str) -> str:
 
 
 def plain_id(text: str) -> str:
-    """The form of an id: that of a cell, and hexadecimal numbers that say so by 0x are numbers.
+    """The canonical form of an id: like that of a cell; numbers keep all digits, and 0x begins a hexadecimal number.
 
-    It depends on this id alone. A form that looked at the whole column would change with one row more, and then nobody
-    in the table would be known again.
+    It depends on this id alone. If it depended on the whole column, one further row could change the form of every id,
+    and nobody would be recognised.
 
     >>> plain_id("0x3E8"), plain_id("01000"), plain_id("3e9a")
     ('1000', '1000', '3e9a')
@@ -93,23 +94,23 @@ def plain_id(text: str) -> str:
 
 
 def plain_id_then(text: str) -> str:
-    """The form that ids had while a double with an exponent went by the digits that were written of it."""
+    """The form of ids in an old version, which kept the written digits of a number with an exponent."""
     said = _tidy(text)
     return str(int(said, 16)) if _HEX.fullmatch(said) else _meant(said, _digits)
 
 
 def _tidy(text: str) -> str:
-    """Without what nobody sees: widths, digits of other scripts, marks on letters, format characters, spaces, case."""
+    """The text without differences in width, script of digits, diacritics, format characters, spaces and case."""
     if not (text.isascii() and text.isprintable()):
         text = "".join(_seen(each) for each in unicodedata.normalize("NFKD", text)).translate(_SIGNS)
-    return " ".join(text.split()).removeprefix("'").lstrip().casefold()  # spreadsheets mark text by a quote
+    return " ".join(text.split()).removeprefix("'").lstrip().casefold()  # spreadsheets mark text with a leading quote
 
 
 def _seen(each: str) -> str:
     if each.isspace():
         return " "
     kind = unicodedata.category(each)
-    if kind[0] in "MC":  # combining marks and variation selectors; control and format characters, and no characters
+    if kind[0] in "MC":  # combining marks and variation selectors; control, format, private and unassigned characters
         return ""
     return str(unicodedata.decimal(each)) if kind == "Nd" else each
 
@@ -127,7 +128,7 @@ def _meant(text: str, number_of: Callable[[re.Match[str]], str]) -> str:
 
 
 def _digits(number: re.Match[str]) -> str:
-    """A number by its digits, exactly; behind 15 of them and a point, by the double that they are."""
+    """A number by its exact digits; a fraction with more than 15 digits, by the double that it rounds to."""
     shown = decimal(*number.groups(default="0"))
     if "." in shown and sum(each.isdigit() for each in shown.lstrip("-0.")) > _DOUBLE:
         return _shown(float(shown))
@@ -135,14 +136,14 @@ def _digits(number: re.Match[str]) -> str:
 
 
 def _exact(number: re.Match[str]) -> str:
-    """The same for an id. Digits with an exponent are what a program wrote of a double: all digits of that count."""
+    """The same for an id. A number with an exponent was written from a double, so all digits of that double count."""
     value = float(number.group()) if number.group(4) else 0.5
     return str(int(value)) if value.is_integer() else _digits(number)
 
 
 def _read(number: re.Match[str]) -> str:
-    """A number by the double that an engine reads, and that by its 24 leading bits, which is all that a column of short
-    floats keeps. Whole numbers keep all of their bits, unless they are what such a column has, or writes.
+    """A number as a 32-bit float (24 leading bits), because a column of such floats keeps no more. Whole numbers keep
+    all bits, unless such a column can hold them or would write them.
 
     >>> {plain(each) for each in ("0.1", "0.10000000149011612", "1e-1")}, plain("123456789"), plain("123456792")
     ({'0.1'}, '123456789', '123456790')
@@ -152,7 +153,7 @@ def _read(number: re.Match[str]) -> str:
         [short] = struct.unpack("<f", struct.pack("<f", value))
     except OverflowError:
         short = 0.0
-    written = float(str(np.float32(short)))  # in the fewest digits: those that programs write of a short float
+    written = float(str(np.float32(short)))  # the shortest decimal, which programs write for a 32-bit float
     if short and (value == short or not value.is_integer() or written == value):
         value = written
     return _digits(number) if value in (float("inf"), float("-inf")) else _shown(value)
@@ -165,7 +166,7 @@ def _shown(value: float) -> str:
 
 
 def decimal(sign: str, whole: str, part: str, power: str) -> str:
-    """A number by its digits, exactly: without an exponent, and without zeros that say nothing."""
+    """A number by its exact digits, without an exponent, leading zeros and trailing zeros."""
     digits = (whole + part).lstrip("0")
     point = len(digits) - len(part) + int(power)
     digits = digits.rstrip("0")
@@ -180,7 +181,7 @@ def decimal(sign: str, whole: str, part: str, power: str) -> str:
 
 
 def _moment(year: str, _: str, month: str, day: str, *rest: str | None) -> str | None:
-    """A day, or a time in UTC to its last digit; None if there is no such time."""
+    """A date, or a time in UTC with all of its digits; None if there is no such time."""
     hour, minute, second, part, ahead, also = rest
     try:
         found = dt.datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))

@@ -1,23 +1,28 @@
-"""Whether data is new: the same people under another name go on spending from the same budget.
+"""Recognises people who are known, so that the same people under another name spend from the same budget.
 
-A file is known by what it is (a hash of its bytes), by where it is, and by marks that survive small changes. For the
-128 people whose keyed hashes come first, each column that tells people apart gives one mark per (person, value). A
-table of fewer people reaches further up in the order of hashes, so marks are compared as far as the common ones reach:
-where half of a column's marks up to there are known, the data belongs to that family. So a changed row, a renamed
-column, a subset of the people or of the columns are all recognised; unrelated people with the same numbers are not.
-Columns of few values make no such marks. Then people are known by all of their cells together, one mark for each of the
-128, where so many of those are common that chance cannot explain it: however other data is distributed, a person of
-the same number has the same cells there with a chance of at most the share of the commonest cells here.
-Where every row is its own person, the marks are those of 128 whole rows, if rows come about once each; else, and where
-a column is more or less, it is how often they come (`row_profiles`). Whatever a schema says whose rows they are, a
-file with a column of known ids is also compared as one of those people, and whole rows without ids are compared between
-tables whose rows are people and tables whose people have several.
+*What is compared.* A file is recognised by the hash of its bytes, by its path, and by marks, which survive small
+changes. A mark is a keyed hash, and stays in the catalogue; the owner learns only that the data was linked.
 
-Cells and ids are compared in one form, however they were written: see `forms`.
-Marks are keyed hashes and stay in the catalogue; what an owner is told is that the data was linked.
+- *Marks of columns.* Take the 128 people whose ids have the smallest keyed hashes. Each column with enough distinct
+  values gives one mark for each pair (person, value). If at least half of a column's marks are known to a family, and
+  chance cannot explain that, the data belongs to the family. So a changed row, a renamed column, a subset of the people
+  and a subset of the columns are recognised. Unrelated people with the same ids are not: their values differ.
+- *Marks of people.* Columns with few values give no marks of their own. Then all cells of a person together give one
+  mark for each of the 128. Unrelated people with the same ids have the same cells with probability at most the share of
+  the most common cells here, however their data is distributed; so a binomial tail bounds the effect of chance.
+- *Marks of rows.* If every row is a person of its own, or the ids are gone, whole rows give the marks, if rows occur
+  about once each. If they repeat, or a column is added or removed, `row_profiles` compares how often values occur.
 
-The same ids with other cells may be the same people a year later, or others who are numbered alike. Nobody but the
-owner can say; a `Sketch` of the ids tells when to ask.
+A table with fewer people reaches further in the order of hashes. So two sets of marks are compared only up to the last
+mark that they share.
+
+The schema may declare the wrong column as ids, or none. So a file with any column of known ids is also compared by that
+column; and whole rows without ids are compared between tables of rows and tables of people.
+
+*What the owner decides.* The same ids with other cells may be the same people a year later, or other people with the
+same numbers. A `Sketch` of the ids estimates how many are known; if they are many, the owner must say which it is.
+
+Cells and ids are hashed in a canonical form, so that their spelling does not matter: see `cell_forms`.
 """
 
 from __future__ import annotations
@@ -44,42 +49,42 @@ from deniable.tables.source_files import header
 
 _PEOPLE: Final = 128
 _DISTINCT: Final = 16
-"""A column with fewer different values would look alike in unrelated data."""
+"""The fewest distinct values of a column with marks: with fewer, unrelated data would look alike."""
 
 _ENOUGH: Final = 0.5
 _FEWEST: Final = 6
-"""Marks in common that may not be chance: of a column of 16 values, one in 16 of unrelated marks is common."""
+"""The fewest common marks that count as evidence. Of 16 equally frequent values, one mark in 16 is shared by chance."""
 
 _CHANCE: Final = 1e-6
-"""That unrelated people with the same numbers are taken for the same ones, by all of their cells."""
+"""The probability that unrelated people with the same ids are taken for the same people, by all of their cells."""
 
 _CHANCE_IN_COLUMN: Final = 1e-4
-"""The same by one column; a table has a few."""
+"""The same by one column. A table has several."""
 
 _OFTEN: Final = 1 / 16
-"""Up to here it is taken for chance that rows come twice."""
+"""The largest share of repeated rows for which rows count as distinct."""
 
 _COMMON: Final = 0.125
-"""The share of people from which a cell (empty, 0, unknown) says little about anybody."""
+"""A cell (empty, 0, unknown) that more than this share of the people have identifies nobody."""
 
 _RANK: Final = 8
-"""The digits of a mark that say where in the order its person, or its row, comes."""
+"""The first digits of a mark, which give the place of its person or row in the order of hashes."""
 
 
 _IDS: Final = 16_384
-"""Of a table's ids, those whose keyed hashes come first are kept."""
+"""The size of a sketch: the ids with the smallest keyed hashes."""
 
 _FIRST: Final = 20_000
-"""Rows that are looked at to see which columns may have ids."""
+"""Rows that are read to find columns with ids."""
 
 _CELLS: Final = 4_000_000
-"""Cells that are looked at for that, and are in memory meanwhile: of a wide file fewer rows."""
+"""The most cells in memory for that; of a wide file fewer rows are read."""
 
 _ID_COLUMNS: Final = 16
-"""Columns by whose ids a file is compared, since each takes another look at the file: those with most known ids."""
+"""The most columns by whose ids a file is compared, those with most known ids: each takes a pass over the file."""
 
 _BATCH: Final = 1 << 20
-"""Cells of Parquet that are in memory."""
+"""The most cells of a Parquet file in memory."""
 
 _DIGITS: Final = 16
 _NUMBER_BEFORE: Final = re.compile(r"([+-]?)(?=\.?[0-9])([0-9]*)\.?([0-9]*)(?:e([+-]?[0-9]{1,3}))?")
@@ -88,20 +93,20 @@ _OF_ROWS: Final = "rows that are people"
 _OF_PEOPLE: Final = "rows of people"
 
 FORM: Final = 6
-"""Which form cells and ids have in marks and sketches, see `forms`; those of datasets from before are made anew."""
+"""The version of the canonical form (`cell_forms`). Marks and sketches of older versions are computed again."""
 
 KNOWN: Final = 0.4
-"""The share of common ids from which an owner is asked: below a half, so that chance in a sketch hides no half."""
+"""The share of known ids from which the owner is asked. Below a half, to allow for sampling error of a sketch."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """Which ids a table has: the keyed hashes that come first, and while the table is at hand all of them.
+    """A bottom-k sketch of the ids of a table: `kept` are the smallest keyed hashes; `every` are all, for a new table.
 
-    For sets A, B of random ranks, those of B up to its k-th are a uniform sample of B, and of A ∪ B as far as they
-    reach (Broder 1997, bottom-k). So the share of B's sample that is in A, and of A's ranks up to there that are in the
-    sample, estimate |A ∩ B| / |B| and |A ∩ B| / |A| without bias.
+    Let A and B be sets of random ranks. The k smallest of B are a uniform sample of B (bottom-k: Broder 1997), and the
+    ranks of A up to the k-th of B are a uniform sample of A. So the share of B's sample that is in A estimates
+    |A ∩ B| / |B|, and the share of A's sample that is in B's estimates |A ∩ B| / |A|, both without bias.
     """
 
     kept: tuple[str, ...]
@@ -109,31 +114,31 @@ class Sketch:
 
     @classmethod
     def of(cls, ranks: Iterable[str]) -> Sketch:
-        """Of these ranks, each id's own."""
+        """The sketch of these keyed hashes."""
         every = frozenset(ranks)
         return cls(tuple(nsmallest(_IDS, every)), every)
 
     @classmethod
     def read(cls, text: str) -> Sketch:
-        """As it was written."""
+        """The sketch from its text."""
         return cls(tuple(text[at : at + _DIGITS] for at in range(0, len(text), _DIGITS)))
 
     @property
     def text(self) -> str:
-        """To be kept."""
+        """The sketch as text, to be stored."""
         return "".join(self.kept)
 
     def share_known(self, old: Sketch) -> float:
-        """Of this table's ids and of the old one's, the larger share that the other has, about."""
+        """An estimate of |A ∩ B| / min(|A|, |B|), for the ids A of this table and B of the old one."""
         if not self.every or not old.kept:
             return 0.0
         theirs = set(old.kept)
-        reach = old.kept[-1] if len(old.kept) == _IDS else "g"  # beyond every digit: all of them are there
+        reach = old.kept[-1] if len(old.kept) == _IDS else "g"  # above all hexadecimal digits: the sketch is complete
         mine = {each for each in self.every if each <= reach}
         return max(len(theirs & self.every) / len(theirs), len(mine & theirs) / len(mine) if mine else 0.0)
 
     def share_among(self, olds: Iterable[Sketch]) -> float:
-        """Of this table's ids, the share that the old ones have together, about."""
+        """An estimate of the share of this table's ids that the old tables have together."""
         olds = list(olds)
         reach = min((each.kept[-1] for each in olds if len(each.kept) == _IDS), default="g")
         mine = {each for each in self.every if each <= reach}
@@ -141,21 +146,21 @@ class Sketch:
 
 
 def sketch_of(path: Path, table: Table, key: bytes) -> Sketch:
-    """The ids of a file that is read as this table; none where every row is its own person, or nobody is protected."""
+    """The sketch of the ids of a file; empty if the table declares no column of ids."""
     if table.unit is None or table.unit.column is None:
         return Sketch(())
     return Sketch.of(_ranks({cells[0] for cells in _rows(path, [table.unit.column])}, key))
 
 
 def _ranks(written: set[str], key: bytes) -> Iterator[str]:
-    """The keyed hash of each id, in its one form."""
+    """The keyed hash of each id, in canonical form."""
     secret = blake2b(b"ids of people", key=key, digest_size=32).digest()
     for each in {plain_id(text) for text in written} - {""}:
         yield blake2b(each.encode("utf-8", "surrogatepass"), key=secret, digest_size=_DIGITS // 2).hexdigest()
 
 
 def id_columns(path: Path, known: Iterable[Sketch], key: bytes) -> list[str]:
-    """The columns of a file, declared or not, whose first values are ids of people who are known."""
+    """The columns of a file, declared or not, whose first values are mostly known ids."""
     names = _names(path)
     written: list[set[str]] = [set() for _ in names]
     for cells in islice(_rows(path, names), min(_FIRST, max(_PEOPLE, _CELLS // max(1, len(names))))):
@@ -172,7 +177,7 @@ def id_columns(path: Path, known: Iterable[Sketch], key: bytes) -> list[str]:
 
 
 def _names(path: Path) -> list[str]:
-    """The columns of a file."""
+    """The names of the columns of a file."""
     if path.suffix.lower() in {".csv", ".tsv"}:
         return list(dict.fromkeys(header(str(path))))
     from pyarrow import parquet
@@ -182,7 +187,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _id_before(text: str) -> str:
-    """The form that ids had while cells were taken as they are written."""
+    """The canonical form of ids in an old version, which hashed cells as they are written."""
     if not text.isascii():
         normal = unicodedata.normalize("NFKC", text)
         text = "".join(each for each in normal if unicodedata.category(each) != "Cf")
@@ -194,16 +199,16 @@ def _id_before(text: str) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class MarkedColumn:
-    """The marks of a column, and the chance that unrelated people of the same numbers have one of them in common."""
+    """The marks of a column. `chance` is the probability that unrelated people with the same ids share a mark."""
 
     marks: frozenset[str]
     chance: float = 0.0
     others: frozenset[str] = frozenset()
-    """Of the same people with cells of others here. How many of these are known tells how often chance is right: those
-    who are known may have many cells each."""
+    """Control marks: each person with the cells of another person here. The share of these that is known estimates how
+    often a match is due to chance, also if known people have many cells each."""
 
     def related(self, known: set[str]) -> bool:
-        """Whether so many are known that these are the same people."""
+        """Whether so many marks are known that these are the same people."""
         common, reached = _reached(self.marks, known)
         if not _overlap(self.marks, known):
             return False
@@ -216,37 +221,39 @@ class MarkedColumn:
 @final
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a table is known by: `sure` marks prove kinship alone, `columns` where enough of one of them is known."""
+    """All marks of a table. One known mark of `sure` links the data; of `columns`, enough marks of one column must be
+    known.
+    """
 
     content: str
     sure: frozenset[str]
     columns: tuple[MarkedColumn, ...]
     people: frozenset[str] = frozenset()
-    """Of each person with all of their cells."""
+    """One mark for each person, of all of their cells."""
     alike: float = 1.0
-    """The share of the people who have the commonest cells."""
+    """The share of people who have the most common combination of cells."""
     rows: frozenset[str] = frozenset()
-    """Of whole rows without their ids: for tables that say otherwise whose rows these are, which may have no ids."""
+    """Marks of whole rows without ids, for comparison with tables that declare the unit otherwise."""
     across: MarkedColumn = MarkedColumn(frozenset())
-    """The same as such a table remembers them."""
+    """The same rows, with the marks that a table with the other kind of unit stores."""
     profile: Profile = NOTHING
-    """Of its rows by the columns that others may share, see `row_profiles`."""
+    """How often values occur, see `row_profiles`."""
     older: tuple[Marks, ...] = ()
-    """In the forms that ids and cells had before, where they differ: families from before are known by such marks."""
+    """The marks in older canonical forms, where they differ: older families have stored such marks."""
 
     @property
     def all(self) -> set[str]:
-        """Everything to remember."""
+        """All marks to store."""
         return set(self.sure).union(self.people, self.rows, *(each.marks for each in self.columns))
 
     @property
     def sought(self) -> set[str]:
-        """Everything that may be known."""
+        """All marks to look up."""
         others = (each.others for each in self.columns)
         return self.all.union(self.across.marks, *others, *(each.sought for each in self.older))
 
     def related(self, known: set[str]) -> bool:
-        """Whether these marks say that the data is known."""
+        """Whether these marks, given the `known` ones of a family, link the data to the family."""
         return any(each.related(known) for each in self.older) or (
             bool(self.sure & known)
             or self.across.related(known)
@@ -256,7 +263,7 @@ class Marks:
 
 
 def _reached(column: frozenset[str], known: set[str]) -> tuple[int, int]:
-    """How many marks are common, and of how many as far as those reach."""
+    """The number of common marks, and the number of marks up to the last common one in the order of hashes."""
     common = column & known
     reach = max((mark[:_RANK] for mark in common), default="")
     return len(common), sum(mark[:_RANK] <= reach for mark in column)
@@ -268,7 +275,7 @@ def _overlap(column: frozenset[str], known: set[str]) -> bool:
 
 
 def _tail(least: int, tries: int, chance: float) -> float:
-    """The chance of at least so many hits in so many tries, by logarithms: coefficients grow beyond every float.
+    """The binomial tail P(at least `least` hits in `tries`), by logarithms, because the coefficients overflow.
 
     >>> round(_tail(2, 2, 0.5), 12), round(_tail(1, 2, 0.5), 12), _tail(1, 2, 0.0), _tail(3000, 5000, 1.0)
     (0.25, 0.75, 0.0, 1.0)
@@ -283,13 +290,13 @@ def _tail(least: int, tries: int, chance: float) -> float:
 
 
 def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> Marks:
-    """The marks of a file that is read as this table; `by_ids` alone where the rest is known."""
+    """The marks of a file with the schema `table`; with `by_ids` only those that depend on the column of ids."""
     if path.suffix.lower() in {".csv", ".tsv"} and not by_ids:
-        rows_of(str(path), len(header(str(path))))  # what is no table has no people to know it by
+        rows_of(str(path), len(header(str(path))))  # raises if the file is not a table
     content = "" if by_ids else digest(path)
     sure = set() if by_ids else sure_marks(key, content, str(path))
     if table.unit is None:
-        return Marks(content, frozenset(), ())  # nobody is protected in it
+        return Marks(content, frozenset(), ())  # a public table
     person = table.unit.column
     wanted = [name for name, _ in table.columns if name != person]
     rows, chance, often, profile = _NOTHING if by_ids else _without_ids(path, wanted, key, has_ids=person is not None)
@@ -297,7 +304,7 @@ def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> M
     across = MarkedColumn(_said(others, rows, key), chance)
     made = Marks(content, frozenset(sure), (), rows=_said(own, rows, key), across=across, profile=profile)
     if person is None:
-        chances = [often, 0.0, 0.0]  # families from before have no profile to be known by instead
+        chances = [often, 0.0, 0.0]  # older families have no profile, so their marks must do
         found = [
             replace(made, columns=(MarkedColumn(each, chance),))
             for each, chance in zip(_of_rows(path, wanted, key), chances, strict=True)
@@ -316,9 +323,14 @@ _NOTHING: Final = (frozenset[str](), 1.0, 1.0, NOTHING)
 def _without_ids(
     path: Path, names: list[str], key: bytes, *, has_ids: bool
 ) -> tuple[frozenset[str], float, float, Profile]:
-    """The whole rows of a file whose keyed hashes come first; about the chance that unrelated rows have one of them:
-    that of the commonest cells of all columns together, for each row that there is; the chance that other draws of the
-    same distribution have one of them, by how often one half of the rows has what the other has; and the profile.
+    """Four facts about the rows of a file without their ids:
+
+    - the keyed hashes of whole rows, the smallest 128;
+    - the approximate probability that unrelated rows contain one of them: the product of the shares of the most common
+      cell of each column, times the number of rows;
+    - 1.0 if rows repeat, so that another draw from the same distribution may contain them, else 0.0; estimated by how
+      many rows of one half of the file are in the other half;
+    - the profile.
     """
     secret = blake2b(b"rows without ids", key=key, digest_size=32).digest()
     common: list[Counter[str]] = [Counter() for _ in names]
@@ -339,24 +351,24 @@ def _without_ids(
     shares = (max(each.values(), default=1) / max(1, each.total()) for each in common)
     first = nsmallest(_PEOPLE, found)
     halves = [sum(bool(found[each] & half) for each in first) for half in (1, 2)]
-    # Twice as many rows have a given one at most twice as often.
+    # The factor 2: the whole file contains a given row at most twice as often as half of it.
     often = min(1.0, 2 * sum(found[each] == 3 for each in first) / max(1, min(halves)))
     return frozenset(first), min(1.0, many * prod(shares)), float(often > _OFTEN), profiling.profile()
 
 
 def _said(whose: str, rows: frozenset[str], key: bytes) -> frozenset[str]:
-    """The marks of whole rows of a table that says whose they are, in the same order."""
+    """The marks of whole rows, for a table with this kind of unit; in the same order of hashes."""
     return frozenset(each[:_RANK] + _keyed(key, whose, each)[_RANK:] for each in rows)
 
 
 def _of_rows(path: Path, names: list[str], key: bytes) -> list[frozenset[str]]:
-    """The marks of rows that are people: in the form of today, the one before, and with cells as they are written."""
+    """The marks of rows that are people: in today's canonical form, the one before, and with cells as written."""
     forms: list[tuple[Callable[[str], str], set[str]]] = [(plain, set()), (plain_then, set()), (str, set())]
     for cells in _rows(path, names):
         before, mark = None, ""
         for form, found in forms:
             said = sorted(map(form, cells))
-            if said != before:  # mostly all forms are the same, and hashing them is most of the work
+            if said != before:  # usually all forms are equal, and hashing takes most of the time
                 before, mark = said, _keyed(key, "row", *said)
             found.add(mark)
             if len(found) > 64 * _PEOPLE:
@@ -368,7 +380,7 @@ _Found = tuple[tuple[MarkedColumn, ...], frozenset[str], float]
 
 
 def _of_people(path: Path, names: list[str], key: bytes) -> list[_Found]:
-    """The marks of people in the form of today, and in those there were before; the first of the names has ids."""
+    """The marks of people, in today's canonical form and in the older ones. The first name is the column of ids."""
     written = {cells[0] for cells in _rows(path, names[:1])}
     forms: list[tuple[dict[str, str], Callable[[str], str]]] = [
         ({each: plain_id(each) for each in written}, plain),
@@ -377,7 +389,7 @@ def _of_people(path: Path, names: list[str], key: bytes) -> list[_Found]:
         ({each: each for each in written}, str),
     ]
     chosen: list[dict[str, str]] = []
-    for ids, _ in forms:  # mostly they are the same ids, and hashing them is most of the work
+    for ids, _ in forms:  # usually all forms are equal, and hashing takes most of the time
         known = next((few for (other, _), few in zip(forms, chosen, strict=False) if other == ids), {})
         chosen.append(known or _first(set(ids.values()), key))
     wanted = {each for each in written if any(ids[each] in few for (ids, _), few in zip(forms, chosen, strict=True))}
@@ -389,35 +401,35 @@ def _of_people(path: Path, names: list[str], key: bytes) -> list[_Found]:
 
 
 def _first(people: set[str], key: bytes) -> dict[str, str]:
-    """The people whose keyed hashes come first, with these."""
+    """The 128 people with the smallest keyed hashes, and these hashes."""
     ranks = {each: _keyed(key, "person", each) for each in people}
     return {each: ranks[each] for each in nsmallest(_PEOPLE, ranks, key=lambda each: ranks[each])}
 
 
 def _marked(kept: list[tuple[str, ...]], people: Mapping[str, str], key: bytes) -> _Found:
-    """The marks of columns, those of people, and the share of the commonest cells; the first of the cells is an id."""
+    """The marks of columns, the marks of people, and the share of the most common cells. The first cell is an id."""
     columns: list[MarkedColumn] = []
     for at in range(1, len(kept[0]) if kept else 0):
         if len({cells[at] for cells in kept}) >= min(_DISTINCT, max(2, len(kept) // 2)):
             columns += _of_column({(cells[0], cells[at]) for cells in kept}, people, key)
     cells_of: dict[str, list[tuple[str, ...]]] = {}
     for cells in kept:
-        # Sorted, so that neither the order of the columns nor that of the rows matters.
+        # Sorted, so that the order of columns and rows does not matter.
         cells_of.setdefault(cells[0], []).append(tuple(sorted(cells[1:])))
     whole = {each: "\0".join(cell for row in sorted(rows) for cell in row) for each, rows in cells_of.items()}
     marks = frozenset(people[each][:_RANK] + _keyed(key, "whole", each, said) for each, said in whole.items())
     alike = max(Counter(whole.values()).values(), default=1) / max(1, len(whole))
-    if len(whole) < _DISTINCT:  # too few to tell how common all of their cells are together: as if independent
+    if len(whole) < _DISTINCT:  # too few to estimate the share directly: as if columns were independent
         alike = min(alike, prod(max(Counter(each).values()) / len(each) for each in list(zip(*kept, strict=True))[1:]))
     return tuple(columns), marks, alike
 
 
 def _of_column(pairs: set[tuple[str, str]], people: Mapping[str, str], key: bytes) -> list[MarkedColumn]:
-    """The marks of a column with a person and a cell each: all of them, and those of cells that few people have.
+    """The marks of a column, from its pairs (person, cell): of all cells, and of rare cells alone.
 
-    Unrelated people of the same numbers have a cell in common at most as often as the commonest one here is common,
-    however theirs are distributed, if they have one each. Where most cells are empty that is often: then the others
-    count alone, of which many may have changed. For people who have several, see `MarkedColumn.others`.
+    If unrelated people with the same ids have one cell each, they share a cell with probability at most the share of
+    the most common cell here, however theirs are distributed. If most cells are empty, that share is large; the rare
+    cells alone are then the better evidence. If people have several cells, `MarkedColumn.others` bounds chance.
     """
     cells_of: dict[str, set[str]] = {}
     for each, cell in pairs:
@@ -438,7 +450,7 @@ def _of_column(pairs: set[tuple[str, str]], people: Mapping[str, str], key: byte
 
 
 def version_of(marks: Mapping[str, Marks], tables: Mapping[str, Table], key: bytes) -> str:
-    """Which data this is, and as whose it is read: the contents of each table, who its people are, and its columns."""
+    """A keyed hash of the data and of how it is read: the contents of each table, its unit, and its columns."""
     parts = []
     for name, found in sorted(marks.items()):
         unit, columns = tables[name].unit, sorted(column for column, _ in tables[name].columns)
@@ -447,7 +459,7 @@ def version_of(marks: Mapping[str, Marks], tables: Mapping[str, Table], key: byt
 
 
 def sure_marks(key: bytes, content: str, path: str) -> set[str]:
-    """What proves that a file is known: what is in it, and where it is."""
+    """The marks of a file's content and of its path, each of which links the data alone."""
     return {_keyed(key, each, said) for each, said in (("content", content), ("path", path))}
 
 
@@ -456,7 +468,7 @@ def _keyed(key: bytes, *parts: str) -> str:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """The SHA-256 of a file, in hexadecimal."""
     found = sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -465,7 +477,7 @@ def digest(path: Path) -> str:
 
 
 def _rows(path: Path, columns: list[str]) -> Iterator[tuple[str, ...]]:
-    """Cells as text; a column that is not there is empty."""
+    """The rows of a file, with cells as text. A column that is missing is empty."""
     if path.suffix.lower() in {".csv", ".tsv"}:
         records = records_of(str(path), separator(str(path)), path.stat().st_size)
         places = {name: at for at, name in enumerate(next(records, []))}
@@ -484,12 +496,13 @@ def _rows(path: Path, columns: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _values(column: Any) -> list[object]:
-    """The values of a column of Parquet; a short float is the number that whoever wrote it meant, not its double. A
-    half float has too few digits for that: the same values as short floats would be others.
+    """The values of a Parquet column. A 32-bit float becomes the shortest decimal that rounds to it, such as 0.1.
+
+    Not so a 16-bit float, which has too few digits: the same values in 32 bits would become other decimals.
     """
     try:
         found: list[object] = column.to_pylist()
-    except (OverflowError, ValueError):  # a date that Python has none for
+    except (OverflowError, ValueError):  # a date outside of Python's range
         return [_value(each) for each in column]
     match str(column.type):
         case "float":
@@ -508,7 +521,7 @@ def _value(scalar: Any) -> object:
 
 
 def _text(value: object) -> str:
-    """As a CSV file would have it, so that the same data in another format is still the same."""
+    """A value as a CSV file would have it, so that the format of a file does not matter."""
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer():

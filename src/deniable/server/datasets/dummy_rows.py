@@ -1,6 +1,6 @@
-"""Dummy rows: a stand-in for a dataset, made from its public schema alone, to try questions on for nothing.
+"""Dummy rows: a stand-in for a dataset, made from its public schema alone, to try questions free of charge.
 
-They say nothing about the data: bounds and keys are drawn from evenly, and the same schema gives the same rows.
+They reveal nothing about the data: values are uniform within bounds and keys, and the same schema gives the same rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORDS: Final = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
 def dummy_rows(tables: Mapping[str, Table], *, rows: int = ROWS) -> dict[str, list[dict[str, Any]]]:
-    """For each table, rows that its schema allows.
+    """`rows` rows for each table, as its schema allows.
 
     >>> from deniable.tables.schema import Table
     >>> from deniable.units import Unit
@@ -32,7 +32,7 @@ def dummy_rows(tables: Mapping[str, Table], *, rows: int = ROWS) -> dict[str, li
     >>> sorted({row["ward"] for row in dummy_rows(tables)["t"]})
     ['A', 'B']
     """
-    # Not for noise: these rows protect nobody, because nobody is in them. Seeded, so that all see the same.
+    # Python's random numbers are enough: these rows are about nobody. Seeded, so that everybody sees the same rows.
     return {
         name: _table(table, rows, Random(sha256(write_schema({name: table}, form="json").encode()).digest()))
         for name, table in tables.items()
@@ -73,7 +73,7 @@ def _cell(domain: Domain, random: Random) -> Scalar | None:
 
 
 def _day(domain: Domain, random: Random) -> dt.date:
-    """A date or a moment, evenly from the bounds, or from what most tables have."""
+    """A uniform date or timestamp within the bounds; without bounds, within 9,000 days from 2000 on."""
     if domain.bounds is None:
         low, high = _FIRST, _FIRST + dt.timedelta(days=9000)
     else:

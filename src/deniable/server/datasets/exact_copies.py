@@ -1,17 +1,20 @@
-"""Whether two tables are the same rows, all of them: whatever their format, their order, and the names and order of
-their columns.
+"""Recognises an exact copy of a table, whatever its format, the order of its rows, and the names and order of its
+columns.
 
-A table is known by a keyed hash of its rows as a multiset: hashes of rows are added up. What a row is must not depend
-on the order of columns. Cells that are sorted in each row do not, and of a table of yes and no they tell only how many
-cells say yes. So where there are few different rows, columns are told apart by their contents: the colour of a column
-is a hash of how often each of its cells comes in which row, with sorted cells at first and by the colours of all
-columns then, until no more columns differ (Weisfeiler & Leman 1968, on columns). Rows have their cells in the order of
-colours. Columns of one colour stay sorted among themselves; columns of one value play no part.
+*The hash.* A table is identified by a keyed hash of its multiset of rows: the sum of the hashes of its rows. The hash
+of a row must not depend on the order of the columns. Sorting the cells of each row achieves that, but loses
+information: of a row of yes and no, only the number of yes remains. So if a table has few distinct rows, its columns
+are identified by their contents. The colour of a column is a hash of how often each of its cells occurs in which row.
+The first colours use rows with sorted cells; each round then uses rows in the order of the last colours, until no
+further columns can be told apart (colour refinement: Weisfeiler & Leman 1968, here on columns). The cells of a row are
+then hashed in the order of the colours of their columns. Columns of equal colour remain sorted among themselves, and
+columns with a single value are left out.
 
-Two small tables of few values may have the same rows by chance. Where c rows of each of two independent draws of n rows
-are alike for every kind of row, whatever the distribution, e = Π 1 / P(c of 2c) / √(πn), with P the binomial of 1/2, is
-the e-value of `row_profiles` at equal counts, and so is that divided by k! where k columns may have found their
-order. By it data is linked, or the owner is asked.
+*The evidence.* Two small tables with few values may have the same rows by chance. Let each distinct row occur c times
+in both of two independent draws of n rows from one distribution. Whatever the distribution, with P the binomial
+distribution of parameter 1/2, e = Π 1 / P(c of 2c) / √(πn) is the e-value of `row_profiles` at equal counts. If the
+order of k columns was chosen to match, e is divided by k!. Large evidence links the data to a family; small evidence
+makes the server ask the owner.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from math import fsum, lgamma, log, pi
 from typing import Final, final
 
 _FEW: Final = 4096
-"""Different rows that are kept to tell columns apart. Of more than so many, sorted cells tell enough."""
+"""The most distinct rows for which columns are coloured. With more rows, sorted cells hold enough information."""
 
 _ROUNDS: Final = 4
 _BITS: Final = 128
@@ -34,16 +37,16 @@ _MOST: Final = (1 << _BITS) - 1
 @final
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """All rows of a table."""
+    """The identity of a table by all of its rows."""
 
     digest: str
     evidence: float
-    """The logarithm of an e-value against the claim that another table with this digest was drawn independently."""
+    """The logarithm of the e-value against "another table with this digest was drawn independently"."""
 
 
 @final
 class Wholes:
-    """Makes it of rows that come in batches, each row with a keyed hash of its sorted cells."""
+    """Computes a `Whole` from batches of rows, each row with a keyed hash of its sorted cells."""
 
     def __init__(self, key: bytes) -> None:
         self._key = blake2b(b"all rows of a table", key=key, digest_size=32).digest()
@@ -51,7 +54,7 @@ class Wholes:
         self._rows: Counter[Sequence[str]] | None = Counter()
 
     def add(self, rows: Iterable[Sequence[str]], marks: Sequence[bytes]) -> None:
-        """Some more rows."""
+        """Add rows."""
         self._many += len(marks)
         self._sum += sum(map(int.from_bytes, marks))
         if self._rows is not None:
@@ -60,14 +63,14 @@ class Wholes:
                 self._rows = None
 
     def whole(self, by_cells: Iterable[int]) -> Whole | None:
-        """Of all rows, with how often each of them comes by its sorted cells; None of no rows or columns."""
+        """The result; None without rows or columns. `by_cells` are the counts of rows with equal sorted cells."""
         if not self._many:
             return None
         sure = _evidence(by_cells, self._many)
         if self._rows is None:
             return Whole(self._hash("many", str(self._many), f"{self._sum & _MOST:x}").hex(), sure)
         every = list(zip(*self._rows, strict=True))
-        if not every:  # people alone
+        if not every:  # the table has no columns besides the ids
             return None
         columns = [cells for cells in every if len(set(cells)) > 1] or every
         counts = list(self._rows.values())
@@ -78,10 +81,10 @@ class Wholes:
         ordered = _evidence(found.values(), self._many) - lgamma(len(columns) + 1)
         total = self._sum_of(found.items())
         digest = self._hash("few", str(self._many), *sorted(colours), f"{total:x}").hex()
-        return Whole(digest, max(sure, ordered) - log(2))  # at most their mean, which is an e-value too
+        return Whole(digest, max(sure, ordered) - log(2))  # below the logarithm of their mean, which is an e-value
 
     def _colours(self, columns: Sequence[Sequence[str]], counts: Sequence[int]) -> list[str]:
-        """What each column is by its contents."""
+        """The colour of each column."""
         colours, kinds = [""] * len(columns), 1
         for _ in range(_ROUNDS):
             rows = [self._hash(each).hex() for each in _ordered(columns, colours)]
@@ -104,7 +107,7 @@ class Wholes:
 
 
 def _ordered(columns: Sequence[Sequence[str]], colours: Sequence[str]) -> list[str]:
-    """The rows, with their cells in the order of the colours of columns, and sorted where these are alike."""
+    """The rows as text, with cells in the order of the colours of their columns; equal colours sort by cell."""
     rows = zip(*columns, strict=True)
     return ["\0".join(cell for _, cell in sorted(zip(colours, row, strict=True))) for row in rows]
 

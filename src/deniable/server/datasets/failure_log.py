@@ -1,7 +1,7 @@
-"""The owner's log: which runs could not be finished, and were answered as if the tables were empty.
+"""The owner's log of failed runs, which were answered as if the tables were empty.
 
-Whether a run fails can depend on one person, so no analyst, no receipt, no ledger and no metric tells it. The file lies
-in the server's state folder, and owners read what concerns their own datasets.
+Whether a run fails can depend on one person's rows. So analysts, receipts, ledgers and metrics do not show it. The file
+lies in the server's state folder, and owners see the entries of their own datasets.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _TOLD: Final = ("entry", "code", "time")
 
 @final
 class Failures:
-    """A file with a line for each. Processes may share it: a line is written at once, at the end."""
+    """A file of JSON lines. Processes may share it: each line is appended in one write."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, dataset: str, failure: Failure) -> None:
-        """Write one down."""
+        """Append a failure."""
         record = {"dataset": dataset, "entry": failure.entry, "code": failure.code, "time": int(time.time())}
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -34,7 +34,7 @@ class Failures:
             os.close(file)
 
     def of(self, dataset: str) -> list[dict[str, Any]]:
-        """Those of a dataset, oldest first: the entry that paid, one of the codes of `EngineFailed`, and when."""
+        """The failures of a dataset, oldest first: the charged entry, a code of `EngineFailed`, seconds since 1970."""
         if not self._path.exists():
             return []
         found = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]

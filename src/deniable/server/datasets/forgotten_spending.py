@@ -1,9 +1,11 @@
-"""What was spent and the catalogue has forgotten: while there is such a thing, new data may be data that is known.
+"""Detects spending that the catalogue has forgotten, for example after an old backup of it was restored.
 
-A ledger has the names of all data that spends from it, each with a keyed hash of that data. So a catalogue that is
-older than its ledgers is told by the families and the names that it does not know; and a forgotten name is taken back
-by the data that had it, and by no other. A ledger that is missing, or older than what is known of it, may have had
-names that nobody else remembers.
+As long as spending is forgotten, "new" data may be known data, and would get a fresh budget. So nothing is registered.
+
+A ledger stores the names of all datasets that spend from it, each with a keyed hash of its data. So a rolled-back
+catalogue is detected by families and names that it does not know. The owner can register forgotten data again under its
+old name, if the hash agrees. A ledger that is missing, or rolled back, may have held names that nobody else knows; that
+also stops registrations.
 """
 
 from __future__ import annotations
@@ -23,14 +25,14 @@ from deniable.server.operations.settings import Settings
 from deniable.server.problems import Problem
 
 Strays = dict[tuple[str, str], str | None]
-"""By family and name (empty: all of the family): which data had the name, where the ledger says so."""
+"""Forgotten names: (family, name) -> the hash of the data, if the ledger has one. An empty name means the family."""
 
 _LOG: Final = logging.getLogger("deniable.server")
 _OLDER: Final = (
     "the server's catalogue is older than its ledgers: data that it has forgotten would get a fresh budget. "
-    "Whoever runs the server must restore the newest catalogue before anything is registered; or the owner of what was "
-    "forgotten registers the same files again, under the name and with the schema that they had, and with `family`: "
-    "the name of a dataset of its family"
+    "The server's operator must restore the newest catalogue before anything is registered; or the owner of the "
+    "forgotten data registers the same files again, under the name and with the schema that they had, and with "
+    "`family`: the name of a dataset of its family"
 )
 _BROKEN_OFF: Final = (
     "a registration of the name {!r} failed after it had got a ledger in the database, with another budget or of "
@@ -38,14 +40,14 @@ _BROKEN_OFF: Final = (
 )
 _UNSURE: Final = (
     "the ledger of family {} ({}) is missing, cannot be read, or is not the newest: data that only this ledger knows "
-    "would get a fresh budget. Whoever runs the server must put its newest copy back before anything is registered"
+    "would get a fresh budget. The server's operator must put its newest copy back before anything is registered"
 )
 
 
 def _check_known(settings: Settings, catalogue: Catalogue, witness: Witness) -> None:
-    """Problem `ledger_damaged` unless the ledger of every family that the catalogue knows is there, and no older one.
+    """Raise Problem `ledger_damaged` unless every family of the catalogue has its newest ledger.
 
-    Read anew each time: what a handle has open may lie elsewhere by now.
+    Opens the ledgers again each time: the file of an open handle may have been replaced.
     """
     for family, record in _families(catalogue).items():
         if not _is_newest(settings, witness, record):
@@ -72,13 +74,13 @@ def any_ledger(settings: Settings, catalogue: Catalogue, witness: Witness) -> bo
 
 
 def check_strays(lost: Strays, family: str | None, name: str, version: str) -> None:
-    """Problem `ledger_mismatch` where something is forgotten, unless this data comes back to where it was."""
+    """Raise Problem `ledger_mismatch` if spending is forgotten, unless this data takes back its own forgotten name."""
     if lost and (family is None or lost.get((family, name)) != version):
         raise Problem("ledger_mismatch", _OLDER)
 
 
 def check_name(ledger: Ledger, name: str, version: str) -> None:
-    """Problem `ledger_mismatch` if a ledger knows other data by this name, or nobody knows which."""
+    """Raise Problem `ledger_mismatch` if a ledger has this name for other data, or without a hash of the data."""
     known = {ledger.dataset: None, **{each.name: each.version for each in ledger.links()}}
     if known.get(name, version) != version:
         words = f"the ledger of this family has the name {name!r} for other data, or from before that was noted"
@@ -86,10 +88,10 @@ def check_name(ledger: Ledger, name: str, version: str) -> None:
 
 
 def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, budget: Budget) -> str | None:
-    """The family that a registration of this name got a ledger for in the database before it failed; None if none did.
+    """The family of an interrupted registration of this name, whose ledger is in the database; None if there is none.
 
-    Names are given once there, so a later registration goes on with that ledger. Nothing was spent of it: see
-    `check_strays`, which comes before. Problem `exists` where it is another owner's, or its budget is another one.
+    A database has each name once, so a later registration continues with that ledger. Nothing was spent from it,
+    because `check_strays` comes before. Raises Problem `exists` if the ledger has another owner or budget.
     """
     known = {record.family for record in catalogue.datasets()}
     for family, place, given in _ledgers(settings):
@@ -102,10 +104,10 @@ def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, 
 
 
 def strays(settings: Settings, catalogue: Catalogue, witness: Witness | None = None) -> Strays:
-    """Families of which something was spent, by a ledger or a checkpoint, and of which the catalogue knows nothing.
+    """Forgotten spending: families with a charge, in a ledger or checkpoint, that the catalogue does not know; and
+    names in known ledgers that the catalogue does not know, if there was a charge since the ledger got the name.
 
-    And of each family that it knows, the names in its ledger that the catalogue has forgotten, where something was
-    spent since the ledger got the name. With a `witness` it is seen to it first that those ledgers are there.
+    With a `witness`, raises Problem `ledger_damaged` first if the ledger of a known family is not the newest.
     """
     if witness is not None:
         _check_known(settings, catalogue, witness)
@@ -131,23 +133,23 @@ def _families(catalogue: Catalogue) -> dict[str, DatasetRecord]:
 
 
 def _ledgers(settings: Settings) -> Iterator[tuple[str, str | Path, str | None]]:
-    """The ledgers of the server: the family of each, where it is, and a name to find it by where there are several."""
+    """The ledgers of the server: (family, file or URL, a name to find it in a database)."""
     for path in (settings.state / "ledgers").glob("*.ledger"):
         yield path.stem, path, None
     if settings.database is not None:
         from deniable.ledger.stores.database_store import held
 
         for heading in held(settings.database):
-            # A database may hold ledgers of others as well; the server names a family and an owner for each of its own.
+            # A database may hold other ledgers as well; those of the server have a family and an owner.
             if heading.linked_as is not None and heading.owner is not None:
                 yield heading.family, settings.database, heading.dataset
 
 
 def _forgotten(place: str | Path, name: str | None, known: set[str]) -> dict[str, str | None]:
-    """The names in a ledger that are not known, where something was spent since it got them, with what had them.
+    """Unknown names in a ledger, each with the hash of its data, if there was a charge since the ledger got the name.
 
-    A name since which nobody was charged was left by a registration that was broken off. A ledger that cannot be read
-    has forgotten names for all that can be told: the empty one.
+    A name without a later charge comes from an interrupted registration. A ledger that cannot be read counts as one
+    unknown name, "".
     """
     try:
         with Ledger.inspect(place, dataset=name) as ledger:

@@ -1,4 +1,15 @@
-"""Whose budget a new dataset spends from: one of its own, or that of a family whose people it has."""
+"""Decides whose budget a new dataset spends from: a new one, or that of a family which holds the same people.
+
+A family is a set of datasets whose people overlap; it has one ledger and one budget. A registration asks in this order:
+
+1. `recognised`: is the data known, by its files, marks or rows? Then it joins that family.
+2. `asked`: are most of its ids known, or do its rows look alike? Then the owner must say whether they are the same
+   people (the data joins the family) or others (it gets a new budget, and the reason is signed into the ledgers).
+3. Otherwise it gets a new budget.
+
+Data of another owner's family is refused (`kin_of`). A table that is declared public is refused if its people are
+protected elsewhere (`check_public`).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +36,7 @@ from deniable.units import Unit
 def recognised(
     catalogue: Catalogue, tables: Mapping[str, Table], marks: Mapping[str, Marks], files: Mapping[str, Path], key: bytes
 ) -> set[str]:
-    """The families that this data belongs to, by its files and by its marks, whichever of its columns has the ids."""
+    """The families that this data belongs to, by its files, marks and profiles, with any column as ids."""
     families = _filed(catalogue, marks, files)
     others = (_by_ids(catalogue, tables[name], path, key) for name, path in files.items() if tables[name].unit)
     for each in chain(marks.values(), chain.from_iterable(others)):
@@ -35,9 +46,9 @@ def recognised(
 
 
 def _by_ids(catalogue: Catalogue, table: Table, path: Path, key: bytes) -> Iterator[Marks]:
-    """The marks of a table by each other column that has ids of people who are known.
+    """The marks of a table by each undeclared column that holds known ids.
 
-    A schema may say that every row is its own person, that another number is, or that nobody is protected.
+    The schema may declare another column as ids, or that every row is a person, or that the table is public.
     """
     known = [Sketch.read(text) for text in catalogue.guards.sketches().values()]
     own = None if table.unit is None else table.unit.column
@@ -48,8 +59,9 @@ def _by_ids(catalogue: Catalogue, table: Table, path: Path, key: bytes) -> Itera
 
 
 def renew(catalogue: Catalogue, secret: bytes) -> None:
-    """Make the marks and sketches of datasets from before anew, in the form of today, from files that are what they
-    were. Where a file is not, what was kept stays as it is, and it is tried again before the next registration.
+    """Compute marks, sketches and profiles of older datasets again, in today's canonical form, from unchanged files.
+
+    If a file has changed or is missing, its old marks stay, and the next registration tries again.
     """
     for record in catalogue.datasets():
         if record.form < FORM:
@@ -68,7 +80,7 @@ def renew(catalogue: Catalogue, secret: bytes) -> None:
 
 
 def named(catalogue: Catalogue, person: Person, dataset: str | None) -> set[str]:
-    """The family of a dataset of this owner's, if one is named."""
+    """The family of a dataset that the owner named; empty for None. Raises Problem `not_found`."""
     if dataset is None:
         return set()
     record = catalogue.dataset(dataset)
@@ -78,19 +90,22 @@ def named(catalogue: Catalogue, person: Person, dataset: str | None) -> set[str]
 
 
 def kin_of(catalogue: Catalogue, person: Person, families: set[str]) -> list[DatasetRecord]:
-    """The datasets that the new one shares its budget with, oldest first."""
+    """The datasets of the family, oldest first.
+
+    Raises InvalidParameter if there are several families, and Problem `forbidden` if the family has another owner.
+    """
     if len(families) > 1:
         rule = "hold people of several datasets with budgets of their own"
         raise InvalidParameter("sources", NOTHING, rule, "register them one by one")
     found = [each for each in catalogue.datasets() if each.family in families]
     if any(each.owner != person.name for each in found):
-        # Its ledger would become theirs too: they could raise its limit, and read what others asked.
-        raise Problem("forbidden", "these people are in a dataset of somebody else; its owner may register them")
+        # Otherwise both would own the ledger: this person could raise its limit, and read the questions of others.
+        raise Problem("forbidden", "these people are in a dataset of another owner, who may register them")
     return sorted(found, key=lambda each: each.made)
 
 
 def _filed(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[str, Path]) -> set[str]:
-    """The families that have one of these files, by its contents or its place, whatever their marks say."""
+    """The families that have one of these files, by content or path."""
     private = [table for table, found in marks.items() if found.sure]
     contents, places = {marks[table].content for table in private}, {str(files[table]) for table in private}
     return {
@@ -104,9 +119,10 @@ def _filed(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[str,
 def check_public(
     catalogue: Catalogue, tables: Mapping[str, Table], marks: Mapping[str, Marks], files: Mapping[str, Path], key: bytes
 ) -> None:
-    """InvalidParameter where a table is declared public, and people are protected in it in a dataset of anybody: by its
-    file, or by the cells of its people or rows, in whichever format. A list of the same people with other columns is
-    another table, and may be public.
+    """Raise InvalidParameter if a table is declared public whose people a registered dataset of any owner protects.
+
+    Compared are the file, and the cells of people and rows. A list of the same people with other columns is another
+    table, and may be public.
     """
     for name, path in files.items():
         if tables[name].unit is None and _is_protected(catalogue, tables[name], marks[name].content, path, key):
@@ -134,7 +150,10 @@ def _is_protected(catalogue: Catalogue, table: Table, content: str, path: Path, 
 def limit_of(
     kin: list[DatasetRecord], tables: Mapping[str, Table], marks: Mapping[str, Marks], budget: BudgetBody | None
 ) -> Budget:
-    """The budget: of the family, or a new one."""
+    """The budget: of the family, or a new one.
+
+    Raises InvalidParameter or Problem `ledger_mismatch` if the request contradicts the family's budget or unit.
+    """
     asked = None if budget is None else budget_of(budget)
     if not kin:
         if asked is None:
@@ -143,7 +162,7 @@ def limit_of(
     for each in kin:
         for table, found in marks.items():
             if each.contents.get(table, found.content) != found.content:
-                # Its old answers are kept under the table's name, and would be given for the new data.
+                # Old answers are stored under the table's name, and would be given for the new data.
                 rule = "is the name of other data of this family"
                 raise InvalidParameter("sources", table, rule, "give the table another name")
     fixed = Budget.from_dict(kin[0].budget)
@@ -166,7 +185,7 @@ def limit_of(
 @final
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What an owner says of data most of whose ids or rows are known: the same people, or others, and why."""
+    """The owner's statement about known ids or rows: "same" people, or "others" with a reason."""
 
     people: str | None = None
     reason: str | None = None
@@ -175,14 +194,14 @@ class Choice:
 @final
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """The datasets of any owner that have most of the new ids, or whose rows look like the new ones; oldest first."""
+    """Datasets of any owner that share most `ids` with the new one, or whose `rows` look alike; oldest first."""
 
     ids: list[DatasetRecord]
     rows: list[DatasetRecord]
 
     @classmethod
     def of(cls, catalogue: Catalogue, sketches: Mapping[str, Sketch], marks: Mapping[str, Marks]) -> Alike:
-        """By what is kept of the datasets that are there."""
+        """Compare new sketches and profiles with all stored ones."""
         records = sorted(catalogue.datasets(), key=lambda each: each.made)
         alike = _with_profiles(catalogue, marks, lambda new, old: new.is_alike(old))
         found = [_alike_in_ids(catalogue, records, sketches), alike]
@@ -190,14 +209,14 @@ class Alike:
 
     @property
     def all(self) -> list[DatasetRecord]:
-        """Both."""
+        """Both lists, each dataset once."""
         return [*self.ids, *(each for each in self.rows if each not in self.ids)]
 
 
 def _alike_in_ids(catalogue: Catalogue, records: list[DatasetRecord], sketches: Mapping[str, Sketch]) -> set[str]:
-    """The datasets that have most of these ids, or most of whose ids are here.
+    """The datasets that have most of these ids, or most of whose ids are among these.
 
-    Where no single one has, all those of an owner that have most of them together.
+    If none of an owner has, all datasets of this owner that have most of these ids together.
     """
     read = [(dataset, Sketch.read(text)) for (dataset, _), text in catalogue.guards.sketches().items()]
     found = {name for name, old in read if any(each.share_known(old) >= KNOWN for each in sketches.values())}
@@ -213,17 +232,17 @@ def _alike_in_ids(catalogue: Catalogue, records: list[DatasetRecord], sketches: 
 def _with_profiles(
     catalogue: Catalogue, marks: Mapping[str, Marks], test: Callable[[Profile, Profile], bool]
 ) -> set[str]:
-    """The datasets one of whose profiles passes a test with one of the new ones."""
+    """The datasets with a profile that passes `test(new, old)` for one of the new profiles."""
     new = [each.profile for each in marks.values() if each.profile.tells]
     olds = ((dataset, Profile.read(text)) for (dataset, _), text in catalogue.guards.profiles().items() if new)
     return {dataset for dataset, old in olds if any(test(each, old) for each in new)}
 
 
 def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> set[str]:
-    """The families of a new dataset most of whose ids or rows are known: those that it has, or the one that its owner
-    says.
+    """The families of a new dataset, after the owner's `choice`. `families` are those that the owner named.
 
-    Only the owner's own data is told to them: which ids are in another's is none of their business.
+    Raises Problem `same_people` if a choice is needed. It names only datasets of this owner: a person must not learn
+    which ids are in the data of others.
     """
     by = "ids" if own_of(person, known.ids) else "rows"
     own = own_of(person, known.ids) or own_of(person, known.rows)
@@ -247,12 +266,12 @@ def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> s
 
 
 def own_of(person: Person, known: list[DatasetRecord]) -> list[DatasetRecord]:
-    """Those of this owner."""
+    """The datasets of this owner."""
     return [each for each in known if each.owner == person.name]
 
 
 def sign(datasets: Datasets, key: SigningKey, record: DatasetRecord, known: Alike, choice: Choice) -> None:
-    """Write what the owner chose into the ledger of the dataset, and into those whose people are said to be others."""
+    """Write the owner's choice, signed, into the ledgers of the new dataset and of those that it is about."""
     beside = [each for each in known.all if each.owner == record.owner]
     if choice.people is None:
         return

@@ -1,12 +1,17 @@
-"""How far each ledger was, kept apart from the ledgers: an older copy that is put back is seen.
+"""Rollback protection: the newest entry of each ledger is stored outside of the ledger, to detect an older copy.
 
-The catalogue has the newest entry of each family, its number and hash. It is written when a ledger is opened, in the
-same transaction in which a release is noted, and after whatever else was written: so every answer that ever left is a
-checkpoint. This process remembers it too, and nothing is noted or signed of a chain that has not come past there: a
-database can be restored, with its catalogue, below a server that runs. The ledger comes first: a process that is killed
-between the two leaves a catalogue that knows less, and that is no contradiction. The folder of checkpoints has the same
-with the server's signature, at the start and then after so many releases or seconds, for the case that catalogue and
-ledgers are put back together; no checkpoint is replaced by one of a history that does not have it.
+An older copy of a ledger has forgotten spending. Three places remember the newest entry (its number and hash):
+
+1. *The catalogue*, for each family of datasets. It is written when a ledger is opened, in the transaction that records
+   a release, and after every other write. So each answer that was sent is a checkpoint.
+2. *This process.* A database can be restored under a running server, catalogue and ledger together. So the process
+   neither notes nor signs a chain that does not contain the entry it remembers.
+3. *The folder of checkpoints*, with the server's signature, for the case that catalogue and ledger are restored while
+   the server is stopped. It is written at the start, and after `RELEASES` releases or `SECONDS` seconds. A checkpoint
+   is only replaced by one of a history that contains it.
+
+The ledger is written before the catalogue. If a process is killed in between, the catalogue knows less than the ledger,
+which is consistent.
 """
 
 from __future__ import annotations
@@ -34,15 +39,15 @@ if TYPE_CHECKING:
     from deniable.ledger.ledger import Noted
 
 RELEASES: Final = 100
-"""After so many of one family a checkpoint is signed."""
+"""A checkpoint of a family is signed after this many releases."""
 
 SECONDS: Final = 30.0
-"""Or after so long, if there was any."""
+"""Or this many seconds after the first of them."""
 
 _COVERED: Final = 100_000
 _LOG: Final = logging.getLogger("deniable.server")
 _MISSING: Final = (
-    "this family had a signed checkpoint, and the folder of checkpoints has it no more: put the file {}.json back. "
+    "this family had a signed checkpoint, and it is missing from the folder of checkpoints: put the file {}.json back. "
     "If it is lost for good, stop the server and run `deniable rotate --config ... --reason ...`: it signs a new one. "
     "Servers on one database share this folder"
 )
@@ -50,7 +55,7 @@ _MISSING: Final = (
 
 @final
 class Witness:
-    """What this server knows of its ledgers. Threads may share it."""
+    """Remembers the newest entries of the server's ledgers. Threads may share it."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
         assert settings.checkpoints is not None
@@ -64,8 +69,9 @@ class Witness:
         self._turn = threading.Lock()
 
     def known(self, family: str, *, lost: bool = False) -> list[Noted]:
-        """What the ledger of a family must contain. Problem `ledger_damaged` where a checkpoint was taken away, unless
-        it may be `lost`.
+        """The entries and checkpoints that the ledger of a family must contain.
+
+        Raises Problem `ledger_damaged` if a signed checkpoint is missing, unless it may be `lost`.
         """
         place, head = self.place(family), self._catalogue.guards.head(family)
         if head is not None and head.signed and not place.exists() and not lost:
@@ -74,36 +80,41 @@ class Witness:
         return [*notes, place] if place.exists() else notes
 
     def check(self, family: str) -> None:
-        """Problem `not_ready` where the ledger of a family did not let this server sign: its key was replaced there."""
+        """Raise Problem `not_ready` if the ledger of a family refused this server's key because it was replaced."""
         if family in self._replaced:
             raise Problem("not_ready", REPLACED)
 
     def place(self, family: str) -> Path:
-        """Where the newest signed checkpoint of a family is kept."""
+        """The file of the newest signed checkpoint of a family."""
         return self._folder / f"{family}.json"
 
     # -- noting --------------------------------------------------------------------------------------------------------
 
     def opened(self, family: str, ledger: Ledger) -> None:
-        """A ledger that holds all that was known of it."""
+        """Note and sign a ledger that was opened, and contains all of `known`."""
         self.note(family, ledger)
-        with contextlib.suppress(DeniableError, OSError):  # a full disk: the catalogue knows it, and it is tried again
+        with contextlib.suppress(
+            DeniableError, OSError
+        ):  # such as a full disk: the catalogue has the entry, and signing is tried again
             self.sign(family, ledger)
 
     def note(self, family: str, ledger: Ledger) -> None:
-        """Something was written that is no release: a limit, a name, a failed run."""
+        """Note entries that are not releases: a limit, a name, a failed run. Raises LedgerDamaged after a rollback."""
         self._keep_head([], family, ledger)
         self._later(family, ledger)
 
     def released(self, family: str, ledger: Ledger, releases: list[ReleaseRecord], told: list[ReleaseRecord]) -> None:
-        """These answers are about to leave: `releases` are new, and of what is `told` some may be paid for before."""
+        """Note answers before they are sent. `releases` are the new ones; `told` are all, also replayed ones.
+
+        Raises LedgerDamaged after a rollback.
+        """
         seen = {(family, each.entry) for each in told}
         if not releases and seen <= self._covered and family not in self._broken:
-            return  # a replay of what was noted by this process
+            return  # replays of answers that this process has noted
         again = [each for each in told if each not in releases and (family, each.entry) not in self._covered]
         missing = [each for each in again if not self._is_noted(each, ledger)]
-        # A process ended after it had sealed these and before it noted them. Whoever paid is told them again, and would
-        # get neither a label nor rows of them without the note.
+        # A process was killed after it sealed these and before it noted them. Without the note, the person who paid
+        # would get neither a label nor rows.
         lost = [each for each in missing if (paid := ledger.charge(each.entry)) and paid.payer == each.person]
         self._keep_head(releases, family, ledger, lost)
         if len(self._covered) > _COVERED:
@@ -112,18 +123,18 @@ class Witness:
         self._later(family, ledger)
 
     def _is_noted(self, release: ReleaseRecord, ledger: Ledger) -> bool:
-        """Whether the catalogue knows of this charge, under any name of the data."""
+        """Whether the catalogue has this release, under any name of the data."""
         return any(self._catalogue.release(name, release.entry) is not None for name in ledger.names)
 
     def _keep_head(
         self, releases: list[ReleaseRecord], family: str, ledger: Ledger, lost: Iterable[ReleaseRecord] = ()
     ) -> None:
-        """Write how far the ledger is. One that went back below an open server is not believed until it is restarted.
+        """Store the newest entry. A ledger that lost entries while the server ran is refused until a restart.
 
-        A database can be restored while the server runs: it connects again, and catalogue and ledger agree.
+        The check uses this process's memory: after a database is restored, catalogue and ledger agree with each other.
         """
         before = self._noted.get(family)
-        # What was just released was sealed by this process, which knows where that was: nothing is read.
+        # This process sealed new releases itself, and knows their place without reading.
         head = (ledger.reached if releases else None) or ledger.head
         if before is not None and family not in self._broken and not ledger.holds(before):
             self._broken[family] = gone_back(before.number)
@@ -136,21 +147,21 @@ class Witness:
     # -- signing -------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, family: str, ledger: Ledger) -> None:
-        """Sign everything up to now, in the chain too, and keep that where the ledger is not."""
+        """Sign the newest entry, and store the signature as an entry of the ledger and in the folder of checkpoints."""
         with self._signing(family) as known:
             self._keep(family, ledger.checkpoint(self._key, after=known))
 
     def sign(self, family: str, ledger: Ledger) -> None:
-        """The same without an entry of the chain."""
+        """Sign the newest entry, and store the signature in the folder of checkpoints only."""
         with self._signing(family) as known:
             self._keep(family, ledger.signed_head(self._key, after=known))
 
     @contextlib.contextmanager
     def _signing(self, family: str) -> Iterator[list[Noted]]:
-        """What must be in a history that is signed now: what this process noted, and the checkpoint to be replaced."""
+        """Around signing: yields the entries that the history must contain, for one process at a time."""
         place = self.place(family)
         place.parent.mkdir(parents=True, exist_ok=True)
-        with exclusive(place.with_suffix(".lock")):  # what is noted last, in all processes, must be the newest
+        with exclusive(place.with_suffix(".lock")):  # so that the last process to write has the newest entry
             known: list[Noted] = [self._noted[family]] if family in self._noted else []
             try:
                 yield [*known, place] if place.exists() else known
@@ -170,7 +181,7 @@ class Witness:
         self._catalogue.guards.signed(family, checkpoint.number)
 
     def _later(self, family: str, ledger: Ledger) -> None:
-        """Sign it soon: after so many releases, or so long after the first."""
+        """Schedule a signature: after `RELEASES` releases, or `SECONDS` after the first."""
         with self._turn:
             many = self._since[family] = self._since.get(family, 0) + 1
             if family in self._timers and many != RELEASES:
@@ -194,7 +205,7 @@ class Witness:
             )
 
     def close(self) -> None:
-        """Nothing is signed any more."""
+        """Cancel scheduled signatures."""
         with self._turn:
             timers, self._timers = list(self._timers.values()), {}
         for each in timers:

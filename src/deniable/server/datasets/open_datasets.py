@@ -1,4 +1,9 @@
-"""Datasets that are open: a session for each, its engine in a process of its own, its ledger shared by its family."""
+"""Open datasets: a session for each, with its engine in a separate process, and a ledger that its family shares.
+
+A dataset is opened at its first question, or at the start of the server, and stays open. Before that, its files are
+compared with their hashes at registration: a changed file is refused. When bounds are bought, the schema changes, and
+the dataset is opened again; the old session is closed once its questions are answered.
+"""
 
 from __future__ import annotations
 
@@ -46,28 +51,28 @@ if TYPE_CHECKING:
     from deniable.server.request_bodies import BudgetBody
 
 Limit = Callable[[Session], None]
-"""Sets what a session may answer."""
+"""Sets the limits of a session."""
 
 _DUMMY_SECONDS: Final = 10.0
 _DUMMY_SPACE: Final = 4 << 30
-"""Address space, in bytes: most of it is reserved and never touched."""
+"""Address space of an engine for dummy rows, in bytes; most of it is reserved and never used."""
 _DUMMY_EACH: Final = 2
-"""Rehearsals of one person that run at the same time."""
+"""The most questions to dummy rows of one person at the same time."""
 _DUMMY_ROWS: Final = 1000
-"""Behind rehearsals: as many as it takes for averages to have an answer at usual costs."""
+"""Rows in a dummy table: enough for averages to have a value at usual costs."""
 
 _EVALUATIONS: Final = 300_000
-"""Of expressions, to list the values of keys and columns while a question is planned: half a second."""
+"""The most evaluations of expressions while a question is planned, to list keys: about half a second."""
 
 _LOG: Final = logging.getLogger("deniable.server")
 _GONE: Final = "a file is missing: put it back where it was registered"
 _CHANGED: Final = "a file changed since it was registered; register it under a new name"
 _UNREAD: Final = (
-    "it could be read when it was registered, and cannot be now, though its files are what they were: whoever runs the "
-    "server finds the reason in its log"
+    "it could be read when it was registered, and cannot be read now, although its files are unchanged: the server's "
+    "operator finds the reason in its log"
 )
 _NO_LEDGER: Final = (
-    "its ledger, or the checkpoint beside it, cannot be read: whoever runs the server must put the newest copy back"
+    "its ledger, or the checkpoint beside it, cannot be read: the server's operator must put the newest copy back"
 )
 TOLD: Final = {
     "dataset_unavailable": "a file of the dataset is missing, changed or cannot be read, so no question is answered; "
@@ -75,16 +80,16 @@ TOLD: Final = {
     "ledger_damaged": "the server cannot be sure what was spent, so no question is answered; tell the owner; the "
     "server's operator must put back the newest copy of the ledger, or of its checkpoint",
 }
-"""What everybody but the owner hears of a dataset that cannot be opened, by the code of the problem."""
+"""The detail for everybody but the owner if a dataset cannot be opened, by the code of the problem."""
 
 
 @final
 class _Changed(DeniableError):
-    """A file is not what was registered."""
+    """A file is missing or has changed since registration."""
 
 
 def budget_of(body: BudgetBody) -> Budget:
-    """The budget that a request describes: exactly one of ε, μ and ρ."""
+    """The budget of a request. Raises InvalidParameter unless exactly one of ε, μ and ρ is given."""
     given = {name: getattr(body, name) for name in ("epsilon", "mu", "rho") if getattr(body, name) is not None}
     if len(given) != 1:
         raise InvalidParameter("budget", ", ".join(given), "give exactly one of epsilon, mu and rho")
@@ -101,11 +106,11 @@ def budget_of(body: BudgetBody) -> Budget:
 
 
 def cost_of(body: BudgetBody, budget: Budget) -> Cost:
-    """A limit in the currency of a budget; without a δ, all of the budget's own δ for keys."""
+    """A limit in the currency of a budget. Without a δ it includes the budget's whole δ for unlisted keys."""
     if body.keys_delta is not None:
         raise InvalidParameter("keys_delta", body.keys_delta, "is fixed with the budget; give delta")
     units = budget.cost(epsilon=body.epsilon, mu=body.mu, rho=body.rho).units
-    # There δ is divided between what ε is said at and the keys; a limit read otherwise would promise another δ.
+    # A budget of ε and δ divides its δ between the curve and unlisted keys, so a limit cannot have another δ.
     if body.delta is not None and budget.epsilon is not None and body.delta != float(budget.delta):
         raise InvalidParameter("delta", body.delta, f"is {budget.delta} by the budget", "leave it out")
     if body.delta is None or budget.epsilon is not None:
@@ -114,7 +119,7 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
 
 
 def share_of(body: BudgetBody, ledger: Ledger) -> Cost:
-    """What an analyst may spend, if it is no more than the dataset's own limit: that much there is not."""
+    """The limit of an analyst. Raises InvalidParameter if it exceeds the limit of the dataset."""
     asked, most = cost_of(body, ledger.budget), ledger.limit
     found = asked if body.delta is not None else Cost(asked.units, min(asked.delta_units, most.delta_units))
     if not found <= most:
@@ -124,7 +129,7 @@ def share_of(body: BudgetBody, ledger: Ledger) -> Cost:
 
 
 def check_ceiling(settings: Settings, budget: Budget, limit: Cost) -> None:
-    """InvalidParameter where a limit is above what the operator lets owners allow."""
+    """Raise InvalidParameter if a limit exceeds the operator's ceiling."""
     most = settings.ceiling
     if most is not None and not budget.within(limit, epsilon=most["epsilon"], delta=most["delta"]):
         rule = f"the operator of the server allows at most epsilon {most['epsilon']:g} at delta {most['delta']:g}"
@@ -132,26 +137,26 @@ def check_ceiling(settings: Settings, budget: Budget, limit: Cost) -> None:
 
 
 def declared(schema: str, table: str, column: str, domain: Domain) -> str:
-    """A schema in which this is public about a column."""
+    """The schema with another domain for one column."""
     tables = tables_of(schema)
     columns = tuple((name, domain if name == column else each) for name, each in tables[table].columns)
     return write_schema({**tables, table: replace(tables[table], columns=columns)}, form="json")
 
 
 def ledger_place(settings: Settings, family: str) -> str | Path:
-    """Where the ledger of a family is kept."""
+    """The file of a family's ledger, or the URL of the database."""
     folder = settings.state / "ledgers"
     folder.mkdir(parents=True, exist_ok=True)
     return settings.database or folder / f"{family}.ledger"
 
 
 def tables_of(schema: str | dict[str, Any]) -> dict[str, Table]:
-    """The tables of a schema that came over the wire. Text is always text, never a path."""
+    """The tables of a schema in a request. Text is always the schema itself, never a path."""
     return read_schema(schema if isinstance(schema, dict) else schema + "\n")
 
 
 def unit_of(tables: Iterable[Table]) -> Unit:
-    """Whom the ledger of a dataset protects."""
+    """The unit that the ledger of a dataset protects: the one with the most rows per person."""
     units = [each.unit for each in tables if each.unit is not None]
     if not units:
         raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
@@ -160,7 +165,7 @@ def unit_of(tables: Iterable[Table]) -> Unit:
 
 @final
 class Open:
-    """One dataset, ready to be asked."""
+    """An open dataset."""
 
     def __init__(
         self, record: DatasetRecord, tables: dict[str, Table], session: Session, engine: Apart, limit: Limit
@@ -171,7 +176,7 @@ class Open:
         self._turn = threading.Lock()
 
     def rehearsal(self) -> Session:
-        """A session on the dummy rows, with a fresh copy of the budget in memory. Costs nobody anything."""
+        """A session on dummy rows, with a new ledger in memory that has the same budget. Free of charge."""
         with self._turn:
             if self._dummy is None:
                 self._dummy = self._dummies()
@@ -182,7 +187,7 @@ class Open:
         return made
 
     def _dummies(self) -> tuple[Apart, dict[str, Table]]:
-        """In a process of its own, as questions are: what a question does to an engine, it does to nobody else."""
+        """The dummy tables, with an engine in a separate process, so that a bad question harms only this engine."""
         import pyarrow as pa
 
         from deniable.queries.engines.duckdb import DuckDBEngine
@@ -197,7 +202,7 @@ class Open:
         return engine, made
 
     def before(self, schema: str) -> Session:
-        """A session that reads old answers, by what was public then. It has no data to answer from."""
+        """A session with an earlier schema, to read answers of that time. It cannot answer new questions."""
         then = tables_of(schema)
         tables = {name: replace(table, columns=then[name].columns) for name, table in self.tables.items()}
         made = Session(Unread(), tables, self.session.ledger, keeps=True)
@@ -205,6 +210,7 @@ class Open:
         return made
 
     def close(self) -> None:
+        """Close the session and the engines."""
         self.session.close()
         if self._dummy is not None:
             self._dummy[0].close()
@@ -212,7 +218,7 @@ class Open:
 
 @final
 class Datasets:
-    """Every dataset by name; opened at first need, and then kept open."""
+    """The open datasets, by name. Threads may share it."""
 
     def __init__(self, settings: Settings, catalogue: Catalogue, key: SigningKey) -> None:
         self._settings, self._catalogue, self._key = settings, catalogue, key
@@ -227,7 +233,7 @@ class Datasets:
         self._turn = threading.Lock()
 
     def get(self, record: DatasetRecord) -> Open:
-        """The dataset, open."""
+        """The open dataset, with the schema of `record`. Raises Problem `dataset_unavailable` if it cannot be read."""
         found = self._open.get(record.name)
         if found is not None and found.record.schema == record.schema:
             return found
@@ -241,7 +247,7 @@ class Datasets:
                 except (LedgerDamaged, LedgerUnavailable):
                     raise
                 except (DeniableError, OSError) as error:
-                    # Why is for the owner alone, see `Curator.open`: it was readable when it was registered.
+                    # The reason may depend on the data: only the owner gets it, see `Curator.open`.
                     why = str(error) if isinstance(error, _Changed) else _UNREAD
                     if why is _UNREAD:
                         said = str(error) if isinstance(error, DeniableError) else type(error).__name__
@@ -253,7 +259,7 @@ class Datasets:
             return found
 
     def _retire(self, old: Open) -> None:
-        """Close it when whatever was asked of it has an answer, or has run out of time."""
+        """Close an old session once its engine is idle."""
         timer = threading.Timer(
             2 * self._settings.seconds, lambda: self._retire(old) if old.engine.busy else old.close()
         )
@@ -262,13 +268,13 @@ class Datasets:
         self._retired.append((timer, old))
 
     def opened(self, record: DatasetRecord, kin: DatasetRecord | None = None) -> Open:
-        """Open it now, whatever is open already; what is wrong with it is raised.
+        """Open a dataset, without looking for an open one.
 
-        A new dataset of a family that has a ledger comes with its `kin`: the ledger gets its name by `name`.
+        For a new dataset of an existing family, `kin` is an older one: the ledger gets the new name later, by `name`.
         """
         tables = tables_of(record.schema)
         for name, path in record.sources.items():
-            # Old answers would be given for new data, and the marks of the family would be of something else.
+            # Otherwise old answers would be given for new data, and the family's marks would be wrong.
             if not Path(path).exists():
                 _LOG.error("a file of dataset %s is missing", record.name)
                 raise _Changed(_GONE)
@@ -289,19 +295,19 @@ class Datasets:
         return Open(record, made.tables, made, engine, self._limit)
 
     def _limit(self, session: Session) -> None:
-        """No answer is larger than the operator allows, and large ones are made one after the other."""
+        """Limit the size of answers by the settings, and let each person build large ones one at a time."""
         session.limit_answers(cells=self._settings.cells, evaluations=_EVALUATIONS, admits=self.large.add)
 
     def name(self, record: DatasetRecord, version: str) -> None:
-        """Give the name of a new dataset to its family's ledger, and say there which data that is.
+        """Write the name of a new dataset, and the version of its data, into its family's ledger.
 
-        The last thing before the catalogue knows the dataset, which has been written down as an intention: a name that
-        it does not know is one that it has forgotten, and then nothing is registered.
+        This is the last step before the catalogue records the dataset. The catalogue has stored an intention before:
+        a name that it does not know would count as forgotten spending.
         """
         self._ledger(record, record, version).close()
 
     def ledger(self, record: DatasetRecord, kin: DatasetRecord | None = None) -> Ledger:
-        """The ledger of a dataset's family, opened under the dataset's name, or its kin's while it has none."""
+        """The ledger of a dataset's family, opened under the dataset's name, or under that of its `kin`."""
         with self._turn:
             found = self._ledgers.get(record.name)
             if found is None:
@@ -332,17 +338,17 @@ class Datasets:
         return ledger
 
     def checkpoint(self, record: DatasetRecord) -> None:
-        """Sign everything up to now, and keep that where the ledger is not."""
+        """Sign the newest entry of the ledger, and store the signature in the folder of checkpoints as well."""
         self.witness.checkpoint(record.family, self.ledger(record))
 
     def warm(self) -> None:
-        """Open every dataset that can be opened, before somebody has to wait for it."""
+        """Open every dataset, so that the first question does not wait. Logs ledgers that are refused."""
         refused: dict[str, str] = {}
         for record in (records := self._catalogue.datasets()):
             about = {"dataset": record.name, "family": record.family}
             try:
                 self.get(record)
-            except LedgerDamaged as error:  # whoever runs the server must put something right, and the others go on
+            except LedgerDamaged as error:  # the operator must restore the ledger; other datasets work
                 refused.setdefault(record.family, str(error))
                 noted(error, **about)
             except Problem as problem:
@@ -350,13 +356,13 @@ class Datasets:
                     refused.setdefault(record.family, problem.detail)
                     logged("ledger_damaged", **about)
             except DeniableError:
-                pass  # told to whoever asks
+                pass  # the next question to it reports the error
         for family, why in refused.items():
             names = ", ".join(each.name for each in records if each.family == family)
             _LOG.error("the ledger of %s (family %s) is refused: %s", names, family, why)
 
     def growing(self, record: DatasetRecord) -> Growing:
-        """The ledger of a dataset's family, verified as far as it was looked at in this process."""
+        """The incremental verification of a family's ledger in this process."""
         ledger = self.ledger(record)
         with self._turn:
             found = self._growing.get(ledger.serial)
@@ -365,15 +371,15 @@ class Datasets:
             return found
 
     def engines(self) -> list[Apart]:
-        """The engines of all datasets that are open."""
+        """The engines of all open datasets."""
         return [each.engine for each in list(self._open.values())]
 
     def keep(self, found: Open) -> None:
-        """A dataset that was just registered."""
+        """Add a dataset that was just registered."""
         self._open[found.record.name] = found
 
     def forget(self, name: str) -> None:
-        """Let go of whatever is open under this name. What was written stays."""
+        """Close the dataset of this name, if it is open."""
         opened, ledger = self._open.pop(name, None), self._ledgers.pop(name, None)
         if opened is not None:
             opened.close()
@@ -381,10 +387,10 @@ class Datasets:
             ledger.close()
 
     def close(self) -> None:
-        """Close every session and every ledger."""
+        """Sign a last checkpoint of every open ledger, and close everything."""
         self.witness.close()
         for each in self._open.values():
-            with contextlib.suppress(DeniableError, Problem, OSError):  # a full disk is no reason to stay open
+            with contextlib.suppress(DeniableError, Problem, OSError):  # such as a full disk; close anyway
                 self.checkpoint(each.record)
             each.close()
         for timer, old in self._retired:
@@ -404,7 +410,7 @@ class Datasets:
 
 
 def _spark(seconds: float) -> Engine:
-    """Spark as its own configuration files say: which cluster, how much of it."""
+    """A Spark engine; the cluster and its resources come from Spark's own configuration files."""
     from deniable.queries.engines.spark import SparkEngine, session
 
     return SparkEngine(session(), seconds=seconds)

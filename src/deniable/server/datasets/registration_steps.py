@@ -1,9 +1,9 @@
-"""A registration in two places, the ledger and the catalogue: begun in one, it is finished or withdrawn in both.
+"""A registration writes to the ledger and to the catalogue; if it is interrupted, it is completed or undone in both.
 
-Kin gets its name in the ledger of its family first, and its record in the catalogue afterwards. In between the ledger
-knows a name that the catalogue does not, which is what a catalogue that is older than its ledgers looks like. So the
-whole record is written into the catalogue before, as an intention; whoever next registers something, or starts, looks
-whether the ledger has the name by now.
+A dataset that joins a family is first named in the family's ledger, then recorded in the catalogue. In between, the
+ledger has a name that the catalogue does not have, which looks like a catalogue that was rolled back. So the record is
+first stored in the catalogue as an intention. The next registration, or the next start, checks whether the ledger has
+the name, and completes or withdraws the intention.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from deniable.server.problems import Problem
 @final
 @dataclass(frozen=True, slots=True)
 class NewRegistration:
-    """All that the catalogue is to know of a new dataset."""
+    """Everything that the catalogue stores of a new dataset."""
 
     record: DatasetRecord
     version: str
-    """A keyed hash of its files and of how they are read."""
+    """A keyed hash of the files and of how they are read (`data_marks.version_of`)."""
     marks: set[str]
     sketches: dict[str, str]
     profiles: dict[str, str]
@@ -46,8 +46,7 @@ class NewRegistration:
         sketches: Mapping[str, Sketch],
         alike: Iterable[DatasetRecord],
     ) -> NewRegistration:
-        """From what was found in the files; `alike` are the datasets of anybody that have many of the same ids
-        or rows."""
+        """From the marks and sketches of the files; `alike` are datasets of any owner that share many ids or rows."""
         return cls(
             replace(record, form=FORM),
             version,
@@ -59,24 +58,24 @@ class NewRegistration:
 
     @property
     def text(self) -> str:
-        """To be kept as an intention."""
+        """The registration as JSON."""
         found = {**asdict(self), "marks": sorted(self.marks), "overlaps": sorted(self.overlaps)}
         return json.dumps(found)
 
     @classmethod
     def read(cls, text: str) -> NewRegistration:
-        """As it was written."""
+        """The registration from its JSON."""
         found = json.loads(text)
         record, marks, overlaps = DatasetRecord(**found["record"]), set(found["marks"]), set(found["overlaps"])
         return cls(record, found["version"], marks, found["sketches"], found.get("profiles", {}), overlaps)
 
     def add(self, catalogue: Catalogue) -> None:
-        """Let the catalogue know it, and forget the intention."""
+        """Add the dataset to the catalogue, and delete the intention."""
         catalogue.add_dataset(self.record, self.marks, self.sketches, self.profiles, self.overlaps)
 
 
 def check_new_name(name: str, known: Iterable[str]) -> None:
-    """A name that no dataset has, nor one that people would read as the same: their receipts and limits name it."""
+    """Raise Problem `exists` if a dataset has this name, or one that looks the same to people."""
     for other in known:
         if other == name:
             raise Problem("exists", f"there is a dataset {name!r} already; choose another name")
@@ -85,10 +84,10 @@ def check_new_name(name: str, known: Iterable[str]) -> None:
 
 
 def settle(settings: Settings, catalogue: Catalogue) -> None:
-    """Finish every registration that was broken off after the ledger got the name, and withdraw the others.
+    """Complete every interrupted registration whose name the ledger has, and withdraw the others.
 
-    Whoever calls this holds `Catalogue.registering`: then none is under way. Where a ledger cannot be read it stays as
-    it is, and so does everything else, see `forgotten_spending`.
+    The caller holds `Catalogue.registering`, so that no registration is running. If a ledger cannot be read, its
+    intention stays, and `forgotten_spending` refuses new registrations.
     """
     for name, text in catalogue.guards.intentions().items():
         begun = NewRegistration.read(text)

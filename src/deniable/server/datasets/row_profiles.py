@@ -1,25 +1,27 @@
-"""Whether two tables have the same rows, by the columns that they share: whatever else each of them has.
+"""Recognises tables that share rows, although one of them has further columns, or lacks some.
 
-Marks of whole rows (`data_marks`) know a row by all of its cells. One more column, of whatever it may be, makes
-others of them. So a table is also known by its profile: how often each value of a column, each pair of values of two
-columns of few values, each row, and each row without its unique cells comes in it; of each the 64 that come first in
-the order of a keyed hash. Columns of one value, names and orders play no part.
+Marks of whole rows (`data_marks`) identify a row by all of its cells, so one further column changes all of them. A
+profile counts smaller pieces instead: how often each value of a column occurs, each pair of values of two columns with
+few values, each row, and each row without its unique cells. Of each kind, the 64 with the smallest keyed hashes are
+kept. Names and orders of columns do not matter, and columns with a single value are left out.
 
-Let a value come a times in one table of n rows and b times in another of m. Where the rows of both are independent
-draws of one distribution, whichever it is, b of s = a + b is binomial with r = m / (n + m); where they are the same
-rows, b/m and a/n are nearer to each other than that. With P the binomial, Q ∝ P^(1/τ) has about τ times its variance,
-and e = Π Q(b) / P(b) has the mean 1 under P (an e-value: Vovk & Wang 2021). All b add up to m, which makes the joint
-law at most √(2π (n+m) r (1-r)) times the product, so that is divided by. A mean of e-values over all τ and all pairs
-of columns is one again, however they depend on each other; by Markov's inequality unrelated tables reach 1/`CHANCE`
-with a chance of `CHANCE` at most. Rows of one person that are alike make b vary more, and e smaller.
+*The test.* Let a value occur a times in one table of n rows, and b times in another of m rows. If the rows of both are
+independent draws from one distribution, whichever it is, then b, given s = a + b, is binomial with r = m / (n + m). If
+they are the same rows, b/m and a/n are closer to each other than that. With P the binomial law, Q ∝ P^(1/τ) has about τ
+times its variance, for τ < 1, and e = Π Q(b) / P(b) over all values has mean 1 under P: it is an e-value (Vovk & Wang
+2021). The product treats the b as independent, but they add up to m; that makes the joint law at most
+√(2π (n+m) r (1-r)) times the product, so e is divided by this factor. A mean of e-values, over all τ and all pairs of
+columns, is an e-value again, however they depend on each other. By Markov's inequality, e exceeds 1/`CHANCE` for
+unrelated tables with probability at most `CHANCE`. If one person has several equal rows, b varies more, and e becomes
+smaller: the test remains valid.
 
-Of exact copies there is a hash of all rows, see `exact_copies`: it knows tables of few values, which have few cells
-to count.
+Exact copies have a test of their own (`exact_copies`), which also recognises tables with few values, where there is
+little to count.
 
-That is a chance under independent draws: two experiments of one design have some of their counts in common, and two
-lists of everybody in a town the same values. So only by whole rows data is linked, and that at a chance of `SURELY`. Of
-what is alike in part, the owner is asked. Where both tables have ids, these tell people apart, and the owner is asked
-only where the ids may have been drawn anew: where rows come about once each, and half of them are common.
+*What follows.* The test assumes independent draws. Two experiments of one design share some counts, and two lists of
+everybody in a town share their values, without sharing rows. So only whole rows link data, at the stricter level
+`SURELY`; otherwise the owner is asked. If both tables have ids, the ids tell people apart, and the owner is asked only
+if the ids may have been drawn anew: if rows occur about once each, and half of them are common.
 """
 
 from __future__ import annotations
@@ -39,43 +41,41 @@ from zlib import crc32
 from deniable.server.datasets.exact_copies import Whole, Wholes
 
 CHANCE: Final = 1e-6
-"""That unrelated tables whose rows are independent draws of one distribution are taken for the same rows."""
+"""The largest probability that two tables of independent draws from one distribution are taken for the same rows."""
 
 SURELY: Final = 1e-9
-"""The same by their whole rows alone."""
+"""The same for whole rows."""
 
 _KEPT: Final = 64
 _ROOM: Final = 4096
-"""Values of a column that are counted before those that come late in the order are dropped."""
+"""The most values of a column in memory; beyond that, those with large hashes are dropped."""
 
 _BATCH: Final = 20_000
-"""Rows that are counted together; by the first of them it is seen which columns are constant, unique, of few values."""
+"""Rows in a batch. The first batch decides which columns are constant, unique, or of few values."""
 
 _FEW: Final = 16
 _FEW_COLUMNS: Final = 8
 _COLUMNS: Final = 64
-"""Of a wider table, the first in the order of the hashes of their values."""
+"""The most columns that are counted. Of a wider table, those whose values have the smallest hashes."""
 
 _FEWEST: Final = 6
 _UNIQUE: Final = 0.98
-"""The share of different values from which a column tells every row apart."""
+"""The share of distinct values from which a column counts as unique."""
 
 _ONCE: Final = 1 + 1 / 16
-"""How often a row comes that tells people apart, on average."""
+"""The largest mean count of rows that identify people."""
 
 _NARROW: Final = (0.0, 0.1, 0.4)
-"""τ: the same rows; with some of them missing; with many changed."""
+"""The values of τ: for the same rows; for rows with some missing; for rows with many changed."""
 
 _EXACT: Final = 64
-"""Up to here a binomial is added up, from here on it is about normal."""
+"""Up to this s, the binomial law is summed exactly; above, a normal approximation is used."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Group:
-    """How often each value, pair or row comes, of those that come first in the order; all of them, if there is no
-    `reach`. As many as are kept may be all that are left of more.
-    """
+    """Counts of values, pairs or rows by keyed hash: those with hashes up to `reach`; all if that is infinite."""
 
     kind: str
     cells: dict[int, int]
@@ -83,7 +83,7 @@ class Group:
 
     @classmethod
     def of(cls, kind: str, counts: dict[int, int]) -> Group:
-        """The first of these."""
+        """The `_KEPT` counts with the smallest hashes. If there are as many, others may have been dropped."""
         if len(counts) < _KEPT:
             return cls(kind, counts)
         first = nsmallest(_KEPT, counts)
@@ -93,30 +93,30 @@ class Group:
 @final
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a table of so many rows is known by."""
+    """The profile of a table with `rows` rows."""
 
     rows: int
     groups: tuple[Group, ...] = ()
     has_ids: bool = True
-    """Whether a column, which is not in it, says whose each row is."""
+    """Whether the table has a column of ids, which is not part of the profile."""
     whole: Whole | None = None
-    """All of its rows; None of no rows or columns, and of tables from before this was kept."""
+    """The hash of all rows; None without rows or columns, and in records of an old version."""
 
     @property
     def tells(self) -> bool:
-        """Whether another table may be known by it."""
+        """Whether it holds anything to compare."""
         return bool(self.groups) or self.whole is not None
 
     @property
     def text(self) -> str:
-        """To be kept."""
+        """The profile as JSON."""
         groups = [[each.kind, None if isinf(each.reach) else each.reach, *each.cells.items()] for each in self.groups]
         wholes = [] if self.whole is None else [["all", self.whole.evidence, self.whole.digest]]
         return json.dumps([self.rows, self.has_ids, *groups, *wholes], separators=(",", ":"))
 
     @classmethod
     def read(cls, text: str) -> Profile:
-        """As it was written."""
+        """The profile from its JSON."""
         rows, has_ids, *groups = json.loads(text)
         found = tuple(
             Group(kind, dict(cells), inf if reach is None else reach) for kind, reach, *cells in groups if kind != "all"
@@ -125,25 +125,26 @@ class Profile:
         return cls(rows, found, has_ids, wholes[0] if wholes else None)
 
     def is_alike(self, other: Profile) -> bool:
-        """Whether both have so much in common that they are no independent draws."""
+        """Whether both have so much in common that the owner must be asked: level `CHANCE`."""
         if self.has_ids and other.has_ids:
             return self._shares_rows(other)
         return self._is_copy(other) or self._evidence(other, {"row", "one", "two"}) >= 1 / CHANCE
 
     def is_same(self, other: Profile) -> bool:
-        """Whether these are the same rows, but for some, whatever their constant columns say."""
+        """Whether these are mostly the same rows, up to constant columns, so that data is linked: level `SURELY`."""
         sure = self.whole is not None and self.whole.evidence >= -log(SURELY)
         return (sure and self._is_copy(other)) or self._evidence(other, {"whole"}) >= 1 / SURELY
 
     def _is_copy(self, other: Profile) -> bool:
-        """Whether all rows are the same, which two small tables may be by chance."""
+        """Whether all rows are equal. Two small tables may be equal by chance: see `Whole.evidence`."""
         if self.whole is None or other.whole is None or (self.has_ids and other.has_ids):
             return False
         return self.whole.digest == other.whole.digest
 
     def _shares_rows(self, other: Profile) -> bool:
-        """Whether rows come about once in each, and half of those of one are in the other. Rows that come often say
-        nothing here: people of one study have the same weeks and few results, and so have those of the next one.
+        """Whether rows occur about once each in both tables, and half of the rows of one are in the other.
+
+        Rows that repeat are no evidence: people of two studies may have the same weeks and the same few results.
         """
         wholes = [group for each in (self, other) for group in each.groups if group.kind == "whole"]
         if len(wholes) < 2 or any(sum(each.cells.values()) > _ONCE * len(each.cells) for each in wholes):
@@ -184,9 +185,9 @@ def _evidence(one: Group, other: Group, n: int, m: int) -> float:
 
 @lru_cache(maxsize=65_536)
 def _ratio(a: int, b: int, share: float, narrow: float) -> float:
-    """log Q(b) / P(b) for one value."""
+    """log Q(b) / P(b) for one value; `narrow` is τ, and 0 puts all of Q on the nearest whole numbers."""
     s = a + b
-    if not narrow:  # as near as whole numbers are
+    if not narrow:
         nearest = [
             each for each in {int(s * share), int(s * share) + 1} if 0 <= each <= s and abs(each - s * share) <= 0.5
         ]
@@ -212,7 +213,7 @@ NOTHING: Final = Profile(0)
 @final
 @dataclass(slots=True)
 class _Counts:
-    """Counts of texts, of which those that come late are dropped when there are too many."""
+    """Counts by keyed hash; if there are too many, those with large hashes are dropped."""
 
     kept: dict[int, int] = field(default_factory=dict)
     limit: float = inf
@@ -229,7 +230,7 @@ class _Counts:
 
 @final
 class Profiling:
-    """Makes the profile of a table, whose rows come one by one: cells in their one form, without ids."""
+    """Computes the profile of a table from its rows, one by one: cells in canonical form, without ids."""
 
     def __init__(self, key: bytes, *, has_ids: bool) -> None:
         self._has_ids = has_ids
@@ -241,7 +242,7 @@ class Profiling:
         self._rows = 0
         self._ones: dict[int, _Counts] = {}
         self._numbers: dict[int, tuple[int, int]] = {}
-        """Columns that number the rows, for all we know: the least and the largest."""
+        """Columns that may be row numbers: their smallest and largest value."""
         self._few: list[int] = []
         self._twos: dict[tuple[int, int], Counter[tuple[str, str]]] = {}
         self._told: list[int] = []
@@ -249,14 +250,14 @@ class Profiling:
         self._whole, self._rest = _Counts(), _Counts()
 
     def add(self, cells: Sequence[str], mark: bytes) -> None:
-        """One more row, with a keyed hash of its sorted cells."""
+        """Add a row, with a keyed hash of its sorted cells."""
         self._batch.append(cells)
         self._marks.append(mark)
         if len(self._batch) >= _BATCH:
             self._count()
 
     def profile(self) -> Profile:
-        """Of all rows."""
+        """The profile of all rows. Columns that number the rows are left out."""
         self._count()
         numbering = {at for at, (low, high) in self._numbers.items() if high - low < 2 * self._rows}
         ones = [counts.kept for at, counts in self._ones.items() if at not in numbering]
@@ -302,7 +303,7 @@ class Profiling:
                 counts.add(self._ranked(Counter("\0".join(sorted(each)) for each in cells)))
 
     def _look(self, columns: Sequence[Sequence[str]]) -> None:
-        """Which columns are counted, and how."""
+        """Decide, by the first batch, which columns are counted, and how."""
         many = {at: Counter(cells) for at, cells in enumerate(columns)}
         told = [at for at, counts in many.items() if len(counts) > 1]
         if len(told) > _COLUMNS:
@@ -313,7 +314,9 @@ class Profiling:
         for at in unique:
             self._numbers[at] = (2**63, -(2**63))
         few = [at for at in told if len(many[at]) <= _FEW and at not in unique]
-        self._few = nsmallest(_FEW_COLUMNS, few, key=lambda at: max(many[at].values()))  # those that say most
+        self._few = nsmallest(
+            _FEW_COLUMNS, few, key=lambda at: max(many[at].values())
+        )  # those with the most information
         self._twos = {pair: Counter() for pair in combinations(sorted(self._few), 2)}
         self._core = [at for at in told if at not in unique]
 

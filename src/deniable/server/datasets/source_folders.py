@@ -1,4 +1,4 @@
-"""Where data may come from: files in the folders that the operator named, and nothing else."""
+"""Source files: only files in the folders that the operator configured."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from deniable.server.operations.settings import Settings
 
 _SUFFIXES: Final = frozenset({".csv", ".tsv", ".parquet", ".pq"})
 _SPECIAL: Final = frozenset("*?[]{}\0\n\r")
-"""Engines read some of these as patterns of many files."""
+"""Characters that are refused in paths: engines read some of them as wildcards."""
 
 
 def folders_of(owner: str, settings: Settings, owners: Collection[str]) -> tuple[Path, ...]:
-    """The folders that an owner may register from; `owners` are all who are or were here.
+    """The folders from which an owner may register files. `owners` are all owners, also closed ones.
 
-    Whoever registers data first is its owner for good. So a folder belongs to one owner: to the only one there is, or
-    to whom the operator gave it. Somebody who was closed is still an owner: else an admin could close the only one and
-    let another take the files.
+    The first person to register data owns it for good. So each folder belongs to one owner: the one that the operator
+    named, or the only one there is. A closed account still counts as an owner; otherwise an admin could close the only
+    owner and let another one take the files. Raises InvalidParameter if this owner has no folder.
     """
     if settings.owners is not None:
         found = (*settings.owners.get(owner, ()), *settings.owners.get("*", ()))
@@ -28,21 +28,21 @@ def folders_of(owner: str, settings: Settings, owners: Collection[str]) -> tuple
             raise InvalidParameter("sources", NOTHING, rule, remedy)
         return found
     if set(owners) - {owner}:
-        rule = "there are several owners, and nobody said whose files are whose"
+        rule = "there are several owners, and the settings do not say whose files are whose"
         raise InvalidParameter("sources", NOTHING, rule, "the operator of the server writes [owners] instead of data")
     return settings.data
 
 
 def allowed(source: str, folders: Sequence[Path]) -> Path:
-    """The file that is meant, if it lies in one of the folders, also after every link was followed.
+    """The resolved path of a source file, if it lies in one of the folders after all links are followed.
 
-    Whatever is wrong, it is said in the same words: whether a file exists elsewhere is nobody's business.
+    Raises InvalidParameter, with the same words for every cause, so that nobody learns which files exist elsewhere.
     """
     wrong = InvalidParameter(
         "sources",
         NOTHING,
         "must be a CSV or Parquet file in one of your data folders on the server",
-        "put it there by its own name, not as a link, or ask whoever runs the server to",
+        "put it there by its own name, not as a link, or ask the server's operator to",
     )
     if not source or "://" in source or set(source) & _SPECIAL:
         raise wrong

@@ -1,8 +1,8 @@
-"""Synthetic tables over HTTP: bought like any question, published by owners, and drawn as rows in another process.
+"""Synthetic tables over HTTP: bought like an answer, published by owners, and downloaded as rows.
 
-What is kept of a synthetic table is its entry in the ledger, which holds the noisy counts; the note of its release
-says what was asked, and whether it is published. Clients get the counts and fit them themselves (`dn.connect`): that is
-post-processing, and costs the server nothing. Rows for whoever has no Python are fitted in a process of their own.
+The ledger's entry of a synthetic table holds its noisy counts. The record of its release holds the request, and whether
+it is published. Python clients (`dn.connect`) get the counts and fit the distribution themselves, which is
+post-processing. For other clients, a separate process of the server fits it and draws rows.
 """
 
 from __future__ import annotations
@@ -34,27 +34,26 @@ if TYPE_CHECKING:
     from deniable.server.datasets.open_datasets import Open
 
     Recalled = tuple[Synthetic, dict[str, Any], Session]
-    """A synthetic table, what was asked, and a session with the schema that it was asked by."""
+    """A synthetic table, its request, and a session with the schema of that time."""
 
 MOST_ROWS: Final = 1_000_000
-"""Rows of a download; there may be as many downloads as anybody likes."""
-"""How the note of such a release begins."""
+"""The most rows of one download. The number of downloads is not limited."""
 _PUBLISHED: Final = '"published": true}'
-"""How the note of one ends that is published, see `noted`."""
+"""How the stored question of a published one ends, see `noted`."""
 _LISTED: Final = 100
-"""Synthetic tables on a page."""
+"""Synthetic tables per page."""
 _CHUNK: Final = 1 << 18
 _HELD: Final = 2
-"""Downloads of one person whose files are there at the same time."""
+"""The most unfinished downloads of one person."""
 _PARTS: Final = 8
-"""A download takes at most one part in so many of the free space."""
+"""A download takes at most 1/_PARTS of the free disk space."""
 _NOT_HERE: Final = "there is no such synthetic table that you may see"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """What the note of a release needs."""
+    """The attributes of an answer that `Curator.note` reads."""
 
     receipt: Receipt
     confidence: float = 0.95
@@ -63,17 +62,17 @@ class _Noted:
 @final
 @dataclass(frozen=True, slots=True)
 class DrawnFile:
-    """Rows that were written to a file without a name."""
+    """Drawn rows, in an open file that is already deleted from its folder."""
 
     file: IO[bytes]
     size: int
     name: str
     notes: list[str]
     done: Callable[[], object] = lambda: None
-    """To be called when nobody reads it any more."""
+    """To be called when the download has ended."""
 
     def chunks(self) -> Iterator[bytes]:
-        """All of it, some at a time."""
+        """The content, in pieces. Closes the file at the end."""
         try:
             with self.file:
                 while chunk := self.file.read(_CHUNK):
@@ -89,11 +88,11 @@ class Synthetics:
     def __init__(self, curator: Curator) -> None:
         self._curator = curator
         self._held: Counter[str] = Counter()
-        """Downloads of each person that are not read to their end."""
+        """Unfinished downloads, by person."""
         self._turn = threading.Lock()
 
     def price(self, person: Person, dataset: str, said: dict[str, Any], cost: dict[str, Any]) -> dict[str, Any]:
-        """What `buy` would charge, and the noise of each count. Reads no data."""
+        """The price of `buy`, and the noise of the counts. Free: reads no data."""
         opened = self._curator.open(person, dataset)
         self._check_size(said, opened)
         found = opened.session.price_synthesis(**said, payer=person.name, **cost)
@@ -103,7 +102,7 @@ class Synthetics:
     def buy(
         self, person: Person, dataset: str, said: dict[str, Any], cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """Measure what a synthetic table needs, in one charge; or read it from the ledger, if it was paid for."""
+        """Measure the counts of a synthetic table, in one charge. If they were paid for before, it is free."""
         curator = self._curator
         self._check_size(said, curator.open(person, dataset))
         session = curator.paying(person, dataset, key)
@@ -112,7 +111,7 @@ class Synthetics:
         return told_again(dataset, (made, said, session))
 
     def _check_size(self, said: dict[str, Any], opened: Open) -> None:
-        """Refuse what is too large before it is planned: that takes as long as there are cells, and nothing is paid."""
+        """Refuse a table that is too large before it is planned: planning takes time, and is free of charge."""
         cells, most = size(said, opened.tables), self._curator.settings.cells
         if cells > most:
             raise QuestionRefused(
@@ -123,8 +122,9 @@ class Synthetics:
         self._curator.datasets.large.add(cells)
 
     def listed(self, person: Person, dataset: str, before: int | None = None) -> dict[str, Any]:
-        """Those that this person bought, and those that are published: the newest, or those before an entry. `before`
-        of what is returned is where the next page begins; None on the last.
+        """A page of synthetic tables that this person bought or that are published, newest first, or before an entry.
+
+        `before` of the result is the argument for the next page; None on the last.
         """
         self._curator.visible(person, dataset)
         found = self._curator.catalogue.releases(
@@ -149,13 +149,16 @@ class Synthetics:
         return {"synthetic": told, "before": found[_LISTED - 1].entry if len(found) > _LISTED else None}
 
     def record(self, person: Person, dataset: str, entry: int, question: str | None = None) -> dict[str, Any]:
-        """All that is needed to fit it and draw from it, for nothing."""
+        """Everything that a client needs to fit the table and draw rows. Free of charge."""
         return told_again(dataset, self._found(person, dataset, entry, question))
 
     def rows(
         self, person: Person, dataset: str, entry: int, count: int | None, form: str, question: str | None = None
     ) -> DrawnFile:
-        """Rows in a file; as many as the table has, if not said. Free: what was paid for are the counts."""
+        """`count` rows in a file of this `form`; default: about as many as the table has. Free: the counts are paid.
+
+        Raises Problem `rate_limited` if the person has too many unfinished downloads, and `fit_failed`.
+        """
         if self._held[person.name] >= _HELD:
             words = "your earlier downloads are not read to their end; read or close them first"
             raise Problem("rate_limited", words, headers={"Retry-After": "5"})
@@ -163,20 +166,20 @@ class Synthetics:
         many = min(made.count, MOST_ROWS) if count is None else count
         record = record_of(made, said, session.tables)
         state = self._curator.settings.state
-        # The ledgers lie on this disk: all downloads together leave room for them, however slowly they are read.
+        # The ledgers are on this disk, so all downloads together must leave space, however slowly clients read them.
         room = (shutil.disk_usage(state).free - self._curator.settings.free_space) // _PARTS
         with scratch(state) as folder:
             path = folder / f"rows.{form}"
             try:
                 notes = write_apart(record, many, path, form, replace(LIMITS, size=max(0, min(LIMITS.size, room))))
-                file = path.open("rb")  # which outlives its folder
+                file = path.open("rb")  # the open file outlives its folder
             except (EngineFailed, OSError):
                 raise Problem("fit_failed", "draw fewer rows, or fit the counts yourself with dn.connect") from None
             name = f"{_plain(dataset)}-{entry}-synthetic.{form}"
             return DrawnFile(file, path.stat().st_size, name, notes, self._hold(person.name, file))
 
     def _hold(self, person: str, file: IO[bytes]) -> Callable[[], object]:
-        """Count a download until it is read, or nobody is there to read it."""
+        """Count a download until its file is closed."""
         with self._turn:
             self._held[person] += 1
         return weakref.finalize(file, self._let_go, person)
@@ -188,7 +191,7 @@ class Synthetics:
                 del self._held[person]
 
     def publish(self, person: Person, dataset: str, entry: int, *, published: bool) -> dict[str, Any]:
-        """Let everybody who may see the dataset have a synthetic table that its owner bought, or not any more."""
+        """Publish a synthetic table of the owner to everybody who may see the dataset, or withdraw it."""
         self._curator.visible(person, dataset)
         catalogue = self._curator.catalogue
         found = catalogue.release(dataset, entry)
@@ -199,8 +202,8 @@ class Synthetics:
         return {"release": f"{dataset}:{entry}", "published": published}
 
     def _found(self, person: Person, dataset: str, entry: int, question: str | None) -> Recalled:
-        """For whoever bought it, for everybody if it is published, and for whoever knows the question: they would get
-        it by asking, for nothing.
+        """A synthetic table, if this person bought it, or it is published, or the person knows the question's hash: to
+        ask the same question would give the table free of charge. Otherwise raises Problem `not_found`.
         """
         opened = self._curator.open(person, dataset)
         found = self._curator.catalogue.release(dataset, entry)
@@ -212,7 +215,7 @@ class Synthetics:
         theirs = found.person == person.name or is_published(found)
         if charge is None or sealed is None or not (theirs or question == charge.question):
             raise Problem("not_found", _NOT_HERE)
-        self._curator.datasets.large.add(len(sealed.answer or b"") // 16)  # in its turn, as when it was made
+        self._curator.datasets.large.add(len(sealed.answer or b"") // 16)  # a large one waits for its turn
         left = ledger.remaining if person.role is Role.AUDITOR else ledger.left(person.name)
         again = recall(opened, self._curator.catalogue.earlier(dataset), found, charge, sealed, left)
         if again is None:
@@ -223,12 +226,12 @@ class Synthetics:
 def recall(
     opened: Open, earlier: list[str], found: ReleaseRecord, charge: Entry, sealed: Entry, left: Cost
 ) -> Recalled | None:
-    """A synthetic table from the ledger, read by what was public when it was bought."""
+    """A synthetic table from the ledger, read with the schema of the time when it was bought."""
     said = asked_of(found)
     for session in chain([opened.session], (opened.before(schema) for schema in earlier)):
         try:
             made = recalled(session, said, charge, sealed, left)
-        except (QuestionRefused, InvalidParameter):  # then it means nothing by this schema
+        except (QuestionRefused, InvalidParameter):  # the request does not fit this schema
             continue
         if made is not None:
             return made, said, session
@@ -236,12 +239,12 @@ def recall(
 
 
 def asked_of(release: ReleaseRecord) -> dict[str, Any]:
-    """What was asked, as `Session.synthesize` takes it."""
+    """The request, as keyword arguments of `Session.synthesize`."""
     return dict(_note(release).asked)
 
 
 def is_published(release: ReleaseRecord) -> bool:
-    """Whether everybody who may see the dataset may have it."""
+    """Whether everybody who may see the dataset may use it."""
     return _note(release).published
 
 
@@ -252,19 +255,19 @@ def _note(release: ReleaseRecord) -> NotedSynthesis:
 
 
 def checked_rows(count: int | None) -> int | None:
-    """InvalidParameter where a download would be too large."""
+    """The same number of rows. Raises InvalidParameter if it is out of range."""
     if count is not None and not 1 <= count <= MOST_ROWS:
         raise InvalidParameter("rows", NOTHING, f"must be from 1 to {MOST_ROWS:,}", "for more, download several times")
     return count
 
 
 def told_again(dataset: str, found: Recalled) -> dict[str, Any]:
-    """As it goes over the wire."""
+    """The record of a synthetic table for a client."""
     made, said, session = found
     record = record_of(made, said, session.tables)
     return {**record, "dataset": dataset, "release": f"{dataset}:{made.receipt.entry}"}
 
 
 def _plain(name: str) -> str:
-    """A name that no header or file system stumbles over; names of datasets have only letters, digits and ._@-."""
+    """A dataset's name for headers and file names: besides letters, digits and ._@- it may have spaces."""
     return name.replace(" ", "_")

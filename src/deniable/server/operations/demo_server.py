@@ -1,4 +1,4 @@
-"""`deniable serve --demo`: a real health table, one person in each role, and a token for each that is told once."""
+"""`deniable serve --demo`: a real health table, and one person with a token in each role."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PEOPLE: Final = {Role.OWNER: "olga", Role.ANALYST: "ana", Role.AUDITOR: "ada", R
 
 
 def prepared(curator: Curator, source: str, schema: str) -> dict[Role, str]:
-    """Register the table, invite everybody, and say their tokens."""
+    """Add the people and register the table. Returns a token for each role, valid for one day."""
     for role, name in PEOPLE.items():
         curator.catalogue.add_person(name, role)
     owner = Person(PEOPLE[Role.OWNER], Role.OWNER)
@@ -26,5 +26,5 @@ def prepared(curator: Curator, source: str, schema: str) -> dict[Role, str]:
 
 
 def settings_in(folder: Path, *, host: str, port: int) -> Settings:
-    """Everything below one folder."""
+    """Settings with state and data below one folder."""
     return Settings(state=folder / "state", data=(folder,), host=host, port=port)

@@ -1,4 +1,4 @@
-"""Locks between processes, on files. A process that is killed lets go of them."""
+"""File locks between processes. The system releases those of a killed process."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def exclusive(place: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock on this file, and hold it."""
-    import fcntl  # POSIX only, as the server is; its modules can be imported elsewhere
+    """Wait for the exclusive lock on this file, and hold it."""
+    import fcntl  # POSIX only, like the server; this module can be imported on Windows
 
     with place.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -19,7 +19,7 @@ def exclusive(place: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def tried_alone(place: Path) -> Iterator[bool]:
-    """Hold the lock on this file; False, at once, where somebody holds it."""
+    """Try to hold the exclusive lock on this file; False, without waiting, if another process holds any lock."""
     import fcntl
 
     with _tried(place, fcntl.LOCK_EX) as got:
@@ -28,7 +28,7 @@ def tried_alone(place: Path) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def tried_together(place: Path) -> Iterator[bool]:
-    """Hold the lock on this file with all others who come this way; False, at once, where somebody holds it alone."""
+    """Try to hold the shared lock on this file; False, without waiting, if another process holds it exclusively."""
     import fcntl
 
     with _tried(place, fcntl.LOCK_SH) as got:

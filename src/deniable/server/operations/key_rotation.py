@@ -1,7 +1,7 @@
-"""Another signing key for a server: the old one vouches for it in every ledger, and only then is it put in its place.
+"""Replaces the signing key of a server: the old key vouches for the new one in every ledger, then the file is replaced.
 
-A run that is broken off is finished by the next one: the new key waits in a file of its own until every ledger has it.
-Until then the server starts on no ledger that knows the new key already.
+If a run is interrupted, the next run finishes it: the new key waits in a separate file until every ledger has it. Until
+then the server refuses ledgers that already have the new key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from deniable.server.operations.state_holding import stopped
 
 
 def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey, int]:
-    """The new public key, and how many ledgers have it now. LedgerUnavailable while the server runs."""
+    """Replace the key; `by` and `reason` go into the ledgers. Returns the new public key and the number of ledgers.
+
+    Raises LedgerUnavailable while the server runs.
+    """
     catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
     try:
         with stopped(settings.state, catalogue, "rotate"):
@@ -30,7 +33,9 @@ def rotate(settings: Settings, *, by: str, reason: str) -> tuple[keys.PublicKey,
 
 def _rotated(settings: Settings, catalogue: Catalogue, by: str, reason: str) -> tuple[keys.PublicKey, int]:
     place, waiting = settings.state / "server.key", settings.state / "server.next.key"
-    if not (waiting.exists() and is_key(catalogue, keys.read(waiting))):  # else it was broken off at its very end
+    if not (
+        waiting.exists() and is_key(catalogue, keys.read(waiting))
+    ):  # otherwise the last run was interrupted just before its end
         identified(settings, catalogue)
     old = keys.read(place)
     new = keys.read(waiting) if waiting.exists() else keys.new(waiting)
@@ -41,7 +46,7 @@ def _rotated(settings: Settings, catalogue: Catalogue, by: str, reason: str) -> 
     half = settings.state / ".server.pub"
     half.write_bytes(new.public.pem())
     half.replace(place.with_suffix(".pub"))
-    waiting.replace(place)  # from here on it is done
+    waiting.replace(place)  # from here on the rotation is complete
     waiting.with_suffix(".pub").unlink(missing_ok=True)
     return new.public, len(families)
 
@@ -55,9 +60,9 @@ def _in_ledgers(
     by: str,
     reason: str,
 ) -> None:
-    """Let the old key vouch for the new one, in the ledger of every family; none that is older than what is known.
+    """Let the old key vouch for the new one in the ledger of every family. Refuses a ledger that was rolled back.
 
-    A checkpoint that was lost is signed anew: whoever runs the server does this on purpose, and the ledger says so.
+    A lost checkpoint is signed again: the operator runs this command on purpose, and the ledger records it.
     """
     place = settings.state / "server.key"
     for family, name in families.items():
@@ -71,13 +76,13 @@ def _in_ledgers(
 
 
 def _signer(place: Path, old: keys.SigningKey, ledger: Ledger) -> keys.SigningKey:
-    """The key that a ledger knows: an older one, where it was made by a server that ran through the last rotation."""
+    """The key that a ledger has as its owner: an older one if its server was not stopped during the last rotation."""
     kept = [] if ledger.owner is None else [place.with_name(f"server.{ledger.owner.hex[:16]}.key")]
     return next((found for path in kept if path.exists() and (found := keys.read(path)).public == ledger.owner), old)
 
 
 def _kept(place: Path, public: keys.PublicKey) -> None:
-    """The old key stays, under a name of its own: its public half is what auditors begin with."""
+    """Keep a copy of the old key under another name: auditors start from its public half."""
     for suffix in (".key", ".pub"):
         copy = place.with_name(f"server.{public.hex[:16]}{suffix}")
         if not copy.exists():

@@ -1,4 +1,4 @@
-"""What a monitor may count: requests by route, method and status. No dataset, person or time is in it."""
+"""Metrics for a monitor: counts of requests by route, method and status, without datasets, people or times."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Metrics:
         self._requests: Counter[tuple[str, str, int]] = Counter()
 
     def count(self, method: str, route: str, status: int) -> None:
-        """One more request. `route` is the template, never the path that was asked for."""
+        """Count a request. `route` is the template of the path, never the path itself, which may hold names."""
         self._requests[method, route, status] += 1
 
     def text(self) -> str:
-        """All counters.
+        """All counters, as text.
 
         >>> metrics = Metrics()
         >>> metrics.count("GET", "/health", 200)

@@ -1,10 +1,11 @@
-"""Whether this server can answer questions now: for whoever decides where to send people.
+"""Readiness: whether this server can answer questions now, for a load balancer.
 
-`/health` says that the process runs. `/ready` looks at the database, the disk, the key and the ledgers, at most once a
-second; one ledger that is as it was left is enough, since its data can be asked. Of
-engines it tells what was found when somebody last looked, which happens beside the requests. One that is gone is
-started again then: only one that cannot be started is told. That one died, and how long it takes to start, may depend
-on who is in a table; neither can be seen here.
+`/health` only says that the process runs. `/ready` checks the database, the disk, the key and the ledgers, at most once
+a second. One valid ledger is enough, because questions to its datasets can be answered.
+
+Engines are checked in the background, and `/ready` reports the last result. The check restarts an engine that died, so
+`/ready` fails only for an engine that cannot be started. Whether an engine died, and how long it takes to start, may
+depend on the rows of a table; so neither is visible here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _PATIENCE: Final = 5.0
 
 @final
 class _Look:
-    """Some checks, one after the other, in a thread of their own: neither questions nor reads are in front of it."""
+    """Runs checks one after the other, in a thread of its own, so that they do not wait for questions or reads."""
 
     def __init__(self, name: str, checks: dict[str, Callable[[], bool]]) -> None:
         self._checks = checks
@@ -42,13 +43,13 @@ class _Look:
         self._pool.shutdown(wait=False)
 
     def begun(self) -> asyncio.Future[list[str]]:
-        """The newest look: one that runs, or that ended at most a second ago, or another one that begins now."""
+        """The result of a run of the checks: the running one, one that ended less than a second ago, or a new one."""
         if self._looking is None or (self._looking.done() and time.monotonic() - self._when > _FRESH):
             self._looking = asyncio.get_running_loop().run_in_executor(self._pool, self._look)
         return asyncio.shield(self._looking)
 
     async def ended(self) -> list[str]:
-        """What the newest look found. A check that does not end in some seconds fails."""
+        """The names of failed checks. A check that takes more than `_PATIENCE` seconds counts as failed."""
         try:
             return await asyncio.wait_for(self.begun(), _PATIENCE)
         except TimeoutError:
@@ -68,7 +69,7 @@ class _Look:
 
 @final
 class Readiness:
-    """What is missing. Engines are looked at beside the requests; the rest is as it was at most a second before."""
+    """Runs all checks; the results are at most a second old, those of engines a little older."""
 
     def __init__(self, curator: Curator) -> None:
         self._curator = curator
@@ -81,12 +82,12 @@ class Readiness:
         self._rest, self._engines = _Look("ready", checks), _Look("ready-engines", {"engine": self._engine})
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Stop the threads."""
         self._rest.close()
         self._engines.close()
 
     async def failed(self) -> list[str]:
-        """What is missing, by name; nothing if the server is ready. Waits for engines only at the very first look."""
+        """The names of failed checks, empty if the server is ready. Only the first call waits for the engines."""
         newest = self._engines.begun()
         engines = await newest if self._engines.found is None else self._engines.found
         return sorted([*await self._rest.ended(), *engines])
@@ -109,12 +110,14 @@ class Readiness:
         return any_ledger(curator.settings, curator.catalogue, curator.datasets.witness)
 
     def _engine(self) -> bool:
-        found = [each.revived() for each in self._curator.datasets.engines()]  # each of them is looked at
+        found = [
+            each.revived() for each in self._curator.datasets.engines()
+        ]  # a list: all engines are checked, also after one failed
         return all(found)
 
 
 def _holds(check: Callable[[], bool]) -> bool:
     try:
         return check()
-    except Exception:  # whatever a driver or a file system raises: what it asked for is not there
+    except Exception:  # drivers and file systems raise many kinds; each means that the check failed
         return False

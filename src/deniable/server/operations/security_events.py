@@ -1,16 +1,15 @@
-"""What an operator should see: one line of JSON for each event that has to do with security, on `deniable.security`.
+"""The security log: one line of JSON for each event, on the logger `deniable.security`.
 
-A line holds the name of the event and who or where it was: never a token, a question, an answer, or anything that was
-computed from data. Lines go through Python's `logging`, so an operator sends them where the others go.
+A line holds the name of the event, and the person or address. It never holds a token, a question, an answer, or
+anything computed from data. The lines go through Python's `logging`, so an operator can send them anywhere.
 
-person_...     as in the log of people (`server.catalogue.access_log`), whose entry it names: person_added,
-person_closed,
-               person_invited, person_redeemed, person_issued, person_revoked and person_signed_in
-token_refused  a token or an invitation that opens nothing; `address` is where it came from
-limit          somebody was turned away: too many wrong tokens, requests, connections, or questions that wait
+person_...     an entry of the access log (`server.catalogue.access_log`), with its number: person_added,
+               person_closed, person_invited, person_redeemed, person_issued, person_revoked and person_signed_in
+token_refused  a token or an invitation that is not valid; `address` is the client's
+limit          a client was refused: too many wrong tokens, requests, connections, or waiting questions
 registration_refused
 ledger_damaged, ledger_mismatch, ledger_unavailable
-unfinished     a connection that sent half a request and no more, or did not read its answer
+unfinished     a client did not finish its request, or did not read its answer
 not_ready      a check of /ready failed
 """
 
@@ -28,20 +27,19 @@ LOGGER: Final = logging.getLogger("deniable.security")
 
 _ABOUT: Final = "about_dataset"
 _QUIET: Final = "person_"
-"""What happens every day begins so; all else is a warning."""
+"""Prefix of routine events, which are logged as INFO; all others are warnings."""
 
 
 def logged(event: str, **facts: str | int) -> None:
-    """Write one event down."""
+    """Log one event."""
     level = logging.INFO if event.startswith(_QUIET) else logging.WARNING
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", json.dumps({"event": event, **facts}, ensure_ascii=True))
 
 
 def noted(error: BaseException, **about: str) -> None:
-    """Write down what an error says about a ledger, if it is one of those that an operator should see, and of which
-    dataset it is, where that is known.
-    """
+    """Log an error of a ledger, with its dataset if that is known. Other errors are not logged."""
+
     about = {**getattr(error, _ABOUT, {}), **about}
     match error:
         case LedgerDamaged():
@@ -53,19 +51,19 @@ def noted(error: BaseException, **about: str) -> None:
 
 
 def of_dataset(error: BaseException, dataset: str, family: str) -> None:
-    """Say of which dataset an error is, for the line that is written about it later."""
+    """Attach a dataset to an error, for `noted`."""
     setattr(error, _ABOUT, {"dataset": dataset, "family": family})
 
 
 class _Lines(logging.Formatter):
-    """Times in UTC, with their zone."""
+    """Formats times in UTC, with their zone."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  # its name there
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
 def to_stderr() -> None:
-    """Where nobody has said where these lines go: each alone on a line of stderr, with its time."""
+    """Write the events to stderr, one JSON object per line, unless logging is configured already."""
     if LOGGER.handlers or logging.getLogger().handlers:
         return
     handler = logging.StreamHandler(sys.stderr)

@@ -1,11 +1,14 @@
-"""Who a server is: the key that it signs with, and the secret by which it knows data again.
+"""The identity of a server: the key that it signs with, and the secret by which it recognises data.
 
-With another secret all data would be new and get a fresh budget. So the secret is kept with what was spent, in the
-catalogue, beside the public half of the key. The private key is kept in the folder `state`, and nowhere else: its
-signatures are evidence against whoever can write the database, so the database must not be able to sign. The secret is
-encrypted with it, so that a copy of the database alone tells nobody whose ids are in the data. A server that has one of
-the two and not the other does not start, and makes nothing anew. The folder remembers its catalogue too, from the first
-registration on: beside an empty one it would begin anew, and what was spent may lie in the other database alone.
+- *The secret* keys the marks by which data is recognised (`datasets.data_marks`). With another secret, known data would
+  look new and get a fresh budget. So the secret is stored in the catalogue, next to the records of spending. It is
+  encrypted with the private key, so that a copy of the database alone does not reveal whose ids are in the data.
+- *The private key* is stored only in the folder `state`. Its signatures are evidence against a person who can write to
+  the database, so the database must not hold it. The catalogue stores the public key.
+- *The folder* stores the id of its catalogue from the first registration on, because with an empty catalogue all
+  spending would be forgotten.
+
+A server whose folder and catalogue do not belong together does not start, and creates nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ from deniable.server.operations.state_holding import stopped
 _KEY, _MARKS, _HOME, _ID = "key", "marks", "home", "id"
 _NONCE: Final = 12
 _COPY: Final = (
-    "copy the folder `state` of the server that began with this database here, or restore it; a key is replaced by "
-    "`deniable rotate`, where the old one is. Nothing is made anew: known data would get a fresh budget"
+    "copy the folder `state` of the server that began with this database here, or restore it; to replace a key, run "
+    "`deniable rotate` where the old one is. Nothing is created anew: known data would get a fresh budget"
 )
 _OTHER: Final = (
     "restore the catalogue, or name in the settings the `database` that this folder was used with; for a server of its "
@@ -44,10 +47,10 @@ _OTHER: Final = (
 
 
 def identified(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, bytes]:
-    """The key and the secret of this server: made when it first starts, and the same ever after.
+    """The key and the secret of this server, which are created at its first start.
 
-    Several that start at the same moment agree: one of them makes both. LedgerUnavailable or LedgerMismatch where
-    folder and database do not belong together.
+    Processes that start at the same time get the same ones. Raises LedgerUnavailable or LedgerMismatch if folder and
+    database do not belong together.
     """
     with catalogue.registering():
         kept = catalogue.guards.own()
@@ -64,12 +67,13 @@ def identified(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKe
 
 
 def claim(state: Path, catalogue: Catalogue) -> None:
-    """The folder belongs to this catalogue from now on. Done before anything can be spent; whoever calls this holds
-    `Catalogue.registering`. LedgerUnavailable if it belongs to another one.
+    """Bind the folder to this catalogue, before anything can be spent. The caller holds `Catalogue.registering`.
+
+    Raises LedgerUnavailable if the folder belongs to another catalogue.
     """
     place, known = _belongs(state), catalogue.guards.own().get(_ID)
     noted = place.read_text(encoding="ascii") if place.exists() else None
-    if known is None:  # a new catalogue, or one from before this was kept
+    if known is None:  # a new catalogue, or one of an old version, which had no id
         known = noted or secrets.token_hex(16)
         catalogue.guards.keep({_ID: known})
     if noted is None:
@@ -84,25 +88,28 @@ def claim(state: Path, catalogue: Catalogue) -> None:
 
 
 def replaced(catalogue: Catalogue, old: keys.SigningKey, new: keys.SigningKey) -> None:
-    """The key is another one from now on. Nothing is done where that was done before."""
+    """Store the new public key, and encrypt the secret with the new key. Does nothing if that was done before."""
     kept = catalogue.guards.own()
     if kept[_KEY] != new.public.hex:
         catalogue.guards.keep(_sealed(new, _opened(kept[_MARKS], old)))
 
 
 def is_key(catalogue: Catalogue, key: keys.SigningKey) -> bool:
-    """Whether this is the key that the catalogue knows."""
+    """Whether this key is the server's, according to the catalogue."""
     return catalogue.guards.own().get(_KEY) == key.public.hex
 
 
 def moved(settings: Settings, reason: str) -> int:
-    """The state of a server that is stopped is at home where it is from now on; how many ledgers were elsewhere."""
+    """Declare the present place of a stopped server's state as its home. Returns how many ledgers were moved.
+
+    Raises LedgerUnavailable while the server runs.
+    """
     catalogue = Catalogue(settings.database or settings.state / "catalogue.sqlite")
     try:
         with stopped(settings.state, catalogue, "moved"):
             families = {record.family: record.name for record in catalogue.datasets()}
             many = sum(_moved(settings, family, name, reason) for family, name in families.items())
-            if catalogue.file is not None:  # last: until then the server does not start, and this can be done again
+            if catalogue.file is not None:  # last: until then the server does not start, and this can be repeated
                 catalogue.guards.keep({_HOME: here(resolved(catalogue.file))})
             return many
     finally:
@@ -110,7 +117,7 @@ def moved(settings: Settings, reason: str) -> int:
 
 
 def _moved(settings: Settings, family: str, name: str, reason: str) -> bool:
-    """Whether the ledger of a family was elsewhere; it is at home here now."""
+    """Declare the present place of a family's ledger as its home; whether it was another one before."""
     with Ledger.inspect(ledger_place(settings, family), dataset=name) as before:
         known = before.verify()
     with Ledger.open(ledger_place(settings, family), dataset=name, moved=reason) as ledger:
@@ -122,15 +129,15 @@ def _moved(settings: Settings, family: str, name: str, reason: str) -> bool:
 
 
 def _belongs(state: Path) -> Path:
-    """Where the folder keeps which catalogue it belongs to."""
+    """The file with the id of the folder's catalogue."""
     return state / "catalogue.id"
 
 
 def _key_of(state: Path, known: str) -> keys.SigningKey:
-    """The key of the folder, if it is the one that the catalogue knows."""
+    """The key in the folder. Raises if it is missing, or not `known`, the key of the catalogue."""
     place, waiting = state / "server.key", state / "server.next.key"
     if waiting.exists() and keys.read(waiting).public.hex == known:
-        fact = "the signing key was replaced, and that was broken off before its end"
+        fact = "the replacement of the signing key was interrupted before its end"
         raise LedgerUnavailable(fact, "finish it: deniable rotate --config ...")
     if not place.exists():
         raise LedgerUnavailable(
@@ -143,7 +150,7 @@ def _key_of(state: Path, known: str) -> keys.SigningKey:
 
 
 def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, bytes]:
-    """The key and the secret of a catalogue that knows of none: it is new, or from before they were written into it."""
+    """The key and the secret for a catalogue without them: a new one, or one of an old version."""
     place, datasets = settings.state / "server.key", sorted(catalogue.datasets(), key=lambda each: each.made)
     if not datasets:
         if _belongs(settings.state).exists():
@@ -171,7 +178,7 @@ def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, b
 
 
 def _signers(settings: Settings, datasets: list[DatasetRecord]) -> list[keys.PublicKey]:
-    """The keys of the oldest ledger that can be read: whoever made it is the server of this catalogue."""
+    """The keys of the oldest readable ledger. The server of this catalogue has the last of them."""
     for record in datasets:
         try:
             with Ledger.inspect(ledger_place(settings, record.family), dataset=record.name) as ledger:
@@ -183,7 +190,7 @@ def _signers(settings: Settings, datasets: list[DatasetRecord]) -> list[keys.Pub
 
 
 def _secrets(state: Path, key: keys.SigningKey) -> Iterator[bytes]:
-    """What the secret may be: it was a file of its own, and before that it was made from the first key."""
+    """Candidates for the secret: old versions kept it in a file, and still older ones derived it from the first key."""
     if (place := state / "marks.secret").exists():
         yield place.read_bytes()
     older = (keys.read(path) for path in sorted(state.glob("server.*.key")) if path.name != "server.next.key")
@@ -201,7 +208,7 @@ def _recognises(catalogue: Catalogue, record: DatasetRecord, secret: bytes) -> b
 
 
 def _at_home(catalogue: Catalogue, home: str | None) -> None:
-    """LedgerUnavailable if the file of the catalogue is a copy: two of them would both give budgets away."""
+    """Raise LedgerUnavailable if the file of the catalogue is a copy: two copies would both grant the budget."""
     if catalogue.file is None:
         return
     place = resolved(catalogue.file)

@@ -1,4 +1,4 @@
-"""Serving: in this process, or in several that share one address. One that dies is replaced."""
+"""Serves in this process, or in several that share one address; a process that dies is restarted."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _QUEUE: Final = 1024
-"""Connections that may wait to be taken."""
+"""The most connections that wait to be accepted."""
 
 _PAUSE: Final = 1.0
-"""Seconds before a process that died is started again, so that one that cannot start does not take the machine."""
+"""Seconds before a process is restarted, so that one that cannot start does not use up the CPU."""
 
 _SPREADS: Final = sys.platform == "linux"
-"""Whether connections to one address are spread over the sockets that listen there; elsewhere one gets them all."""
+"""Whether the system distributes connections over all sockets that listen at one address (SO_REUSEPORT)."""
 
 
 def _unbound(family: int) -> socket.socket:
-    """A socket without an address. Of IPv6 it takes nothing else: who listens at :: has not asked for IPv4."""
+    """A socket without an address. For IPv6 it accepts only that: the address :: must not open the server to IPv4."""
     made = socket.socket(family)
     if family == socket.AF_INET6:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -49,13 +49,13 @@ def _unbound(family: int) -> socket.socket:
 
 
 def listening(settings: Settings) -> socket.socket:
-    """The socket that people come to."""
+    """A socket that listens at the address of the settings. Raises OSError if the address is taken."""
     place = _unbound(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     try:
-        if os.name == "posix":  # elsewhere it means that two may have one address
+        if os.name == "posix":  # on Windows it would let two programs share the address
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind((settings.host, settings.port))
-        place.listen(_QUEUE)  # not to be shared yet: a second server must hear that it is taken
+        place.listen(_QUEUE)  # before SO_REUSEPORT, so that a second server gets an error
         if settings.processes > 1 and _SPREADS:
             place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError:
@@ -65,7 +65,7 @@ def listening(settings: Settings) -> socket.socket:
 
 
 def _beside(place: socket.socket) -> socket.socket:
-    """One more at the same address, which does not listen yet."""
+    """Another socket at the same address, which does not listen yet."""
     made = _unbound(place.family)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     made.bind(place.getsockname())
@@ -73,7 +73,7 @@ def _beside(place: socket.socket) -> socket.socket:
 
 
 def _places(place: socket.socket, processes: int) -> list[socket.socket]:
-    """A socket for each process, at one address: at a shared one, whoever is quicker takes most of the connections."""
+    """A socket for each process, at one address. On a shared socket, the fastest would take most connections."""
     if not _SPREADS:
         return [place] * processes
     found = [place, *(_beside(place) for _ in range(processes - 1))]
@@ -83,18 +83,18 @@ def _places(place: socket.socket, processes: int) -> list[socket.socket]:
 
 
 def address(place: socket.socket) -> str:
-    """Where that is, as a URL."""
+    """The address of a socket, as a URL."""
     host, port = place.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def configured(settings: Settings, application: ASGIApp) -> uvicorn.Config:
-    """How an application is served."""
+    """The configuration of uvicorn."""
     return uvicorn.Config(
         application,
         http=protocol(settings),
         ws="none",
-        proxy_headers=False,  # it would believe whoever is at 127.0.0.1; see `server.access.client_addresses`
+        proxy_headers=False,  # uvicorn would trust every client at 127.0.0.1; see `server.access.client_addresses`
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -103,22 +103,22 @@ def configured(settings: Settings, application: ASGIApp) -> uvicorn.Config:
 
 
 def serve(curator: Curator, place: socket.socket) -> None:
-    """Serve until somebody says stop; what still runs is finished first."""
+    """Serve until SIGINT or SIGTERM, then finish running work."""
     security_events.to_stderr()
     make_room()
     config = configured(curator.settings, served(curator))
-    # What is loaded by now stays; looking through it again and again for garbage is a tenth of the time of a question.
+    # Loaded modules are never garbage; to scan them at every collection would take a tenth of the time of a question.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     with contextlib.suppress(KeyboardInterrupt):
         try:
             uvicorn.Server(config).run(sockets=[place])
         finally:
-            gc.unfreeze()  # else DuckDB finds its own objects alive when the process ends, and lists them all
+            gc.unfreeze()  # otherwise DuckDB reports its objects as leaked when the process ends
 
 
 def serve_in_processes(settings: Settings, place: socket.socket) -> None:
-    """The same, in as many processes as the settings say."""
+    """The same in `settings.processes` processes. Restarts those that die."""
     record = json.dumps(asdict(settings), default=str).encode()
     places = _places(place, settings.processes)
 
@@ -127,17 +127,17 @@ def serve_in_processes(settings: Settings, place: socket.socket) -> None:
         command = [sys.executable, "-m", "deniable.server.operations.server_processes", str(descriptor)]
         found = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=(descriptor,), start_new_session=True)
         assert found.stdin is not None
-        # Not on the command line: everybody on the machine can see that, and a database's address may hold a password.
-        # The pipe stays open: a process that finds it closed knows that this one is gone, however it went.
+        # Settings go through a pipe: everybody on the machine can read a command line, and a database URL may hold a
+        # password. The pipe stays open: when it closes, the process knows that this one is gone.
         with contextlib.suppress(BrokenPipeError):
             found.stdin.write(record + b"\n")
             found.stdin.flush()
         return found
 
     with contextlib.ExitStack() as held, _stopping() as stopped:
-        held.enter_context(serving(settings.state))  # also while one of them, or all, are started again
+        held.enter_context(serving(settings.state))  # also while processes are restarted
         if _SPREADS:
-            kept = held.enter_context(_beside(place))  # the address stays ours, if all die at once
+            kept = held.enter_context(_beside(place))  # keeps the address if all processes die at once
         running = [start(at) for at in range(settings.processes)]
         while not stopped:
             time.sleep(0.1)
@@ -145,7 +145,7 @@ def serve_in_processes(settings: Settings, place: socket.socket) -> None:
                 if each.poll() is not None and not stopped:
                     _let_go(each)
                     if _SPREADS:
-                        # Nobody may wait at the socket of the dead; the next one listens at its own when it is ready.
+                        # No connection may wait at the old socket; the new process listens on its own when it is ready.
                         places[at].close()
                         places[at] = _beside(kept)
                     time.sleep(_PAUSE)
@@ -166,7 +166,7 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[list[int]]:
-    """A list that is empty until the process is told to stop."""
+    """A list that is empty until SIGINT or SIGTERM arrives."""
     told: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -181,14 +181,14 @@ def _stopping() -> Iterator[list[int]]:
 
 
 def main(descriptor: str, record: str) -> None:
-    """One of several processes."""
+    """Serve in one of several processes, on an inherited socket, with settings as JSON."""
     given: dict[str, Any] = json.loads(record)
     settings = replace(Settings(**given), processes=1)
     serve(Curator(settings), socket.socket(fileno=int(descriptor)))
 
 
 def _follow() -> None:
-    """Stop when the process that started this one is gone: else the address stays taken, and nobody sees to it."""
+    """Stop when the parent process is gone; otherwise a process that nobody manages would keep the address."""
     while sys.stdin.read(1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)  # to the main thread

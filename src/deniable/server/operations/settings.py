@@ -1,4 +1,4 @@
-"""What an operator may choose. None of it changes a guarantee."""
+"""The settings of a server. None of them changes a privacy guarantee."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deniable.server.catalogue.people import checked_name, look
 PORT: Final = 8471
 
 _MEMORY: Final = re.compile(r"\d+(\.\d+)? ?([KMGT]i?B|%)", re.IGNORECASE)
-"""What DuckDB reads as an amount of memory."""
+"""An amount of memory, as DuckDB reads it."""
 
 _TEXTS: Final = frozenset({"state", "checkpoints", "host", "database", "engine", "memory"})
 _WHOLE: Final = frozenset(
@@ -46,11 +46,10 @@ _POSITIVE: Final = (
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
-    """Where things are kept, and how much of everything there may be.
+    """Where things are stored, and the limits of the server. Raises InvalidParameter for a value that is not allowed.
 
-    `state` is the folder of the catalogue, the ledgers and the signing key; `data` or `owners`
-    say in which folders sources may lie. `grid` is the step of the public time grid, in seconds: see
-    `server.requests.answer_times`.
+    `state` is the folder of the catalogue, the ledgers and the signing key. `data` or `owners` name the folders of
+    source files. `grid` is the step of the public time grid, in seconds (see `server.requests.answer_times`).
 
     >>> Settings(state="state", data=["tables"]).grid
     0.05
@@ -58,61 +57,60 @@ class Settings:
 
     state: Path
     data: tuple[Path, ...] = ()
-    """Folders of sources, on a server with one owner."""
+    """Folders of source files, on a server with one owner."""
     owners: dict[str, tuple[Path, ...]] | None = None
-    """Folders of sources by the name of the owner who may register from them; "*" is every owner."""
+    """Folders of source files, by the name of the owner who may register them; "*" means every owner."""
     ceiling: dict[str, float] | None = None
-    """The most that an owner may allow: `epsilon` and `delta` of a dataset's budget, also when it is raised."""
+    """The largest budget of a dataset, `epsilon` and `delta`, also after an owner raises it."""
     host: str = "127.0.0.1"
     port: int = PORT
     database: str | None = None
-    """A URL of a shared database, postgresql://...; without one everything is kept in SQLite files below `state`."""
+    """The URL of a shared database, postgresql://...; without it, SQLite files below `state` hold everything."""
     checkpoints: Path | None = None
-    """Where signed checkpoints of the ledgers are kept, else below `state`; a place of its own sees a restored copy."""
+    """The folder of the signed checkpoints; default: below `state`. On another disk it detects a rolled-back copy."""
     processes: int = 1
-    """Processes that serve. Each has engines of its own."""
+    """Number of serving processes. Each has its own engines."""
     grid: float = 0.05
     at_once: int = 16
-    """Questions that run at the same time."""
+    """The most questions that run at the same time."""
     each: int = 3
-    """Questions of one person that run in one engine at the same time; their others wait, and nobody else for those."""
+    """The most questions of one person that run in one engine at the same time. Others of theirs wait."""
     waiting: int = 2000
-    """Questions that may wait for their turn; more are turned away."""
+    """The most questions that wait; further ones are refused."""
     rate: float = 50.0
-    """Requests per second of one person, in the long run, whichever of their tokens they come with."""
+    """Requests per second of one person, over all of their tokens, in the long run."""
     burst: int = 200
-    """Requests of one person at once."""
+    """The most requests of one person at once."""
     token_days: float = 90.0
-    """Days for which a token holds, at most."""
+    """The longest lifetime of a token, in days."""
     tokens: int = 20
-    """Tokens of one person that hold at the same time."""
+    """The most valid tokens of one person."""
     engine: str = "duckdb"
     memory: str = "640MB"
-    """For the engine of each dataset; what does not fit goes to disk."""
+    """Memory of the engine of each dataset; it spills to disk beyond that."""
     space: int | None = 8 << 30
     """Address space of each engine's process, in bytes."""
     seconds: float = 60.0
-    """The longest a question may run."""
+    """The longest run of a question, in seconds."""
     cells: int = 100_000
-    """The largest answer: groups times columns, of all questions of a batch together."""
+    """The largest answer, in cells (groups times columns), summed over the questions of a batch."""
     body: int = 1 << 20
     """The longest request, in bytes."""
     https: bool = False
-    """Whether people reach it by https: cookies are then marked as secure."""
+    """Whether clients reach the server by https; cookies are then marked as secure."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of the proxies in front: only what they say in X-Forwarded-For is believed."""
+    """Addresses or networks of trusted proxies; X-Forwarded-For is believed only from them."""
     connections: int = 256
-    """Connections of one address at the same time; those of a proxy are not counted."""
+    """The most connections of one address at the same time; those of a proxy are not counted."""
     patience: float = 15.0
-    """Seconds that a request's headers may take to come, again that its body may, and that an answer may wait to be
-    read.
-    """
+    """Seconds that a client has to send its headers, again to send its body, and again to read a waiting answer."""
+
     key_days: float = 30.0
-    """Days for which the response to an Idempotency-Key is kept. The ledger knows the charge for ever."""
+    """Days for which the response to an Idempotency-Key is stored. The ledger keeps the charge for ever."""
     free_space: int = 256 << 20
-    """Bytes that must be free where state is kept; with less the server says at /ready that it is not."""
+    """Bytes that must be free on the disk of `state`; with less, /ready fails."""
     oidc: dict[str, str] | None = None
-    """An issuer of OpenID Connect whose tokens are taken as well: issuer, audience, keys and perhaps claim."""
+    """An OpenID Connect issuer whose tokens are accepted as well: issuer, audience, keys, and optionally claim."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", Path(self.state))
@@ -127,7 +125,9 @@ class Settings:
         for name in ("state", "checkpoints"):
             place = getattr(self, name)
             if place.exists() and not place.is_dir():
-                raise InvalidParameter(name, str(place), "is a file", "name a folder, which is made if there is none")
+                raise InvalidParameter(
+                    name, str(place), "is a file", "name a folder; it is created if it does not exist"
+                )
         for name in _POSITIVE:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
@@ -136,7 +136,7 @@ class Settings:
             raise InvalidParameter("memory", self.memory, "must be a number with its unit", 'write "2GB"')
         if self.engine not in {"duckdb", "spark"}:
             raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
-        if not self.host:  # sockets would take that as all addresses of the machine
+        if not self.host:  # for a socket, "" means all addresses of the machine
             raise InvalidParameter("host", self.host, "must be an address", "127.0.0.1 is this machine alone")
         if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
             raise InvalidParameter("port", self.port, "must be from 0 to 65535")
@@ -151,14 +151,14 @@ class Settings:
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
-        """From a TOML file; paths in it are relative to its folder."""
+        """Read a TOML file; paths in it are relative to its folder. Raises UnreadableRecord or InvalidParameter."""
         file = Path(path)
         try:
             record: dict[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
         except UnicodeDecodeError:
             raise UnreadableRecord(f"{file.name}: must be text in UTF-8") from None
-        except ValueError as wrong:  # tomllib's own, or Python's for a number of thousands of digits
-            place = re.search(r"line \d+", str(wrong))  # nothing else of it: the file may hold a password
+        except ValueError as wrong:  # of tomllib, or of int() for thousands of digits
+            place = re.search(r"line \d+", str(wrong))  # not the rest of the message: the file may hold a password
             raise UnreadableRecord(f"{file.name}: is not TOML{f', in {place[0]}' if place else ''}") from None
         known = {each.name for each in fields(cls)}
         for name in record:
@@ -187,7 +187,7 @@ class Settings:
         return found
 
     def _check_apart(self, file: str) -> None:
-        """UnreadableRecord where keys and ledgers would lie among the files of owners, who may write there."""
+        """Raise UnreadableRecord if `state` lies in a folder of data, where owners may write."""
         state = self.state.resolve()
         for folder in (*self.data, *chain.from_iterable((self.owners or {}).values())):
             if state.is_relative_to(folder.resolve()):
@@ -196,7 +196,7 @@ class Settings:
 
 
 def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]] | None:
-    """The folders of each owner, which nobody shares: who registers a file first is its owner for good."""
+    """The folders of each owner. They must not overlap: the first person to register a file owns it for good."""
     if owners is None:
         return None
     if data:
@@ -216,7 +216,7 @@ def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]]
 
 
 def _check_owner(name: str, other: str) -> None:
-    """InvalidParameter for a name that nobody can have: its folders would be nobody's."""
+    """Raise InvalidParameter for a name that no person can have; `other` is the first name that looks like it."""
     try:
         checked_name(name)
     except InvalidParameter as error:
@@ -240,7 +240,7 @@ def _check_ceiling(ceiling: Any) -> None:
 
 
 def _broken_rule(name: str, value: object) -> str | None:
-    """What is wrong with the kind of an entry; TOML has more kinds than an entry may be of."""
+    """The rule about types that an entry of the TOML file breaks; None if it breaks none."""
     if name in _TEXTS and not isinstance(value, str):
         return f'must be text: {name} = "..."'
     if name == "data" and not all(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):

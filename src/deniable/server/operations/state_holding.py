@@ -1,10 +1,11 @@
-"""Who uses the state of a server: its processes, all at the same time, or one command that changes who the server is.
+"""Locks on the state of a server: shared by its processes, or exclusive for a command that changes its identity.
 
-Each process that serves holds a lock on the folder `state`, which it shares with the others, and one in a shared
-database, where servers on other machines see it. `deniable rotate` and `deniable moved` hold both alone. A process that
-is killed lets go. A lock can be lost, with the connection to a database for example. So each process also looks whether
-its key is still the one of the catalogue: who cannot sign checkpoints must not answer, because nobody would see that a
-copy from before the answer was put back.
+Each serving process holds a shared lock on the folder `state`, and one in a shared database, for servers on other
+machines. `deniable rotate` and `deniable moved` hold both locks exclusively. A killed process releases its locks.
+
+A lock can be lost, for example with the connection to the database. So each process also checks whether its key is
+still the one in the catalogue. A process with a replaced key must not answer: it cannot sign checkpoints, and without
+them nobody would notice that an older copy of a ledger was restored.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from deniable.server.operations.file_locks import tried_alone, tried_together
 from deniable.server.problems import REPLACED, Problem
 
 _SERVING: Final = 0x64656E79_03
-"""Names the lock in a database that others use as well."""
+"""The number of the lock in Postgres; arbitrary, to differ from the locks of other programs."""
 
 _LOG: Final = logging.getLogger("deniable.server")
 _FRESH: Final = 1.0
-"""Seconds after which it is read again whose key the catalogue knows."""
+"""Seconds for which the check of the key is cached."""
 
 
 @contextmanager
 def serving(state: Path, catalogue: Catalogue | None = None) -> Iterator[None]:
-    """Hold the state together with whoever else serves it. LedgerUnavailable while a command changes it."""
+    """Hold the shared lock. Raises LedgerUnavailable while a command holds it exclusively."""
     with ExitStack() as held:
         if not held.enter_context(tried_together(_place(state))) or not _in_database(
             held, catalogue, "pg_try_advisory_lock_shared"
@@ -43,7 +44,7 @@ def serving(state: Path, catalogue: Catalogue | None = None) -> Iterator[None]:
 
 @contextmanager
 def stopped(state: Path, catalogue: Catalogue, command: str) -> Iterator[None]:
-    """Hold the state alone. LedgerUnavailable while a server runs on it."""
+    """Hold the exclusive lock. Raises LedgerUnavailable while a server runs."""
     with ExitStack() as held:
         if not held.enter_context(tried_alone(_place(state))) or not _in_database(
             held, catalogue, "pg_try_advisory_lock"
@@ -55,14 +56,14 @@ def stopped(state: Path, catalogue: Catalogue, command: str) -> Iterator[None]:
 
 @final
 class StateWatch:
-    """Whether the key that a process began with is still the server's, as `look` says. Threads may share it."""
+    """Checks whether this process's key is still the server's. `look` reads that. Threads may share it."""
 
     def __init__(self, look: Callable[[], bool]) -> None:
         self._look = look
         self._when, self._holds = time.monotonic(), True
 
     def holds(self) -> bool:
-        """Read at most once a second; a key that was replaced once is never used again."""
+        """Whether the key is valid; read at most once a second. Once it was replaced, always False."""
         if self._holds and time.monotonic() - self._when > _FRESH:
             self._holds, self._when = self._look(), time.monotonic()
             if not self._holds:
@@ -70,7 +71,7 @@ class StateWatch:
         return self._holds
 
     def check(self) -> None:
-        """Problem `not_ready` if it was replaced."""
+        """Raise Problem `not_ready` if the key was replaced."""
         if not self.holds():
             raise Problem("not_ready", REPLACED)
 
@@ -80,11 +81,11 @@ def _place(state: Path) -> Path:
 
 
 def _in_database(held: ExitStack, catalogue: Catalogue | None, function: str) -> bool:
-    """The same in a shared database: of its session, which lasts until the connection is closed."""
+    """Take an advisory lock in a shared database; whether that worked. It lasts until the connection is closed."""
     if catalogue is None or catalogue.file is not None:
         return True
     connection = held.enter_context(catalogue.reading())
-    held.callback(connection.invalidate)  # else the pool would keep the session, and the lock with it
+    held.callback(connection.invalidate)  # otherwise the pool would keep the connection, and with it the lock
     got = bool(connection.exec_driver_sql(f"SELECT {function}({_SERVING})").scalar_one())
     connection.commit()
     return got

@@ -1,9 +1,10 @@
-"""Whose turn it is: so many pieces of work at the same time, so many of one person, and those who wait in turns.
+"""Fair queues: limits on the work that runs at the same time, in total and for each person; people take turns.
 
-Whoever asks for a hundred things at once waits for their own; the next person waits for one place, not for a hundred.
-Whoever is alone has nearly all threads, until somebody comes.
-Threads are many (`Turns`), places in an engine few (`Places`): one person has several of the first, so that what they
-write to disk goes there together, and fewer of the second than there are.
+A person who asks a hundred questions at once waits for their own; the next person waits for one place, not for a
+hundred. A person who is alone gets nearly all threads, until another one comes.
+
+There are many threads (`Turns`) and few places in an engine (`Places`). One person has several threads, so that their
+writes to disk are batched, and only a part of the places.
 """
 
 from __future__ import annotations
@@ -26,24 +27,22 @@ from deniable.server.problems import Problem
 Made = TypeVar("Made")
 
 WHO: Final[ContextVar[str]] = ContextVar("who", default="")
-"""Whose request this is, once the door has let them in: their work takes their own turns."""
+"""The person of the current request, set by the request gate."""
 
 _SHARE: Final = 4
-"""Nobody fills more than one part in so many of the places to wait, and whoever is alone leaves one part in so many of
-the threads to whoever comes next.
-"""
+"""One person fills at most 1/_SHARE of the queue; a person who is alone leaves 1/_SHARE of the threads free."""
 
 
 SMALL: Final = 4000
-"""Cells of an answer that is made among others: some milliseconds."""
+"""The most cells of a small answer, which takes some milliseconds to build; larger ones take turns (`Large`)."""
 
 
 @final
 class Turns:
-    """Threads that work for people. Lives on one event loop, so that nothing in it needs a lock.
+    """A pool of threads with a fair queue. It is used from one event loop only, so it needs no lock.
 
-    `most` run at the same time, and `each` of them for one person while others run or wait; who is alone has all but a
-    quarter, which is there at once for those who come. `waiting` may wait, more are turned away.
+    At most `most` pieces of work run at the same time, and `each` of one person while others run or wait. A person who
+    is alone gets three quarters of the threads; the rest stays free for the next person. At most `waiting` wait.
     """
 
     def __init__(self, name: str, *, most: int, each: int, waiting: int) -> None:
@@ -54,11 +53,11 @@ class Turns:
         self._work = SimpleQueue[Callable[[], None] | None]()
         self._running: Counter[str] = Counter()
         self._queues: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
-        """Who waits, whoever had no turn for longest first, each with their own work in the order it came."""
+        """The waiting work of each person, in order of arrival. First is the person whose last turn is longest ago."""
         self._queued = 0
 
     def close(self) -> None:
-        """Wait for what still runs."""
+        """Wait until all running work has ended."""
         for _ in self._threads:
             self._work.put(None)
         for each in self._threads:
@@ -71,7 +70,10 @@ class Turns:
         return bool(self._running or self._queued)
 
     def start(self, person: str, work: Callable[..., Made], *arguments: object) -> asyncio.Future[Made]:
-        """Work for a person, now or when it is their turn. It runs to its end, whoever still waits for it."""
+        """Run work for a person, now or when it is their turn. It runs to its end even if the future is cancelled.
+
+        Raises Problem `rate_limited` if too much of this person waits, and `busy` if the queue is full.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Made] = loop.create_future()
         run = partial(self._run, loop, person, done, partial(copy_context().run, work, *arguments))
@@ -103,23 +105,23 @@ class Turns:
             return
         self._running[person] += 1
 
-        def run() -> None:  # in a thread: an executor and its futures would take several times as long
+        def run() -> None:  # in a thread; the overhead of a ThreadPoolExecutor would be several times as large
             made: Made | None = None
             error: BaseException | None = None
             try:
                 made = work()
-            except StopIteration as raised:  # which a future does not take
+            except StopIteration as raised:  # a future cannot hold it
                 error = RuntimeError()
                 error.__cause__ = raised
             except BaseException as raised:
                 error = raised
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
                 loop.call_soon_threadsafe(self._ended, person, done, made, error)
 
         self._work.put(run)
 
     def _one_more(self) -> bool:
-        """Start a thread, if the machine has room for it. Where it has not, those that are there do the work."""
+        """Start another thread; False if the system refuses it. The existing threads then do the work."""
         name = f"{self._name}_{len(self._threads)}"
         thread = threading.Thread(target=_worked_off, args=(self._work,), name=name, daemon=True)
         try:
@@ -141,10 +143,10 @@ class Turns:
         self._next()
 
     def _next(self) -> None:
-        """Start what has a place by now: one piece for each person before anybody's second."""
+        """Start waiting work as long as there are places, one piece for each person in turn."""
         while self._queued:
             person = next((each for each in self._queues if self._has_place(each)), None)
-            if person is None:  # who has no name yet, as with an invitation, is "" and waits like anybody
+            if person is None:  # not "", the name of clients without a token
                 return
             queue = self._queues[person]
             run = queue.popleft()
@@ -164,17 +166,17 @@ def _worked_off(work: SimpleQueue[Callable[[], None] | None]) -> None:
 
 @final
 class Places:
-    """Places in an engine, of which one person has `each` at most. Whoever wants more waits for their own."""
+    """Places in an engine. One person has at most `each`, and waits for their own places beyond that."""
 
     def __init__(self, each: int) -> None:
         self._each = each
         self._people: dict[str, tuple[Tokens, list[None]]] = {}
-        """The places of each person who has or wants one, and a mark for each of these."""
+        """For each person who holds or wants a place: their places, and one element for each thread."""
         self._turn = threading.Lock()
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A place for whoever this thread works for. One that becomes free wakes one of those who wait for it."""
+        """Hold a place for the person of the current request; waits until one is free."""
         person = WHO.get()
         with self._turn:
             places, here = self._people.setdefault(person, (Tokens(self._each), []))
@@ -191,8 +193,10 @@ class Places:
 
 @final
 class _Swift:
-    """While anything large is made, threads take turns ten times as often. Python lets one run for 5 ms before another
-    may, and a question gives up its turn some dozens of times. Always to do so costs a tenth of the CPU.
+    """While a large answer is built, threads switch ten times as often.
+
+    By default Python lets a thread run for 5 ms before another may run, and a question waits for its turn some dozens
+    of times. Always to switch so often would cost a tenth of the CPU time.
     """
 
     def __init__(self) -> None:
@@ -213,11 +217,11 @@ class _Swift:
 
 
 SWIFT: Final = _Swift()
-"""One for the process, as what it changes is."""
+"""One for the whole process, because the switch interval is."""
 
 
 class _Mine(threading.local):
-    """What a thread makes: the cells of its answers so far, and where it keeps its place."""
+    """The cells that a thread has built for its request, and the stack that holds its place."""
 
     cells: int = 0
     held: ExitStack | None = None
@@ -225,11 +229,11 @@ class _Mine(threading.local):
 
 @final
 class Large:
-    """Large answers are made one after the other for each person.
+    """Each person builds large answers one after the other.
 
-    Python runs one thread at a time, and a thread that makes a large answer lets go only when it must: with a dozen of
-    them, whoever else has something to do waits for a dozen threads at each step. So one person has one such thread,
-    and while there is any, threads take shorter turns.
+    Python runs one thread at a time, and a thread that builds a large answer releases the interpreter lock only when it
+    must: with a dozen of them, every other thread would wait for a dozen turns at each step. So each person has one
+    such thread, and while there is any, threads switch more often.
     """
 
     def __init__(self) -> None:
@@ -237,7 +241,7 @@ class Large:
 
     @contextmanager
     def work(self) -> Iterator[None]:
-        """Around all that a thread does for a request: a place that is taken within is kept until its end."""
+        """Around all work of a thread for a request: a place that `add` takes is held until its end."""
         mine = self._mine
         with ExitStack() as held:
             mine.cells, mine.held = 0, held
@@ -247,7 +251,7 @@ class Large:
                 mine.held = None
 
     def add(self, cells: int) -> None:
-        """An answer of so many cells is made next: waits for a place, once, as soon as they are many."""
+        """Announce an answer of so many cells. Waits for a place once the request has more than `SMALL` cells."""
         mine = self._mine
         before, mine.cells = mine.cells, mine.cells + cells
         if mine.held is not None and before <= SMALL < mine.cells:

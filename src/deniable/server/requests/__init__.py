@@ -1,9 +1,10 @@
-"""The way of a request through the server, apart from what it asks.
+"""The path of a request through the server.
 
-    connections     a request arrives whole within a set time, or its connection is closed
-    request_gate    every request passes it once: counted, limited, its token checked
-    request_desk    requests become work in threads; a repeated key gets the stored answer
-    answer_times    answers leave on a public grid of times, so that the time of the work is not seen
+    connections     limits on the number of connections and on their time
+    request_gate    counts every request, applies rate limits, and checks its token
+    fast_lane       a shortcut past FastAPI for the two most frequent routes
+    request_desk    runs requests in threads; a repeated idempotency key gets the stored answer
+    answer_times    sends answers at times of a public grid, which hides how long the work took
 
 connections -> request_gate -> a route or a page -> request_desk -> curator -> answer_times.
 """

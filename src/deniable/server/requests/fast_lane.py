@@ -1,8 +1,8 @@
-"""A lane past FastAPI for the two routes that nearly every request is for: its middleware, routing and dependencies
-take as long as a whole replay does.
+"""A shortcut past FastAPI for the two most frequent routes: its middleware, routing and dependencies take as long as
+the replay of an answer.
 
-Only what such a route takes as it stands goes this way, to the same function that FastAPI would call. All else, from a
-role that may not ask to a body that means nothing, goes to FastAPI, which says what is wrong with it.
+A valid request goes directly to the function that FastAPI would call. Every other request, with a role that may not ask
+or a body that does not validate, goes to FastAPI, which reports the error.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from deniable.server.roles import may
 
 _PATHS: Final = frozenset({"/v1/questions", "/v1/questions:price"})
 _KEY: Final = re.compile(rb"[\x21-\x7e]{1,200}")
-"""A key as the route takes it; any other is refused there."""
+"""A valid idempotency key; the route refuses others."""
 
 
 @final
 class Lane:
-    """An ASGI application around another, which has these routes among its own."""
+    """An ASGI application around another. `routes` are routes of the inner application."""
 
     def __init__(self, inner: ASGIApp, routes: APIRouter) -> None:
         self._inner = inner
@@ -52,7 +52,7 @@ class Lane:
 
 @final
 class _Way:
-    """One route: a person, a body, and for some a key."""
+    """One route, whose function takes a person, a body, and perhaps an idempotency key."""
 
     def __init__(self, route: APIRoute) -> None:
         body = None if route.body_field is None else route.body_field.field_info.annotation
@@ -64,7 +64,7 @@ class _Way:
         self._takes_key = bool(route.dependant.header_params)
 
     async def taken(self, scope: Scope, receive: Receive, read: list[Message]) -> dict[str, Any] | None:
-        """What the route's function takes; None where the request is not as it should be. `read` gets what was read."""
+        """The arguments of the route's function; None if the request is not valid. `read` gets all messages read."""
         person, given = scope["person"], _headers(scope["headers"])
         keys = given[b"idempotency-key"] if self._takes_key else []
         if not may(person.role, self._verb) or given[b"content-type"] != [b"application/json"] or len(keys) > 1:
@@ -92,7 +92,7 @@ def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]
 
 
 def _once_more(read: list[Message], receive: Receive) -> Receive:
-    """What was read, again, and then the rest."""
+    """A `receive` that repeats the messages in `read` first."""
     left = iter(read)
 
     async def again() -> Message:

@@ -1,8 +1,8 @@
-"""The desk: how requests become work in threads, and answers leave on the grid.
+"""The desk: runs requests as work in threads, and sends answers at the times of the public grid.
 
-Work runs to completion, whether or not somebody still waits for it: a client that hangs up changes nothing. Questions
-and reads have threads of their own, and nobody has more than a few of either: however much one person asks for, a page
-of another does not wait for it, and their question waits for a place at most (see `server.operations.work_turns`).
+Work runs to completion even if the client disconnects. Questions and reads have separate threads, and one person gets
+only a few of each. So however much one person asks for, the page of another does not wait, and a question of another
+waits at most for one place (see `server.operations.work_turns`).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from deniable.server.problems import MEDIA_TYPE, Problem, problem_of, written_do
 from deniable.server.requests.answer_times import AnswerGrid
 
 _THREADS: Final = 2
-"""Threads of one person for each of their places in an engine: some prepare and seal while others run."""
+"""Threads of one person per place in an engine: some prepare and seal while others run."""
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _READS: Final = 8
 _READS_EACH: Final = 3
 _FITS: Final = 2
 _FITS_WAITING: Final = 64
-"""Fits that may wait for their turn: each takes seconds of CPU time in a process of its own, one for each person."""
+"""Fits that may wait. A fit takes seconds of CPU time in a process of its own; each person runs one at a time."""
 
 Work = Callable[[str | None], dict[str, Any]]
-"""Does what was asked; its argument is the ledger's key of the request, if the request has one."""
+"""Does what was asked and returns the record to send. Its argument is the idempotency key for the ledger, or None."""
 
 
 @final
 class Desk:
-    """Where requests wait, are worked on, and leave."""
+    """Runs the work of requests, with a queue for each kind of work."""
 
     def __init__(self, curator: Curator) -> None:
         self.curator = curator
@@ -54,34 +54,34 @@ class Desk:
         self._running: dict[tuple[str, str, str], asyncio.Future[tuple[int, bytes]]] = {}
 
     def close(self) -> None:
-        """Wait for what still runs."""
+        """Wait until all running work has ended."""
         self._questions.close()
         self._reads.close()
         self._fits.close()
 
     @property
     def busy(self) -> bool:
-        """Whether a question runs, or waits for its turn."""
+        """Whether a question or a fit runs or waits."""
         return self._questions.busy or self._fits.busy
 
     async def run(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Work that nobody needs to wait on the grid for: it depends on no data, and is soon done."""
+        """Run short work that does not depend on data, so that its answer need not wait for the time grid."""
         return await asyncio.shield(self._reads.start(WHO.get(), self._work, self._placed, work, *arguments))
 
     async def fit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Work of seconds on what was released before: it waits among its like, and nobody else waits for it."""
+        """Run work of seconds on earlier releases, in a queue of its own, so that nothing else waits for it."""
         return await asyncio.shield(self._fits.start(WHO.get(), self._work, self._placed, work, *arguments))
 
     def _placed(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        self.curator.begin()
+        self.curator.work.begin()
         try:
             return work(*arguments)
         except DeniableError as error:
-            self.curator.place(error)
+            self.curator.work.place(error)
             raise
 
     async def register(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """A registration: it takes as long as questions do, and waits among them."""
+        """Run a registration, in the queue of the questions: it takes as long as they do."""
         try:
             return await asyncio.shield(self._questions.start(WHO.get(), self._work, work, *arguments))
         except (Problem, DeniableError) as error:
@@ -89,7 +89,7 @@ class Desk:
             raise
 
     async def answered(self, request: Request, work: Callable[[], dict[str, Any]]) -> Response:
-        """Work whose answer leaves on the grid."""
+        """Run work, and send its answer, or its problem, at a time of the grid."""
         return await self._left(request, self._start(lambda: self._told(lambda key: work(), None)[:2]))
 
     async def once(
@@ -103,8 +103,11 @@ class Desk:
         *,
         whole: bool = False,
     ) -> Response:
-        """The same; with an idempotency key it happens once, and the answer is the same bytes each time, as long as
-        the dataset may be seen. The answer is kept `whole` where the ledger alone cannot tell it again.
+        """The same, once for each idempotency key: a repeated request gets the same bytes, as long as the person may
+        see the dataset.
+
+        `body` is a hash of the request, so that a key cannot be used for two requests. By default only an outline of
+        the answer is stored, and the ledger supplies the numbers; `whole` stores all of it.
         """
         if key is None:
             return await self._left(request, self._start(lambda: self._told(work, None)[:2]))
@@ -132,12 +135,12 @@ class Desk:
         person, kept = who.name, self.curator.catalogue.requests
         ledger_key = sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
-            self.curator.visible(who, dataset)  # what is kept is told to nobody whose grant was revoked
+            self.curator.visible(who, dataset)  # a stored answer is not for a person whose grant was revoked
             kept.forget(self.curator.settings.key_days)
             known = kept.claim(person, key, body)
             if known is None:
                 status, told, keeps = self._told(work, ledger_key)
-                # An answer that cannot be kept does not leave; the ledger has it, for whoever comes with the key again.
+                # An answer that cannot be stored is not sent. The ledger has it: a repetition with the key gets it.
                 known = kept.keep(person, key, body, status if keeps else None, told, whole=whole) or (status, told)
             status, told = known
             if is_outline(told):
@@ -148,24 +151,24 @@ class Desk:
             return problem.status, problem.body()
 
     def _told(self, work: Work, key: str | None) -> tuple[int, bytes, bool]:
-        """The status, the bytes, and whether they are told again to whoever comes with the same key.
+        """Do the work. Returns the status, the bytes, and whether to store them for repetitions with the same key.
 
-        That is so for what was charged. Where a bug came after the answer was sealed, or before anything was charged,
-        the same key may come again: it gets the answer from the ledger once the bug is gone.
+        Stored are answers, and failures that were or may have been charged. After other failures (nothing was charged,
+        or a bug came after the answer was sealed) a repetition does the work again; the ledger has the sealed answer.
         """
-        self.curator.begin()
+        self.curator.work.begin()
         try:
             return 200, _JSON.encode(work(key)).encode(), True
         except InvalidParameter as error:
             keyed = key is not None and error.parameter == "key"
             code = "key_reused" if error.rule == REUSED else "key_pending"
             problem = Problem(code, f"the key {error.rule}; {error.remedy}") if keyed else problem_of(error)
-        except Exception as error:  # a bug too: nobody is told what it says
-            self.curator.place(error)
+        except Exception as error:  # also a bug, whose message is not for the client
+            self.curator.work.place(error)
             problem = problem_of(error)
             if problem.code == "unexpected":
                 written_down(error)
-        fate = self.curator.fate() if problem.status >= 500 else None
+        fate = self.curator.work.fate(self.curator.datasets.witness) if problem.status >= 500 else None
         if fate is None:
             return problem.status, problem.body(), problem.code == "run_failed"
         failed = problem.code == "run_failed"
@@ -178,5 +181,5 @@ class Desk:
 
 
 def body_hash(route: str, body: Any) -> str:
-    """What an idempotency key stands for: the route and everything the request says."""
+    """The hash of a request: its route and its whole body."""
     return sha256(f"{route}\0{body.model_dump_json()}".encode()).hexdigest()

@@ -1,4 +1,7 @@
-"""The door: every request passes it once. It counts, limits, asks for a token, and lets no unexpected word out."""
+"""The gate that every request passes once: it counts the request, applies rate limits and checks the token.
+
+It also catches every exception, so that the message of an unexpected one never reaches a client.
+"""
 
 from __future__ import annotations
 
@@ -23,28 +26,28 @@ from deniable.server.operations.work_turns import WHO
 from deniable.server.problems import MEDIA_TYPE, Problem, written_down
 
 Page = Callable[[Scope, Problem], Response | None]
-"""A problem as a page, where a page was asked for."""
+"""Draws a problem as a page; None if the request was not for a page."""
 
 Cookie = Callable[[Scope], str | None]
-"""The token that a browser sends, if it does."""
+"""The token in the cookie of a request, or None."""
 
 _STRANGE: Final = frozenset({"/redeem", "/console/invitation", "/console/sign-in"})
-"""To where people without a token send something."""
+"""Paths to which people without a token send data."""
 
 _NO_TOKEN: Final = (
     "send Authorization: Bearer TOKEN; one that was sent may be mistyped, out of date or revoked: ask an admin"
 )
-"""The same with a token and without: nobody learns which ones there are."""
+"""The same words with and without a token, so that nobody learns which tokens exist."""
 
 _LITTLE: Final = 8192
-"""Bytes that they may send: a token of an issuer has some thousand."""
+"""The most bytes of a request to `_STRANGE`: a token of an issuer has some thousand."""
 
 _ASKED: Final = 256 << 10
-"""Bytes of a request with questions, which are read while everybody waits: much more than any question may have."""
+"""The most bytes of a request with questions. Parsing blocks the event loop; no question needs as many."""
 
 _THREADS: Final = 2
 _MOST_CHECKED: Final = 32
-"""Tokens that nobody has met, being checked or waiting for it, of all addresses together."""
+"""The most unknown tokens, of all addresses, that are being checked or wait for it."""
 
 _SAFE: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -55,14 +58,15 @@ _SAFE: Final = (
 
 @final
 class Keeper:
-    """Tells who comes, by their token, and how often they may: the same for the API and the console.
+    """Finds the person of a token, and applies rate limits: the same for the API and the console.
 
-    A token of ours that nobody has met costs time and memory to check (argon2), so it is counted against its address
-    before it is checked, and checked by few threads. Whoever was let in before, and whoever an issuer has signed for,
-    has threads of their own: no flood of wrong tokens is in front of them, and none of their requests count against an
-    address; what only looks like theirs does, once it was looked at. Requests without a token, and those to what is
-    open to everybody, are counted apart and before anything is done for them; on a connection that brings too many
-    nothing more is read.
+    - *Unknown tokens* cost time and memory to check (argon2). So each counts against its address before the check, and
+      few threads check them. If the token is valid, the count is undone.
+    - *Tokens that were verified before, and tokens of an issuer* are cheap to check. They have threads of their own, so
+      that a flood of wrong tokens does not delay them, and count against their address only if they are not valid.
+    - *Requests without a token* count against their address before any work is done. Above the limit the connection is
+      closed.
+    - *Requests of a known person* count against the person.
     """
 
     def __init__(self, curator: Curator) -> None:
@@ -70,25 +74,25 @@ class Keeper:
         self._addresses = Addresses(settings.proxies)
         self._buckets = Buckets(rate=settings.rate, burst=settings.burst)
         self._visits = Buckets(rate=settings.rate, burst=settings.burst)
-        """Requests without a token, by address; to what is open to everybody also by a token that was met."""
+        """Requests without a token, by address. Requests to public paths, by a verified token if they have one."""
         self._lines = Buckets(rate=1.0, burst=1)
-        """Lines of the log about one who is turned away: a flood of requests is not one of lines."""
+        """Log lines about one refused client: a flood of requests must not fill the log."""
         self._strangers = Buckets(rate=0.5, burst=20)
-        """Tokens that nobody has met, by address."""
+        """Unknown tokens, by address."""
         self._guests = Buckets(rate=0.5, burst=20)
-        """Invitations, by address: wrong ones keep nobody out who comes with a token."""
+        """Invitations, by address. Counted apart, so that wrong ones do not block people with a token."""
         self._known = ThreadPoolExecutor(_THREADS, thread_name_prefix="known")
         self._unknown = ThreadPoolExecutor(_THREADS, thread_name_prefix="unknown")
         self._unmet: dict[str, Future[Person | None]] = {}
-        """Looks at tokens that nobody has met, which have not ended."""
+        """Running checks of unknown tokens."""
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Stop the threads."""
         self._known.shutdown(wait=False)
         self._unknown.shutdown(wait=False)
 
     def visit(self, token: str | None, scope: Scope) -> None:
-        """Count a request to what is open to everybody."""
+        """Count a request to a public path. Raises Problem `rate_limited`."""
         met = None if token is None else self._gate.met(token)
         self._count(self._addresses.of(scope) if met is None else f"token {met}")
 
@@ -102,7 +106,7 @@ class Keeper:
         return Problem("rate_limited", headers={"Retry-After": str(seconds), **(headers or {})})
 
     async def who(self, token: str | None, scope: Scope) -> Person:
-        """Whose token it is; None is no token at all."""
+        """The person of a token. Raises Problem `unauthorized` or `rate_limited`."""
         text = None if token is None else token.strip()
         if text is None:
             self._count(self._addresses.of(scope))
@@ -120,11 +124,11 @@ class Keeper:
         address = self._addresses.of(scope)
         if self._gate.is_cheap(text):
             person = await asyncio.get_running_loop().run_in_executor(self._known, self._gate.check, text)
-            if person is None:  # afterwards, so that whoever is signed for passes, whatever others at their address do
+            if person is None:  # counted only now: a valid token passes, whatever other clients of this address do
                 self._count(address)
         else:
             self._count(address)
-            # A crowd with one token, as after a restart, is one look: it takes one drop, and the time of one.
+            # Many requests with one token at once, as after a restart, share one check and count once.
             looking = self._unmet.get(text)
             if looking is None:
                 if (seconds := self._strangers.take(address)) or len(self._unmet) >= _MOST_CHECKED:
@@ -139,7 +143,7 @@ class Keeper:
         return person
 
     def _met(self, text: str, address: str) -> Person | None:
-        """Check a token that was counted against an address, and undo that if it is somebody's."""
+        """Check a token that was counted against an address; undo the count if it is valid."""
         person = self._gate.check(text)
         if person is not None:
             self._strangers.give_back(address)
@@ -147,7 +151,7 @@ class Keeper:
 
     @contextmanager
     def stranger(self, scope: Scope) -> Iterator[None]:
-        """Somebody comes with an invitation: as often as an address may be wrong. One that opens nothing is noted."""
+        """Around the redemption of an invitation: applies the rate limit of its address, and logs one that fails."""
         address = self._addresses.of(scope)
         if seconds := self._guests.take(address):
             raise self._turned_away("invitations", seconds, address=address)
@@ -161,7 +165,7 @@ class Keeper:
 
 @final
 class RequestGate:
-    """An ASGI application around another."""
+    """The gate as an ASGI application around another one."""
 
     def __init__(
         self, inner: ASGIApp, curator: Curator, metrics: Metrics, keeper: Keeper, *, page: Page, cookie: Cookie
@@ -195,7 +199,7 @@ class RequestGate:
             if not started:
                 await self._refuse(problem, scope, receive, counted)
         except ClientDisconnect:
-            pass  # nobody is there to be told
+            pass  # the client is gone
         except Exception as error:
             written_down(error)
             if not started:
@@ -205,7 +209,7 @@ class RequestGate:
             self._metrics.count(scope["method"] if scope["method"] in _METHODS else "other", route, status)
 
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send a problem, whatever stands behind the door; to whoever is sent away for good, nothing is drawn."""
+        """Send a problem, as a page or as JSON; as JSON if the connection is closed after it."""
         page = None if "Connection" in problem.headers else self._page(scope, problem)
         said = page or Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
         await said(scope, receive, send)

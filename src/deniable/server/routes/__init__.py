@@ -3,9 +3,10 @@
     question_routes     prices, answers, batches, bounds
     dataset_routes      what is public about a dataset, dummy rows, registration
     people_routes       people, tokens, invitations, grants
-    account_routes      spending, entries, labels, health and metrics
+    account_routes      ledgers, releases, labels, health and metrics
     synthetic_routes    synthetic tables: bought, published, downloaded
-    route_rights        may(verb): how a route says which verb of `server.roles.MATRIX` it needs
+    route_rights        may(verb): the verb of `server.roles.MATRIX` that a route needs
 
-A route checks the body (`server.request_bodies`), hands the work to the desk, and writes the answer (`server.wire`).
+FastAPI validates the body (`server.request_bodies`) and the right. The route passes the work to the desk, and `wire`
+writes the answer. The docstrings of routes are the descriptions in /openapi.json.
 """

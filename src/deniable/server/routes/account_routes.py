@@ -1,4 +1,4 @@
-"""The account of a dataset, and what monitors need."""
+"""Routes for ledgers, releases and labels; and for monitoring."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from deniable.server.routes.route_rights import may
 
 Name = Annotated[str, Path(min_length=1, max_length=200)]
 _STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-"""A page that loads nothing, runs nothing and sends nothing."""
+"""The content security policy of a page that loads, runs and sends nothing."""
 
 
 @final
 class Form(StrEnum):
-    """How a label is written."""
+    """The format of a label."""
 
     JSON = "json"
     HTML = "html"
@@ -39,7 +39,7 @@ _WRITTEN: Final[dict[Form, tuple[Callable[[dict[str, Any]], str], str]]] = {
     Form.HTML: (as_html, "text/html"),
     Form.SVG: (as_svg, "image/svg+xml"),
 }
-"""What writes a label in each form, and what that is."""
+"""Form -> function that writes a label, and its media type."""
 
 
 def router(desk: Desk) -> APIRouter:
@@ -48,25 +48,25 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/ledger/{dataset}", response_class=Response)
     async def export(dataset: Name, person: Person = may("see ledger")) -> Response:
-        """The whole history as JSONL, without answers, with a signed checkpoint at its end; see `deniable verify`."""
+        """The ledger as JSON lines, without answers, with a signed checkpoint at its end; see `deniable verify`."""
         return Response(await desk.run(curator.export, person, dataset), media_type="application/x-ndjson")
 
     @routes.get("/ledger/{dataset}/accounts")
     async def accounts(dataset: Name, person: Person = may("see ledger")) -> Any:
-        """Every limit: how much of it was spent, is left, and was ever spent."""
+        """Every limit: what was spent of it, what is left, and what was spent in total."""
         return {"accounts": await desk.run(curator.accounts, person, dataset)}
 
     @routes.get("/ledger/{dataset}/status")
     async def status(dataset: Name, person: Person = may("see ledger"), whole: bool = False) -> Any:
-        """Recompute every hash, sum, limit and signature; a problem names the first entry that is wrong.
+        """Recompute every hash, sum, limit and signature; a problem names the first bad entry.
 
-        Of what was recomputed within the last ten minutes, only the newest entry is looked at again, unless `whole`.
+        Of entries that were verified within the last ten minutes, only the newest is checked again, unless `whole`.
         """
         return await desk.run(partial(curator.verified, whole=whole), person, dataset)
 
     @routes.get("/overlaps")
     async def overlaps(person: Person = may("see overlaps")) -> Any:
-        """Datasets of two owners that have most of their ids in common: two budgets for perhaps the same people."""
+        """Pairs of datasets of two owners that share most ids: the same people may have two budgets."""
         return {"overlaps": await desk.run(curator.overlaps)}
 
     @routes.get("/datasets/{dataset}/releases")
@@ -75,9 +75,9 @@ def router(desk: Desk) -> APIRouter:
         person: Person = may("see labels"),
         before: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
     ) -> Any:
-        """The newest releases, or those before an entry: who asked what, without the answers. Analysts see their own.
+        """A page of releases, newest first, without answers: who asked what. Analysts see their own.
 
-        `before` in the answer is where the next page begins; null on the last.
+        `before` in the answer is the parameter for the next page; null on the last.
         """
         return await desk.run(curator.releases, person, dataset, before)
 
@@ -85,7 +85,7 @@ def router(desk: Desk) -> APIRouter:
     async def label(release: Name, person: Person = may("see labels"), form: Form = Form.JSON) -> Response:
         """The signed privacy label of a release."""
         written, media = _WRITTEN[form]
-        # In the thread that reads it: whatever is done here, everybody waits for.
+        # Written in the worker thread: work in this coroutine would block all requests.
         body = await desk.run(lambda: written(curator.label(person, release)))
         still = {} if form is Form.JSON else {"Content-Security-Policy": _STILL}
         return Response(body, media_type=media, headers=still)
@@ -104,12 +104,12 @@ def open_router(metrics: Metrics, readiness: Readiness) -> APIRouter:
 
     @routes.get("/health")
     async def health() -> Any:
-        """That the server runs."""
+        """Whether the server runs."""
         return {"status": "ok", "version": __version__}
 
     @routes.get("/ready")
     async def ready() -> Any:
-        """That the server can answer questions: database, disk, engines and key are there. 503 if one is not."""
+        """Whether the server can answer questions: database, disk, key, ledgers and engines. 503 if a check fails."""
         failed = await readiness.failed()
         if failed:
             raise Problem("not_ready", f"failed: {', '.join(failed)}", {"failed": failed})
@@ -117,7 +117,7 @@ def open_router(metrics: Metrics, readiness: Readiness) -> APIRouter:
 
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def counted(person: Person = may("see metrics")) -> Response:
-        """Counters in the text format of Prometheus. None of them depends on data."""
+        """Counters in the text format of Prometheus. They do not depend on data."""
         return PlainTextResponse(metrics.text())
 
     return routes

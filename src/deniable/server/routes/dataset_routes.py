@@ -1,4 +1,4 @@
-"""Datasets: what is public about them, their dummy rows, and how they are registered."""
+"""Routes for datasets: public facts, dummy rows, registration, bounds, grants and adjustments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/datasets/{name}")
     async def described(name: Dataset, person: Person = may("see datasets")) -> Any:
-        """All that is public about a dataset: its schema, its budget, what is left."""
+        """The public facts of a dataset: its schema, its budget, and what is left."""
         return await desk.run(curator.described, person, name)
 
     @routes.get("/datasets/{name}/dummy")
@@ -49,14 +49,14 @@ def router(desk: Desk) -> APIRouter:
     async def dummy_ask(
         request: Request, name: Dataset, body: DummyQuestion, person: Person = may("ask dummy rows")
     ) -> Any:
-        """Try a question on dummy rows, for nothing."""
+        """Try a question on dummy rows, free of charge."""
         return await desk.answered(request, lambda: curator.dummy_ask(person, name, body.question, body.cost()))
 
     @routes.post("/datasets/{name}/bounds:price")
     async def price_bounds(
         request: Request, name: Dataset, body: BoundsBody, person: Person = may("buy bounds")
     ) -> Any:
-        """What bounds of a column would cost, and how many rows it takes to be seen. Free: no data is read."""
+        """The price of bounds of a column, and how many rows a bin needs to be seen. Free: no data is read."""
         return await desk.answered(
             request, lambda: curator.price_bounds(person, name, body.column, body.table, body.cost())
         )
@@ -69,37 +69,37 @@ def router(desk: Desk) -> APIRouter:
         person: Person = may("buy bounds"),
         idempotency_key: Key = None,
     ) -> Any:
-        """Buy bounds of a number, a date or a timestamp that has none: they are public from then on."""
+        """Buy bounds of a column of numbers, dates or timestamps that has none. They become part of the schema."""
         return await desk.once(
             request, person, name, idempotency_key, body_hash(f"bounds of {name}", body),
             lambda key: curator.bounds(person, name, body.column, body.table, body.cover, body.cost(), key),
-            whole=True,  # once they are declared, they cannot be bought again
+            whole=True,  # a column with bounds cannot be asked again
         )  # fmt: skip
 
     @routes.get("/datasets/{name}/grants")
     async def grants(name: Dataset, person: Person = may("see grants")) -> Any:
-        """Who may ask about a dataset, and how much they may spend."""
+        """The analysts who may ask about a dataset, and their limits."""
         return {"grants": await desk.run(curator.grants, person, name)}
 
     @routes.post("/datasets/{name}/grants", status_code=201)
     async def grant(name: Dataset, body: Grant, person: Person = may("grant")) -> Any:
-        """Let an analyst ask, up to a share of the budget. An entry of the ledger says so."""
+        """Let an analyst ask, up to a share of the budget. The ledger records it."""
         return await desk.run(curator.grant, person, name, body.analyst, body.limit, body.window_seconds)
 
     @routes.delete("/datasets/{name}/grants/{analyst}", status_code=204)
     async def revoke(name: Dataset, analyst: Dataset, person: Person = may("grant")) -> Response:
-        """An analyst may not ask any more. What they spent stays spent."""
+        """Revoke the right of an analyst to ask. What they spent stays spent."""
         await desk.run(curator.revoke_grant, person, name, analyst)
         return Response(status_code=204)
 
     @routes.get("/datasets/{name}/failures")
     async def failures(name: Dataset, person: Person = may("see failures")) -> Any:
-        """Runs that could not be finished and were answered as if the tables were empty. For the owner alone."""
+        """Runs that failed, and were answered as if the tables were empty. For the owner alone."""
         return {"failures": await desk.run(curator.failures, person, name)}
 
     @routes.post("/datasets/{name}/adjustments", status_code=201)
     async def adjust(name: Dataset, body: Adjustment, person: Person = may("adjust")) -> Any:
-        """Change the limit of a dataset: a signed entry for everybody to see. What was spent stays spent."""
+        """Change the budget of a dataset, by a signed entry of the ledger. What was spent stays spent."""
         return await desk.run(curator.adjust, person, name, body.budget, body.reason)
 
     return routes

@@ -1,4 +1,4 @@
-"""Questions: what they cost, and their answers."""
+"""Routes for questions: prices, plans, answers and batches."""
 
 from __future__ import annotations
 
@@ -14,17 +14,22 @@ from deniable.server.wire import priced_batch
 
 Key = Annotated[
     str | None,
-    Header(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$", description="The same key twice is one charge."),
+    Header(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="A request that is repeated with the same key is charged once.",
+    ),
 ]
 
 
 def router(desk: Desk) -> APIRouter:
-    """POST /questions and its kin."""
+    """/questions and its variants."""
     routes, curator = APIRouter(prefix="/v1", tags=["questions"]), desk.curator
 
     @routes.post("/questions:price")
     async def price(request: Request, body: Question, person: Person = may("price")) -> Any:
-        """What a question would cost, and how exact its answer would be. Free: no data is read."""
+        """The price of a question, and how exact its answer would be. Free: no data is read."""
         return await desk.answered(request, lambda: curator.price(person, body.dataset, body.question, body.cost()))
 
     @routes.post("/questions:explain")
@@ -42,7 +47,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.post("/questions:refine")
     async def refine(request: Request, body: Question, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
-        """Spend more on a question that was answered: both answers are merged by inverse variance."""
+        """Spend more on an answered question: both answers are merged by inverse variance."""
         return await desk.once(
             request, person, body.dataset, idempotency_key, body_hash("refine", body),
             lambda key: curator.refine(person, body.dataset, body.question, body.cost(), key),
@@ -50,7 +55,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.post("/questions:batch")
     async def batch(request: Request, body: Batch, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
-        """Several questions for one cost that they share: all are paid for, or none."""
+        """Answer several questions that share one cost: all are charged, or none."""
         return await desk.once(
             request, person, body.dataset, idempotency_key, body_hash("batch", body),
             lambda key: curator.batch(person, body.dataset, body.texts, body.cost(), key),
@@ -58,7 +63,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.post("/questions:price_batch")
     async def price_batch(request: Request, body: Batch, person: Person = may("price")) -> Any:
-        """What a batch would cost, how exact each table would be, and how the cost is split. Free: no data is read."""
+        """The price of a batch, how exact each table would be, and how the cost is split. Free: no data is read."""
         return await desk.answered(
             request,
             lambda: priced_batch(

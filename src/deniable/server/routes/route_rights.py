@@ -1,4 +1,4 @@
-"""What a route needs: the verb of the matrix in `server.roles`."""
+"""The right that a route needs: a verb of the table in `server.roles`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from deniable.server.roles import may as allowed
 
 
 def may(verb: str) -> Any:
-    """The person who asks, if their role may do this."""
+    """The dependency of a route that gives it the person. Raises Problem `forbidden` if their role may not do this."""
     assert verb in MATRIX, verb
 
-    async def check(request: Request) -> Person:  # async: a plain function would be sent to another thread
+    async def check(request: Request) -> Person:  # async, because FastAPI runs other functions in a thread
         person: Person = request.scope["person"]
         if not allowed(person.role, verb):
             raise Problem("forbidden", refusal(person.role, verb))
         return person
 
-    check.verb = verb  # type: ignore[attr-defined]  # for the test that looks at every route
+    check.verb = verb  # type: ignore[attr-defined]  # for `fast_lane`, and the test of all routes
     return Depends(check)

@@ -1,4 +1,4 @@
-"""Synthetic tables: bought like any question, published by owners, downloaded as counts or as rows."""
+"""Routes for synthetic tables: bought like answers, published by owners, downloaded as counts or as rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ from deniable.server.routes.route_rights import may
 Charge = Annotated[int, Path(ge=1, lt=2**31, description="The charge: 7 of the release visits:7.")]
 Asked = Annotated[
     str | None,
-    Query(max_length=64, description="The hash of the question, for what somebody else paid for and you asked again."),
+    Query(
+        max_length=64,
+        description="The hash of the question, for a table that another person paid for and you asked again.",
+    ),
 ]
 
 
 @final
 class RowsForm(StrEnum):
-    """How rows are written."""
+    """The format of downloaded rows."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -41,14 +44,14 @@ def router(desk: Desk) -> APIRouter:
     routes, made = APIRouter(prefix="/v1", tags=["synthetic data"]), desk.curator.synthetics
 
     async def _written(work: Callable[[], dict[str, Any]]) -> Response:
-        """As JSON, written in the thread that reads it: whatever is done in a route, everybody waits for."""
+        """The result as JSON, written in the worker thread: work in a coroutine would block all requests."""
         body = await desk.run(lambda: json.dumps(work(), ensure_ascii=False))
         return Response(body, media_type="application/json")
 
     @routes.post("/datasets/{name}/synthetic:price")
     async def price(request: Request, name: Dataset, body: SynthesisBody, person: Person = may("price")) -> Any:
-        """What a synthetic table would cost, the noise of its counts, and from how many rows on it is of use. Free: no
-        data is read.
+        """The price of a synthetic table, the noise of its counts, and how many rows a table needs for it to be useful.
+        Free: no data is read.
         """
         return await desk.answered(request, lambda: made.price(person, name, body.said, body.cost()))
 
@@ -72,8 +75,8 @@ def router(desk: Desk) -> APIRouter:
         person: Person = may("see synthetic data"),
         before: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
     ) -> Any:
-        """The synthetic tables that you bought, and those that the owner published: the newest, or those before a
-        charge. `before` in the answer is where the next page begins; null on the last.
+        """A page of the synthetic tables that you bought or that the owner published, newest first. `before` in the
+        answer is the parameter for the next page; null on the last.
         """
         return await _written(lambda: made.listed(person, name, before))
 
@@ -81,7 +84,7 @@ def router(desk: Desk) -> APIRouter:
     async def record(
         name: Dataset, charge: Charge, person: Person = may("see synthetic data"), question: Asked = None
     ) -> Any:
-        """The counts of a synthetic table, as they were answered when it was bought. Free."""
+        """The counts of a synthetic table, as they were when it was bought. Free."""
         return await _written(lambda: made.record(person, name, charge, question))
 
     @routes.get("/datasets/{name}/synthetic/{charge}/rows", response_class=Response)
@@ -93,27 +96,27 @@ def router(desk: Desk) -> APIRouter:
         form: RowsForm = RowsForm.CSV,
         question: Asked = None,
     ) -> Response:
-        """Rows drawn from a synthetic table, as a file; as many as the table has, about, if not said. Free.
+        """Rows drawn from a synthetic table, as a file. Default: about as many as the table has. Free.
 
-        They are drawn anew each time. `Deniable-Notes` says what to know about them, as a list in JSON.
+        Each request draws new rows. The header `Deniable-Notes` holds notes about them, as a list in JSON.
         """
         return sent(await desk.fit(made.rows, person, name, charge, rows, form.value, question), MEDIA[form])
 
     @routes.put("/datasets/{name}/synthetic/{charge}/published")
     async def publish(name: Dataset, charge: Charge, person: Person = may("publish synthetic data")) -> Any:
-        """Let everybody who may see the dataset download a synthetic table that you bought, for nothing."""
+        """Let everybody who may see the dataset download a synthetic table that you bought, free of charge."""
         return await desk.run(lambda: made.publish(person, name, charge, published=True))
 
     @routes.delete("/datasets/{name}/synthetic/{charge}/published")
     async def withdraw(name: Dataset, charge: Charge, person: Person = may("publish synthetic data")) -> Any:
-        """Not any more. Whoever has it keeps it, and what was spent stays spent."""
+        """Withdraw a published table. Copies that were downloaded remain, and what was spent stays spent."""
         return await desk.run(lambda: made.publish(person, name, charge, published=False))
 
     return routes
 
 
 def sent(drawn: DrawnFile, media: str) -> Response:
-    """Rows on their way, some at a time."""
+    """The response that streams a file of rows."""
     headers = {
         "Content-Disposition": f'attachment; filename="{drawn.name}"',
         "Content-Length": str(drawn.size),

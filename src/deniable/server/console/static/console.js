@@ -1,4 +1,4 @@
-// The console works without this. It shows prices while somebody types, and results without loading the page anew.
+// Optional: the console works without this script. It shows prices while a person types, and results without a reload.
 "use strict";
 
 const field = (form, name) => form.elements.namedItem(name);
@@ -34,7 +34,7 @@ function later(work, pause) {
   };
 }
 
-// -- prices and odds, while somebody types -----------------------------------------------------------------------------
+// -- prices and odds, while a person types -----------------------------------------------------------------------------
 
 function live(form, address, place, done = () => {}) {
   let last = 0;
@@ -57,7 +57,7 @@ const question = document.querySelector("form[data-price]");
 if (question) {
   const price = document.querySelector("#price");
   const show = live(question, question.dataset.price, price, () => {
-    // What is wrong is said once: here, as long as nobody asked.
+    // A problem is shown in one place: here, and not in the last result as well.
     if (price.querySelector(".trouble")) document.querySelector("#result > .trouble")?.remove();
   });
   question.addEventListener("input", later(show, 300));
