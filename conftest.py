@@ -26,6 +26,7 @@ from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 from tests import chance
+from tests.collection import COLLECTED
 
 # A busy machine takes longer: no test asks how long something takes.
 settings.register_profile("unhurried", deadline=None, derandomize=chance.IS_REPLAYED)
@@ -52,6 +53,17 @@ collect_ignore = [] if importlib.util.find_spec("pyspark") else ["src/deniable/q
 # The same of torch, its room and its page.
 if importlib.util.find_spec("torch") is None:
     collect_ignore += ["src/deniable/learn/torch", "docs/learn.md", "tests/learn/runs.py", "tests/learn/zoo.py"]
+COLLECTED.ignored = collect_ignore
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    COLLECTED.add(item)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A module that needs what is not installed skips itself."""
+    if report.skipped:
+        COLLECTED.skipped.add(report.nodeid)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

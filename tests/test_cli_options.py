@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from deniable import cli
 from deniable.ledger import Budget, Ledger, keys
 from deniable.units import Unit
+from tests.table import every_row
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 OPENED = ("--each-row", "--budget", "1")
@@ -54,7 +56,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "serve": ("serve", "--demo"),
 }  # fmt: skip
 ODD = ("-1", "nan", "inf", "-inf")
-NUMBERS: list[tuple[str, str, tuple[str, ...]]] = [
+# (command, option, values that it cannot have)
+Numbers = list[tuple[str, str, tuple[str, ...]]]
+OF_CURVES_AND_TRIALS: Numbers = [
     ("curve", "--epsilon", ("-1", "nan", "-inf")),
     ("curve", "--delta", ODD),
     ("survey", "--epsilon", ODD),
@@ -68,15 +72,26 @@ NUMBERS: list[tuple[str, str, tuple[str, ...]]] = [
     ("audit", "--confidence", (*ODD, "1.5")),
     ("audit", "--delta", (*ODD, "2")),
     ("audit", "--seconds", ("-1", "nan", "-inf", "0")),
-    *((command, f"--{cost}", ODD) for command in ("ask", "price", "bounds") for cost in ("epsilon", "mu", "rho", "share", "within")),
-    *((command, "--confidence", (*ODD, "1.5")) for command in ("ask paid", "price paid", "bounds paid")),
+]  # fmt: skip
+COSTS = ("--epsilon", "--mu", "--rho", "--share", "--within")
+OF_QUESTIONS: Numbers = [
+    *((command, cost, ODD) for command in ("ask", "price") for cost in COSTS),
+    *((command, "--confidence", (*ODD, "1.5")) for command in ("ask paid", "price paid")),
     ("ask unpaid", "--budget", ODD),
     ("ask paid", "--delta", (*ODD, "2")),
+]
+OF_BOUNDS: Numbers = [
+    *(("bounds", cost, ODD) for cost in COSTS),
+    ("bounds paid", "--confidence", (*ODD, "1.5")),
     ("bounds paid", "--cover", (*ODD, "0", "1.5")),
+]
+OF_TABLES: Numbers = [
     *(("synthesize", f"--{cost}", ODD) for cost in ("epsilon", "mu", "rho", "share")),
     ("synthesize", "--rows", ("-1", "0", "nan", "inf")),
     ("add", "--budget", ODD),
     ("add", "--delta", ODD),
+]
+OF_PEOPLE_LEDGERS_AND_SERVERS: Numbers = [
     *((f"{command} of people", "--rows", (*ODD, "0", "1.5")) for command in ("ask", "price", "bounds", "add")),
     ("synthesize of people", "--unit-rows", (*ODD, "0", "1.5")),
     ("verify", "--delta", (*ODD, "2")),
@@ -101,11 +116,15 @@ SCHEMA = """tables:
 """
 
 
+def with_visits(folder: Path) -> Path:
+    (folder / "visits.csv").write_text("smokes,age\n" + "yes,30\nno,40\n" * 20, encoding="utf-8")
+    (folder / "visits.yaml").write_text(SCHEMA, encoding="utf-8")
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "visits.csv").write_text("smokes,age\n" + "yes,30\nno,40\n" * 20, encoding="utf-8")
-    (tmp_path / "visits.yaml").write_text(SCHEMA, encoding="utf-8")
-    return tmp_path
+    return with_visits(tmp_path)
 
 
 def refused(folder: Path, command: str, *more: str) -> str:
@@ -123,14 +142,48 @@ def refused(folder: Path, command: str, *more: str) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "option", "value"),
-    [(command, option, value) for command, option, values in NUMBERS for value in values],
-)
-def test_a_number_that_means_nothing_is_refused(folder: Path, command: str, option: str, value: str) -> None:
-    """`curve --epsilon -1` told a δ."""
-    said = refused(folder, command, option, value)
-    assert option.lstrip("-") in said
+def each(numbers: Numbers) -> Iterator[tuple[str, str, str]]:
+    return ((command, option, value) for command, option, values in numbers for value in values)
+
+
+def number_is_refused(folders: pytest.TempPathFactory, command: str, option: str, value: str) -> None:
+    """`curve --epsilon -1` printed a δ. Each row has a folder of its own."""
+    assert option.lstrip("-") in refused(with_visits(folders.mktemp("row")), command, option, value)
+
+
+@every_row(each(OF_CURVES_AND_TRIALS))
+def test_numbers_of_curves_and_trials_that_mean_nothing_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, command: str, option: str, value: str
+) -> None:
+    number_is_refused(tmp_path_factory, command, option, value)
+
+
+@every_row(each(OF_QUESTIONS))
+def test_numbers_of_questions_that_mean_nothing_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, command: str, option: str, value: str
+) -> None:
+    number_is_refused(tmp_path_factory, command, option, value)
+
+
+@every_row(each(OF_BOUNDS))
+def test_numbers_of_bounds_that_mean_nothing_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, command: str, option: str, value: str
+) -> None:
+    number_is_refused(tmp_path_factory, command, option, value)
+
+
+@every_row(each(OF_TABLES))
+def test_numbers_of_tables_that_mean_nothing_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, command: str, option: str, value: str
+) -> None:
+    number_is_refused(tmp_path_factory, command, option, value)
+
+
+@every_row(each(OF_PEOPLE_LEDGERS_AND_SERVERS))
+def test_numbers_of_people_ledgers_and_servers_that_mean_nothing_are_refused(
+    tmp_path_factory: pytest.TempPathFactory, command: str, option: str, value: str
+) -> None:
+    number_is_refused(tmp_path_factory, command, option, value)
 
 
 def test_a_survey_is_not_estimated_with_a_confidence_that_means_nothing(folder: Path) -> None:

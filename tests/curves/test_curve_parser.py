@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from deniable import curves
 from deniable.curves.curve_parser import CONSTRUCTORS, DEEPEST, LONGEST, METHODS, available, parse
 from deniable.errors import InvalidExpression
+from tests.table import every_row
 
 READ = {
     "gaussian(sigma=50)**1000 * laplace(scale=4)": curves.gaussian(sigma=50) ** 1000 * curves.laplace(scale=4),
@@ -158,7 +159,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("text", "words"), REFUSED.items(), ids=[text[:40] for text in REFUSED])
+@every_row(REFUSED.items())
 def test_what_cannot_be_read_is_refused_in_words(text: str, words: str) -> None:
     with pytest.raises(InvalidExpression) as caught:
         parse(text)

@@ -21,6 +21,7 @@ from deniable import curves
 from deniable.curves import Curve
 from deniable.curves.curve_records import DEEPEST, VERSION, atom_classes
 from deniable.errors import DeniableError, UnreadableRecord
+from tests.table import every_row
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -337,10 +338,10 @@ NOT_RECORDS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", NOT_RECORDS)
-def test_what_is_no_record_is_refused(name: str) -> None:
+@every_row(NOT_RECORDS.items())
+def test_what_is_no_record_is_refused(name: str, given: Any) -> None:
     with pytest.raises(UnreadableRecord) as caught:
-        Curve.from_dict(NOT_RECORDS[name])
+        Curve.from_dict(given)
     assert str(caught.value)
 
 
@@ -415,10 +416,9 @@ BAD_FIELDS: dict[str, list[dict[str, Any]]] = {
         {"values": 3},
     ],
 }
-CASES = [(name, change) for name, changes in BAD_FIELDS.items() for change in changes]
 
 
-@pytest.mark.parametrize(("name", "change"), CASES, ids=[f"{n}-{c}" for n, c in CASES])
+@every_row((name, change) for name, changes in BAD_FIELDS.items() for change in changes)
 def test_fields_that_mean_nothing_are_refused(name: str, change: dict[str, Any]) -> None:
     broken = copy.deepcopy(CURVES[name].to_dict())
     broken["factors"][0].update(change)

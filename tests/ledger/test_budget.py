@@ -19,6 +19,7 @@ from deniable import curves
 from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, ZCDPFilter
 from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger import Budget, Cost, epsilon_mu_conversion
+from tests.table import every_row
 
 ONE = 10**30
 
@@ -199,8 +200,7 @@ NO_AMOUNT = [-1, -0.0, 0, math.nan, math.inf, -math.inf, float("1e-400"), 1e308,
 BUDGETS = [Budget(epsilon=1, delta=1e-6), Budget.pure(epsilon=1), Budget.gaussian(mu=1), Budget.zcdp(rho=1)]
 
 
-@pytest.mark.parametrize("bad", NO_AMOUNT, ids=repr)
-@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
+@every_row((budget, bad) for budget in BUDGETS for bad in NO_AMOUNT)
 def test_amounts_that_mean_nothing(budget: Budget, bad: object) -> None:
     for name in ("epsilon", "mu", "rho"):
         with pytest.raises(InvalidParameter):

@@ -18,6 +18,7 @@ from deniable import curves
 from deniable.errors import BudgetExceeded, DeniableError, InvalidOperation, InvalidParameter, LedgerMismatch
 from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.units import Guarantee, Unit
+from tests.table import every_row
 
 PURE = Budget.pure(epsilon=1, delta=1e-6)
 TENTH = PURE.cost(epsilon=0.1)
@@ -124,14 +125,19 @@ def test_the_refusal_of_a_gaussian_budget_speaks_of_epsilon(open_ledger: Opener)
     ask(ledger, budget.cost(epsilon=most))
 
 
-@pytest.mark.parametrize("bad", [-1, -0.0, 0, math.nan, math.inf, -math.inf, float("1e-400"), 1e308, True], ids=repr)
-@pytest.mark.parametrize("budget", [PURE, Budget(epsilon=1, delta=1e-6)], ids=repr)
-def test_amounts_that_mean_nothing_never_reach_the_ledger(open_ledger: Opener, budget: Budget, bad: object) -> None:
-    ledger = open_ledger(budget)
-    ask(ledger, budget.cost(epsilon=0.1))
-    before = written(ledger)
+@pytest.fixture(params=[PURE, Budget(epsilon=1, delta=1e-6)], ids=repr)
+def asked(request: pytest.FixtureRequest, open_ledger: Opener) -> Ledger:
+    """A ledger of each currency in which something is written."""
+    ledger = open_ledger(request.param)
+    ask(ledger, request.param.cost(epsilon=0.1))
+    return ledger
+
+
+@every_row((bad,) for bad in (-1, -0.0, 0, math.nan, math.inf, -math.inf, float("1e-400"), 1e308, True))
+def test_amounts_that_mean_nothing_never_reach_the_ledger(asked: Ledger, bad: object) -> None:
+    ledger, before = asked, written(asked)
     with pytest.raises(InvalidParameter, match="epsilon"):
-        ask(ledger, budget.cost(epsilon=bad))
+        ask(ledger, ledger.budget.cost(epsilon=bad))
     with pytest.raises(InvalidParameter, match="cost"):
         ask(ledger, bad)
     with pytest.raises(InvalidParameter):
@@ -144,9 +150,9 @@ def test_a_number_written_as_text_is_that_number(ledger: Ledger) -> None:
     assert ledger.remaining.units == 0
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+@every_row(
+    (change,)
+    for change in (
         {"question": "0" * 63},
         {"question": "G" * 64},
         {"question": "A" * 64},
@@ -161,8 +167,7 @@ def test_a_number_written_as_text_is_that_number(ledger: Ledger) -> None:
         {"key": ""},
         {"key": 7},
         {"cost": (1, 0)},
-    ],
-    ids=lambda change: f"{next(iter(change))} {str(next(iter(change.values())))[:9]!a}",
+    )
 )
 def test_fields_that_mean_nothing_never_reach_the_ledger(ledger: Ledger, change: dict[str, object]) -> None:
     fields = {"cost": TENTH, "question": question(1), "description": "how many", "key": "k"} | change

@@ -12,6 +12,7 @@ from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger, State, keys
 from deniable.ledger.stores import store
 from deniable.units import Unit
+from tests.table import every_row
 
 PURE = Budget.pure(epsilon=1, delta=1e-6)
 TENTH = PURE.cost(epsilon=0.1)
@@ -150,9 +151,9 @@ def test_a_key_belongs_to_its_payer(ledger: Ledger) -> None:
             ask(ledger, other, key="k")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+@every_row(
+    (change,)
+    for change in (
         {"account": ""},
         {"account": "x" * 501},
         {"limit": 0.5},
@@ -164,8 +165,7 @@ def test_a_key_belongs_to_its_payer(ledger: Ledger) -> None:
         {"window": 10**10},
         {"by": ""},
         {"reason": ""},
-    ],
-    ids=lambda change: f"{next(iter(change))} {str(next(iter(change.values())))[:9]}",
+    )
 )
 def test_terms_that_mean_nothing(ledger: Ledger, change: dict[str, object]) -> None:
     given = {"account": "anna", "limit": TENTH, "window": None, "by": "owner", "reason": "why"} | change

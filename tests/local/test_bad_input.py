@@ -11,6 +11,7 @@ import pytest
 
 from deniable import local
 from deniable.errors import InvalidParameter
+from tests.table import every_row
 
 
 class Nameless:
@@ -35,15 +36,15 @@ BY_EPSILON = [
 ]
 
 
-@pytest.mark.parametrize("make", BY_EPSILON)
-@pytest.mark.parametrize("epsilon", BAD_EPSILONS, ids=repr)
+@every_row((make, epsilon) for make in BY_EPSILON for epsilon in BAD_EPSILONS)
 def test_an_epsilon_that_means_nothing_is_refused(make, epsilon) -> None:
     with pytest.raises(InvalidParameter, match="epsilon"):
         make(epsilon)
 
 
-@pytest.mark.parametrize("make", BY_EPSILON)
-@pytest.mark.parametrize("epsilon", [1, 1.0, np.float32(1), np.int64(1), Fraction(1), Decimal(1)], ids=repr)
+@every_row(
+    (make, epsilon) for make in BY_EPSILON for epsilon in (1, 1.0, np.float32(1), np.int64(1), Fraction(1), Decimal(1))
+)
 def test_any_kind_of_number_is_an_epsilon(make, epsilon) -> None:
     assert make(epsilon) == make(1.0)
     assert make(epsilon).curve.epsilon(delta=0.0) == pytest.approx(1.0, rel=1e-5)
@@ -145,22 +146,19 @@ ODD_SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "answers", [*ODD_SHAPES, [0, 314159], [-314159], 314159, [0.5], [math.nan], np.array(["yes", "no"])], ids=repr
-)
-@pytest.mark.parametrize(
-    "protocol",
-    [
-        local.RandomizedResponse(epsilon=1.0),
-        local.TwoCoinSurvey(truth=0.5, yes=0.5),
-        local.KaryRandomizedResponse(categories=4, epsilon=1.0),
-        local.OptimizedUnary(categories=4, epsilon=1.0),
-        local.LocalHashing(categories=4, epsilon=1.0),
-        local.SubsetSelection(categories=4, epsilon=1.0),
-        local.Rappor(categories=4, f=0.5, p=0.2, q=0.8),
-    ],
-    ids=lambda p: type(p).__name__,
-)
+NOT_ANSWERS = [*ODD_SHAPES, [0, 314159], [-314159], 314159, [0.5], [math.nan], np.array(["yes", "no"])]
+OF_CATEGORIES = [
+    local.RandomizedResponse(epsilon=1.0),
+    local.TwoCoinSurvey(truth=0.5, yes=0.5),
+    local.KaryRandomizedResponse(categories=4, epsilon=1.0),
+    local.OptimizedUnary(categories=4, epsilon=1.0),
+    local.LocalHashing(categories=4, epsilon=1.0),
+    local.SubsetSelection(categories=4, epsilon=1.0),
+    local.Rappor(categories=4, f=0.5, p=0.2, q=0.8),
+]
+
+
+@every_row((protocol, answers) for protocol in OF_CATEGORIES for answers in NOT_ANSWERS)
 def test_answers_that_break_the_rule_are_refused_in_its_words(protocol, answers) -> None:
     with pytest.raises(InvalidParameter) as refused:
         protocol.randomize(answers)
@@ -299,22 +297,23 @@ def test_numbers_of_any_kind_are_answers() -> None:
             mean.randomize(answers)
 
 
-@pytest.mark.parametrize("protocol", EVERY, ids=repr)
-@pytest.mark.parametrize("entropy", [0, 7, "x", np.int64(7), Nameless(), [1]], ids=repr)
+@every_row((protocol, entropy) for protocol in EVERY for entropy in (0, 7, "x", np.int64(7), Nameless(), [1]))
 def test_a_seed_is_no_entropy(protocol, entropy) -> None:
     with pytest.raises(InvalidParameter, match="entropy"):
         protocol.randomize([1, 0], entropy=entropy)
 
 
-@pytest.mark.parametrize("protocol", EVERY, ids=repr)
-@pytest.mark.parametrize("reports", [None, "1", b"1", ["1"], [-1], [2**64], [math.nan], [10**30], {}, 1j], ids=repr)
+@every_row(
+    (protocol, reports)
+    for protocol in EVERY
+    for reports in (None, "1", b"1", ["1"], [-1], [2**64], [math.nan], [10**30], {}, 1j)
+)
 def test_reports_that_cannot_be_are_not_written(protocol, reports) -> None:
     with pytest.raises(InvalidParameter, match="reports"):
         protocol.encode(reports)
 
 
-@pytest.mark.parametrize("protocol", EVERY, ids=repr)
-@pytest.mark.parametrize("texts", [None, 1, "11", b"11", [1], [None], [b"1"], [["1"]]], ids=repr)
+@every_row((protocol, texts) for protocol in EVERY for texts in (None, 1, "11", b"11", [1], [None], [b"1"], [["1"]]))
 def test_what_is_no_list_of_texts_is_not_read(protocol, texts) -> None:
     with pytest.raises(InvalidParameter, match="reports"):
         protocol.decode(texts)

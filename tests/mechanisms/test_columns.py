@@ -27,6 +27,7 @@ from deniable.mechanisms import (
     input_values,
 )
 from deniable.mechanisms.inverse_sensitivity import BinaryInverseSensitivity
+from tests.table import every_row
 
 U, REPLACED = Unit.row(), Unit.replaced_row()
 
@@ -69,8 +70,7 @@ TAKERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("taker", TAKERS)
+@every_row((taker, table) for taker in TAKERS for table in TABLES)
 def test_a_table_is_not_taken_for_a_column(taker: str, table: str) -> None:
     """Summed as a whole, one row of a table would count once for each of its columns."""
     with pytest.raises(InvalidParameter) as refused:

@@ -48,6 +48,7 @@ from deniable.mechanisms.selection import (
 )
 from deniable.noise import ReplayEntropy
 from tests.mechanisms import exact_laws
+from tests.table import every_row
 
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
@@ -495,16 +496,14 @@ def test_scores_may_be_any_numbers(kind: type[Selection]) -> None:
     assert mechanism.release([0, 10**9, 0]) == 1
 
 
-@every
-@pytest.mark.parametrize(
-    "scores",
-    [
-        None, 3, "123", b"123", [], {}, {"a": 1}, {1, 2, 3}, [1, 2], [1, 2, 3, 4], [[1, 2, 3]], [1, 2, None],
-        [1, 2, "31337"], [1, 2, math.nan], [1, 2, math.inf], np.array([1, 2, math.nan]), [1j, 2, 3], [True, False, True],
-        np.zeros((3, 3)), np.array(["a", "b", "c"]), [1, 2, Decimal("nan")], [[1], [2, 3], 4],
-    ],
-    ids=repr,
-)  # fmt: skip
+NOT_SCORES: list[Any] = [
+    None, 3, "123", b"123", [], {}, {"a": 1}, {1, 2, 3}, [1, 2], [1, 2, 3, 4], [[1, 2, 3]], [1, 2, None],
+    [1, 2, "31337"], [1, 2, math.nan], [1, 2, math.inf], np.array([1, 2, math.nan]), [1j, 2, 3], [True, False, True],
+    np.zeros((3, 3)), np.array(["a", "b", "c"]), [1, 2, Decimal("nan")], [[1], [2, 3], 4],
+]  # fmt: skip
+
+
+@every_row((kind, scores) for kind in EVERY for scores in NOT_SCORES)
 def test_bad_scores_are_refused_and_not_shown(kind: type[Selection], scores: Any) -> None:
     with pytest.raises(InvalidParameter) as refused:
         kind(sensitivity=1, epsilon=1, candidates=3).release(scores)
@@ -513,19 +512,17 @@ def test_bad_scores_are_refused_and_not_shown(kind: type[Selection], scores: Any
     assert "nan" not in str(refused.value).lower().replace("nan and infinities", "")
 
 
-@every
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"sensitivity": 0, "epsilon": 1}, {"sensitivity": -1, "epsilon": 1}, {"sensitivity": math.nan, "epsilon": 1},
-        {"sensitivity": 1, "epsilon": 0}, {"sensitivity": 1, "epsilon": -1}, {"sensitivity": 1, "epsilon": math.inf},
-        {"sensitivity": 1}, {"sensitivity": 1, "epsilon": 1, "scale": 1}, {"sensitivity": 1, "scale": 0},
-        {"sensitivity": True, "epsilon": 1}, {"sensitivity": "1", "epsilon": 1}, {"sensitivity": 1, "epsilon": "1"},
-        {"sensitivity": 1, "epsilon": 1, "candidates": 0}, {"sensitivity": 1, "epsilon": 1, "candidates": 2.5},
-        {"sensitivity": 1, "epsilon": 1e-200}, {"sensitivity": 1, "epsilon": 1e200},
-    ],
-    ids=repr,
-)  # fmt: skip
+NOT_PARAMETERS: list[dict[str, Any]] = [
+    {"sensitivity": 0, "epsilon": 1}, {"sensitivity": -1, "epsilon": 1}, {"sensitivity": math.nan, "epsilon": 1},
+    {"sensitivity": 1, "epsilon": 0}, {"sensitivity": 1, "epsilon": -1}, {"sensitivity": 1, "epsilon": math.inf},
+    {"sensitivity": 1}, {"sensitivity": 1, "epsilon": 1, "scale": 1}, {"sensitivity": 1, "scale": 0},
+    {"sensitivity": True, "epsilon": 1}, {"sensitivity": "1", "epsilon": 1}, {"sensitivity": 1, "epsilon": "1"},
+    {"sensitivity": 1, "epsilon": 1, "candidates": 0}, {"sensitivity": 1, "epsilon": 1, "candidates": 2.5},
+    {"sensitivity": 1, "epsilon": 1e-200}, {"sensitivity": 1, "epsilon": 1e200},
+]  # fmt: skip
+
+
+@every_row((kind, bad) for kind in EVERY for bad in NOT_PARAMETERS)
 def test_bad_parameters_are_refused(kind: type[Selection], bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
         kind(**bad)

@@ -14,6 +14,7 @@ import pytest
 from deniable import noise
 from deniable.errors import InvalidParameter
 from tests.noise.exact import Chosen
+from tests.table import every_row
 
 
 class Nameless:
@@ -73,11 +74,7 @@ CASES: list[tuple[Callable[..., Any], str, list[Any]]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("call", "name", "value"),
-    [pytest.param(call, name, value, id=f"{name}={value!r:.40}") for call, name, values in CASES for value in values],
-)
-@pytest.mark.parametrize("size", [None, 3])
+@every_row((call, name, value, size) for call, name, values in CASES for value in values for size in (None, 3))
 def test_a_parameter_that_means_nothing_is_refused(
     call: Callable[..., Any], name: str, value: Any, size: int | None
 ) -> None:

@@ -24,7 +24,7 @@ def counted(rows: np.ndarray, columns: tuple[int, ...]) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("deviation", [3.0, 30.0])
+@pytest.mark.parametrize("deviation", [pytest.param(3.0, marks=pytest.mark.slow), 30.0])
 def test_the_error_that_is_expected_is_the_error_that_there_is(deviation: float) -> None:
     """Over all pairs of six worlds, the mean of both: within a third of each other. Without the chance of who is in a
     table the expected one would be less than half at the smaller noise.
@@ -52,6 +52,7 @@ def test_the_error_that_is_expected_is_the_error_that_there_is(deviation: float)
     assert np.mean(expected) == pytest.approx(np.mean(measured), rel=1 / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [2.0, 20.0])
 def test_what_a_fit_leaves_out_is_expected_too(deviation: float) -> None:
     """Tables without any order, whose every cell is as it likes: second fits are nearer to the first, which is one of
@@ -74,6 +75,7 @@ def test_what_a_fit_leaves_out_is_expected_too(deviation: float) -> None:
     assert np.mean(expected) == pytest.approx(np.mean(measured), rel=1 / 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [0.5, 10.0])
 def test_rows_that_are_drawn_are_expected_to_be_further_off_than_the_fit(deviation: float) -> None:
     """With next to no noise most of the error of synthetic rows is that of drawing them: the error of the fit alone was
