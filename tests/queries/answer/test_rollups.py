@@ -184,7 +184,7 @@ def test_what_cannot_be_rolled_up_is_refused() -> None:
         fitted = fine.adding_up_to(s.sql(TOTAL, mu=1))
         with pytest.raises(InvalidParameter, match=r"fitted .*; add up the answer as it came"):
             fitted.rollup("ward")
-        with pytest.raises(InvalidParameter, match=r"moved .*; take shares of the answer as it came"):
+        with pytest.raises(InvalidParameter, match=r"fitted .*; take shares of the answer as it came"):
             fitted.shares()
 
 

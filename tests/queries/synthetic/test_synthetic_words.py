@@ -83,7 +83,7 @@ def test_a_synthetic_table_has_a_methods_paragraph(budget: Any) -> None:
     assert "This synthetic table is" in said
     assert "Rows were counted by sex, age, sex × age, with noise." in said
     assert "sex: one of f, m; age: integer from 0 to 99" in said
-    assert "intervals that are told" not in said
+    assert "intervals are for the number" not in said
     asked = {"table": None, "columns": ["sex", "age"], "target": None, "bins": None}
     record = synthetic_records.record_of(made, asked, session.tables)
     assert synthetic_records.read_record(record).statement() == made.statement()
