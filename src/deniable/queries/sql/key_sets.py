@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Final, NoReturn, final
+from typing import Any, Final, NoReturn, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.fresh_names import fresh
@@ -126,7 +126,7 @@ def _names(items: SelectItems) -> list[str]:
 
 def _select(tree: exp.Select, names: Sequence[str], items: SelectItems, keys: KeySet, all_keys: set[str]) -> SetSelect:
     """The SELECT by one set of keys: `tree` with other GROUP BY, and without keys of other sets."""
-    listed: list[exp.Expression] = []
+    listed: list[Any] = []
     constants: dict[str, int] = {}
     for name, (_, node) in zip(names, items, strict=True):
         inner = unwrapped(node)
