@@ -230,4 +230,4 @@ def test_a_slope_of_constant_data_is_missing_without_a_word() -> None:
         answers = [s.sql(asked.format(-i), epsilon=0.3) for i in range(1, 61)]
     missing = [answer for answer in answers if answer["slope"][0] is None]
     assert missing  # none with a chance of about 2^-60
-    assert all(answer.notes[0].startswith("slope: where no number is told") for answer in missing)
+    assert all(answer.notes[0].startswith("slope: where a number is missing") for answer in missing)
