@@ -450,7 +450,7 @@ def test_a_damaged_parquet_file_shows_no_traceback(command: str, tmp_path: Path)
     more = [] if command == "schema" else ["SELECT COUNT(*) FROM broken", *UNIT, "--epsilon", "1", "--budget", "5"]
     code, said = refused(command, str(path), *more)
     assert code == 2
-    assert "no Parquet file" in said
+    assert "not a Parquet file" in said
     assert "secret" not in said
 
 

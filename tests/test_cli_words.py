@@ -272,7 +272,7 @@ def test_columns_that_differ_by_case_alone_are_refused_where_a_schema_is_propose
     for command in (["schema", "a.csv"], ["ask", "a.csv", COUNT, *FIRST]):
         code, said = refused(*command)
         assert code == 2
-        assert "'Ward': another column has this name, but for upper and lower case; rename one" in plain(said)
+        assert "'Ward': another column has the same name up to case; rename one" in plain(said)
         assert "id" not in plain(said).partition("deniable: ")[2].split()
 
 

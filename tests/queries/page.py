@@ -155,7 +155,7 @@ def page() -> str:
         "|---|---|",
         *(f"| {cell(node)} | {rows} |" for node, rows in NODES),
         "",
-        "The person of a row can be counted, joined on and grouped by in a sub-query. It is never a key of the result, and no expression reads it.",
+        "The column that identifies people can be counted, joined on, and grouped by in a sub-query. It is never a key of the result, and no expression reads it.",
         "",
         "## Operators and functions",
         "",

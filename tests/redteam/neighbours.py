@@ -97,7 +97,7 @@ def record_classes(monkeypatch: Any, world: Watched) -> None:
     monkeypatch.setattr(request_desk.AnswerGrid, "leave", leave)
 
 
-_MISSING, _BARE = "where no number is told", "a number without ±"
+_MISSING, _BARE = "where a number is missing", "a number without ±"
 
 
 def visible(response: Any) -> Any:

@@ -305,7 +305,7 @@ def test_a_name_with_a_semicolon_may_be_quoted(tmp_path: Path) -> None:
     assert [name for name, _ in propose_schema(tmp_path / "t.csv").schema(unit=Unit.row())["data"].columns] == ["a;b"]
 
 
-@pytest.mark.parametrize(("ending", "rule"), [(".parquet", "no Parquet file"), (".csv.gz", "gzip")])
+@pytest.mark.parametrize(("ending", "rule"), [(".parquet", "not a Parquet file"), (".csv.gz", "gzip")])
 def test_a_damaged_file_is_refused_in_our_words(ending: str, rule: str, tmp_path: Path) -> None:
     path = tmp_path / f"t{ending}"
     path.write_bytes(b"PAR1 secret PAR1")

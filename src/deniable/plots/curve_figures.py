@@ -1,8 +1,8 @@
-"""Pictures of curves, as specs: each function reads numbers from curves and says what to draw with them.
+"""Figures of curves: each function reads numbers from curves and returns a `Figure`.
 
-Curves are given one by one, named by their expressions, or with names: `tradeoff(a, b)`, `tradeoff({"before": a})`.
-Every curve is drawn on its safe side; the band reaches to the certified bound from the other side. Where you see no
-band, the two agree to within the width of the line.
+Curves are given one by one and named by their expressions, or in a mapping with names: `tradeoff(a, b)`,
+`tradeoff({"before": a})`. Every curve is drawn on its safe side; a band extends to the certified bound from the other
+side. Where no band is visible, the two agree to within the width of the line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deniable.plots.figure_spec import (
 )
 
 MOST_CURVES = 7
-"""More lines than colours that everybody can tell apart are not a picture."""
+"""The most lines of a figure: as many as there are colours that all readers can distinguish."""
 
 MOST_INTERVALS = 200
 LONGEST_NAME = 44
@@ -47,7 +47,7 @@ SMALLEST_DELTA = 1e-10
 Floats = np.ndarray
 
 
-# -- what is drawn ---------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------------------------
 
 
 Form = Literal["tradeoff", "roc", "det"]
@@ -59,9 +59,9 @@ Shown = Literal["both", "forward", "backward", "apart"]
 def tradeoff(*curves: Curve | Mapping[str, Curve], form: Form = "tradeoff", direction: Shown = "both") -> Figure:
     """The attacker's trade-off: the smallest miss rate β for every false-alarm rate α. Higher is more private.
 
-    The diagonal β = 1 - α is an attacker who learns nothing, the dot where false alarms and misses are equally
-    frequent. `form="roc"` draws hits 1 - β against α, `form="det"` both error rates in normal deviates, where
-    Gaussian curves are straight. `direction` shows T(P, Q) or T(Q, P) by itself, or "apart", both.
+    The diagonal β = 1 - α is an attacker who learns nothing; the dot marks the equal error rate. `form="roc"` draws
+    hits 1 - β against α, `form="det"` both error rates in normal deviates, where Gaussian curves are straight.
+    `direction` selects T(P, Q) ("forward") or T(Q, P) ("backward"), or draws both as lines of their own ("apart").
     """
     if form not in FORMS:
         raise InvalidParameter("form", form, "must be tradeoff, roc or det")
@@ -74,7 +74,7 @@ def tradeoff(*curves: Curve | Mapping[str, Curve], form: Form = "tradeoff", dire
 
 
 def profile(*curves: Curve | Mapping[str, Curve], delta: float | None = None) -> Figure:
-    """The privacy curve δ(ε) on a log axis. With `delta`, that level is drawn and each curve's ε marked on it."""
+    """The privacy curve δ(ε) on a logarithmic axis. With `delta`, that level and each curve's ε at it are marked."""
     note = "δ(ε): how much of the output's probability may break the bound e^ε. Lower is more private."
     return Figure("Privacy curves", (_profile_panel(_named(curves), _level(delta)),), note)
 
@@ -83,7 +83,7 @@ def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) ->
     """Several curves side by side: the trade-off of false alarms and misses, and δ(ε)."""
     named, level = _named(curves), _level(delta)
     right = _profile_panel(named, level)
-    # One legend is enough: the left one, with the right one's words.
+    # One legend for both panels: at the left one, with the labels of the right one.
     left = _tradeoff_panel(dict(zip(right.lines, named.values(), strict=True)))
     panels = replace(left, title="Trade-off"), replace(right, title="Privacy curve", labels="none")
     title = "Curves compared" if len(named) > 1 else "Trade-off and privacy curve"
@@ -91,7 +91,7 @@ def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) ->
 
 
 def odds(*curves: Curve | Mapping[str, Curve], false_alarms: float, prior: float | None = None) -> Figure:
-    """What an attacker may be sure of after the test with this rate of false alarms, for every belief before it.
+    """The posterior belief of an attacker after a test with this rate of false alarms, for every prior belief.
 
     The upper line of a curve is the belief after an alarm, π(1 - β) / (π(1 - β) + (1 - π)α), the lower one after
     none, πβ / (πβ + (1 - π)(1 - α)). β is the certified lower bound, so that the best attacker stays between them.
@@ -119,7 +119,7 @@ def believed(beta: float, alpha: float, prior: Floats) -> tuple[Floats, Floats]:
     """(after no alarm, after an alarm): Bayes' rule for a test with these two error rates."""
     caught, missed = prior * (1 - beta), prior * beta
     silent, loud = missed + (1 - prior) * (1 - alpha), caught + (1 - prior) * alpha
-    # What never happens moves no belief: silence about somebody who is there, from a test that never misses.
+    # An event of probability 0 leaves the belief unchanged: no alarm although the person is there, if β = 0.
     return (
         np.divide(missed, silent, out=np.array(prior, dtype=float), where=silent > 0),
         np.divide(caught, loud, out=np.array(prior, dtype=float), where=loud > 0),
@@ -127,11 +127,11 @@ def believed(beta: float, alpha: float, prior: Floats) -> tuple[Floats, Floats]:
 
 
 def loss(curve: Curve, *, delta: float | None = None, direction: Shown = "both") -> Figure:
-    """The distribution of the privacy loss L = log dP/dQ under P: what one look at the output does to the odds.
+    """The distribution of the privacy loss L = log dP/dQ under P: the change of log-odds by one output.
 
-    Where the directions differ there are two, drawn in a panel each: log dP/dQ under P and log dQ/dP under Q;
-    `direction` ("forward", "backward") takes one of them. The mean of each is its Kullback-Leibler divergence.
-    With `delta`, ε(δ) of the curve is marked: beyond it lies (nearly) all of what δ pays for.
+    If the two directions differ, each has a panel: log dP/dQ under P and log dQ/dP under Q; `direction` ("forward",
+    "backward") selects one. The mean of each is its Kullback-Leibler divergence. With `delta`, ε(δ) of the curve is
+    marked: nearly all of the probability that δ covers lies beyond it.
     """
     if not isinstance(curve, Curve):
         raise InvalidOperation(f"the loss distribution of one curve can be drawn, not of {type(curve).__name__}")
@@ -172,12 +172,12 @@ def _shown(direction: str) -> None:
 
 
 def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism") -> Figure:
-    """What k runs cost at this δ, for k up to `most`: textbook formulas where they are theorems, and the exact curve.
+    """The ε of k runs at this δ, for k up to `most`: textbook formulas where they are theorems, and the exact curve.
 
-    The curve is one run and must be pure DP (its ε at δ = 0 is what the formulas are fed with). Drawn are
+    The curve is one run and must be pure DP; the formulas use its ε at δ = 0. The lines are
 
     - basic composition, k ε;
-    - 2 ε √(2k log(1/δ)), only while k ε² <= 8 log(1/δ): beyond that it is false, however often it is printed;
+    - 2 ε √(2k log(1/δ)), only while k ε² <= 8 log(1/δ): beyond that it is false, though often printed;
     - k ε²/2 + ε √(2k log(1/δ)), which holds for every k;
     - the optimum over all ε-DP mechanisms (`pure(epsilon=ε) ** k`);
     - this very mechanism, `curve ** k`, with its certified band.
@@ -211,8 +211,8 @@ def growth(curve: Curve, *, delta: float, most: int, name: str = "this mechanism
 def intervals(
     points: Sequence[tuple[str, float, float, float]], *, label: str, by: str, title: str, note: str = ""
 ) -> Figure:
-    """Numbers with their intervals, one below the other, the first on top: (name, value, low, high) each; `by`
-    says what the names are, `note` what else is to be said.
+    """Numbers with intervals, one below the other, from (name, value, low, high). `by` labels the names, `note` is
+    printed below.
     """
     if not 1 <= len(points) <= MOST_INTERVALS:
         rule = f"between 1 and {MOST_INTERVALS} intervals can be drawn together"
@@ -228,7 +228,9 @@ def intervals(
         title,
         (panel,),
         " ".join(("The dot is the noisy answer, the line how far noise may have moved it.", note)).strip(),
-        height=1.5 + 0.3 * min(len(points), 60) + 0.18 * max(len(points) - 60, 0),  # many stand closer together
+        height=1.5
+        + 0.3 * min(len(points), 60)
+        + 0.18 * max(len(points) - 60, 0),  # many points are drawn closer together
     )
 
 
@@ -254,7 +256,7 @@ def _tradeoff_panel(named: dict[str, Curve], form: Form = "tradeoff", direction:
             rate = curve.equal_error_rate()
             (x,), (y,) = draw(np.array([rate]), np.array([rate]))
             marks.append(Marker(x, y, colour=colour))
-    # A ROC curve fills the corner in which names stand otherwise.
+    # A ROC curve fills the corner that otherwise has the legend.
     return Panel(x_axis, y_axis, tuple(marks), labels="above" if form == "roc" else _place(lines), square=True)
 
 
@@ -263,7 +265,7 @@ LEVELS = 0.5 * (1 - np.cos(np.linspace(0, math.pi, 61)))
 
 
 def _orders(curve: Curve, direction: Shown) -> dict[str, list[Direction]]:
-    """What is drawn of a curve: for every line, what is said of it, and the orders of which it is the lower one."""
+    """The lines of a curve: for each its suffix in the legend, and the directions of which it is the minimum."""
     if direction == "forward":
         return {"": [curve.forward]}
     if direction == "backward":
@@ -274,7 +276,7 @@ def _orders(curve: Curve, direction: Shown) -> dict[str, list[Direction]]:
 
 
 def _lowest(polygons: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
-    """The lower one of several polygons at every α: where two cross there is a vertex."""
+    """The minimum of several polygons at every α, with a vertex where two cross."""
     if len(polygons) == 1:
         return polygons[0]
     (a, b), (c, d) = polygons
@@ -300,7 +302,7 @@ def _as_roc(alpha: Floats, beta: Floats) -> Drawn:
 
 
 def _as_deviates(alpha: Floats, beta: Floats) -> Drawn:
-    """A line that is straight in rates is bent here: between its ends it is drawn at many points."""
+    """Normal deviates of both rates. A straight line in rates becomes curved, so it is drawn at many points."""
     normal = NormalDist()
     if len(alpha) > 1:
         dense = np.array([normal.cdf(z) for z in np.linspace(-FARTHEST, FARTHEST, 201)])
@@ -329,7 +331,7 @@ def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
         marks.append(Level(level, "y", f"δ = {_power(level)}"))
     for colour, (label, curve) in enumerate(named.items()):
         epsilon = np.linspace(0, right, 161)
-        # Curves of bounded loss fall off a cliff: points crowd towards its edge.
+        # Curves of bounded loss drop steeply at the end, so points are denser there.
         edge = ends[label] * (1 - np.logspace(-9, -1, 33))
         epsilon = np.unique(np.concatenate((epsilon[epsilon <= 1.02 * ends[label]], edge, [ends[label]])))
         low, high = curve.delta_bounds(epsilon=epsilon)
@@ -345,13 +347,13 @@ def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
 
 
 def _place(names: Iterable[str]) -> Labels:
-    """A few short names fit into the upper right corner, which no trade-off curve can reach."""
+    """The place of the labels: a few short names fit into the upper right corner, which trade-off curves leave free."""
     lengths = [len(name) for name in names]
     return "inside" if len(lengths) <= 5 and max(lengths) <= 26 else "above"
 
 
 def _end(curve: Curve, floor: float) -> float:
-    """The ε at which δ leaves the axis; where it never does (some outcome reveals all), where it stops falling."""
+    """The ε at which δ falls below the axis; if it never does (some outcome reveals all), where it levels off."""
     for delta in (floor, 1e-6, 1e-4, 1e-2, 0.5):
         end = curve.epsilon(delta=delta)
         if math.isfinite(end) and end > 0:
@@ -367,7 +369,7 @@ def _masses(losses: Floats, masses: Floats, bins: int = 72) -> Bars | Stems:
     if np.count_nonzero(masses > 1e-6) <= 40:
         return Stems(_floats(losses), _floats(masses))
     low, high = _ends(losses, masses)
-    # Each mass is spread over its own cell of the grid, so that bars do not beat against the grid.
+    # Each mass is spread over its own grid cell, which avoids aliasing between bars and grid.
     cells = np.concatenate(([1.5 * losses[0] - 0.5 * losses[1]], (losses[1:] + losses[:-1]) / 2, [losses[-1] + 1e-9]))
     edges = np.linspace(low, high, bins + 1)
     below = np.interp(edges, cells, np.concatenate(([0.0], np.cumsum(masses))))
@@ -375,7 +377,7 @@ def _masses(losses: Floats, masses: Floats, bins: int = 72) -> Bars | Stems:
 
 
 def _ends(losses: Floats, masses: Floats) -> tuple[float, float]:
-    """Where all but a ten-thousandth of the mass lies, with a little air."""
+    """The range of all but a ten-thousandth of the mass, with a margin."""
     order = np.argsort(losses)
     total = np.cumsum(masses[order])
     if not len(losses) or total[-1] <= 0:
@@ -394,14 +396,14 @@ def _heights(mark: Mark) -> tuple[float, ...]:
 
 
 def _counts(most: int, count: int = 26) -> list[int]:
-    """Whole numbers from 1 to `most`, denser where curves bend: near the start."""
+    """Integers from 1 to `most`, denser near the start, where curves bend."""
     return sorted({max(1, round(most * t * t)) for t in np.linspace(0, 1, count)} | {1, most})
 
 
 def _where_proved(
     label: str, formula: Callable[..., float], epsilon: float, delta: float, counts: list[int], colour: int
 ) -> Line:
-    """The formula's line, ended where its theorem ends: a number that is no guarantee is not drawn."""
+    """The line of a formula, only where its theorem holds."""
     x, y = [], []
     for k in _through_the_end(formula, epsilon, delta, counts):
         try:
@@ -413,7 +415,7 @@ def _where_proved(
 
 
 def _through_the_end(formula: Callable[..., float], epsilon: float, delta: float, counts: list[int]) -> list[int]:
-    """The counts, and with them the last one at which the formula holds."""
+    """The counts, together with the last one at which the formula holds."""
 
     def holds(k: int) -> bool:
         try:
@@ -464,7 +466,7 @@ def _inside(name: str, value: float) -> float:
 
 
 def _checked_growth(curve: Curve, delta: float, most: int) -> tuple[float, float]:
-    """(ε of one run, δ), both as numbers that the composition theorems can be fed with."""
+    """(ε of one run, δ), checked for the composition theorems; `InvalidParameter` otherwise."""
     if not isinstance(curve, Curve):
         raise InvalidOperation(f"the growth of one curve can be drawn, not of {type(curve).__name__}")
     if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 10**6:

@@ -1,7 +1,7 @@
-"""Sliders in a notebook that move the pictures: the only door ipywidgets comes through.
+"""An explorer for notebooks: sliders that change figures. The only module that imports ipywidgets.
 
-Every number is read from the library's certified curve when a slider is let go; docs/explore.html shows the same
-quantities on a page of its own, with numbers that were computed beforehand.
+Every number is read from the library's certified curve when a slider is released; docs/explore.html shows the same
+quantities on a page, with precomputed numbers.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Explorer:
         self._moved()
 
     def value(self, name: str) -> Any:
-        """What a slider says."""
+        """The value of a slider."""
         return self.sliders[name].value
 
     @property
     def curve(self) -> Curve:
-        """What `count` releases promise to `group` people, each release over a Poisson sample of the people."""
+        """The curve of `count` releases for a group of `group` people, each over a Poisson sample of the people."""
         noise, level = self.value("mechanism"), self.value("noise")
         count: int = self.value("count")
         if noise == "randomized response":  # each of the group sends a report of their own
@@ -67,7 +67,7 @@ class Explorer:
 
     @property
     def figures(self) -> tuple[Figure, Figure, Figure]:
-        """Trade-off and privacy curve; the laws of one release; what an attacker may believe."""
+        """(trade-off and privacy curve, the laws of one release, the beliefs of an attacker)."""
         curve, alpha = self.curve, self.value("false alarms")
         named = {"now": curve}
         return (
@@ -91,7 +91,7 @@ class Explorer:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The numbers, each on its safe side."""
+        """The main numbers as sentences, each rounded to its safe side."""
         curve, epsilon, delta = self.curve, self.value("ε"), self.value("δ")
         alpha, prior = self.value("false alarms"), self.value("prior")
         beta = curve.beta(alpha=alpha)
@@ -106,7 +106,7 @@ class Explorer:
 
     def _moved(self, _: object = None) -> None:
         self.sliders["noise"].description = NOISES[self.value("mechanism")]
-        # Who randomises at home is in every sample.
+        # With local randomness every person is in the sample.
         self.sliders["rate"].disabled = self.value("mechanism") == "randomized response"
         if self.sliders["rate"].disabled and self.value("rate") < 1:
             self.sliders["rate"].value = 1.0  # comes back here
@@ -123,15 +123,15 @@ class Explorer:
 
 
 def explore() -> Explorer:
-    """Sliders over noise, rate, count, group, ε, δ and prior that move the pictures, for a notebook.
+    """Sliders over noise, rate, count, group, ε, δ and prior that change the figures, for a notebook.
 
-    Needs ipywidgets and matplotlib, which the extra `notebook` brings.
+    Needs ipywidgets and matplotlib (extra `notebook`); raises `MissingExtra` without them.
     """
     return Explorer()
 
 
 def _sliders(widgets: Any) -> dict[str, Any]:
-    """In the order in which they stand. A picture is drawn when a slider is let go: certified numbers take a moment."""
+    """The sliders in order. Figures are drawn when a slider is released, because certified numbers take a moment."""
     wide: dict[str, Any] = {
         "continuous_update": False,
         "style": {"description_width": "9em"},

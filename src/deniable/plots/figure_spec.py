@@ -1,7 +1,7 @@
-"""What to draw, apart from how: a figure as plain data.
+"""Figures as plain data, independent of any drawing library.
 
-A figure has panels, a panel has two axes and marks. Marks hold the numbers themselves, so that a test (or another
-renderer) can read what a picture says without looking at it. No drawing library is known here.
+A figure has panels; a panel has two axes and marks. Marks contain the numbers themselves, so that a test or another
+renderer can read a figure without drawing it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal, final
 Scale = Literal["linear", "log"]
 Stroke = Literal["solid", "dashed", "dotted"]
 Labels = Literal["inside", "above", "ends", "none"]
-"""Where lines are named: in a legend in the upper right corner, or above the panel, or each at its right end."""
+"""The place of line labels: a legend in the upper right corner or above the panel, or at the right end of each line."""
 
 REFERENCE = -1
-"""The colour of what is only there for comparison (a diagonal, a level): grey. Others count from 0."""
+"""The colour index of reference lines (a diagonal, a level), which are grey. Other indices start at 0."""
 
 
 @final
@@ -29,15 +29,15 @@ class Axis:
     high: float
     scale: Scale = "linear"
     names: tuple[str, ...] = ()
-    """What stands at 0, 1, 2 … instead of numbers."""
+    """Labels at 0, 1, 2 … instead of numbers."""
     whole: bool = False
-    """Whether the values are whole numbers: no tick stands between two of them."""
+    """Whether the values are integers, so that ticks are integers too."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points joined by straight strokes. `label` names it to the reader, `note` says more where there is room."""
+    """Points joined by straight lines. `label` is its name in the legend; `note` is added where there is space."""
 
     label: str
     x: tuple[float, ...]
@@ -50,7 +50,7 @@ class Line:
 @final
 @dataclass(frozen=True, slots=True)
 class ShadedBand:
-    """The area between two lines over the same x: what is certified from both sides."""
+    """The area between two lines over the same x: a certified lower and upper bound."""
 
     x: tuple[float, ...]
     low: tuple[float, ...]
@@ -61,7 +61,7 @@ class ShadedBand:
 @final
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Probabilities over intervals: bar i stands on [edges[i], edges[i + 1]]."""
+    """Probabilities of intervals: bar i covers [edges[i], edges[i + 1]]."""
 
     edges: tuple[float, ...]
     heights: tuple[float, ...]
@@ -83,7 +83,7 @@ class Stems:
 @final
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A thin straight line across the panel at one value of one axis, with a word beside it."""
+    """A thin straight line across the panel at one value of one axis, with a label."""
 
     at: float
     axis: Literal["x", "y"]
@@ -93,7 +93,7 @@ class Level:
 @final
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A dot; a word to it, if any, stands in the free space above and left of it."""
+    """A dot, with an optional label above and left of it."""
 
     x: float
     y: float
@@ -107,7 +107,7 @@ Mark = Line | ShadedBand | Bars | Stems | Level | Marker
 @final
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Two axes and what stands between them."""
+    """Two axes and the marks between them."""
 
     x: Axis
     y: Axis
@@ -118,19 +118,19 @@ class Panel:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a legend of the panel says."""
+        """The labels in the legend of the panel."""
         return tuple(mark.label for mark in self.marks if isinstance(mark, Line | Bars | Stems) and mark.label)
 
     @property
     def lines(self) -> dict[str, Line]:
-        """The named lines, by their labels."""
+        """The lines with a label, by label."""
         return {mark.label: mark for mark in self.marks if isinstance(mark, Line) and mark.label}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture: a title, panels from left to right, and a note below. `figure.save("out.png")` saves it."""
+    """A title, panels from left to right, and a note below. `figure.save("out.png")` saves it."""
 
     title: str
     panels: tuple[Panel, ...]
@@ -138,7 +138,7 @@ class Figure:
     height: float = field(default=4.0, kw_only=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Draw it into a file: PNG, SVG or PDF, by the ending of the name. Needs matplotlib, as `plots.render` does."""
+        """Draw it to a file: PNG, SVG or PDF by the ending of the name. Raises `MissingExtra` without matplotlib."""
         from deniable.plots.render import render
 
         render(self, path)
@@ -147,7 +147,7 @@ class Figure:
         return f"<Figure {self.title!r} of {len(self.panels)} panel{'s' if len(self.panels) > 1 else ''}; .save(path)>"
 
     def _repr_svg_(self) -> str | None:
-        """Drawn by itself in a notebook, where matplotlib is there."""
+        """The figure as SVG for notebooks; None without matplotlib."""
         from deniable.errors import MissingExtra
         from deniable.plots.render import svg
 

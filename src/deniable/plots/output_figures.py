@@ -1,6 +1,6 @@
-"""Pictures of a mechanism's answers on two neighbouring values: the two laws, their log-ratio, the best test.
+"""Figures of a mechanism's outputs on two neighbouring values: the two laws, their log-ratio, the best test.
 
-The laws are functions of the two values; the values are therefore public examples, never private data.
+The laws depend on the two values, so the values must be public examples, never private data.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from deniable.plots.figure_spec import Axis, Figure, Labels, Level, Line, Mark, 
 MOST_POINTS = 60
 """More single values than this are drawn as a line."""
 MOST_NAMES = 24
-"""More answers than this that are no numbers are drawn by what they tell."""
+"""Up to so many non-numeric outputs are drawn one by one; for more, the privacy loss is drawn."""
 MOST_BINS = 40
-"""Bins of equal width in which many losses are drawn."""
+"""The number of bins of equal width for many losses."""
 HEAVY = 0.01
-"""Single losses that are likelier than this stand alone beside the bins."""
+"""Single losses with a higher probability are drawn separately from the bins."""
 UNLIKELY = 1e-9
-"""Infinite losses below this are not spoken of: laws on endlessly many answers are cut a thousand times farther out."""
+"""Infinite losses of lower probability are not mentioned; laws on infinitely many outputs are cut far beyond that."""
 
 
 def laws(
     mechanism: Mechanism | Protocol | TableResponse, x: Any, x2: Any, *, false_alarms: float | None = None
 ) -> Figure:
-    """The laws of the answer y on two values, and the log-ratio log p(y | x)/p(y | x2), which stays within ±ε if the
-    values are neighbours. The note says whether it does.
+    """The laws of the output y on two values, and the log-ratio log p(y | x)/p(y | x2), which stays within ±ε if the
+    values are neighbours. The note states whether it does.
 
-    With `false_alarms`, the best test of "x" against "x2" at that rate is drawn too (Neyman & Pearson): it says x2
-    where the log-ratio is below a threshold.
+    With `false_alarms`, the best test of "x" against "x2" at that rate is drawn too (Neyman & Pearson): it decides for
+    x2 where the log-ratio is below a threshold.
 
-    Of an answer of several independent numbers, the one is drawn in which the two values differ; the others have the
-    same law on both and tell nothing. Where several differ, and where an answer is too rich for a line, the laws of the
-    privacy loss are drawn instead: of log p(y | x)/p(y | x2) itself, which is all that tells x from x2. Gaussian noise
-    on several real numbers is drawn along the way from x to x2. Of a report with public randomness (a hash, a cohort),
-    what it tells about x and x2 is drawn, for all draws of it together. The note says what is drawn.
+    If the output consists of several independent numbers, only the one whose law differs is drawn. If several differ,
+    or if an output has too many values for an axis, the laws of the privacy loss log p(y | x)/p(y | x2) are drawn
+    instead, which is a sufficient statistic. Gaussian noise on several reals is drawn along the line from x to x2. For
+    a report with public randomness (a hash, a cohort), its likelihood ratio is drawn over all random choices together.
+    The note states what is drawn.
     """
     rate = None if false_alarms is None else curve_arguments.inner_probability("false_alarms", false_alarms)
     found = joined(_parts(mechanism, x, x2))
@@ -65,7 +65,7 @@ def laws(
 
 
 def _parts(mechanism: Any, x: Any, x2: Any) -> list[Told]:
-    """What tells the two values apart, part by part."""
+    """The independent parts of the output whose laws differ on the two values."""
     if isinstance(mechanism, Mechanism):
         return mechanism.told_apart(x, x2)
     if isinstance(mechanism, PiecewiseMean):
@@ -88,7 +88,7 @@ def _in_words(found: Mapping[Any, float]) -> Masses:
 
 
 def _is_rich(part: AnswerPart) -> bool:
-    """Whether the answers are names, and more than can be read on one axis."""
+    """Whether the outputs are names, too many for one axis."""
     one, two = part.one, part.two
     return isinstance(one, Masses) and isinstance(two, Masses) and len(_names(alike(one, two)[0])) > MOST_NAMES
 
@@ -107,7 +107,7 @@ def two_laws(
         one, two = alike(one, two)
     points = np.unique(np.concatenate((one.points(), two.points())))
     p, q = one.pdf(points), two.pdf(points)
-    if not _names(one):  # answers that nobody will see take the room of the others
+    if not _names(one):  # negligible outputs would take space from the others
         seen = np.flatnonzero(np.maximum(p, q) > 1e-6 * np.max(p))
         points, p, q = (values[seen[0] : seen[-1] + 1] for values in (points, p, q))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -193,10 +193,10 @@ def loss_laws(losses: Losses, names: tuple[str, str], epsilon: float, false_alar
 
 
 def _stairs(losses: Any, each: Any, shown: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Bins of equal width, none of which has losses of both signs, drawn as stairs."""
+    """A step line over bins of equal width, none of which contains losses of both signs."""
     width = float(shown[-1] - shown[0]) / MOST_BINS
     first, last = math.floor(shown[0] / width), math.ceil(shown[-1] / width) - 1
-    # A bin has its end that is farther from 0, so that none reaches beyond the largest loss.
+    # Bins include the end that is farther from 0, so that none extends beyond the largest loss.
     places = np.where(losses > 0, np.ceil(losses / width) - 1, np.floor(losses / width))
     heights = np.bincount(np.clip(places, first, last).astype(int) - first, each, minlength=last - first + 1)
     edges = width * np.arange(first, last + 2)
@@ -204,7 +204,7 @@ def _stairs(losses: Any, each: Any, shown: Any) -> tuple[tuple[float, ...], tupl
 
 
 def _band(across: Axis, ratio: Any, epsilon: float) -> tuple[list[Mark], str]:
-    """The band ±ε, and what the log-ratio does with it."""
+    """(the band ±ε, a sentence on whether the log-ratio stays within it)."""
     if not math.isfinite(epsilon):
         return [], " No ε at δ = 0 is promised: between some neighbours the log-ratio is not bounded."
     wide = ShadedBand((across.low, across.high), (-epsilon, -epsilon), (epsilon, epsilon), 2)
@@ -219,14 +219,14 @@ def _alone(never: tuple[float, float], names: tuple[str, str]) -> str:
 
 
 def _threshold(at: float, names: tuple[str, str], epsilon: float) -> list[Mark]:
-    """Where the best test changes its mind; beside ±ε two words would stand on each other."""
+    """The threshold of the best test; unlabelled close to ±ε, where labels would overlap."""
     if not math.isfinite(at) or math.isclose(abs(at), epsilon, rel_tol=0.05):
         return []
     return [Level(at, "y", f"says {_short(names)[1]} below")]
 
 
 def _tested(asked: float, test: _Test, name: str, border: list[Mark]) -> str:
-    """What the best test does, and how often it misses."""
+    """A sentence on the best test and its miss rate."""
     drawn = [mark.at for mark in border if isinstance(mark, Level)]
     if drawn:
         rule = f"{'above' if test.alarms[-1] else 'below'} s = {drawn[0]:.3f}"
@@ -243,7 +243,7 @@ def _tested(asked: float, test: _Test, name: str, border: list[Mark]) -> str:
 
 
 def _kept(ratio: Any, epsilon: float) -> str:
-    """What the log-ratio of the drawn pair does with the band: it is looked at, whatever the caller meant to give."""
+    """A sentence on whether the log-ratio of the drawn pair stays within the band, by its actual values."""
     largest = float(np.max(np.abs(ratio), initial=0.0))
     if largest <= epsilon * (1 + 1e-6) + 1e-9:
         return f" Here it stays within ±ε, as ε-DP promises for all neighbours (ε = {epsilon:.4g})."
@@ -260,12 +260,12 @@ def _ratio_of(names: tuple[str, str]) -> str:
 
 
 def _short(names: tuple[str, str]) -> tuple[str, str]:
-    """As they stand within a panel, where there is little room."""
+    """Short forms of the names, for use within a panel."""
     return names if max(map(len, names)) <= 12 else ("first", "second")
 
 
 def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protocol], value: Any = 0) -> Figure:
-    """The laws of several mechanisms on one value: Laplace noise of several scales, say. A dict gives them names."""
+    """The laws of several mechanisms on one value, for example Laplace noise of several scales. A dict gives names."""
     if not mechanisms:
         raise InvalidOperation("the laws of mechanisms can be drawn; give one or more")
     found = [(name or _named(m), _law(m, value)) for name, m in _each(mechanisms)]
@@ -284,11 +284,10 @@ def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protoco
 
 
 def chances(*mechanisms: Mechanism | Mapping[str, Mechanism], rows: int) -> Figure:
-    """How often each mechanism says 1 about so many zeros and ones, along how many of them are ones: p(s). A dict gives
-    mechanisms names.
+    """The probability p(s) that each mechanism outputs 1 on `rows` bits of which s are ones, for every s.
 
-    For mechanisms of two answers that tell their `probabilities`: `BinaryMedian`, `BinaryInverseSensitivity.median`.
-    The dashed line is what no symmetric ε-DP mechanism exceeds, for the largest of their ε.
+    For mechanisms with two outputs and a method `probabilities`: `BinaryMedian`, `BinaryInverseSensitivity.median`. A
+    dict gives names. The dashed line is an upper bound for symmetric ε-DP mechanisms, for the largest ε among them.
     """
     n = curve_arguments.integer("rows", rows, 1)
     named = _each(mechanisms)
@@ -310,7 +309,7 @@ def chances(*mechanisms: Mechanism | Mapping[str, Mechanism], rows: int) -> Figu
 
 
 def _law(mechanism: Any, value: Any) -> OutputLaw:
-    """The law of an answer, or of one person's report; those that are not told say why and what to look at."""
+    """The law of an output or of one person's report; if it is not available, the error explains why."""
     if isinstance(mechanism, Mechanism):
         return mechanism.law(value)
     if isinstance(mechanism, PiecewiseMean):
@@ -321,7 +320,7 @@ def _law(mechanism: Any, value: Any) -> OutputLaw:
 
 
 def _each(given: tuple[Any, ...]) -> list[tuple[str, Any]]:
-    """(name, mechanism), in order; without a name where none was given."""
+    """(name or "", mechanism) in order."""
     return [pair for one in given for pair in (one.items() if isinstance(one, Mapping) else [("", one)])]
 
 
@@ -332,7 +331,7 @@ def _named(mechanism: Mechanism | Protocol) -> str:
 
 
 def _seen(law: OutputLaw) -> tuple[Any, Any]:
-    """A law's values and how likely each is, without single values that nobody will see: they take others' room."""
+    """(values, probabilities) of a law, without single values of negligible probability, which would waste space."""
     points = law.points()
     heights = law.pdf(points)
     if not law.is_discrete or _names(law):
@@ -342,7 +341,7 @@ def _seen(law: OutputLaw) -> tuple[Any, Any]:
 
 
 def _across(points: Any, law: OutputLaw) -> Axis:
-    """The axis of answers. Single values have half a step of room at both ends, for stems that stand beside them."""
+    """The axis of outputs, with half a step of margin at both ends for single values, whose stems are side by side."""
     low, high = float(points[0]), float(points[-1])
     air = max(0.03 * (high - low), 0.5 * _step(points)) if law.is_discrete else 0.03 * (high - low) or 0.5
     whole = law.is_discrete and bool(np.all(points == np.round(points)))
@@ -355,13 +354,13 @@ def _step(points: Any) -> float:
 
 def _drawn(points: Any, heights: Any, label: str, colour: int, law: OutputLaw) -> list[Mark]:
     if law.is_discrete and len(points) <= MOST_POINTS:
-        # Two laws on the same values stand beside each other.
+        # Stems of two laws on the same values are drawn side by side.
         return [Stems(*_pairs(points + (colour - 0.5) * 0.12 * _step(points), heights), label, colour)]
     return [Line(label, *_pairs(points, heights), colour)]
 
 
 def _cells(law: OutputLaw, points: Any) -> Any:
-    """The probability of the answers nearest to each point; what lies beyond the last ones is theirs."""
+    """The probability of the outputs closest to each point; the outer points include the tails."""
     if isinstance(law, Masses):
         return law.pdf(points)
     below = law.cdf((points[1:] + points[:-1]) / 2)
@@ -370,13 +369,13 @@ def _cells(law: OutputLaw, points: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Test:
-    """The likelihood-ratio test of x against x2: it says x2 below the threshold, and by a coin at it."""
+    """The likelihood-ratio test of x against x2: it decides for x2 below the threshold, and at random at it."""
 
     threshold: float
     below: float
-    """How likely an answer below the threshold is on x or on x2."""
+    """The probability of an output below the threshold, on x or on x2."""
     tied: float
-    """How likely an answer at the threshold is on x."""
+    """The probability of an output at the threshold, on x."""
     coin: float
     misses: float
     alarms: Any
@@ -409,7 +408,7 @@ def _best_test(p: Any, q: Any, ratio: Any, rate: float) -> _Test:
 
 
 def _errors(points: Any, p: Any, q: Any, test: _Test) -> list[Mark]:
-    """The two kinds of error as areas, and the border between them, where the test has only one."""
+    """The two error probabilities as areas, and the border between them if the test has a single threshold."""
     alarm = test.alarms
     border = np.flatnonzero(alarm[1:] != alarm[:-1])
     if len(border) != 1:
@@ -420,7 +419,7 @@ def _errors(points: Any, p: Any, q: Any, test: _Test) -> list[Mark]:
     marks: list[Mark] = [Level(at, "x", f"s = {at:.3f}")]
     for colour, (where, law) in enumerate(((alarm, p), (~alarm, q))):
         low, high = np.flatnonzero(where)[[0, -1]]
-        # A hundred strokes are as smooth to the eye as a thousand, and a smaller file.
+        # A hundred segments look as smooth as a thousand, and make a smaller file.
         chosen = np.unique(np.linspace(low, high, 120).round().astype(int))
         x, heights = _pairs(points[chosen], law[chosen])
         marks.append(ShadedBand(x, (0.0,) * len(x), heights, colour))
@@ -439,7 +438,7 @@ def _said(value: Any) -> str:
 
 
 def _both_said(x: Any, x2: Any) -> tuple[str, str]:
-    """Two values in few letters; in words where those are the same letters."""
+    """Two values as short text, or in words if the short forms are equal."""
     one, two = _said(x), _said(x2)
     return (one, two) if one != two else ("first", "second")
 

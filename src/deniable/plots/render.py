@@ -1,7 +1,7 @@
-"""Drawing a figure with matplotlib: the only door that library comes through.
+"""Drawing of figures with matplotlib. The only module that imports it.
 
-No pyplot, hence no window system: it draws the same on a server and in a notebook. Colours are Okabe and
-Ito's, which readers with any kind of colour vision can tell apart.
+pyplot is not used, so no window system is needed and the result is the same on a server and in a notebook. Colours are
+those of Okabe and Ito, which readers with any kind of colour vision can distinguish.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 GREY = "#6b6b6b"
 FORMATS = (".png", ".svg", ".pdf")
 PANEL_WIDTH, BESIDE_WIDTH = 5.6, 4.2
-# Strips around the panels and widths of letters, in inches.
+# Margins around the panels and widths of letters, in inches.
 TITLE_HEIGHT, LEGEND_ROW, NOTE_ROW = 0.36, 0.2, 0.17
 LEGEND_LETTER, NOTE_LETTER = 0.076, 0.069
 STYLE: Any = {  # matplotlib types the names of its settings
@@ -60,11 +60,11 @@ STYLE: Any = {  # matplotlib types the names of its settings
 STROKES: dict[str, Any] = {"solid": "-", "dashed": (0, (5, 2)), "dotted": (0, (1, 1.6))}
 
 MOST_ACROSS = 50
-"""Letters of names that stand side by side below one of two panels; more stand upright."""
+"""The most letters of horizontal tick labels below one of two panels; longer ones are drawn vertically."""
 
 
 def render(figure: Figure, path: str | os.PathLike[str] | None = None) -> Drawing:
-    """Draw a figure; with a path, also save it there as PNG, SVG or PDF, by the ending of the name."""
+    """Draw a figure with matplotlib; with a path, also save it as PNG, SVG or PDF by the ending of the name."""
     if not isinstance(figure, Figure):
         raise InvalidParameter("figure", type_of(figure), "must be a figure of deniable.plots")
     if path is not None and Path(path).suffix.lower() not in FORMATS:
@@ -85,7 +85,7 @@ def svg(figure: Figure) -> str:
 def _save(drawing: Drawing, target: Path | io.StringIO, ending: str) -> None:
     import matplotlib
 
-    # No date: the same numbers give the same file.
+    # No date in the metadata, so that the same numbers give the same file.
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(ending, {})
     with matplotlib.rc_context(STYLE):
         drawing.savefig(target, format=ending[1:], dpi=200, metadata=metadata)
@@ -109,7 +109,7 @@ def _drawn(figure: Figure) -> Drawing:
         top = TITLE_HEIGHT + LEGEND_ROW * rows + (0.1 if rows else 0.0)
         bottom = NOTE_ROW * len(note) + 0.08
         height = figure.height + LEGEND_ROW * rows
-        # Title, legend and note have their own strips, in inches; the panels share what is left.
+        # Title, legend and note have margins of their own, in inches; the panels share the rest.
         strips = ConstrainedLayoutEngine(rect=(0, bottom / height, 1, 1 - (top + bottom) / height))
         drawing = Canvas(figsize=(width, height), layout=strips)
         FigureCanvasAgg(drawing)
@@ -128,7 +128,7 @@ def _drawn(figure: Figure) -> Drawing:
 
 
 def _width(panel: Panel, figure: Figure) -> float:
-    """A page shows a figure of two panels as wide as one of one: narrower panels keep their letters legible."""
+    """The width of a panel in inches. Pages scale figures to one width, so two panels are narrower to stay legible."""
     if panel.square:
         return figure.height
     return (PANEL_WIDTH if len(figure.panels) == 1 else BESIDE_WIDTH) + (1.6 if panel.labels == "ends" else 0.0)
@@ -173,7 +173,7 @@ def _axis(axes: Axes, which: str, axis: Axis) -> None:
 
 
 def _plain(text: str) -> str:
-    """A name is a name: dollar signs in it are not mathematics."""
+    """Text with dollar signs escaped, which matplotlib would read as mathematics."""
     return text.replace("$", r"\$")
 
 
@@ -214,7 +214,7 @@ def _mark(axes: Axes, mark: Mark) -> None:
 
 
 def _level(axes: Axes, mark: Level, row: int) -> None:
-    """A thin line across, its word just beside it at the panel's edge; several words stand in rows."""
+    """A thin line across the panel, with its label at the edge; several labels are put in rows."""
     if mark.axis == "y":
         axes.axhline(mark.at, color=GREY, lw=0.9, ls=STROKES["dotted"])
         place, shift, align = (1.0, mark.at), (-2, 3), ("right", "bottom")
@@ -232,9 +232,9 @@ def _level(axes: Axes, mark: Level, row: int) -> None:
 
 
 def _word(axes: Axes, mark: Marker) -> None:
-    """The marker's word in the free corner above and left of it, with a thin leader.
+    """The label of a marker, above and left of it, with a thin leader line.
 
-    Beside the panel's edge it stands higher, where lines that rise from the corner leave room for it.
+    Close to the panel's edge it is placed higher, to avoid lines that rise from the corner.
     """
     if not mark.text:
         return
@@ -253,9 +253,9 @@ def _word(axes: Axes, mark: Marker) -> None:
 
 
 def _name_ends(axes: Axes, panel: Panel) -> None:
-    """Name each line at its right end, in its colour; names that would touch are moved apart.
+    """Label each line at its right end, in its colour; labels that would overlap are moved apart.
 
-    A line that leaves through the top is named there; one that stops inside the panel is named by its own marker.
+    A line that leaves the panel at the top is labelled there; one that ends inside is labelled by its own marker.
     """
     apart = (
         13 / (axes.bbox.height * 72 / axes.figure.dpi) * (panel.y.high - panel.y.low)

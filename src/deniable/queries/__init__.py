@@ -1,7 +1,20 @@
-"""Questions: SQL and dataframe fronts, one plan, engines, and the release of noisy answers.
+"""Questions about private tables: two fronts (SQL, dataframes), one planner, two engines, and noisy answers.
 
-Lazy as the front door is: a name is loaded by its first use, so that an engine does not bring the SQL reader along.
-`deniable.session` and `deniable.explain` are at the front door.
+    session, session_opening    `Session`: tables, a budget and a ledger; questions go in, answers come out
+    sql, frame                  a text or a frame becomes a `Question` over a tree of `relations`, or is refused
+    relations                   the tree: operators, stability, exact statistics with their sensitivity
+    plan                        a `Question` becomes a `NoisePlan`: statistics, noise, cost, price
+    engines                     exact integers from DuckDB or Spark; the only code that reads private data
+    answer                      `release` adds noise; answers, batches, roll-ups, statements
+    intervals                   confidence intervals for the effect of noise
+    publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
+
+A question passes sql or frame -> plan -> (the session charges the ledger) -> engines -> answer.release -> (the session
+seals the answer in the ledger) -> answer. Each step sees only what it needs: no analyst's text reaches an engine, and
+no exact number leaves `release`.
+
+Names are loaded on first use, so that importing an engine does not load the SQL reader. `deniable.session` and
+`deniable.explain` are exported by `deniable` itself.
 """
 
 from typing import TYPE_CHECKING

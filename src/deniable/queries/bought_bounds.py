@@ -1,7 +1,7 @@
-"""Bounds that are bought: read off one noisy count of a column's values, sorted into public bins.
+"""Public bounds of a column, bought with one noisy histogram of its values.
 
-The bins are the same for all data: between powers of two for numbers, by years for dates and moments. They are counted
-by one question like any other, so everything that is read off the noisy counts costs nothing more (post-processing).
+The bins are the same for all data: between powers of two for numbers, years for dates and timestamps. The histogram is
+a question like any other; deriving bounds from it is post-processing and costs nothing more.
 """
 
 from __future__ import annotations
@@ -31,47 +31,51 @@ if TYPE_CHECKING:
     from deniable.queries.plan.question import Question
 
 MISTAKEN: Final = Fraction(1, 100)
-"""The chance that one or more of all bins that are empty is taken for one that is not."""
+"""The probability that at least one empty bin is taken for a non-empty one."""
 _FINEST, _WIDEST = -32, 64
-"""Reals nearer to 0 than 2^-32 are in the bin at 0, and bounds are never wider than 2^64."""
+"""Exponents of the bins for reals: the innermost bins end at ±2^-32, the outermost at ±2^64."""
 _YEARS: Final = range(1899, 2101)
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds of a column, bought. They are public now: put `domain` into the schema of the next session.
+    """Bought bounds of a column. They are public now: put `domain` into the schema of the next session.
 
-    `domain` is None where no bin stood out of the noise; then more must be spent.
+    `domain` is None if no bin stands out of the noise; then spend more.
     """
 
     table: str
     column: str
     domain: Domain | None
     answer: Answer
-    """The noisy counts: how many rows have a value from each bin's start to the next one's; NULL for those without."""
+    """The noisy histogram: the number of rows from the start of each bin to the next; NULL for missing values."""
     cover: float
+    """The share of the rows that the bounds were chosen to contain."""
 
     @property
     def receipt(self) -> Receipt:
-        """What was paid."""
+        """The receipt of the histogram."""
         return self.answer.receipt
 
     @property
     def line(self) -> str:
-        """The column's line in a schema file; empty where no bin stood out of the noise."""
+        """The column's line in a schema file; "" if there are no bounds."""
         if self.domain is None:
             return ""
         table = Table(self.table, ((self.column, self.domain),), Unit.row())
         return write_schema({self.table: table}, form="yaml").splitlines()[-1].strip()
 
     def again(self, answer: Answer) -> Bounds:
-        """The same from a more exact answer: `bought.again(s.refine(bought.answer, epsilon=0.1))`."""
+        """Bounds from a more precise histogram: `bought.again(s.refine(bought.answer, epsilon=0.1))`.
+
+        Raises `InvalidParameter` if the answer is to another question.
+        """
         if answer.plan.question.hash != self.answer.plan.question.hash:
             raise InvalidParameter("answer", NOTHING, "must be a refined answer to the same question")
         return read(self.table, self.column, answer, self.cover)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The bounds as a JSON-ready dict."""
         low, high = (None, None) if self.domain is None else _ends(self.domain)
         return {
             "table": self.table,
@@ -108,11 +112,14 @@ class Bounds:
 
 
 def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tuple[str, Question]:
-    """The table, and the one question that is asked: how many rows have a value in each public bin."""
+    """(the name of the table, the question for the noisy histogram of a column).
+
+    Raises `InvalidParameter` if the column is not a number or time, or has bounds or keys already.
+    """
     name = _table(table, tables)
     frame = Frame.of(name, tables)
     if column not in frame.names:
-        frame.select(column)  # says what is wrong with it
+        frame.select(column)  # raises for an unknown name
     domain = frame.relation.columns[column]
     if domain.kind not in BOUNDED:
         rule = f"is declared as {domain.kind.value}, and bounds are for numbers, dates and timestamps"
@@ -124,7 +131,7 @@ def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tup
         raise InvalidParameter("column", column, f"has {declares} in the schema", "take them out to buy others")
     starts = [bin[0] for bin in bins(domain.kind)]
     value = col(column)
-    # From the top down, so that the first condition that is true is the bin; NULL is in none.
+    # From the top down: the first true condition gives the bin, and none is true for NULL.
     branches = [(value >= start, start) for start in reversed(starts[1:])]
     sorted_in = case(*branches, (value < starts[1], starts[0]))
     return name, frame.group_by(at_least=sorted_in).agg(n=count())
@@ -132,7 +139,7 @@ def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tup
 
 @lru_cache(maxsize=8)
 def bins(kind: Kind) -> tuple[tuple[Any, Any], ...]:
-    """The first and the last value of each public bin, in order. What lies beyond the outer ones counts as in them.
+    """(first value, last value) of each public bin, in order. Values beyond the outer bins are counted in them.
 
     >>> [(low, high) for low, high in bins(Kind.INTEGER) if -5 < low < 5]
     [(-4, -3), (-2, -2), (-1, -1), (0, 0), (1, 1), (2, 3), (4, 7)]
@@ -151,18 +158,18 @@ def bins(kind: Kind) -> tuple[tuple[Any, Any], ...]:
 
 
 def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
-    """Bounds from noisy counts, by a public rule.
+    """Bounds from a noisy histogram, by a public rule.
 
-    A bin counts if its noisy number is so large that an empty bin has it with probability MISTAKEN / bins at most; so
-    all empty bins stay out with probability 1 - MISTAKEN or more (union bound). Of all runs of bins that hold the share
-    `cover` of what was counted in these, the narrowest is taken, because noise grows with the width. An end that is
-    near 0 beside the other one is moved there.
+    A bin is used if its noisy count is so large that an empty bin reaches it with probability at most MISTAKEN / bins,
+    so that all empty bins are excluded with probability at least 1 - MISTAKEN (union bound). Of all runs of bins that
+    contain the share `cover` of the counts in used bins, the narrowest is taken, because noise grows with the width of
+    the bounds. An end that is close to 0, relative to the other end, is moved to 0.
     """
     kind = _kind(answer.plan.question)
     public, confidence = bins(kind), _confidence(kind)
     [recipe] = answer.plan.recipes
-    # One row more is asked for, because noise on whole numbers can be a little likelier to pass the interval's end than
-    # the law between them.
+    # The lower end must exceed 1, not 0: integer noise can pass the end of an interval from the continuous law a little
+    # more often.
     counted: dict[Scalar | None, float] = {}
     for (start,), drawn in zip(answer.released.groups, answer.released.drawn(answer.plan, answer.budget), strict=True):
         estimate = recipe.estimate(drawn, confidence)
@@ -176,7 +183,7 @@ def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
         held = 0.0
         for _, high, number in seen[i:]:
             held += number
-            if held >= needed * (1 - 1e-12):  # the same numbers, added up in another order
+            if held >= needed * (1 - 1e-12):  # a tolerance for sums in another order
                 if best is None or high - low < best[1] - best[0]:
                     best = (low, high)
                 break
@@ -185,7 +192,7 @@ def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
 
 
 def rows_to_be_seen(price: Price) -> int:
-    """How many rows a bin needs so that it stands out of the noise about every other time. No data is read."""
+    """The number of rows at which a bin stands out of the noise with probability about 1/2. Reads no data."""
     exact = replace(price, confidence=_confidence(_kind(price.plan.question)))
     [half] = exact.errors().values()
     assert half is not None
@@ -193,7 +200,10 @@ def rows_to_be_seen(price: Price) -> int:
 
 
 def _to_zero(kind: Kind, low: Any, high: Any) -> tuple[Any, Any]:
-    """Small numbers are spread over many bins, each below the noise; to have them adds a seventh to the width."""
+    """The bounds extended to 0 if that adds at most a seventh to their width.
+
+    Small numbers are spread over many narrow bins, each of which may be hidden by noise.
+    """
     if kind in NUMBERS:
         low = 0 if 0 < 8 * low <= high else low
         high = 0 if low <= 8 * high < 0 else high
@@ -201,7 +211,7 @@ def _to_zero(kind: Kind, low: Any, high: Any) -> tuple[Any, Any]:
 
 
 def checked_cover(cover: object) -> float:
-    """A share of the rows, above 1/2."""
+    """`cover` as a float; `InvalidParameter` unless it is above 0.5 and at most 1."""
     if isinstance(cover, bool) or not isinstance(cover, int | float) or not 0.5 < cover <= 1:
         raise InvalidParameter("cover", cover, "must be a share of the rows, above 0.5 and at most 1", "try 0.99")
     return float(cover)
@@ -221,9 +231,9 @@ def _kind(asked: Question) -> Kind:
 
 
 def _confidence(kind: Kind) -> float:
-    """Of the interval whose end an empty bin passes with probability MISTAKEN / bins.
+    """The confidence of the interval whose upper end an empty bin exceeds with probability MISTAKEN / bins.
 
-    An interval leaves out two tails alike, and only the upper one makes an empty bin look full.
+    An interval excludes two equal tails, and only the upper one makes an empty bin look full.
     """
     return float(1 - 2 * MISTAKEN / len(bins(kind)))
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def bar(words: str) -> Iterator[Callable[[float], None] | None]:
-    """A bar on stderr that is told the share of the work that is done; nothing where rich or a terminal is missing."""
+    """A bar on stderr, as a callback for the share of the work done; None without `rich` or without a terminal."""
     try:
         from rich.console import Console
         from rich.progress import Progress

@@ -1,4 +1,4 @@
-"""Opening a session: sources, their schemas and units, an engine, a budget and a ledger become one thing."""
+"""Opening a session: sources are registered with an engine by their schemas and units, and a ledger is opened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from deniable.queries.engines.engine import Engine
 
 _ROWS = "rows"
-"""What the ledger's secret is used for here: which rows of a person are kept."""
+"""The purpose of the secret derived from the ledger's: it decides which rows of a person are kept."""
 
 Declared = Mapping[str, Any] | str | Path | None
 
@@ -44,13 +44,16 @@ def session(
     """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
 
     `source`: a CSV or Parquet file, a pandas, polars or Arrow table, or `queries.DatabaseTable(path, table)` for a
-    table of a DuckDB file; with `engine=` a Spark session: a Spark dataframe, or the name of a table there. `unit` says
-    whom the budget protects, for all tables or by name; `public` holds tables in which nobody is protected. `schema`
-    declares kinds, bounds and public keys: by column, by table and column, or as a file; what it leaves out is known by
-    its type alone. Nothing is taken from the data.
+    table of a DuckDB file. With a Spark session as `engine`: a Spark dataframe, or the name of a table there. `unit` is
+    the unit that the budget protects, for all tables or by name; `public` has tables without private data. `schema`
+    declares kinds, bounds and public keys: by column, by table and column, or as a file. Columns that it leaves out get
+    a kind from their type, and nothing else. Nothing is inferred from the data.
 
-    `ledger` is a file that keeps the account; sessions on one file share one budget. Without it the account is kept in
-    memory, and forgotten with the session: then the budget is only as good as your discipline.
+    `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
+    memory and lost with the session, so nothing enforces the budget across sessions. `progress` shows a progress bar.
+
+    Raises `InvalidParameter` if the arguments do not fit each other or the sources, `LedgerMismatch` if an existing
+    ledger has another budget, unit or dataset, and `EngineFailed` if a source cannot be read.
     """
     sources = _named(source)
     if not sources and not public:
@@ -67,16 +70,16 @@ def session(
         tables = _tables(sources, opened, unit, schema, worker)
         account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
         if _is_there(ledger, sources):
-            kept = account(None)  # what does not fit it is refused before any data is read
+            kept = account(None)  # a mismatch is refused before any data is read
         fresh = secrets.token_bytes(32)
-        # The ledger's: whoever opens it again reads the same rows of each person.
+        # From the ledger's secret, so that every session on it keeps the same rows of each person.
         secret = derived(fresh, _ROWS) if kept is None else kept.secret_for(_ROWS)
         for name, table in tables.items():
             with _shown(name, progress) as report:
                 given = sources[name] if name in sources else opened[name]
                 registered[name] = worker.register(name, given, table, secret, report)
         if kept is None:
-            kept = account(fresh)  # a new account is opened last: a call that is refused leaves none behind
+            kept = account(fresh)  # created last, so that a refused call leaves no new account behind
             if kept.secret_for(_ROWS) != secret:
                 raise LedgerUnavailable("somebody else opened this account at the same time", "open the session again")
     except BaseException:
@@ -98,14 +101,14 @@ def _public(public: object) -> Mapping[str, object]:
 
 
 def _is_there(ledger: str | Path | Ledger | None, sources: Mapping[str, object]) -> bool:
-    """Whether there is a ledger already, or one that leaves nothing behind if the call is refused."""
+    """Whether the ledger exists already, or is in memory, so that opening it early leaves nothing behind."""
     if ledger is None or isinstance(ledger, Ledger) or Path(ledger).exists():
         return True
     if "://" not in str(ledger):
         return False
     try:
         Ledger.open(ledger, dataset=_dataset(sources)).close()
-    except InvalidParameter:  # it needs to be made
+    except InvalidParameter:  # it does not exist yet
         return False
     return True
 
@@ -143,7 +146,7 @@ def _tables(
         if missing:
             given = sources.get(missing[0], public.get(missing[0]))
             if isinstance(given, str | Path):
-                files_of(str(given))  # a file that is not there is what is wrong
+                files_of(str(given))  # raises if the file does not exist, which explains the error better
             remedy = f"it declares {', '.join(declared)}; call one of them {missing[0]} if that is this table"
             raise InvalidParameter("schema", missing[0], "is not in the schema", remedy)
         found = {name: declared[name] for name in (*sources, *public)}
@@ -159,7 +162,7 @@ def _tables(
 
 
 def _by_column(schema: object) -> Mapping[str, Any]:
-    """A schema that was written in Python, by column or by table and column."""
+    """A schema given as a mapping, by column or by table and column, checked."""
     if schema is None:
         return {}
     if not isinstance(schema, Mapping):
@@ -173,7 +176,7 @@ def _by_column(schema: object) -> Mapping[str, Any]:
 
 
 def _owned(table: Table, unit: Unit | Mapping[str, Unit] | None, is_public: bool) -> Table:
-    """A declared table with the unit of the call, where one is given: the two must not contradict each other."""
+    """A declared table with the unit of the call, if given; `InvalidParameter` if it contradicts the schema."""
     if is_public:
         return replace(table, unit=None)
     if table.unit is None:
@@ -196,14 +199,14 @@ def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
 
 
 def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], unit: Unit | None) -> Table:
-    """The columns by their types, with what is declared in their place."""
+    """A table with declared domains; other columns get a domain from their type."""
     open_schema = propose_schema(types, name=name).schema(unit=unit or Unit.row())[name]
     known = dict(open_schema.columns)
     if unit is not None and unit.column is not None and unit.column not in types:
-        raise InvalidParameter("unit", unit.column, f"is no column of {name!r}", _like(unit.column, known))
+        raise InvalidParameter("unit", unit.column, f"is not a column of {name!r}", _like(unit.column, known))
     for column, domain in declared.items():
         if column not in types:
-            raise InvalidParameter("schema", column, f"is no column of {name!r}", _like(column, known))
+            raise InvalidParameter("schema", column, f"is not a column of {name!r}", _like(column, known))
         if not isinstance(domain, Domain):
             raise InvalidParameter(
                 column, domain, "must be a Domain", 'write Domain.integer(0, 120), Domain.text("A", "B")'
@@ -221,13 +224,13 @@ def _like(column: object, known: Mapping[str, Domain]) -> str:
 def _account(
     ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
 ) -> Callable[[bytes | None], Ledger]:
-    """How to open the account, once it is known that everything else fits; a new one gets this secret."""
+    """A function that opens the account after all checks; its argument is the secret of a new account."""
     if not units:
         raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
     if len({unit.relation for unit in units}) > 1:
         raise InvalidParameter("unit", NOTHING, "all tables of a session must use add/remove, or all replace")
     if len({unit.column is None for unit in units}) > 1:
-        # Whose row is it, where one table says "a person" and the other "a row"? No budget could say both.
+        # One budget cannot protect people in one table and rows in another.
         raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
     most = max(units, key=lambda unit: unit.rows)
     if budget is not None and not isinstance(budget, Budget):
@@ -235,7 +238,7 @@ def _account(
     if isinstance(ledger, Ledger):
         for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
             if asked is not None and asked != found:
-                raise LedgerMismatch(field, repr(asked), repr(found), "open the session as what the ledger is for")
+                raise LedgerMismatch(field, repr(asked), repr(found), f"open the session with the ledger's {field}")
         return lambda _: ledger
     if budget is None and (ledger is None or not Path(ledger).exists()):
         raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")

@@ -1,13 +1,18 @@
-"""Synthetic data: one distribution that agrees with noisy marginals, and rows drawn from it.
+"""Synthetic data and consistent tables: a distribution fitted to noisy marginals, and fits of tables that add up.
 
-Everything here works on what was released already (post-processing): no data is read and no budget is spent in this
-room. `Session.synthesize` measures the marginals, and comes here with them. The way of a table through the room:
-`marginals` says what to measure and how exactly, `mixture` fits a distribution to the noisy counts, `forbidden` takes
-out of it what cannot be, `raking` puts single columns right, `row_drawing` draws rows from it, and `fit_error` says
-how far off all of it may be.
+    marginals             which marginals are measured for a synthetic table, and their shares of the cost
+    mixture, raking       a distribution fitted to noisy counts; corrections for single columns
+    forbidden             impossible combinations, removed from the distribution
+    row_drawing           rows drawn from the distribution
+    fit_error             the expected error of fitted tables and of rows
+    residual_noise, pure_splits, table_noise      the best noise for several tables, and its law in every table
+    least_squares_fit, controlled_rounding        tables fitted to each other and rounded so that they add up
 
-Chance in this room is numpy's. It starts fits and draws rows from what is public already: nothing here needs to be
-hidden from whoever could guess it. The noise that protects people is drawn before, by `deniable.noise`.
+`Session.synthesize` measures the marginals and passes the noisy counts through mixture -> raking -> forbidden ->
+row_drawing. Everything here is post-processing: no data is read and no budget is spent.
+
+Randomness here is numpy's. It only starts fits and draws rows from public distributions, so it need not be secret. The
+noise that protects people is drawn before, by `deniable.noise`.
 """
 
 from __future__ import annotations

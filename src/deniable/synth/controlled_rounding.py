@@ -1,9 +1,9 @@
-"""Controlled rounding: whole numbers, or multiples of a base, that add up as the numbers before them did.
+"""Controlled rounding: tables rounded to multiples of a base that still add up.
 
-Every cell of every table, and every margin that is controlled, is rounded to one of its two neighbours, and the rounded
-tables add up exactly; of all such roundings the nearest in L2 is taken. For tables by one or two keys there always is
-one (Causey, Cox & Ernst 1985: it is a flow); with three keys or more there need not be, and then fewer margins are
-controlled, and last of all cells may move to the neighbour after. An integer programme, solved by HiGHS.
+Every cell of every table, and every controlled margin, is rounded to one of its two neighbours, and the rounded tables
+add up exactly. Of all such roundings the closest in L2 is taken. For tables by one or two keys one always exists
+(Causey, Cox & Ernst 1985: it is a network flow). With three or more keys it may not exist; then fewer margins are
+controlled, and as a last resort cells may move to the second neighbour. It is an integer programme, solved by HiGHS.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from deniable.synth.least_squares_fit import Axes, Floats
 from deniable.synth.table_noise import subsets, summed
 
 SECONDS: Final = 20.0
-"""For each attempt."""
+"""The time limit of each attempt, in seconds."""
 MOST_CONTROLLED: Final = 20_000
-"""Cells of all margins together up to which every margin is controlled."""
+"""The most cells of all margins together for which every margin is controlled."""
 _WHOLE: Final = 1e-6
-"""Numbers this near to a multiple are that multiple."""
+"""Numbers within this distance of a multiple count as that multiple."""
 
 
 @final
 class Control(Enum):
-    """How far a rounding reaches."""
+    """Which margins a rounding controls."""
 
     EVERY_MARGIN = "every margin is a rounded margin"
     TABLES = "the tables add up, and every number in them is a rounded number; other margins may be further off"
@@ -41,20 +41,20 @@ class Control(Enum):
 @final
 @dataclass(frozen=True, slots=True)
 class RoundedTables:
-    """Rounded tables, in the order in which they came, and what holds of them."""
+    """Rounded tables in their original order, and which margins are controlled."""
 
     tables: tuple[NDArray[np.int64], ...]
     control: Control
 
 
 def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> RoundedTables:
-    """Tables that add up to each other, rounded to multiples of `base` that do.
+    """Round tables that add up to multiples of `base` that add up too.
 
     >>> found = controlled([((0, 1), np.array([[1.4, 2.4], [0.4, 3.4]])), ((0,), np.array([3.8, 3.8]))])
     >>> found.tables[0].sum(axis=1).tolist() == found.tables[1].tolist(), found.control.name
     (True, 'EVERY_MARGIN')
     """
-    if any(not counts.size for _, counts in tables):  # a key without values: all sums are over nothing
+    if any(not counts.size for _, counts in tables):  # a key without values: all sums are empty
         return RoundedTables(tuple(np.zeros(counts.shape, np.int64) for _, counts in tables), Control.EVERY_MARGIN)
     given = {axes: counts / base for axes, counts in tables}
     every = {
@@ -64,7 +64,7 @@ def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> Round
         if len(axes) <= 4
     } | given  # fmt: skip
     few = dict(given)
-    while True:  # where two tables meet, they must say the same
+    while True:  # tables must agree on their common margins
         met = {tuple(sorted(set(a) & set(b))): a for a, b in combinations(few, 2)}
         new = {part: summed(few[a], a, part) for part, a in met.items() if part not in few}
         if not new:
@@ -83,7 +83,7 @@ def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> Round
 def _solved(
     family: Mapping[Axes, Floats], wanted: frozenset[Axes], further: int
 ) -> dict[Axes, NDArray[np.int64]] | None:
-    """The nearest rounding of a family of tables; None if there is none. Variables are steps above the floor."""
+    """The closest rounding of a family of tables; None if none exists. Variables are steps above the floor."""
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -101,7 +101,7 @@ def _solved(
         at = slice(starts[axes], starts[axes] + counts.size)
         rest = (counts - floors[axes]).ravel()
         high[at] = (rest > 0) + further
-        # Not below 0 where it was not: a count that is moved further may not become negative.
+        # A non-negative count must not become negative.
         low[at] = -further * ((floors[axes].ravel() > 0) | (counts.ravel() < 0))
         if axes in wanted:
             cost[at] = 1 - 2 * rest  # (f + 1 - z)² - (f - z)²
@@ -147,7 +147,7 @@ def _nearest_absolute(
     low: Floats,
     high: Floats,
 ) -> Any:
-    """Beyond the two neighbours L2 is not linear: the least sum of distances, with a variable for each distance."""
+    """The least sum of absolute distances, with a variable for each: beyond two neighbours, L2 is not linear."""
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -174,6 +174,6 @@ def _nearest_absolute(
 
 
 def _covers(family: Mapping[Axes, Floats]) -> list[tuple[Axes, Axes]]:
-    """Each table with those that are next finer: sums along all of these are sums along any."""
+    """Pairs of a table and its next finer tables; sums along these pairs imply all other sums."""
     below = [(a, b) for a in family for b in family if set(a) < set(b)]
     return [(a, b) for a, b in below if not any(set(a) < set(c) < set(b) for c in family)]

@@ -1,18 +1,18 @@
-"""How far a fitted marginal may be off, from what is public alone: the noisy counts, their variance and the fit.
+"""The expected error of fitted marginals, from public facts alone: the noisy counts, their variance and the fit.
 
-Two things move a fit away from the truth. **Chance**: a table is drawn from the fit, as many rows as there are, its
-counts get the same noise, a mixture is fitted to them as it was to the real ones, and what the second fit is off from
-the table that was drawn is what the first may be off from the truth (the parametric bootstrap, Efron & Tibshirani 1993,
-chapter 6.5). **What a mixture cannot follow**: a fit f to noisy counts y of variance σ² has the expected square error
-E(f - truth)² = E(y - f)² - σ² + 2·cov(f, y) in a cell, whatever it is (Efron 2004, the covariance penalty). The first
-term is there to be seen, and the covariance is that of the second fits with their noise. What this is more than chance
-alone is added. Without the covariance a fit that follows some of the noise would seem nearer to the truth than it is.
+A fit has two kinds of error. **Chance** is estimated by a parametric bootstrap (Efron & Tibshirani 1993, chapter 6.5):
+a table of as many rows is drawn from the fit, its counts get the same noise, a mixture is fitted to them in the same
+way, and the error of this second fit relative to the drawn table estimates the error of the first. **Bias**, from
+dependence that a mixture cannot represent, is estimated by the covariance penalty (Efron 2004): a fit f to noisy counts
+y of variance σ² has the expected square error E(f - truth)² = E(y - f)² - σ² + 2·cov(f, y) in a cell. The first term is
+observed, and the covariance is estimated from the second fits and their noise. The excess over chance is added. Without
+the covariance, a fit that follows some of the noise would look better than it is.
 
-Rows that are drawn from a fit are further off than the fit: whole rows cannot meet every share. How much further is
-seen by drawing some from the fit itself.
+Rows drawn from a fit have a larger error than the fit, because whole rows cannot match every probability. The
+difference is estimated by drawing rows from the fit.
 
-Nothing is known about columns that were not counted together: what they have to do with each other beyond what was
-counted is the mixture's guess, and no error can be told for it.
+Nothing is known about columns that were not measured together: their dependence, beyond what was measured, is the
+mixture's guess, and no error can be stated for it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 _COPIES: Final = 4
-"""Second fits. A mean square of so few errors is itself uncertain: `_moderated` moves it towards the others."""
+"""The number of second fits. A mean square of so few errors is uncertain, so `_moderated` shrinks it to the average."""
 _MOST_DRAWN: Final = 300_000
-"""Rows of a table that is drawn. In a larger one the chance of who is in it is next to nothing, and is left out."""
+"""The most rows of a drawn table. In larger ones sampling error is negligible and is left out."""
 _HALF_NORMAL: Final = float(np.sqrt(2 / np.pi))
 """E|x| of a normal x with standard deviation 1."""
 
@@ -50,8 +50,8 @@ class Doubt:
 
     mixture: Mixture
     copies: tuple[tuple[Mixture, NDArray[np.int64] | None, tuple[NDArray[np.float32], ...]], ...]
-    """Second fits, each with the rows that it was made from (None of a table too large to be drawn), and the noise of
-    its counts."""
+    """The second fits, each with the rows it was fitted to (None if the table is too large) and the noise of its
+    counts."""
     measured: tuple[Marginal, ...]
     forbidden: Forbidden
     sample: NDArray[np.int64]
@@ -65,7 +65,7 @@ class Doubt:
         forbidden: Forbidden,
         generator: np.random.Generator | None = None,
     ) -> Doubt:
-        """Fits a mixture again, to counts of tables that are drawn from it, with the noise that the real ones have."""
+        """Run the bootstrap: fit mixtures to noisy counts of tables that are drawn from this mixture."""
         generator = generator or np.random.default_rng()
         rows, copies = total(measured), []
         for _ in range(_COPIES):
@@ -82,7 +82,7 @@ class Doubt:
         return cls(mixture, tuple(copies), tuple(measured), forbidden, sample)
 
     def cells(self, *places: int) -> Array | None:
-        """The root mean square error that is expected of each cell, as a probability; None if columns were not counted
+        """The expected root mean square error of each cell, as a probability; None if columns were not measured
         together.
         """
         off = self._off(places)
@@ -90,12 +90,12 @@ class Doubt:
         if left is None:
             return None
         pooled = _moderated(np.mean([each**2 for each in off], axis=0)) + left
-        # What cannot be is known: no error.
+        # Impossible combinations are known to be 0, without error.
         return np.asarray(np.where(self.forbidden.certain(places, pooled.shape), 0.0, np.sqrt(pooled)))
 
     def variation(self, *places: int, in_rows: bool = False) -> float | None:
-        """The total variation distance to the truth that is expected, of the fit or of as many synthetic rows as the
-        table has; None if columns were not counted together.
+        """The expected total variation error of the fit, or of as many synthetic rows as the table has; None if
+        columns were not measured together.
         """
         off = self._off(places)
         left = self._left(places, off)
@@ -103,25 +103,25 @@ class Doubt:
             return None
         drawn = self._drawn(places) if in_rows else 0.0
         chance = float(np.mean([np.abs(each + drawn).sum() / 2 for each in off]))
-        # What is not followed is the larger the more people a cell has: as the root of its probability.
+        # The bias is assumed to grow with the square root of a cell's probability.
         roots = float(np.sqrt(self.forbidden.marginal(self.mixture, *places)).sum())
         return min(1.0, float(np.hypot(chance, _HALF_NORMAL * np.sqrt(left * off[0].size) * roots / 2)))
 
     def _off(self, places: Sequence[int]) -> list[Array]:
-        """What each second fit is off from the table that it was made from."""
+        """The error of each second fit relative to its table."""
         return [
             self.forbidden.marginal(fitted, *places) - _counted(drawn, places, self.mixture, self.forbidden)
             for fitted, drawn, _ in self.copies
         ]
 
     def _drawn(self, places: Sequence[int]) -> Array:
-        """What synthetic rows are off from the fit. It falls at least as fast as the root of their number."""
+        """The error of synthetic rows relative to the fit. It falls at least with the square root of their number."""
         fitted = self.forbidden.marginal(self.mixture, *places)
         off = _counted(self.sample, places, self.mixture, self.forbidden) - fitted
         return np.asarray(off * math.sqrt(len(self.sample) / max(len(self.sample), total(self.measured))))
 
     def _left(self, places: Sequence[int], chance: Sequence[Array]) -> float | None:
-        """The mean square of what a cell is expected to be off beyond chance; None if there are no such counts."""
+        """The mean square error of a cell beyond chance; None if there are no such counts."""
         holding = [(at, each) for at, each in enumerate(self.measured) if set(places) <= set(each.columns)]
         if not holding:
             return None
@@ -163,7 +163,7 @@ def _moderated(squares: Array) -> Array:
 
 
 def _counted(rows: NDArray[np.int64] | None, places: Sequence[int], mixture: Mixture, forbidden: Forbidden) -> Array:
-    """The shares of a table's rows by some columns; those of the mixture, where none was drawn."""
+    """The shares of a drawn table by some columns; those of the mixture if no table was drawn."""
     if rows is None:
         return forbidden.marginal(mixture, *places)
     shape = [mixture.sizes[place] for place in places]

@@ -1,9 +1,9 @@
-"""Combinations of values that no row has: a man who is pregnant, a child with a pension.
+"""Impossible combinations of values (structural zeros): a pregnant man, a child with a pension.
 
-Such rules are public facts about the columns, not about the data. A mixture gives every combination some probability,
-however small; here it is conditioned on the rules, exactly: rows that break one are drawn anew, and marginals are those
-of what is left. With boxes B_1, …, B_m (each a set of values for some columns) the probability of breaking a rule is
-taken apart by inclusion and exclusion,
+Such rules are public facts about columns, not about the data. A mixture gives every combination some probability. Here
+it is conditioned on the rules, exactly: rows that break one are drawn again, and marginals are those of the conditioned
+distribution. With boxes B_1, …, B_m (each a set of values for some columns), the probability of breaking a rule follows
+by inclusion and exclusion,
 
     P(B_1 ∪ … ∪ B_m) = Σ_i P(B_i) - Σ_{i<j} P(B_i ∩ B_j) + …,
 
@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     Box = dict[int, NDArray[np.bool_]]
 
 MOST_TERMS: Final = 4096
-"""Intersections of rules that are not empty, the rules themselves among them."""
+"""The most non-empty intersections of rules, including the rules themselves."""
 
 
 _NOTHING: Final = 1e-12
-"""A share of combinations that is but rounding."""
+"""A share of combinations below this is a rounding error."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Forbidden:
-    """Rules, each a set of values for some columns: a row that has one of them in each of these columns breaks it."""
+    """Rules, each with sets of values for some columns. A row breaks a rule if all these columns have such a value."""
 
     boxes: tuple[Box, ...]
     terms: tuple[tuple[int, Box], ...]
-    """The boxes and their intersections, each with its sign in the sum."""
+    """The boxes and their intersections, each with its sign in inclusion and exclusion."""
 
     @classmethod
     def of(cls, sizes: Sequence[int], rules: Sequence[Mapping[int, Collection[int]]]) -> Forbidden:
-        """Rules by the places of columns and of their values.
+        """Rules by the indices of columns and of their values.
 
         >>> rule = Forbidden.of([2, 2], [{0: [1], 1: [0]}])
         >>> rule.allowed(np.array([[1, 0], [1, 1]]))
@@ -69,29 +69,29 @@ class Forbidden:
         return cls(tuple(boxes), tuple(terms))
 
     def allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which rows break no rule; each column of `rows` holds the places of its values."""
+        """Which rows break no rule; `rows` has the indices of values."""
         broken = np.zeros(len(rows), dtype=bool)
         for box in self.boxes:
             broken |= np.logical_and.reduce([mask[rows[:, column]] for column, mask in box.items()])
         return np.asarray(~broken)
 
     def forbids_all(self, sizes: Sequence[int]) -> bool:
-        """Whether no combination of values is left: the share that is, where all values are as likely, is 0."""
+        """Whether the rules exclude all combinations: under a uniform distribution, the allowed share is 0."""
         even = Mixture(np.ones(1), tuple(np.full((1, size), 1 / size) for size in sizes))
         return bool(self.boxes) and self.share(even) < _NOTHING
 
     def share(self, mixture: Mixture) -> float:
-        """The probability of a row that breaks no rule."""
+        """The probability that a row of the mixture breaks no rule."""
         inside = sum(sign * float(_within(mixture, box).weights.sum()) for sign, box in self.terms)
         return min(1.0, max(0.0, float(mixture.weights.sum()) - inside))
 
     def marginal(self, mixture: Mixture, *places: int) -> Array:
-        """The probabilities of all values of these columns together, of a row that breaks no rule."""
+        """The joint probabilities of these columns, given that a row breaks no rule."""
         found = mixture.marginal(*places)
         for sign, box in self.terms:
             found = found - sign * _within(mixture, box, *places).marginal(*places)
         found = np.maximum(found, 0.0)
-        found[self.certain(places, found.shape)] = 0.0  # exactly, and not but for rounding
+        found[self.certain(places, found.shape)] = 0.0  # exactly 0, without rounding errors
         whole = float(found.sum())
         return found / whole if whole > 0 else found
 
@@ -101,7 +101,7 @@ class Forbidden:
         return np.asarray(np.logical_or.reduce(inside)) if inside else np.zeros(shape, dtype=bool)
 
     def known(self, measured: Sequence[Marginal]) -> list[Marginal]:
-        """The same noisy counts, with the zeros that the rules make certain."""
+        """The noisy counts, with zeros in the cells that the rules exclude."""
         return [self._zeroed(each) for each in measured]
 
     def _zeroed(self, each: Marginal) -> Marginal:
@@ -110,13 +110,13 @@ class Forbidden:
 
 
 def _both(one: Box, other: Box) -> Box | None:
-    """What breaks both rules; None if nothing does."""
+    """The intersection of two boxes; None if it is empty."""
     met = {**one, **{column: mask & one[column] if column in one else mask for column, mask in other.items()}}
     return met if all(mask.any() for mask in met.values()) else None
 
 
 def _within(mixture: Mixture, box: Box, *kept: int) -> Mixture:
-    """The part of a mixture inside a box: columns that are kept lose their other values, the rest only count."""
+    """The part of a mixture inside a box: kept columns are restricted to it, the others only change the weights."""
     weights, columns = mixture.weights, list(mixture.columns)
     for column, mask in box.items():
         if column in kept:

@@ -1,12 +1,12 @@
-"""Tables that add up: the least-squares fit to noisy tables of sums, and how noisy each fitted number is.
+"""Consistent tables: the least-squares fit of noisy tables to each other, and the noise of each fitted number.
 
 Tables are sums of one array over some of its axes. The array is a sum of orthogonal parts, one for each set A of axes:
-what is left of its sums by A once all that coarser sums say is taken away. Every table by T ⊇ A tells the part A. The
-noise on it is white, with a variance in proportion to σ_T² times the number of cells that are summed for it, so least
-squares merges the tables part by part, by inverse variance; no system of equations is solved. (Xiao, He, Zhang & Kifer
-2023, ResidualPlanner, arXiv 2305.08175, choose noise by the same parts.)
+the sums by A, minus everything that coarser sums determine. Every table by T ⊇ A contains the part A. Its noise there
+is white, with a variance proportional to σ_T² times the number of summed cells. So least squares merges the tables part
+by part, by inverse variance, without solving a system of equations. (Xiao, He, Zhang & Kifer 2023, ResidualPlanner,
+arXiv 2305.08175, choose noise by the same parts.)
 
-An exact table (variance 0) decides about its parts alone.
+An exact table (variance 0) determines its parts alone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from deniable.synth.table_noise import subsets, summed, without_averages
 Axes = tuple[int, ...]
 Floats = NDArray[np.float64]
 Loads = Mapping[Axes, float]
-"""For each part, by how much it counts there."""
+"""A factor for each part."""
 
 MOST_CELLS: Final = 2**21
-"""Of the array behind all tables, where one must be found that is nowhere below 0."""
+"""The most cells of the array for which a non-negative fit is computed."""
 _ALIKE: Final = 1e-12
-"""Difference at which two tables still say the same, relative to the sum of all their numbers: far less than noise."""
+"""The relative difference up to which two tables agree; far below any noise."""
 _TURNS: Final = 20_000
 _NEAR: Final = 1e-9
 _RELAXED: Final = 1.6
@@ -40,44 +40,44 @@ _RELAXED: Final = 1.6
 @final
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """A table of sums over all axes but these, in rising order, with the variance of the noise in each cell."""
+    """A table by these axes (ascending), summed over all others, with the variance of the noise in each cell."""
 
     axes: Axes
     counts: Floats
     variance: float
     by_part: Mapping[Axes, float] | None = None
-    """Where its noise is not the same white noise in all cells: the variance of the noise that enters each part."""
+    """The variance of the noise in each part, if the noise is not white; otherwise empty."""
 
     def variance_of(self, part: Axes, sizes: Sequence[int]) -> float:
-        """Of the noise in the sums by these axes, as far as the part is concerned."""
+        """The variance of the noise in the sums by `part`, for merging that part."""
         if self.by_part is not None and self.by_part.get(part):
             return self.by_part[part]
         return self.variance * _cells(sizes, set(self.axes) - set(part))
 
 
 def spread(counts: Floats, axes: Axes, over: Axes) -> Floats:
-    """The same numbers with axes of length 1 put in: what broadcasts over a table by more axes."""
+    """The numbers with axes of length 1 inserted, to broadcast over a table by more axes."""
     return np.asarray(counts.reshape([counts.shape[axes.index(axis)] if axis in axes else 1 for axis in over]))
 
 
 def _cells(sizes: Sequence[int], axes: Iterable[int]) -> int:
-    """How many cells are summed. A key without values has sums over nothing, and 0 may be divided by anything."""
+    """The number of cells that are summed; at least 1, so that empty sums can be divided by it."""
     return math.prod(sizes[axis] for axis in axes) or 1
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class TableFit:
-    """The part of each set of axes, merged from all tables that tell it, and by which weights."""
+    """The fitted part for each set of axes, and the weights of the tables in it."""
 
     sizes: tuple[int, ...]
     margins: tuple[Margin, ...]
     weights: Mapping[Axes, Mapping[int, float]]
-    """For each part, how much each table counts in it."""
+    """The weight of each table in each part."""
     parts: Mapping[Axes, Floats]
 
     def table(self, axes: Axes) -> Floats:
-        """The fitted sums by these axes: all such tables add up to each other.
+        """The fitted table by these axes; all fitted tables add up to each other.
 
         >>> fine = Margin((0, 1), np.array([[1.0, 2.0], [3.0, 4.0]]), 1.0)
         >>> fitted = fit((2, 2), [fine, Margin((0,), np.array([5.0, 5.0]), 0.0)])
@@ -92,10 +92,10 @@ class TableFit:
         return found
 
     def effects(self, axes: Axes, carried: Sequence[tuple[int, float | Loads]], of: Axes) -> list[tuple[float, int]]:
-        """How a cell of `table(axes)` moves with each cell of a table `of`, told as (by how much, how many cells).
+        """The derivatives of a cell of `table(axes)` by the cells of a table `of`, as (derivative, number of cells).
 
-        `carried` says which margins hold the sums of that table, and by which factor, or by which in each part. A cell
-        counts by whether it agrees with the fitted one in each axis that both have, so there are few different answers.
+        `carried` has the margins that contain the sums of that table, each with a factor, or a factor for each part. A
+        derivative depends only on the common axes in which both cells agree, so there are few different ones.
         """
         shared = [axis for axis in of if axis in axes]
         beyond = _cells(self.sizes, set(of) - set(axes))
@@ -108,7 +108,7 @@ class TableFit:
         return found
 
     def _moves(self, axes: Axes, which: int, loads: float | Loads, agreeing: set[int]) -> float:
-        """By how much a fitted cell moves with a cell of one margin that agrees with it in these axes."""
+        """The derivative of a fitted cell by a cell of one margin that agrees with it in these axes."""
         total = 0.0
         for part in subsets(set(axes) & set(self.margins[which].axes)):
             load = loads.get(part, 0.0) if isinstance(loads, Mapping) else loads
@@ -120,9 +120,9 @@ class TableFit:
 
 
 def fit(sizes: Sequence[int], margins: Sequence[Margin], *, deciding: Sequence[int] = ()) -> TableFit:
-    """The least-squares fit to all of them. Where a `deciding` margin tells a part, only such margins do.
+    """The least-squares fit to all margins. A part that a `deciding` margin contains is taken from such margins only.
 
-    InvalidParameter where two exact margins contradict each other.
+    Raises `InvalidParameter` if two exact margins contradict each other.
     """
     weights: dict[Axes, dict[int, float]] = {}
     parts: dict[Axes, Floats] = {}
@@ -144,7 +144,7 @@ def fit(sizes: Sequence[int], margins: Sequence[Margin], *, deciding: Sequence[i
 
 
 def _different(places: Sequence[int], heard: Mapping[int, Floats], margins: Sequence[Margin]) -> list[int]:
-    """The margins without those that repeat another: tables that were measured together tell a part alike."""
+    """The margins without repetitions: tables that were measured jointly agree on a part."""
     kept: list[int] = []
     for i in places:
         together = [j for j in kept if margins[i].by_part is not None is not margins[j].by_part]
@@ -154,7 +154,7 @@ def _different(places: Sequence[int], heard: Mapping[int, Floats], margins: Sequ
 
 
 def agree(margins: Sequence[Margin]) -> bool:
-    """Whether tables add up to each other as they are, but for roundings."""
+    """Whether tables add up to each other already, up to rounding."""
     for part in dict.fromkeys(part for each in margins for part in subsets(each.axes)):
         telling = [each for each in margins if set(part) <= set(each.axes)]
         heard = [without_averages(summed(each.counts, each.axes, part)) for each in telling]
@@ -178,10 +178,10 @@ def _agree(heard: Sequence[Floats], margins: Sequence[Margin]) -> None:
 
 
 def nonnegative(sizes: Sequence[int], margins: Sequence[Margin]) -> Floats:
-    """The array without numbers below 0 whose sums are nearest to all margins, each by its variance; exact ones hold.
+    """The non-negative array whose sums are closest to all margins, weighted by variance; exact margins hold exactly.
 
-    Minimises Σ_T ‖A_T x - y_T‖²/σ_T² over x >= 0 by ADMM: the quadratic is diagonal in the orthogonal parts, so that
-    each step costs a few passes over the array. InvalidParameter where no such array has the exact sums.
+    Minimises Σ_T ‖A_T x - y_T‖²/σ_T² over x >= 0 by ADMM: the quadratic is diagonal in the orthogonal parts, so each
+    step costs a few passes over the array. Raises `InvalidParameter` if no such array has the exact sums.
 
     >>> nonnegative((3,), [Margin((0,), np.array([3.0, -1.0, 1.0]), 1.0), Margin((), np.array(4.0), 0.0)]).round(6)
     array([3., 0., 1.])
@@ -246,7 +246,7 @@ def _admm(pull: Floats, curved: Mapping[Axes, float], fixed: Floats) -> Floats:
 
 
 def _scaled(x: Floats, gains: Mapping[Axes, float]) -> Floats:
-    """The array with each of its orthogonal parts multiplied by a number; those without one are left out."""
+    """The array with each orthogonal part multiplied by its gain; parts without a gain are dropped."""
 
     def walk(each: Floats, axis: int, part: Axes) -> Any:
         if axis == x.ndim:
@@ -258,7 +258,7 @@ def _scaled(x: Floats, gains: Mapping[Axes, float]) -> Floats:
 
 
 def _raked(x: Floats, exact: Sequence[Margin], whole: Axes) -> Floats:
-    """The same, with the last digits of exact sums put right by factors: what is 0 stays 0."""
+    """The array with exact sums corrected in their last digits by factors, so that zeros stay zero."""
     for _ in range(100):
         worst = 0.0
         for each in exact:

@@ -1,4 +1,4 @@
-"""Which marginals are measured, and which share of the cost each one gets."""
+"""The marginals that are measured for a synthetic table, and the share of the cost of each."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FOR_SINGLE_COLUMNS: Final = Fraction(1, 10)
-"""The share of the cost for the counts by one column. They are also sums of the larger marginals; alone they are exact
-enough to tell a rare value from noise."""
+"""The share of the cost for counts by one column. These are also sums of larger marginals, but measured by themselves
+they are precise enough to distinguish a rare value from noise."""
 _FINER: Final = 0.25
 """A marginal of m cells gets a share in proportion to m^(1/4). Equal shares leave large marginals too noisy; a share in
 proportion to m^(2/3), which is the best for noisy counts as they are, is too much where a fit smooths them. Measured on
@@ -31,19 +31,18 @@ class Marginal:
     """Noisy counts by some columns, all of them with noise of one variance."""
 
     columns: tuple[int, ...]
-    """The places of its columns, in rising order."""
+    """The indices of its columns, ascending."""
     counts: NDArray[np.float64]
     """One axis for each column."""
     variance: float
     zeros: NDArray[np.bool_] | None = None
-    """Cells that are certainly 0, by public facts: their counts are 0, and weigh more than a noisy one."""
+    """Cells that are certainly 0 by public facts; in a fit they weigh more than noisy cells."""
 
 
 def marginals(sizes: Sequence[int], *, target: int | None = None) -> list[tuple[int, ...]]:
-    """What to measure: the counts by each column and by each pair; with a target, by each pair and the target.
+    """The marginals to measure: each column and each pair; with a target, each pair together with the target.
 
-    The target is what a model will be trained to tell from the other columns: that takes how it goes with two of
-    them together.
+    The target is the column that a model will predict from the others, which needs its dependence on pairs of them.
 
     >>> marginals([2, 3, 4])
     [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]
@@ -66,7 +65,7 @@ def shares(sizes: Sequence[int], measured: Sequence[tuple[int, ...]]) -> list[Fr
     """
     single = [columns for columns in measured if len(columns) == 1]
     several = [columns for columns in measured if len(columns) > 1]
-    # Rounded to thousandths, so that the same columns are the same question on every machine.
+    # Rounded to thousandths, so that the hash of a request is the same on every machine.
     weights = {
         columns: Fraction(round(1000 * math.prod(sizes[column] for column in columns) ** _FINER), 1000)
         for columns in several
@@ -81,7 +80,7 @@ def shares(sizes: Sequence[int], measured: Sequence[tuple[int, ...]]) -> list[Fr
 
 
 def checked(sizes: Sequence[int], measured: Sequence[Marginal]) -> None:
-    """InvalidParameter if the marginals are not of these columns."""
+    """Raise `InvalidParameter` if the marginals do not fit these columns."""
     if not measured:
         raise InvalidParameter("marginals", "none", "at least one is needed")
     for each in measured:
@@ -100,12 +99,12 @@ def total_deviation(measured: Sequence[Marginal]) -> float:
 
 
 def _precision(measured: Sequence[Marginal]) -> list[float]:
-    """One over the variance of the sum of each marginal."""
+    """The inverse variance of the sum of each marginal."""
     return [1 / (each.variance * each.counts.size) for each in measured]
 
 
 def total(measured: Sequence[Marginal]) -> float:
-    """The number of rows: every marginal counts all of them, so the sums are merged by inverse variance."""
+    """The estimated number of rows: the sums of all marginals, merged by inverse variance."""
     precision = _precision(measured)
     sums: list[Any] = [each.counts.sum() for each in measured]
     return max(1.0, math.fsum(p * float(s) for p, s in zip(precision, sums, strict=True)) / math.fsum(precision))

@@ -2,25 +2,25 @@
 
     p(x) = Σ_k w_k · p_k1(x_1) · … · p_kd(x_d)
 
-Within a component the columns are independent, so every marginal of any columns is a sum over components, and all
-counts by two columns come out of one product of matrices: Pᵀ diag(w) P, where row k of P holds p_k1, …, p_kd one
-after the other. Any distribution can be written so with enough components; with a hundred, noise cannot be written
-so, but what columns have to do with each other can. That is what takes the noise out.
+Within a component the columns are independent, so every marginal is a sum over components, and all counts by two
+columns come from one matrix product: Pᵀ diag(w) P, where row k of P is the concatenation of p_k1, …, p_kd. Any
+distribution is such a mixture with enough components. With a hundred components, a mixture can represent dependence
+between columns, but not noise. This removes the noise.
 
-The fit minimises Σ (marginal of the mixture - noisy count)² / (2·variance) by steps on the logits, from a random
-start. Two things keep the noise out of it, and both know the noise from its variance alone.
+The fit minimises Σ (marginal of the mixture - noisy count)² / (2·variance) by gradient steps on the logits, from a
+random start. Two measures keep the noise out; both use only its variance.
 
-**The size of a step.** Adam moves every number as fast as any other, so it follows noise as fast as what columns have
-to do with each other. Here a slope m moves its number by m/√(v + c²·F), where v is the mean square of the slopes, as in
-Adam, and F the variance that the slope has by the noise of the counts: what is below the noise moves slowly.
+**Step size.** Adam moves every parameter equally fast, so it fits noise as fast as dependence between columns. Here a
+gradient m moves its parameter by m/√(v + c²·F), where v is the mean square of the gradients, as in Adam, and F is the
+variance of the gradient due to the noise of the counts: parameters with gradients below the noise move slowly.
 
-**The end.** Stein's unbiased estimate (1981) of the squared error of a fit f to counts y with n cells, in units of the
-noise, is |y - f|² - n + 2·Σ ∂f/∂y. The last sum, the degrees of freedom, comes from a second fit beside the first, from
-the same start, to counts that are moved by ±h (Ramani, Blu & Unser 2008). Between two steps of the fit the estimate has
-a standard error of 2·|f - f'|. The fit ends where a quarter more steps do not lower it by that much (the rule of one
-standard error). How many cells exceed their noise by chance does not matter.
+**Early stopping.** Stein's unbiased risk estimate (1981) for a fit f to counts y with n cells, in units of the noise,
+is |y - f|² - n + 2·Σ ∂f/∂y. The last sum, the degrees of freedom, is estimated by a second fit from the same start to
+counts that are shifted by ±h (Ramani, Blu & Unser 2008). Between two steps of the fit the estimate has a standard error
+of 2·|f - f'|. The fit stops when a quarter more steps do not lower the estimate by that much (the one-standard-error
+rule). It does not matter how many cells exceed their noise by chance.
 
-Several such fits, each from a start of its own, are put side by side as one mixture: their chance errors average out.
+Several such fits from different starts are combined into one mixture, so that their chance errors average out.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ if TYPE_CHECKING:
     Array = NDArray[np.float64]
 
 FITS: Final = 4
-"""Fits that are put side by side."""
+"""The number of fits that are combined."""
 _FLOOR: Final = 4.0
-"""c: how many standard deviations of noise a slope must have to move its number as fast as any. Set on the Adult data,
-where 2, 5 and 10 were tried at ε = 0.1: two-way errors of 0.088, 0.087 and 0.088."""
+"""c: the number of standard deviations of noise at which a gradient moves its parameter at full speed. Chosen on the
+Adult data at ε = 0.1 among 2, 5 and 10, with two-way errors of 0.088, 0.087 and 0.088."""
 _MOVED: Final = 0.1
-"""h: by how many standard deviations counts are moved to see what a fit makes of it."""
+"""h: the shift of counts, in standard deviations, to estimate degrees of freedom."""
 _FIRST_LOOK: Final = 40
 _LOOK_AGAIN: Final = 1.25
-"""Steps before a fit is first looked at, and by how many times as many it is looked at again."""
+"""The number of steps before the first check of a fit, and the factor to the next check."""
 _NOISE_AGAIN: Final = 10
-"""Steps after which the noise of the slopes is worked out again."""
+"""Steps between updates of the noise of gradients."""
 _COMPONENTS: Final = 60
-"""With fewer, columns that have much to do with each other are not followed; with more, more noise is."""
+"""With fewer components strong dependence is missed; with more, more noise is fitted."""
 _TOO_FAR: Final = 1.1
-"""The misfit from which on a fit is tried again with twice as many components."""
+"""The misfit above which a fit is tried again with twice as many components."""
 _MOST_COMPONENTS: Final = 240
 _MOST_STEPS: Final = 3000
 MOST_WORK: Final = 4e10
-"""What all fits of one mixture may take together: steps × components × values², summed over slices. One unit took 0.2
-to 0.65 ns on one core, so all of it takes 8 to 26 s."""
+"""The most work of all fits of one mixture: steps × components × values², summed over slices. One unit took 0.2 to
+0.65 ns on one core, so the limit corresponds to 8 to 26 s."""
 _OVERHEAD: Final = 2500
-"""What a step over few values takes beside them, as values²."""
+"""The fixed work of a step, in units of values²."""
 _WORTH_IT: Final = 300
-"""Steps that a fit with twice as many components must be able to take to be tried."""
+"""The least number of steps that must be affordable to try a fit with twice as many components."""
 _RATE: Final = 0.05
 _STILL: Final = 200
-"""A fit that has not become better by a thousandth in so many steps is as good as it gets."""
+"""A fit that has not improved by a thousandth in so many steps has converged."""
 _CERTAIN: Final = 100.0
-"""How many times the weight of a noisy cell one has that is certainly 0."""
+"""The weight of a cell that is certainly 0, relative to a noisy cell."""
 _RARE: Final = 1e-4
 _ONE_THREAD: Final = 2**18
-"""Multiplications up to which OpenBLAS does a product in one thread."""
+"""The most multiplications of a matrix product that OpenBLAS computes in one thread."""
 _LEAST_ROWS: Final = 8
 _SIDE: Final = 64
 """A product of two such squares has as many multiplications."""
@@ -85,14 +85,14 @@ class Mixture:
     weights: Array
     columns: tuple[Array, ...]
     misfit: float = 0.0
-    """Of a fit: how far it is from the noisy marginals, as a multiple of what their noise alone leaves. At about 1 it
-    is as near as the truth is; at 2 or more it cannot follow what was measured."""
+    """The distance of a fit from the noisy marginals, relative to the distance that noise alone explains. At about 1 it
+    is as close as the truth is; at 2 or more it cannot represent the measured dependence."""
     fits: int = 1
-    """How many fits, each with the same number of components, are put side by side in it."""
+    """The number of combined fits, each with the same number of components."""
     steps: int = 1
-    """How many steps each of them took."""
+    """The number of steps of each fit."""
     cut_short: bool = False
-    """Whether a fit ended because of the work it took, while it still became better."""
+    """Whether a fit was stopped at the limit of work while it was still improving."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ class Mixture:
         return tuple(each.shape[1] for each in self.columns)
 
     def marginal(self, *places: int) -> Array:
-        """The probabilities of all values of these columns together, one axis for each."""
+        """The joint probabilities of these columns, with an axis for each."""
         found: Array = self.weights[:, None]
         for place in places:
             found = (found[:, :, None] * self.columns[place][:, None, :]).reshape(len(self.weights), -1)
@@ -122,12 +122,11 @@ def fit(
     fits: int = FITS,
     generator: np.random.Generator | None = None,
 ) -> Mixture:
-    """The mixture that agrees with noisy marginals as well as the truth would.
+    """Fit a mixture to noisy marginals, to about the distance that the truth has.
 
-    It has as many components in each fit as that takes, up to a limit; `misfit` says whether they were enough. All
-    fits together take no more than MOST_WORK. Where that is too little for all of them, there are fewer, each as good
-    as the first: with little noise, they have little to average out.
-    The random starts are numpy's: they decide which of many good fits to public counts is found, and protect nobody.
+    The number of components grows as needed, up to a limit; `misfit` tells whether they sufficed. All fits together
+    take at most MOST_WORK. If that is not enough for all of them, fewer fits are combined: with little noise, there is
+    little to average out. The random starts are numpy's; they only select one of many good fits to public counts.
 
     >>> import numpy as np
     >>> both = Marginal((0, 1), np.array([[300.0, 0.0], [0.0, 100.0]]), variance=1.0)
@@ -140,7 +139,7 @@ def fit(
     problem, components, left = _Problem(sizes, measured), _COMPONENTS, MOST_WORK
     first = problem.watched(components, generator, MOST_WORK / 4)
     left -= 2 * first.steps * problem.work(components)
-    # More components than these are only for what they cannot follow, where there is hardly any noise to be kept out.
+    # More components only help where these cannot represent the dependence, which shows only with little noise.
     while first.misfit > _TOO_FAR and 2 * components <= _MOST_COMPONENTS:
         if _WORTH_IT * problem.work(2 * components) > MOST_WORK / 8:
             break
@@ -151,7 +150,7 @@ def fit(
     others = min(fits - 1, int(left / (first.steps * problem.work(components))))
     if components == _COMPONENTS:
         made = [problem.walked(components, generator, first.steps) for _ in range(others)]
-    else:  # from another start a fit may end less near, and then it adds more error than it averages out
+    else:  # a fit from another start may be worse, and then adds more error than it averages out
         tried = [problem.fitted(components, generator, left / others) for _ in range(others)]
         made = [each for each in tried if each.misfit <= max(_TOO_FAR, first.misfit)]
     found = Mixture.beside([first, *made])
@@ -162,7 +161,7 @@ def fit(
 def refitted(
     sizes: Sequence[int], measured: Sequence[Marginal], like: Mixture, generator: np.random.Generator
 ) -> Mixture:
-    """A fit to other counts, by as many components and steps as each fit of a mixture has."""
+    """A fit to other counts, with the number of components and steps of each fit of a mixture."""
     checked(sizes, measured)
     problem, components = _Problem(sizes, measured), len(like.weights) // like.fits
     most = int(MOST_WORK / 8 / problem.work(components))
@@ -171,7 +170,7 @@ def refitted(
 
 @dataclass(slots=True, eq=False)
 class _Slice:
-    """All measured marginals that share one value of one column (or none): a matrix over the values of others."""
+    """All measured marginals at one value of one column (or of none), as a matrix over the values of other columns."""
 
     column: int | None
     value: int
@@ -181,7 +180,7 @@ class _Slice:
     """Shares of the total. Single columns are on the diagonal."""
     precision: Array
     signs: NDArray[np.int8]
-    """Which way each noisy count is moved to see what a fit makes of it; 0 where there is no noise."""
+    """The sign of the shift of each noisy count for the degrees of freedom; 0 for cells without noise."""
 
     def noise(self) -> tuple[Array, Array]:
         """The precision of the noisy counts, by two columns and by one."""
@@ -200,7 +199,7 @@ class _Slice:
 
 
 class _Problem:
-    """The least-squares problem, laid out once: all columns' values one after the other."""
+    """The least-squares problem with the values of all columns concatenated, laid out once."""
 
     def __init__(self, sizes: Sequence[int], measured: Sequence[Marginal], rows: float | None = None) -> None:
         self.ends = np.concatenate([[0], np.cumsum(sizes)]).astype(int)
@@ -255,11 +254,11 @@ class _Problem:
                 _merge(at, (last, first), shares.T, precision.T, certain.T)
 
     def work(self, components: int) -> float:
-        """What one step takes."""
+        """The work of one step."""
         return float(components * sum(each.counts.size + _OVERHEAD for each in self.slices))
 
     def watched(self, components: int, generator: np.random.Generator, most: float) -> Mixture:
-        """A fit from a random start that ends where more steps would follow noise, seen by a second fit beside it."""
+        """A fit from a random start with early stopping by Stein's estimate, from a second fit to shifted counts."""
         start = self._start(components, generator)
         path, moved = _Path(self, *start), _Path(self, *(each.copy() for each in start), moved=True)
         allowed = max(1, min(_MOST_STEPS, int(most / 2 / self.work(components))))
@@ -280,7 +279,7 @@ class _Problem:
         return self._mixture(now, self._loss(*now)[0], path.steps, cut_short=path.steps < _MOST_STEPS)
 
     def fitted(self, components: int, generator: np.random.Generator, most: float) -> Mixture:
-        """A fit from a random start that ends where it is as near as the truth is, or becomes no better."""
+        """A fit from a random start that stops when it is as close as the truth would be, or converges."""
         path, best, since = _Path(self, *self._start(components, generator)), np.inf, 0
         kept, allowed, is_done = path.now(), max(1, min(_MOST_STEPS, int(most / self.work(components)))), False
         while path.steps < allowed and not is_done:
@@ -306,7 +305,7 @@ class _Problem:
         return Mixture(shares, columns, misfit=2 * loss / self.cells, steps=max(1, steps), cut_short=cut_short)
 
     def _start(self, components: int, generator: np.random.Generator) -> tuple[Array, Array]:
-        """Each component near the columns' own distributions, as far as they are known."""
+        """A random start: each component close to the columns' own distributions, as far as these are known."""
         logits = np.empty((components, int(self.ends[-1])))
         known = {each.columns[0]: each.counts for each in self.measured if len(each.columns) == 1}
         for column, size in enumerate(self.sizes):
@@ -398,8 +397,8 @@ class _Problem:
 def _groups(sizes: Sequence[int], measured: Sequence[tuple[int, ...]]) -> list[tuple[int | None, tuple[int, ...]]]:
     """For each marginal the column that it is sliced by, and the columns of the matrix that its slices are in.
 
-    Of three columns, that with the fewest values is the one. Two marginals that are sliced by the same column share a
-    matrix where their other columns hang together; else most of it would be empty.
+    Of three columns, the one with the fewest values is chosen. Two marginals sliced by the same column share a matrix
+    only if their other columns overlap; otherwise most of it would be empty.
     """
     together: dict[int, list[set[int]]] = {}
     sliced = [min(each, key=lambda column: sizes[column]) if len(each) == 3 else None for each in measured]
@@ -420,7 +419,7 @@ def _groups(sizes: Sequence[int], measured: Sequence[tuple[int, ...]]) -> list[t
 
 
 def room(sizes: Sequence[int], measured: Sequence[tuple[int, ...]]) -> int:
-    """How many numbers the matrices of a fit hold.
+    """The number of entries in the matrices of a fit.
 
     >>> room([2, 3, 4], [(0,), (1, 2)]), room([2, 3, 4], [(0, 1, 2)])
     (81, 98)
@@ -434,14 +433,14 @@ def _certain(each: Marginal) -> int:
 
 
 def _signs(width: int, seed: int) -> NDArray[np.int8]:
-    """1 or -1 for each cell, as likely; the same for a cell and its mirror image."""
+    """A random sign for each cell, the same for a cell and its mirror image."""
     found = np.random.default_rng(seed).choice(np.array([-1, 1], dtype=np.int8), (width, width))
     upper = np.triu(found)
     return np.asarray(upper + np.triu(found, 1).T, dtype=np.int8)
 
 
 def _merge(at: _Slice, where: Any, shares: Array, precision: Array, certain: NDArray[np.bool_]) -> None:
-    """Add a second opinion on the same cells by inverse variance."""
+    """Merge a second measurement of the same cells by inverse variance."""
     at.signs[where] *= ~certain
     before = at.precision[where]
     at.counts[where] = (at.counts[where] * before + shares * precision) / (before + precision)
@@ -449,10 +448,10 @@ def _merge(at: _Slice, where: Any, shares: Array, precision: Array, certain: NDA
 
 
 def _product(left: Array, right: Array) -> Array:
-    """left @ right, in pieces that a BLAS library does in one thread.
+    """left @ right, in pieces that a BLAS library computes in one thread.
 
-    Larger products are spread over threads, and on a busy machine these wait for each other: a fit took 25 times the
-    CPU time. A product of one row is spread over threads far earlier, so wide matrices are cut into squares.
+    Larger products use several threads, which wait for each other on a busy machine: a fit took 25 times the CPU time.
+    A product of one row uses threads far earlier, so wide matrices are cut into squares.
     """
     rows = _ONE_THREAD // right.size
     if rows < min(_LEAST_ROWS, left.shape[0]):
@@ -480,7 +479,7 @@ def _softmax(logits: Array) -> Array:
 
 
 class _Path:
-    """One fit on its way, and whether it is one to counts that are moved a little."""
+    """A fit in progress, to the counts or to shifted counts."""
 
     def __init__(self, problem: _Problem, logits: Array, weights: Array, *, moved: bool = False) -> None:
         self.problem, self.logits, self.weights, self.steps = problem, logits, weights, 0
@@ -493,7 +492,7 @@ class _Path:
         return self.problem._softmax(self.logits), _softmax(self.weights)
 
     def step(self) -> float:
-        """One step on; what is given is the loss before it."""
+        """Take one step; returns the loss before it."""
         probabilities, shares = self.now()
         loss, by_probability, by_share = self.problem._loss(probabilities, shares, self.moved)
         if self.steps % _NOISE_AGAIN == 0:
@@ -505,7 +504,7 @@ class _Path:
 
 
 class _Adam:
-    """Adam (Kingma & Ba 2015) with a floor of noise below its slopes, on an array that it changes in place."""
+    """Adam (Kingma & Ba 2015) with a noise floor for its gradients; changes its array in place."""
 
     def __init__(self, changed: Array) -> None:
         self.changed, self.mean, self.square, self.steps = changed, np.zeros_like(changed), np.zeros_like(changed), 0

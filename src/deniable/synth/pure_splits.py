@@ -1,15 +1,15 @@
-"""The noise of a set of tables under pure ε: which tables are measured, and which share of ε each one gets.
+"""The noise of several tables under pure ε: which tables are measured, and the share of ε of each.
 
-Residuals are of no use here: noise is measured by L1, and a row moves all cells of a residual. So ordinary tables are
-measured, with Laplace noise of variance s_M in each cell; and all tables are fitted to them by least squares. A table M
-tells the residual A (see `table_noise`) by its sums over the other columns, with variance s_M n_{M∖A} in each cell. The
-residuals of one measured table are uncorrelated, so the fit merges what each table tells about each residual:
+Measuring residuals does not help here: the cost is by L1 sensitivity, and a row changes all cells of a residual. So
+ordinary tables are measured, with Laplace noise of variance s_M in each cell, and all tables are fitted to them by
+least squares. A table M contains the residual A (see `table_noise`) in its sums over the other columns, with variance
+s_M n_{M∖A} in each cell. The residuals of one measured table are uncorrelated, so the fit merges each residual:
 
     τ_A = Σ_{M⊇A} 1 / (s_M n_{M∖A}),    variance of a cell of S: Σ_{A⊆S} p_A / (n_{S∖A}² τ_A).
 
-The shares are found by descent from several starts (the problem is not convex). Two plain ways are among the
-candidates, so none of them is ever better in the weighted sum of variances: an equal share for each table asked, and
-the finest table alone, added up.
+The shares are found by descent from several starts, because the problem is not convex. Two simple solutions are among
+the candidates, so the result is never worse than either in the weighted sum of variances: an equal share for each
+requested table, and the finest table alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from deniable.synth.table_noise import Columns, MeasuredSource, TableNoise, size
 
 _ROUNDS: Final = 400
 _STARTS: Final = 8
-"""Tables that a descent begins with; the largest ones."""
+"""The number of tables, the largest ones, from which a descent starts."""
 _SMALLEST: Final = 1e-3
-"""A share below this is left out, if that is better."""
+"""A share below this is dropped, if that is better."""
 _LEAST: Final = 1e-12
-"""Of a variance: where so much is paid that no noise is left."""
+"""The smallest variance, for costs so high that the noise is 0."""
 
 _SEARCHED: Final = 32
 """Tables up to which fair shares are searched for freely, from fewer starts the more there are: prices are free."""
@@ -41,22 +41,22 @@ Variance = Callable[[float], float]
 """The variance of the noise on a count that gets a share of ε."""
 Shares = Mapping[Columns, float]
 Reach = Mapping[Columns, float]
-"""How far a table moves in L1, in multiples of what the others move; 1 if not said."""
+"""The L1 sensitivity of a table, relative to the others; 1 if missing."""
 NOTHING_ELSE: Final[Reach] = MappingProxyType({})
 
 
 def nominal(share: float) -> float:
-    """Laplace noise at ε = 1, for a row that moves a count by 1."""
+    """The variance of Laplace noise at a share of ε = 1, for a count of sensitivity 1."""
     return 2 / share**2
 
 
 def finest(tables: Sequence[Columns]) -> Columns:
-    """All columns of the tables: the table that all of them are sums of."""
+    """All columns of the tables: the table of which all are sums."""
     return tuple(sorted({i for table in tables for i in table}))
 
 
 def precisions(workload: Workload, measured: Mapping[Columns, float]) -> dict[Columns, float]:
-    """τ_A for tables that were measured with these variances; 0 for a residual that no table tells."""
+    """τ_A for tables that were measured with these variances; 0 for a residual that no table contains."""
     found = dict.fromkeys(workload.residuals, 0.0)
     for table, s in measured.items():
         for a in subsets([i for i in table if workload.sizes[i] > 1]):
@@ -80,7 +80,7 @@ def naive(workload: Workload) -> dict[Columns, float]:
 
 
 def variances(shares: Shares, variance: Variance, reach: Reach) -> dict[Columns, float]:
-    """The variance of each table that is measured at a share: one that moves twice as far gets half of it."""
+    """The variance of each measured table at its share, divided by its relative sensitivity."""
     return {table: variance(f / reach.get(table, 1.0)) for table, f in shares.items()}
 
 
@@ -90,10 +90,9 @@ def best(
     variance: Variance = nominal,
     reach: Reach = NOTHING_ELSE,
 ) -> dict[Columns, float]:
-    """The share of ε of each table that is measured: of those asked, and of some candidates.
+    """The share of ε of each measured table, among the requested ones and some further candidates.
 
-    Never worse than an equal share for each, or than one candidate alone, in the weighted sum of variances: that is
-    judged with the `variance` given.
+    Never worse than equal shares, or than one candidate alone, in the weighted sum of variances by `variance`.
     """
     tables = list(dict.fromkeys((*workload.tables, *candidates)))
     starts = [_even(tables, workload.tables), _even(tables, tables)]
@@ -110,11 +109,11 @@ def fair(
     variance: Variance = nominal,
     reach: Reach = NOTHING_ELSE,
 ) -> dict[Columns, float]:
-    """The same with no table less exact than by itself at an equal share.
+    """Like `best`, with no table less precise than it would be alone at an equal share.
 
-    Equal shares are among the candidates: the least-squares fit to them is in no table less exact than what was
-    measured. Others give one table more than the rest, or are found by sequential quadratic programming from several
-    starts, and are taken only if they keep every limit.
+    Equal shares are among the candidates: their least-squares fit is nowhere less precise than the measurement. Other
+    candidates give one table more than the rest, or come from sequential quadratic programming from several starts, and
+    are used only if they meet every limit.
     """
     from scipy.optimize import minimize
 
@@ -144,7 +143,7 @@ def fair(
         return -((needs / known**2) @ told) * slopes(shares) / (needs @ (1 / known))
 
     def room(shares: Any) -> Any:
-        """How far each table is below its limit; never below 0 in what is taken."""
+        """The distance of each table to its limit; a solution must not have a negative one."""
         return 1 - by @ (1 / (told @ precise(shares)))
 
     def room_slopes(shares: Any) -> Any:

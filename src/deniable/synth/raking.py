@@ -1,10 +1,10 @@
-"""Counts by one column, put right where a fit left them too far off.
+"""Raking: corrections of a fitted mixture for counts by single columns.
 
-A fit ends when the sum over all cells is as small as noise makes it. A column of two values is two cells among
-thousands: it can be many standard deviations off and the sum says nothing of it. So each column's own count has a last
-word, as far as noise does not explain the distance: with χ² = Σ (fitted - noisy)²/variance over m cells, the fitted
-count moves towards the noisy one by the part max(0, 1 - (m + 3·√(2m))/χ²), which is the estimator of James and Stein
-(1961) with three standard deviations of χ² to spare. Where the fit is as near as noise is, it stays.
+A fit stops when the sum of squares over all cells is as small as noise explains. A column of two values is two cells
+among thousands, so it can be many standard deviations off without a visible effect on the sum. So each column is
+corrected as far as noise does not explain the distance: with χ² = Σ (fitted - noisy)²/variance over m cells, the fitted
+count moves towards the noisy one by the fraction max(0, 1 - (m + 3·√(2m))/χ²). This is the James-Stein estimator (1961)
+with a margin of three standard deviations of χ². A fit that is within the noise is not changed.
 
 Multiplying p(x) by a factor for each value of one column keeps a mixture of products one (iterative proportional
 fitting, Deming & Stephan 1940).
@@ -31,7 +31,7 @@ _LEAST: Final = 1e-12
 
 
 def raked(mixture: Mixture, measured: Sequence[Marginal], forbidden: Forbidden) -> Mixture:
-    """The mixture, with the counts by single columns put right."""
+    """The mixture with corrected counts by single columns."""
     rows = total(measured)
     single = [each for each in measured if len(each.columns) == 1]
     wanted = [(each.columns[0], _wanted(forbidden.marginal(mixture, *each.columns), each, rows)) for each in single]
@@ -44,7 +44,7 @@ def raked(mixture: Mixture, measured: Sequence[Marginal], forbidden: Forbidden) 
 
 
 def _wanted(fitted: NDArray[np.float64], each: Marginal, rows: float) -> NDArray[np.float64] | None:
-    """The shares that a column shall have; None if they are near enough."""
+    """The target distribution of a column; None if the fit is close enough."""
     off = each.counts / rows - fitted
     squares = float((off**2).sum()) * rows**2 / each.variance
     noise = each.counts.size + _SPARE * (2 * each.counts.size) ** 0.5

@@ -1,28 +1,28 @@
-"""The best Gaussian noise for a set of tables: residuals are measured, and the tables are put together from them.
+"""The best Gaussian noise for several tables: residuals are measured, and the tables are computed from them.
 
 Every table is a sum of residuals P_A x_A (see `table_noise`), and residuals of different A are orthogonal. Noise of
 standard deviation σ_A in the residual A adds σ_A² p_A / n_{S∖A}² to the variance of each cell of every table S that
-has the columns A, with p_A = Π_{i∈A} (1 - 1/n_i); and one row moves the residual by p_A in the square of L2, so it
-costs μ_A² = p_A / σ_A². With weights w_S of the tables' cells the sum of variances is Σ_A v_A σ_A², where
+has the columns A, with p_A = Π_{i∈A} (1 - 1/n_i). One row changes the residual by p_A in squared L2, so it costs
+μ_A² = p_A / σ_A². With weights w_S of the tables' cells the sum of variances is Σ_A v_A σ_A², where
 
     v_A = Σ_{S⊇A} w_S n_S p_A / n_{S∖A}²,
 
-and Cauchy and Schwarz say that it is least, at Σ_A p_A / σ_A² = μ², with σ_A² = √(p_A / v_A) · Σ_B √(v_B p_B) / μ²:
+and by Cauchy-Schwarz it is least, given Σ_A p_A / σ_A² = μ², for σ_A² = √(p_A / v_A) · Σ_B √(v_B p_B) / μ²:
 
     least sum = (Σ_A √(v_A p_A))² / μ².
 
-That no other Gaussian noise has a smaller one, of residuals or not, is a theorem of Xiao, He, Zhang & Kifer
-(ResidualPlanner, NeurIPS 2023).
+No other Gaussian noise, on residuals or not, has a smaller sum: a theorem of Xiao, He, Zhang & Kifer (ResidualPlanner,
+NeurIPS 2023).
 
-**Whole numbers.** Noise is drawn on whole numbers. P x is not whole, but n_A P x is, with n_A = Π_{i∈A} n_i, and one
-row moves it by n_A² p_A = Π n_i (n_i - 1) in the square of L2. Rounded Gaussian noise of width n_A σ_A is added to
-that, and then the averages are taken off again, which is post-processing. (To add rounded noise to x_A and to take the
-averages off afterwards costs more: rounding must come after the sum, and the sum moves by 1, not by p_A.)
+**Integers.** Noise is drawn on integers. P x is not an integer, but n_A P x is, with n_A = Π_{i∈A} n_i, and one row
+changes it by n_A² p_A = Π n_i (n_i - 1) in squared L2. Rounded Gaussian noise of width n_A σ_A is added to it, and then
+averages are subtracted again, which is post-processing. (Adding rounded noise to x_A and subtracting averages
+afterwards costs more: rounding must come after the sum, and the sum changes by 1, not by p_A.)
 
-**People.** A person whose rows add up to at most K in absolute value moves residuals most if all are in one cell,
-because a convex function is largest at a corner: by K² p_A. One who is replaced takes K out of a cell a and puts K into
-b; the residual A then moves by K² ‖P_A (e_b - e_a)‖², which depends on the columns in which a and b differ. All
-residuals move together, so the cost is the largest over these sets of columns, and not the sum of the largest.
+**People.** A person whose rows add up to at most K in absolute value changes residuals most if all rows are in one
+cell, because a convex function is largest at a corner: by K² p_A. Replacing a person takes K out of a cell a and adds K
+to a cell b; the residual A then changes by K² ‖P_A (e_b - e_a)‖², which depends on the columns in which a and b differ.
+All residuals change together, so the cost is the maximum over these sets of columns, not the sum of the maxima.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from deniable.errors import InvalidParameter
 from deniable.synth.table_noise import Columns, size_of, subsets
 
 _MOST_PATTERNS: Final = 8
-"""Columns up to which all sets of columns are tried in which two cells may differ."""
+"""The most columns for which all sets of columns in which two cells may differ are tried."""
 _ROUNDS: Final = 2000
 _FEWER: Final = 100
 """Rounds where the weights are not settled yet."""
@@ -51,7 +51,7 @@ _NEAR: Final = 1e-10
 
 @final
 class Exchange(Enum):
-    """How a person's rows may change the counts or sums."""
+    """How neighbouring tables differ: a person is added, or replaced, with contributions of one sign or of both."""
 
     ADDED = "added or removed"
     REPLACED = "replaced, and all that rows add has one sign"
@@ -59,7 +59,7 @@ class Exchange(Enum):
 
 
 Moved = Mapping[Columns, Fraction]
-"""By how much each residual moves at most, in the square of L2, for K = 1; all of them at once."""
+"""The change of each residual in squared L2 for K = 1, for one way in which neighbours differ."""
 
 
 @final
@@ -84,7 +84,7 @@ class Workload:
 
     @property
     def residuals(self) -> tuple[Columns, ...]:
-        """What must be measured: every set of columns of a table, but for columns of one value."""
+        """The residuals to measure: every subset of a table's columns, without columns of one value."""
         return _residuals(self.sizes, self.tables)
 
     def needs(self) -> dict[Columns, float]:
@@ -116,7 +116,7 @@ def _residuals(sizes: tuple[int, ...], tables: tuple[Columns, ...]) -> tuple[Col
 
 
 def moved_by_row(sizes: Sequence[int], residual: Columns) -> Fraction:
-    """p_A: the square of L2 by which one row moves the residual.
+    """p_A: the squared L2 norm of the change of the residual by one row.
 
     >>> moved_by_row([20, 10, 2], (0, 2))
     Fraction(19, 40)
@@ -125,14 +125,14 @@ def moved_by_row(sizes: Sequence[int], residual: Columns) -> Fraction:
 
 
 def whole(table: Any) -> Any:
-    """n_A P x for whole numbers x with an axis for each column: whole numbers, exactly."""
+    """n_A P x for an array x of integers with an axis for each column, as exact integers."""
     for axis in range(table.ndim):
         table = table * table.shape[axis] - table.sum(axis=axis, keepdims=True)
     return table
 
 
 def moves(sizes: tuple[int, ...], residuals: tuple[Columns, ...], exchange: Exchange) -> tuple[Moved, ...]:
-    """All ways in which residuals move together, as far as they may be the worst; for K = 1."""
+    """All ways in which residuals can change together that may be the worst case, for K = 1."""
     once: Moved = {a: moved_by_row(sizes, a) for a in residuals}
     if exchange is Exchange.ADDED:
         return (once,)
@@ -153,7 +153,7 @@ def _replaced(sizes: Sequence[int], residual: Columns, differs: Columns, once: F
 
 
 def cost(moved: Sequence[Moved], precisions: Mapping[Columns, Any]) -> Any:
-    """μ² at these 1/σ_A², for K = 1: by the worst of the ways to move. Exact, if they are."""
+    """μ² at these 1/σ_A², for K = 1, by the worst case in `moved`. Exact if the precisions are."""
     return max(sum(by[a] * precisions[a] for a in precisions) for by in moved)
 
 
@@ -170,9 +170,9 @@ def best(workload: Workload, exchange: Exchange = Exchange.ADDED) -> dict[Column
 
 
 def _best(needs: Mapping[Columns, float], moved: Sequence[Moved], rounds: int = _ROUNDS) -> dict[Columns, float]:
-    """With several ways to move, the dual problem is solved: for a mixture λ of them the closed form holds with the
-    mean of p_A, and the value (Σ √(v_A p_A(λ)))² is concave in λ. Its slopes are the costs of the ways, so those that
-    cost more than the others get more weight. What is returned is scaled to cost 1 by the worst.
+    """With several ways to change, the dual problem is solved: for a mixture λ of them the closed form holds with the
+    mean of p_A, and the value (Σ √(v_A p_A(λ)))² is concave in λ. Its gradient has the costs of the ways, so ways with
+    a higher cost get more weight. The result is scaled to cost 1 in the worst case.
     """
     residuals = list(needs)
     need = np.array([needs[a] for a in residuals])
@@ -226,7 +226,7 @@ def fair(workload: Workload, limits: Sequence[float], exchange: Exchange = Excha
         need = dict(zip(residuals, ((weights * cells) @ by).tolist(), strict=True))
         shape = np.array(list(_best(need, moved, _FEWER).values()))
         low, high = (0.0, 0.0) if float((by @ (1 / shape)).max()) <= enough else (0.0, 1.0)
-        while high - low > 1e-9:  # as little as possible of what is within all limits
+        while high - low > 1e-9:  # the smallest admixture of the feasible solution
             middle = (low + high) / 2
             fits = float((by @ (1 / (shape + middle * (inside - shape)))).max()) <= enough
             low, high = (low, middle) if fits else (middle, high)
@@ -256,10 +256,10 @@ def least(
     targets: Sequence[float | None],
     exchange: Exchange = Exchange.ADDED,
 ) -> tuple[Workload, dict[Columns, float]]:
-    """The least μ² at which the variance of each table's cells is at most its target (None: as it comes), for K = 1.
+    """The least μ² at which each table meets its target variance (None: no target), for K = 1; and the precisions.
 
-    The weights of `best` are the multipliers of the targets: those of tables that are not exact enough grow, those of
-    tables that are too exact shrink. What comes out is scaled such that every target is reached.
+    The weights of `best` are the multipliers of the targets: they grow for tables above their target and shrink for
+    tables below. The result is scaled so that every target is met.
     """
     given = [(place, each) for place, each in enumerate(targets) if each is not None]
     if not given:
@@ -279,7 +279,7 @@ def least(
             found = scale, workload, {a: t * scale for a, t in shape.items()}
         slack = math.fsum(weights[p] * size_of(sizes, tables[p]) * t * o for (p, t), o in zip(given, over, strict=True))
         whole_weight = math.fsum(weights[p] * size_of(sizes, tables[p]) * t for p, t in given)
-        if scale <= slack / whole_weight * (1 + 1e-7):  # nothing that matters is less exact than the others
+        if scale <= slack / whole_weight * (1 + 1e-7):  # all tables with weight are equally close to their targets
             break
         for (place, target), each in zip(given, over, strict=True):
             low = 1e-9 / (size_of(sizes, tables[place]) * target)

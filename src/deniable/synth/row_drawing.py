@@ -1,8 +1,8 @@
 """Rows drawn from a mixture, as evenly as rows can be.
 
-Of n rows drawn one by one, a cell of probability p has a standard error of √(p/n). Here every component gets its
-share of the rows, and every column of a component its shares of those, each rounded up or down; only who meets whom
-within a component is left to chance. So the rows are nearer to the mixture than independent draws are, with the same
+With n independent draws, a cell of probability p has a standard error of √(p/n). Here every component gets its share of
+the rows, and every value of a column its share of the component's rows, each rounded up or down; only the pairing of
+columns within a component is random. So the rows are closer to the mixture than independent draws, with the same
 expectations.
 """
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _LEAST_SHARE: Final = 1e-6
-"""Of rows that are allowed: below, a row that is would take too long to find."""
+"""The smallest share of allowed rows; below it, finding an allowed row would take too long."""
 
 _AT_ONCE: Final = 1_000_000
-"""Rows that are tried at once, where few are allowed; more only if more are wanted."""
+"""The number of rows that are drawn at once if few are allowed; more only if more are wanted."""
 
 
 def draw(
     mixture: Mixture, rows: int, generator: np.random.Generator | None = None, forbidden: Forbidden | None = None
 ) -> NDArray[np.int64]:
-    """So many rows; each column holds the places of its values. Those that break a rule are drawn anew.
+    """Draw so many rows as indices of values. Rows that break a rule are drawn again.
 
-    The generator is numpy's, which can be guessed from what it drew, and need not be more: the mixture was fitted to
-    released counts, so whoever guessed every draw would know the mixture, which is public.
+    numpy's generator is predictable, which is harmless here: the mixture was fitted to released counts, so predicting
+    every draw reveals only the mixture, which is public.
 
     >>> even = Mixture(np.ones(1), (np.array([[0.25, 0.75]]),))
     >>> sorted(draw(even, 4)[:, 0].tolist())
@@ -45,7 +45,7 @@ def draw(
 def independent(
     mixture: Mixture, rows: int, generator: np.random.Generator, forbidden: Forbidden | None = None
 ) -> NDArray[np.int64]:
-    """So many rows drawn one by one, with all the chance that is in who is in a table."""
+    """So many independent rows, with the sampling error of a real table."""
     return _allowed(_one_by_one, mixture, rows, generator, forbidden)
 
 
@@ -94,12 +94,12 @@ def _one_by_one(mixture: Mixture, rows: int, generator: np.random.Generator) -> 
             values = np.searchsorted(ends, generator.random(count) * ends[-1], "right")
             found[start : start + count, column] = np.minimum(values, len(ends) - 1)
         start += int(count)
-    generator.shuffle(found)  # whoever takes the first ones takes no component before another
+    generator.shuffle(found)  # so that the first rows are not all of one component
     return found
 
 
 def _shared_out(probabilities: NDArray[np.float64], count: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Whole numbers that add up to `count`, each its expectation rounded up or down (systematic sampling)."""
+    """Integers that add up to `count`, each its expectation rounded up or down (systematic sampling)."""
     ends = np.cumsum(probabilities)
     marks = np.floor(ends / ends[-1] * count + generator.random())
     marks[-1] = count

@@ -1,4 +1,4 @@
-"""The noise of tables that were worked out together: what each draw adds to a cell, for every table that they tell.
+"""The noise of tables that are computed from shared draws: the contribution of each draw to a cell of every table.
 
 A table x_S of counts by some columns S is the sum of its residuals, x_S = Σ_{A⊆S} (P_A x_A) / n_{S∖A}, repeated along
 the columns of S∖A: x_A are the counts by A alone, P_A = ⊗_{i∈A} (I - 11ᵀ/n_i) takes off all averages, and n_{S∖A} is
@@ -22,7 +22,7 @@ from typing import Any, final
 import numpy as np
 
 Columns = tuple[int, ...]
-"""Places of columns, in rising order."""
+"""Indices of columns, ascending."""
 
 
 def subsets(columns: Iterable[int]) -> Iterator[Columns]:
@@ -37,7 +37,7 @@ def subsets(columns: Iterable[int]) -> Iterator[Columns]:
 
 
 def size_of(sizes: Sequence[int], columns: Sequence[int]) -> int:
-    """How many cells a table by these columns has."""
+    """The number of cells of a table by these columns."""
     return math.prod(sizes[i] for i in columns)
 
 
@@ -50,11 +50,11 @@ class MeasuredSource:
     width: float
     """The parameter of the noise, in its own steps."""
     loads: tuple[tuple[Columns, float], ...]
-    """For each residual that it tells something about, by how much one step of noise counts in it."""
+    """The factor of one step of noise in each residual that the table contributes to."""
     mark: str = ""
-    """What these draws are called: two laws with the same mark tell of the same draws. Empty: nobody else has them."""
+    """An identifier of these draws: two laws with the same mark share them. Empty: no other law has them."""
     names: Columns = ()
-    """With a mark: what each of the columns was called when it was given."""
+    """The number of each column at the time when the mark was given, which identifies it across laws."""
 
 
 @final
@@ -66,13 +66,11 @@ class TableNoise:
     sources: tuple[MeasuredSource, ...]
 
     def shares(self, columns: Sequence[int]) -> list[tuple[float, float, int]]:
-        """What the draws add to a cell of a table: (weight, width, number of draws) each. All cells are alike."""
+        """(weight, width, number of draws) of all draws in a cell of a table. All cells are alike."""
         return [(abs(weight), width, cells) for weight, _, width, cells in self.moves(columns) if weight]
 
     def moves(self, columns: Sequence[int]) -> list[tuple[float, float, float, int]]:
-        """What one step of a draw adds to a cell of a table and to the total: (to the cell, to the total, width, number
-        of such draws) each.
-        """
+        """(contribution to a cell, contribution to the total, width, number of such draws) of one step of each draw."""
         kept, found = set(columns), []
         for source in self.sources:
             common = [i for i in source.columns if i in kept]
@@ -97,7 +95,7 @@ class TableNoise:
         return by
 
     def within(self, columns: Sequence[int]) -> TableNoise:
-        """The same as far as a table by these columns, and its sums, are concerned."""
+        """The noise restricted to a table by these columns and its sums."""
         kept = set(columns)
         told = [
             replace(each, loads=tuple((a, w) for a, w in each.loads if kept.issuperset(a))) for each in self.sources
@@ -105,7 +103,7 @@ class TableNoise:
         return TableNoise(self.sizes, tuple(each for each in told if each.loads))
 
     def without(self, columns: Sequence[int]) -> TableNoise:
-        """The noise of a table from which its averages by these columns are taken off."""
+        """The noise of a table from which its averages by these columns are subtracted."""
         gone = set(columns)
         told = [
             replace(each, loads=tuple((a, w) for a, w in each.loads if not gone.issuperset(a))) for each in self.sources
@@ -113,14 +111,14 @@ class TableNoise:
         return TableNoise(self.sizes, tuple(each for each in told if each.loads))
 
     def mixed(self, share: float, other: TableNoise) -> TableNoise:
-        """The noise of `share` of one table and the rest of another, measured apart."""
+        """The noise of `share` times one table plus the rest times another, measured independently."""
         longer = max(self.sizes, other.sizes, key=len)
         return TableNoise(longer, (*self._times(share), *other._times(1 - share)))
 
     def spread(self, residual: Columns, variance: Callable[[float], float]) -> float:
         """σ_A²: the noise of a residual has the covariance σ_A² P_A. `variance` is that of a draw, by its width.
 
-        Infinite, if nothing tells the residual.
+        Infinite if no draw contributes to the residual.
         """
         found = [
             w * w * variance(s.width) * size_of(self.sizes, [i for i in s.columns if i not in residual])
@@ -139,7 +137,7 @@ class TableNoise:
         return TableNoise(self.sizes, tuple(each for each in told if each.loads))
 
     def renamed(self, names: dict[int, int], like: TableNoise) -> TableNoise:
-        """The same in the names that another law has for its columns; those that have none there get new ones."""
+        """The noise with columns renumbered as in another law; columns that are not in `names` get new numbers."""
         sizes = list(like.sizes)
         names = dict(names)
         for source in self.sources:
@@ -160,7 +158,7 @@ class TableNoise:
         return TableNoise(tuple(sizes), tuple(sources))
 
     def marked(self, mark: str) -> TableNoise:
-        """The same draws under a mark that no others have."""
+        """The noise with a mark on its draws that no other draws have."""
         many = len(self.sources) > 1
         told = (
             replace(each, mark=f"{mark}/{place}" if many else mark, names=each.columns)
@@ -170,7 +168,7 @@ class TableNoise:
 
     @classmethod
     def together(cls, laws: Sequence[TableNoise]) -> TableNoise:
-        """The noise of numbers to which all of these add. What several of them have of one draw is added up."""
+        """The noise of a sum of numbers with these laws. Contributions of a shared draw are added up."""
         found: dict[object, MeasuredSource] = {}
         for place, source in enumerate(each for law in laws for each in law.sources):
             at = (source.mark, source.columns, source.names, source.width) if source.mark else place
@@ -190,7 +188,7 @@ class TableNoise:
         return cls(tuple(sizes), (MeasuredSource(columns, width, tuple((a, weight) for a in subsets(columns))),))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The law as a JSON-ready dict."""
         record = {
             "sizes": list(self.sizes),
             "sources": [[list(s.columns), s.width, [[list(a), w] for a, w in s.loads]] for s in self.sources],
@@ -201,7 +199,7 @@ class TableNoise:
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> TableNoise:
-        """What `to_dict` wrote."""
+        """The inverse of `to_dict`."""
         marks = record.get("marks") or [["", ()]] * len(record["sources"])
         sources = (
             MeasuredSource(
@@ -227,7 +225,7 @@ def summed(table: Any, columns: Columns, kept: Iterable[int]) -> Any:
 
 
 def without_averages(table: Any) -> Any:
-    """P x: along every axis the average is taken off."""
+    """P x: the table minus its average along every axis."""
     if not table.size:
         return table
     for axis in range(table.ndim):
@@ -239,7 +237,7 @@ def rebuilt(sizes: Sequence[int], columns: Columns, residuals: dict[Columns, Any
     """The table by these columns, with an axis for each, from its residuals."""
     table = np.zeros([sizes[i] for i in columns])
     for residual in subsets(columns):
-        if residual not in residuals:  # of a column with one value nothing is left
+        if residual not in residuals:  # the residual of a column with one value is 0
             continue
         others = size_of(sizes, [i for i in columns if i not in residual])
         shape = [sizes[i] if i in residual else 1 for i in columns]

@@ -1,10 +1,12 @@
-"""What the data is: schemas with public bounds and keys, and expressions over columns.
+"""Declarations about data: schemas with public bounds and keys, and expressions over columns.
 
-    schema             Table: what the owner of a table declares in advance; `yaml_text` reads it
-    kinds              Kind and Domain: what is publicly known about a value before any data is read
-    expressions        col("age") + 1: trees over the columns of a row, all of them total
-    source_files       which files a path means; `schema_proposal` a first schema from column types alone
+    schema             Table: what the owner of a table declares in advance; `yaml_text` parses schema files
+    kinds              Kind and Domain: the public facts about a value (kind, bounds, keys)
+    expressions        col("age") + 1: expression trees over the columns of a row
+    source_files       the files that a path stands for, and the header of a CSV file
+    schema_proposal    a first schema from column types alone, for the owner to complete
 
+An owner writes a schema (or completes a proposal); a session registers sources by it; questions are checked against it.
 Nothing here is taken from the data. The nodes of a plan, with their stability rules, are in `queries.relations`.
 """
 

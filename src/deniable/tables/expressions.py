@@ -1,8 +1,8 @@
-"""Expressions over the columns of a row: trees of three kinds of nodes, all of them total.
+"""Expressions over the columns of a row: trees of columns, constants and calls of operators.
 
-An expression has a value for every row: a cast that fails, a division by zero, an overflow and a function outside its
-range are NULL, on every engine. Which operators exist, what they mean and what they do to public bounds is one table
-(`operators`); the SQL front and the dataframe front build the same trees.
+Every expression is total: it has a value for every row. A failed cast, a division by zero, an overflow, or a function
+outside its range gives NULL, on every engine. The operators, their meaning and their effect on public bounds are one
+closed table (`queries.relations.operators`). The SQL front and the dataframe front build the same trees.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from deniable.tables.kinds import Kind, Scalar, kind_of
 
 MOST_DEPTH: Final = 100
 MOST_PARTS: Final = 2000
-"""Columns, constants and operators of one expression; a part that stands in two places is two."""
+"""The most columns, constants and operators of an expression; a part that is used twice counts twice."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A value computed from one row. `col("age") > 60` is one, so `==` builds one too: compare with `same`.
+    """A value computed from one row, such as `col("age") > 60`. `==` builds an expression too; compare with `same`.
 
     >>> (col("age") > 60) & col("ward").is_in(["A", "B"])
     and(gt(age, 60), in(ward, 'A', 'B'))
@@ -106,20 +106,20 @@ class Expression:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise InvalidOperation("an expression has no truth of its own: write & for and, | for or, ~ for not")
+        raise InvalidOperation("an expression is not true or false by itself: write & for and, | for or, ~ for not")
 
     @property
     def parts(self) -> int:
-        """How many columns, constants and operators it has, each as often as it stands there."""
+        """The number of columns, constants and operators, with repetitions."""
         return 1
 
     @property
     def depth(self) -> int:
-        """How many operators stand within one another."""
+        """The depth of nested operators."""
         return 0
 
     def is_null(self) -> Call:
-        """Whether the value is missing: never NULL itself."""
+        """Whether the value is NULL; the result is never NULL."""
         return call("is_null", self)
 
     def is_in(self, values: Iterable[object]) -> Call:
@@ -131,7 +131,7 @@ class Expression:
         return call("and", call("ge", self, low), call("le", self, high))
 
     def like(self, pattern: str) -> Call:
-        """SQL's LIKE: % stands for any text, _ for one character."""
+        """SQL's LIKE: % matches any text, _ one character. There is no escape."""
         return call("like", self, pattern)
 
     def prefix(self, length: int) -> Call:
@@ -139,21 +139,21 @@ class Expression:
         return call("prefix", self, length)
 
     def cast(self, kind: Kind | str) -> Call:
-        """The value as another kind; NULL where it cannot be read as one."""
+        """The value as another kind, given as `Kind` or its name; NULL where that is impossible."""
         try:
             return call(f"cast_{Kind(kind).value}", self)
         except ValueError:
             raise InvalidParameter("kind", kind, f"must be one of {', '.join(k.value for k in Kind)}") from None
 
     def apply(self, operator: str, *arguments: object) -> Call:
-        """Any operator of the table by its name: `col("visited").apply("month")`."""
+        """An operator of the closed table by its name: `col("visited").apply("month")`."""
         return call(operator, self, *arguments)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Column(Expression):
-    """The value of a column of the relation below."""
+    """The value of a column."""
 
     name: str
 
@@ -164,7 +164,7 @@ class Column(Expression):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal(Expression):
-    """A constant that the analyst wrote. None is NULL."""
+    """A constant; None is NULL. `InvalidParameter` if no cell can contain it."""
 
     value: Scalar | None
 
@@ -180,7 +180,10 @@ class Literal(Expression):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Expression):
-    """An operator of the closed table, by its name there: "add", "and", "case", "like", "year", "cast_integer" ..."""
+    """A call of an operator of the closed table: "add", "and", "case", "like", "year", "cast_integer" …
+
+    Raises `QuestionRefused` if the expression becomes too large or too deep.
+    """
 
     operator: str
     arguments: tuple[Expression, ...]
@@ -188,8 +191,8 @@ class Call(Expression):
     depth: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # Checked here and nowhere later: `CASE x WHEN 1 ... WHEN 2 ...` holds x twice, so forty of them in one another
-        # are a small object, and more steps than anybody has time for to whoever walks through it.
+        # Checked at construction: `CASE x WHEN 1 ... WHEN 2 ...` contains x twice, so forty nested ones are a small
+        # object in memory, but a walk through it would never end.
         parts, depth = 1, 0
         for argument in self.arguments:
             parts += argument.parts
@@ -212,14 +215,14 @@ class Call(Expression):
 
 
 def col(name: str) -> Column:
-    """A column by its name."""
+    """A column by its name: `col("age") > 60`."""
     if not isinstance(name, str) or not name:
         raise InvalidParameter("name", name, "must name a column")
     return Column(name)
 
 
 def lit(value: Scalar | None) -> Literal:
-    """A constant."""
+    """A constant as an expression; NumPy scalars are converted."""
     return Literal(plain(value))
 
 
@@ -229,7 +232,7 @@ def call(operator: str, *arguments: object) -> Call:
 
 
 def case(*branches: tuple[Expression, object], otherwise: object = None) -> Call:
-    """The value of the first branch whose condition is true.
+    """The value of the first branch with a true condition; `otherwise` (by default NULL) if there is none.
 
     >>> case((col("age") < 18, "child"), otherwise="adult")
     case(lt(age, 18), 'child', 'adult')
@@ -243,12 +246,12 @@ def coalesce(*values: object) -> Call:
 
 
 def as_expression(value: object) -> Expression:
-    """An expression as it is; anything else as a constant."""
+    """An expression unchanged; any other value as a constant."""
     return value if isinstance(value, Expression) else Literal(plain(value))
 
 
 def same(left: Expression, right: Expression) -> bool:
-    """Whether two trees are the same, node by node. 1, 1.0 and True are three different constants."""
+    """Whether two trees are equal node by node. 1, 1.0 and True are three different constants."""
     match left, right:
         case Column(name=a), Column(name=b):
             return a == b
@@ -263,7 +266,7 @@ def same(left: Expression, right: Expression) -> bool:
 def columns_used(expression: Expression) -> Iterator[str]:
     """The columns that an expression reads, in order, with repetitions."""
     left = [expression]
-    while left:  # a generator within a generator for each level takes several times as long
+    while left:  # a loop, because nested generators are several times slower
         each = left.pop()
         if isinstance(each, Column):
             yield each.name
@@ -272,7 +275,7 @@ def columns_used(expression: Expression) -> Iterator[str]:
 
 
 def renamed(expression: Expression, names: Mapping[str, Expression]) -> Expression:
-    """The expression with columns replaced by what `names` has for them."""
+    """The expression with columns replaced by the expressions in `names`."""
     if isinstance(expression, Column):
         return names.get(expression.name, expression)
     if isinstance(expression, Call):

@@ -1,4 +1,4 @@
-"""What is publicly known about a value before any data is read: its kind, and the values it can take."""
+"""Kinds and domains: the public facts about a value, known before any data is read."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from deniable.errors import InvalidParameter
 from deniable.numbers import plain
 
 Scalar = bool | int | float | str | dt.date | dt.datetime
-"""A value of a cell that is not NULL, as Python has it. A timestamp carries no time zone: it is UTC."""
+"""The Python types of a cell that is not NULL. A timestamp has no time zone; it is UTC."""
 
 SMALLEST: Final = -(2**63)
 LARGEST: Final = 2**63 - 1
+"""The range of 64-bit integers. A number outside is not an INTEGER."""
 TINIEST: Final = Fraction(1, 10**250)
-"""Of bounds nearer to 0, sums have a grid with steps that no float is as small as, also around their middle."""
-"""The 64-bit integers. What lies outside is not an INTEGER."""
+"""The smallest size of bounds. For smaller ones, the grid steps of sums would be below the smallest float."""
 LONGEST: Final = 1_000
-"""No text has more code points: longer ones are cut there, in files and when texts are joined. Without such a rule a
-question could make text of one person's row so long that an engine fails, or slows down, because of it."""
+"""The most code points of a text; longer ones are truncated, at registration and when texts are joined. Otherwise a
+question could turn one person's row into a text so long that an engine fails or slows down."""
 _DIGITS: Final = 400
-"""Decimals of more digits before or behind the point have no 64-bit float of their own."""
+"""Decimals with more digits before or after the point are beyond the range of 64-bit floats."""
 _DAY: Final = dt.timedelta(days=1) // dt.timedelta(microseconds=1)
 
 
 @final
 class Kind(Enum):
-    """The kinds of values. Whatever a source calls its types, it is read as one of these by a total rule."""
+    """The kinds of values. Every type of a source is read as one of these, by a rule that never fails on a value."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -43,25 +43,25 @@ class Kind(Enum):
     """64-bit floating point; NaN and the infinities are NULL."""
     TEXT = "text"
     DATE = "date"
-    """From 0001-01-01 to 9999-12-31; what lies outside is NULL."""
+    """From 0001-01-01 to 9999-12-31; a date outside is NULL."""
     TIMESTAMP = "timestamp"
-    """Microseconds, UTC, in the same years."""
+    """In microseconds, UTC, in the same years."""
 
-    __hash__ = object.__hash__  # there is one of each, and Enum's own hash is ten times slower
+    __hash__ = object.__hash__  # members are singletons, and Enum's own hash is ten times slower
 
 
 _WRITTEN: Final = {
     Kind.DATE: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
     Kind.TIMESTAMP: re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:.*"),
 }
-"""Of ISO's ways to write a day or a moment, the one that is read: all digits, with the dashes."""
+"""The ISO formats for dates and timestamps that are accepted: all digits, with dashes."""
 NUMBERS: Final = frozenset({Kind.INTEGER, Kind.REAL})
 BOUNDED: Final = NUMBERS | {Kind.DATE, Kind.TIMESTAMP}
 """The kinds that can have bounds."""
 
 
 def kind_of(value: object) -> Kind | None:
-    """The kind of a Python value that can stand in a cell, or None if no cell can hold it.
+    """The kind of a Python value, or None if a cell cannot contain it.
 
     >>> kind_of(True), kind_of(7), kind_of(2**63), kind_of(float("nan"))
     (<Kind.BOOLEAN: 'boolean'>, <Kind.INTEGER: 'integer'>, None, None)
@@ -86,12 +86,12 @@ def kind_of(value: object) -> Kind | None:
 @final
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """All that is public about a column or an expression.
+    """The public facts about a column or an expression.
 
-    `bounds` holds for every value that is not NULL (numbers; dates by their ordinals, moments by those and the part of
-    the day): the engine clamps to it, so it is true and not only hoped for. `keys` lists every value that can appear,
-    NULL apart; None where they are not public. A value outside declared keys is read as NULL; a row with a NULL in a
-    column that is not `nullable` is left out.
+    `bounds` are bounds on every value that is not NULL, as fractions: numbers, or for dates and timestamps the ordinal
+    day with its fraction. The engine clamps values to declared bounds, so they always hold. `keys` lists every possible
+    value other than NULL; None if they are not public. A value that is not a declared key is read as NULL, and a row
+    with NULL in a column that is not `nullable` is dropped.
 
     >>> Domain.integer(0, 120)
     Domain.integer(0, 120)
@@ -106,7 +106,7 @@ class Domain:
 
     @classmethod
     def boolean(cls, *, nullable: bool = True) -> Domain:
-        """True or false: both are public keys."""
+        """Booleans; both values are public keys."""
         return cls(Kind.BOOLEAN, None, (False, True), _nullable(nullable))
 
     @classmethod
@@ -118,19 +118,22 @@ class Domain:
         keys: Iterable[int] | None = None,
         nullable: bool = True,
     ) -> Domain:
-        """Whole numbers from `low` to `high`, or one of `keys`. Without either it can be counted, but not summed."""
+        """Integers from `low` to `high`, or one of `keys`. Without either, the column can be counted but not summed.
+
+        Raises `InvalidParameter` if only one end is given, low is above high, or a number does not fit into 64 bits.
+        """
         return declared(Kind.INTEGER, low, high, keys, nullable)
 
     @classmethod
     def real(
         cls, low: float | Decimal | None = None, high: float | Decimal | None = None, *, nullable: bool = True
     ) -> Domain:
-        """Numbers from `low` to `high`, each of them rounded to a 64-bit float."""
+        """Reals from `low` to `high`, both rounded to 64-bit floats. Without bounds, countable but not summable."""
         return declared(Kind.REAL, low, high, None, nullable)
 
     @classmethod
     def text(cls, *listed: str | Iterable[str], keys: Iterable[str] | None = None, nullable: bool = True) -> Domain:
-        """Text; if keys are given, one of them. They are compared exactly: case and spaces count.
+        """Text; with keys, one of them. Keys are compared exactly, with case and spaces.
 
         >>> Domain.text("A", "B") == Domain.text(["A", "B"]) == Domain.text(keys=["A", "B"])
         True
@@ -149,7 +152,7 @@ class Domain:
         keys: Iterable[dt.date | str] | None = None,
         nullable: bool = True,
     ) -> Domain:
-        """A day from `low` to `high`, or one of `keys`. Within bounds, years and the starts of months are public keys.
+        """Dates from `low` to `high`, or one of `keys`. With bounds, years and starts of months are public keys.
 
         >>> Domain.date("2024-01-01", "2024-12-31")
         Domain.date(datetime.date(2024, 1, 1), datetime.date(2024, 12, 31))
@@ -160,7 +163,7 @@ class Domain:
     def timestamp(
         cls, low: dt.datetime | str | None = None, high: dt.datetime | str | None = None, *, nullable: bool = True
     ) -> Domain:
-        """A moment in UTC from `low` to `high`. Within bounds, years and the starts of months are public keys.
+        """Timestamps in UTC from `low` to `high`. With bounds, years and starts of months are public keys.
 
         >>> Domain.timestamp("2024-01-01 00:00", "2024-12-31 23:59")
         Domain.timestamp(datetime.datetime(2024, 1, 1, 0, 0), datetime.datetime(2024, 12, 31, 23, 59))
@@ -180,9 +183,9 @@ class Domain:
 
 
 def within_keys(domain: Domain) -> Domain:
-    """The same with the bounds that its keys have: a value that is not listed is NULL, so all others lie between them.
+    """The domain with the smallest and largest key as bounds, because a value that is not a key becomes NULL.
 
-    Not what an engine clamps to: that would make the nearest key of a value that is none.
+    Not for clamping: that would turn an unlisted value into the nearest key.
 
     >>> within_keys(Domain.integer(keys=[4, 1, 9])).bounds == (1, 9)
     True
@@ -194,7 +197,7 @@ def within_keys(domain: Domain) -> Domain:
 
 
 def end_of(kind: Kind, end: Fraction) -> int | float | dt.date:
-    """One end of the bounds as a value of this kind.
+    """One end of a domain's bounds as a value of this kind.
 
     >>> end_of(Kind.DATE, Fraction(738_886)), end_of(Kind.TIMESTAMP, Fraction(738_886) + Fraction(1, 2))
     (datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 12, 0))
@@ -207,7 +210,7 @@ def end_of(kind: Kind, end: Fraction) -> int | float | dt.date:
 
 
 def ordinal(day: dt.date) -> Fraction:
-    """A date by its ordinal, a moment by that and the part of the day that is over: what bounds are made of."""
+    """A date as its ordinal, a timestamp as its ordinal plus the fraction of the day: the numbers of bounds."""
     if not isinstance(day, dt.datetime):
         return Fraction(day.toordinal())
     return 1 + Fraction((day - dt.datetime.min) // dt.timedelta(microseconds=1), _DAY)
@@ -218,10 +221,10 @@ def _shown(kind: Kind, end: Fraction) -> str:
 
 
 def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | None, nullable: bool) -> Domain:
-    """A domain as an owner writes it: checked here once."""
+    """A domain from an owner's declaration; `InvalidParameter` if bounds or keys are wrong."""
     for name, given in (("low", low), ("high", high)):
-        if kind in _WRITTEN and given != given:  # NaT, which would be taken for no bound
-            raise InvalidParameter(name, "NaT", "is no time", "give low and high, or neither")
+        if kind in _WRITTEN and given != given:  # NaT, which would be read as a missing bound
+            raise InvalidParameter(name, "NaT", "is not a time", "give low and high, or neither")
     low, high = as_written(kind, low), as_written(kind, high)
     if (low is None) != (high is None):
         raise InvalidParameter("bounds", (low, high), "need both ends", "give low and high, or neither")
@@ -232,7 +235,7 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
             raise InvalidParameter("bounds", (low, high), "low must be at most high", "are they swapped?")
         if 0 < max(abs(end) for end in bounds) < TINIEST:
             rule = "lie nearer to 0 than 1e-250, so nothing can be summed"
-            raise InvalidParameter("bounds", (low, high), rule, "tell the column in a smaller unit, as larger numbers")
+            raise InvalidParameter("bounds", (low, high), rule, "store the column in a smaller unit, as larger numbers")
     listed = None if keys is None else _listed(kind, keys)
     return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), _nullable(nullable))
 
@@ -245,21 +248,21 @@ def _nullable(given: object) -> bool:
 
 
 def as_written(kind: Kind, given: object) -> object:
-    """A value as Python has it: scalars of NumPy, days and moments by ISO (2024-01-01, 2024-01-01 12:00), decimals,
-    and days that are moments at midnight, as pandas has them.
+    """A declared value as a Python value of its kind, if possible; otherwise unchanged.
 
-    A moment is written with its time: whether a day that ends bounds is meant to be over would be a guess.
+    Converts NumPy scalars, ISO text (2024-01-01, 2024-01-01 12:00), decimals, and timestamps at midnight that stand for
+    dates, as in pandas. A date is not accepted as a timestamp, because it is ambiguous as the end of bounds.
     """
     value = plain(given)
     if isinstance(value, str) and kind in _WRITTEN and _WRITTEN[kind].fullmatch(value):
         try:
             return dt.date.fromisoformat(value) if kind is Kind.DATE else dt.datetime.fromisoformat(value)
         except ValueError:
-            return value  # which is refused where it is checked
+            return value  # refused by the caller's check
     if kind is Kind.DATE and isinstance(value, dt.datetime):
         return value.date() if value == dt.datetime.combine(value, dt.time.min) else value
     if kind in NUMBERS and isinstance(value, Decimal) and value.is_finite():
-        # A fraction with so many digits would take for ever; as a float it is infinite, or nothing.
+        # A fraction with so many digits would take too long to compute; as a float it is infinite or 0.
         return Fraction(value) if abs(value.adjusted()) < _DIGITS else float(value)
     return value
 
@@ -268,26 +271,26 @@ def _listed(kind: Kind, keys: object) -> tuple[object, ...]:
     if not isinstance(keys, Iterable) or isinstance(keys, str | bytes):
         raise InvalidParameter("keys", keys, "must be a list of values", 'write keys=[1, 2], or Domain.text("A", "B")')
     found = tuple(as_written(kind, each) for each in keys)
-    try:  # a set has an order of its own in every run
+    try:  # the order of a set differs from run to run
         return tuple(sorted(found)) if isinstance(keys, AbstractSet) else found  # type: ignore[type-var]
     except TypeError:
-        return found  # of several kinds: refused where they are checked
+        return found  # several kinds, which `declared_keys` refuses
 
 
 def declared_keys(
     kind: Kind, keys: tuple[object, ...], bounds: tuple[Fraction, Fraction] | None = None
 ) -> tuple[Scalar, ...]:
-    """Public keys as an owner lists them: each of its kind, no two the same, all within the bounds."""
+    """Declared public keys, checked: at least one, each of the kind, unique, and within the bounds."""
     if not keys:
         raise InvalidParameter("keys", keys, "must list at least one value", "leave keys out if they are not public")
     checked: list[Scalar] = []
     for key in keys:
         if kind_of(key) is not kind or not isinstance(key, Scalar):
             quoted = kind is Kind.TEXT and isinstance(key, bool | int | float | dt.date)
-            remedy = "text stands in quotes; YAML reads no, 1 and 2024-01-01 as something else" if quoted else ""
+            remedy = "put text in quotes; YAML reads no, 1 and 2024-01-01 as something else" if quoted else ""
             raise InvalidParameter("keys", key, f"must be values of kind {kind.value}", remedy)
         if isinstance(key, str) and not _is_unicode(key):
-            rule = "has half of a surrogate pair, which is no character"
+            rule = "has half of a surrogate pair, which is not a character"
             raise InvalidParameter("keys", ascii(key), rule, "leave it out; a value that has one is read as missing")
         if bounds is not None and not bounds[0] <= _end(kind, "keys", key) <= bounds[1]:
             raise InvalidParameter("keys", key, "must lie within low and high")

@@ -1,11 +1,11 @@
-"""Schemas: what the owner of a table declares in advance. Nothing here is ever taken from the data.
+"""Schemas: the declarations of a table's owner. Nothing in a schema is taken from the data.
 
 A schema is written in Python (`Table`), or as a YAML, TOML or JSON file that `read_schema` reads::
 
     version: 1
     tables:
       visits:
-        person: patient_id          # whose row it is
+        person: patient_id          # the column that identifies people
         rows: 20                    # the most rows of a person that are read
         neighbours: add/remove      # or: replace
         columns:
@@ -36,8 +36,8 @@ from deniable.units import Relation, Unit
 NAMELESS: Final = "a column has a name"
 NAME_IT: Final = "name it, or leave it out; pandas writes its index without one, unless to_csv(..., index=False)"
 FILL_IN: Final = "FILL IN"
+"""The placeholder in a proposed schema for facts that only the owner knows. A schema with a placeholder is refused."""
 PROPOSED: Final = "`deniable schema FILE` and propose_schema(...) write one to fill in"
-"""Stands in a proposed schema where only the owner can know. A schema that still has it is not read."""
 
 _VERSION: Final = 1
 
@@ -45,11 +45,12 @@ _VERSION: Final = 1
 @final
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table by its name, its columns and who its rows belong to. `unit` None: public, its rows belong to nobody.
+    """The declaration of a table: its name, its columns, and its privacy unit. `unit` None: the table is public.
 
-    `most_partners` is for public tables: (columns, the most rows that share one value of them), counted when the table
-    is registered, which is allowed because it is public. The column that names the person may be declared or not; it
-    is compared as text, and no expression can read it.
+    `most_partners` is for public tables: (columns, the most rows that share one value of them). It is counted at
+    registration, which is allowed because the table is public. The column that identifies people may be declared or
+    not; no expression can read it. Raises `InvalidParameter` for a missing name, a wrong domain, or names equal up to
+    case.
 
     >>> visits = Table.of("visits", Unit.person("patient_id", rows=20), age=Domain.integer(0, 120))
     >>> visits.column("age")
@@ -75,11 +76,11 @@ class Table:
 
     @classmethod
     def of(cls, name: str, unit: Unit | None, /, **columns: Domain) -> Table:
-        """A table with its columns as keywords."""
+        """A table with its columns as keyword arguments."""
         return cls(name, tuple(columns.items()), unit)
 
     def column(self, name: str) -> Domain:
-        """What is public about a column."""
+        """The domain of a column; `InvalidParameter` for an unknown name."""
         for each, domain in self.columns:
             if each == name:
                 return domain
@@ -91,9 +92,10 @@ Schema = dict[str, Table]
 
 
 def read_schema(source: str | Path | Mapping[str, Any], *, unit: Unit | None = None) -> Schema:
-    """The tables that a schema declares: a path (.yaml, .yml, .toml, .json), the text of one, or a mapping.
+    """The tables of a schema, given as a path (.yaml, .yml, .toml, .json), as text, or as a mapping.
 
-    `unit` is for private tables that name no person themselves.
+    `unit` is for private tables without an entry `person` or `neighbours`. Raises `UnreadableRecord` with the place of
+    a mistake, and `InvalidParameter` for a file that cannot be read or for wrong bounds and keys.
 
     >>> tables = read_schema(
     ...     {"tables": {"t": {"columns": {"x": {"kind": "real", "low": 0, "high": 1}}}}}, unit=Unit.row()
@@ -112,7 +114,7 @@ def read_schema(source: str | Path | Mapping[str, Any], *, unit: Unit | None = N
 
 
 def write_schema(tables: Mapping[str, Table], *, form: str) -> str:
-    """The same tables as text, in the form "yaml", "toml" or "json".
+    """A schema as text, in the form "yaml", "toml" or "json"; `read_schema` is the inverse.
 
     >>> print(write_schema({"t": Table.of("t", Unit.row(), x=Domain.real(0, 1))}, form="yaml"))
     version: 1
@@ -126,7 +128,7 @@ def write_schema(tables: Mapping[str, Table], *, form: str) -> str:
 
 
 def written(tables: Mapping[str, Mapping[str, Any]], form: str) -> str:
-    """Records of tables as text. Every scalar is written as JSON would, which YAML and TOML both read."""
+    """Records of tables as text. Scalars are written as in JSON, which YAML and TOML read too."""
     if form == "json":
         return json.dumps({"version": _VERSION, "tables": tables}, indent=2, default=str, ensure_ascii=False)
     if form not in {"yaml", "toml"}:
@@ -210,7 +212,7 @@ def _parsed(where: str, text: str, form: str) -> object:
     if form == ".json" or (not form and text.lstrip().startswith("{")):
         try:
             return json.loads(text, object_pairs_hook=lambda pairs: _once(where, pairs))
-        except UnreadableRecord:  # it is JSON, but says something twice
+        except UnreadableRecord:  # valid JSON with a repeated entry
             raise
         except ValueError as wrong:
             raise UnreadableRecord(f"{where}: is not JSON: {wrong}") from None
@@ -220,7 +222,7 @@ def _parsed(where: str, text: str, form: str) -> object:
 
 
 def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The entries of a mapping, each of which stands there once: of two, one would be forgotten."""
+    """The entries of a mapping; a repeated key is refused, because JSON would silently keep only one."""
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -328,10 +330,10 @@ def _facts(domain: Domain) -> dict[str, Any]:
 
 
 def refuse_twins(names: Iterable[str]) -> None:
-    """Names are read without regard to case, as in SQL, so two that differ by case alone could not be told apart."""
+    """Raise `InvalidParameter` if two names differ only by case, because SQL ignores case in names."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:
-            rule = "another column has this name, but for upper and lower case"
+            rule = "another column has the same name up to case"
             raise InvalidParameter("columns", name, rule, "rename one")
         seen.add(name.casefold())

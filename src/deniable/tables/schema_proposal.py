@@ -1,4 +1,4 @@
-"""A first schema of a source, from its column types alone. What only the owner can know is marked, never guessed."""
+"""Proposals: a first schema from column types alone, with placeholders for facts that only the owner knows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deniable.tables.schema import FILL_IN, NAME_IT, NAMELESS, Schema, read_sche
 from deniable.tables.source_files import CSV, PARQUET, files_of, header, unknown_file
 from deniable.units import Unit
 
-# The first pattern that begins the name of a type decides; all else is text. Decimals are reals: see `Kind`.
+# The first pattern that matches the start of a type name gives the kind; other types are text. Decimals are reals.
 _TYPES: Final = (
     (re.compile(r"bool|bit$"), Kind.BOOLEAN),
     (re.compile(r"(u?(tiny|small|big|huge)?int(eger)?\d*|long|short|byte)\b"), Kind.INTEGER),
@@ -36,21 +36,20 @@ _KINDS: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A schema that its owner has yet to finish: `missing` names what to fill in, `text()` is the file to edit.
+    """An incomplete schema: `missing` lists the entries to fill in, `text()` is the file to edit.
 
-    Bounds, public keys and the person are choices, not facts of the data; so they are asked for. Where nobody knows
-    bounds, `Session.bounds` buys them. An entry the owner
-    does not want to declare is deleted: a number without bounds can be counted but not summed, and a column without
-    keys is grouped above a threshold.
+    Bounds, public keys and the person are the owner's choices, not facts of the data, so they are left open.
+    `Session.bounds` can buy bounds that nobody knows. The owner may delete an entry: a number without bounds can be
+    counted but not summed, and groups by a column without keys are published above a threshold.
     """
 
     tables: Mapping[str, Mapping[str, Any]]
     untyped: bool = False
-    """Whether the source has no types, as a CSV file has none: then every kind is a choice too."""
+    """Whether the source has no types (a CSV file), so that the owner must choose every kind."""
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The entries to fill in, as paths."""
+        """The entries to fill in, as paths like "visits.age.low"."""
         found = []
         for name, table in self.tables.items():
             found += [f"{name}.{key}" for key, value in table.items() if value == FILL_IN]
@@ -64,7 +63,7 @@ class Proposal:
         return f"{_KINDS}\n{found}" if self.untyped and form in {"yaml", "toml"} else found
 
     def schema(self, *, unit: Unit) -> Schema:
-        """The schema as it stands, with nothing declared that was left open."""
+        """The schema without the open entries, with `unit` for all tables."""
         kept = {}
         for name, table in self.tables.items():
             columns = {
@@ -76,11 +75,11 @@ class Proposal:
 
 
 def propose_schema(source: object, *, name: str = "data") -> Proposal:
-    """A schema to finish, from the types of a source: no value of it is read.
+    """Propose a schema from the column types of a source, without reading a value.
 
-    `source`: a pandas, polars or Arrow table, a Parquet file, a CSV file (of which only the header is read, so that all
-    its columns are text until you say otherwise), or a mapping from column names to names of types. Columns
-    whose type has no kind, such as periods and complex numbers, are left out.
+    `source`: a pandas, polars or Arrow table, a Parquet file, a CSV file (only its header is read, and all columns are
+    text until the owner changes that), or a mapping from column names to type names. Columns whose type has no kind,
+    such as periods and complex numbers, are left out. Raises `InvalidParameter` if no column is left.
 
     >>> print(propose_schema({"age": "BIGINT", "ward": "VARCHAR"}, name="visits").text())
     version: 1
@@ -109,7 +108,7 @@ def propose_schema(source: object, *, name: str = "data") -> Proposal:
 
 
 def kind_of_type(type_name: str) -> Kind:
-    """The kind in which values of a type are read. Types are named as engines and dataframes name them.
+    """The kind of a type, by the name that engines or dataframes give it; text if it is unknown.
 
     >>> [kind_of_type(each).value for each in ("Int64", "DECIMAL(10,2)", "datetime64[ns]", "object", "date32[day]")]
     ['integer', 'real', 'timestamp', 'text', 'date']
@@ -119,12 +118,12 @@ def kind_of_type(type_name: str) -> Kind:
 
 
 def has_kind(type_name: str) -> bool:
-    """Whether values of a type can be read in some kind, as far as its name tells."""
+    """Whether a type has a kind, by its name; periods, intervals and complex numbers have none."""
     return _NO_KIND.match(type_name.strip().lower()) is None
 
 
 def type_of_pandas(dtype: Any) -> str:
-    """The name of a type of pandas; for categories, also what they are."""
+    """The name of a pandas type; for categories, with the type of the categories."""
     categories = getattr(dtype, "categories", None)
     return str(dtype) if categories is None else f"category[{categories.dtype}]"
 
@@ -132,13 +131,14 @@ def type_of_pandas(dtype: Any) -> str:
 def types_of(source: object, *, once: bool = False) -> dict[str, str]:
     """Column names and type names of a source, without reading a value.
 
-    `once`: refuse two columns of one name. Else the last one is told: a session refuses them only where they are asked.
+    With `once`, two columns of the same name raise `InvalidParameter`; otherwise the last one is returned, because a
+    session refuses such columns only if they are declared.
     """
     if isinstance(source, str | Path):
         return _types_of_file(Path(source), once)
     if isinstance(source, Mapping):
         return {str(column): str(type_name) for column, type_name in source.items()}
-    described = getattr(source, "collect_schema", None)  # polars, of which a LazyFrame warns when asked otherwise
+    described = getattr(source, "collect_schema", None)  # polars; reading `schema` of a LazyFrame would warn
     schema = described() if callable(described) else getattr(source, "schema", None)
     if isinstance(schema, Mapping):  # polars
         return {str(column): str(type_name) for column, type_name in schema.items()}
@@ -150,7 +150,7 @@ def types_of(source: object, *, once: bool = False) -> dict[str, str]:
     if isinstance(types, list):  # Spark: pairs of names and types
         return _by_name(types, once)
     rule = f"must be a path (CSV, Parquet), or a pandas, polars or Arrow table, not {type(source).__name__}"
-    raise InvalidParameter("source", NOTHING, rule, 'several tables go by their names: {"visits": visits}')
+    raise InvalidParameter("source", NOTHING, rule, 'name several tables in a mapping: {"visits": visits}')
 
 
 def _types_of_file(source: Path, once: bool) -> dict[str, str]:
@@ -169,9 +169,9 @@ def _types_of_parquet(path: str, once: bool) -> dict[str, str]:
         raise MissingExtra("pyarrow", "sql") from None
     try:
         return _types_of_arrow(parquet.read_schema(path), once)
-    except ArrowException:  # what it says could hold a part of the file
+    except ArrowException:  # its message could quote a part of the file
         pass
-    raise InvalidParameter("source", path, "is no Parquet file, or a damaged one", "write the file again")
+    raise InvalidParameter("source", path, "is not a Parquet file, or is damaged", "write the file again")
 
 
 def _types_of_arrow(schema: Any, once: bool) -> dict[str, str]:

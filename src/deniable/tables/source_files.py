@@ -1,7 +1,7 @@
-"""Files as sources: which ones a path means, what their table is called, and the first line of a CSV file.
+"""Files as sources: the files that a path stands for, the name of their table, and the header of a CSV file.
 
-The first line names the columns and is public; every other line is somebody's. So the first is read alone: nothing
-that follows can stop it, change what it says, or appear in an error.
+The first line of a CSV file names the columns and is public; every other line is private. So the first line is read
+alone: no later line can make this fail, change the result, or appear in an error.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ DATABASES: Final = (".duckdb", ".ddb", ".db")
 
 
 def table_name(path: str | os.PathLike[str]) -> str:
-    """The table of a file is called as the file is up to its first dot, with one _ for each run of other characters
-    than letters, digits and _, and none of these at the ends; with t_ before a digit; and data, where nothing is left.
+    """The name of a file's table: the file name up to its first dot, as an identifier.
+
+    Runs of other characters than letters, digits and _ become one _, which is removed at the ends; a name that starts
+    with a digit gets the prefix t_; an empty name becomes "data".
 
     >>> table_name("my visits (2024).csv.gz"), table_name("2024.parquet"), table_name("....csv")
     ('my_visits_2024', 't_2024', 'data')
@@ -36,16 +38,17 @@ def table_name(path: str | os.PathLike[str]) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A name that SQL need not quote, unless it is a word of SQL."""
+    """A name as an identifier that SQL need not quote, unless it is a keyword (see `table_name`)."""
     plain = re.sub(r"\W+", "_", name).strip("_")
     return "data" if not plain else plain if plain.isidentifier() else f"t_{plain}"
 
 
 def files_of(path: str) -> list[str]:
-    """The files that a path means: itself, those that its wildcards match, or all Parquet files of a folder.
+    """The files that a path stands for: itself, the matches of its wildcards, or all Parquet files in a folder.
 
-    Folders and files whose names begin with _ or . are no part of a folder, as in Hive and Spark: who writes keeps
-    there what is not finished. Files of a table format are refused: which of them count stands in a log.
+    In a folder, names that start with _ or . are skipped, as in Hive and Spark, where they mark unfinished files. Files
+    of a table format (Delta Lake, Iceberg …) are refused, because a log decides which of them are current. Raises
+    `InvalidParameter` if there is no such file.
     """
     if os.path.isfile(path):
         files = [path]
@@ -72,7 +75,7 @@ def files_of(path: str) -> list[str]:
 
 
 def split_pattern(path: str) -> tuple[str, str]:
-    """A path with wildcards: the deepest folder that it names in full, and the rest. What exists has no wildcards."""
+    """(the deepest existing folder of a path, the rest with wildcards)."""
     folder, rest = os.path.split(path)
     while folder and not os.path.isdir(folder):
         folder, last = os.path.split(folder)
@@ -89,7 +92,7 @@ def _parquet_below(folder: str) -> Iterator[str]:
 
 
 def _refuse_formats(path: str, files: list[str]) -> None:
-    """Refuse files of a table of Delta Lake, Iceberg and the like: there are those of erased and changed rows too."""
+    """Refuse files of a Delta Lake, Iceberg or similar table, which may contain erased and outdated rows."""
     looked: set[Path] = set()
     for folder in {Path(os.path.realpath(each)).parent for each in files}:
         for above in (folder, *folder.parents):
@@ -119,7 +122,7 @@ def _format(folder: Path) -> str | None:
 def _names(folder: Path) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:  # there is no such folder, or it is nobody's business here
+    except OSError:  # the folder does not exist or cannot be read
         return []
 
 
@@ -132,11 +135,11 @@ _CURRENT: Final = {
     "Spark streaming": "on Spark give spark.read.parquet(path), which reads that log, or write the rows anew",
     "Paimon": "on Spark give the table by its name, or export the newest snapshot to Parquet",
 }
-"""How to get at the rows that count now."""
+"""How to read the current rows of each format."""
 
 
 def header(path: str) -> list[str]:
-    """The names in the first line of a CSV file."""
+    """The column names in the first line of a CSV file; `InvalidParameter` if that is not a header in UTF-8."""
     try:
         line = _first_line(path)
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -157,7 +160,7 @@ def header(path: str) -> list[str]:
 
 
 def _first_line(path: str) -> str:
-    # What is decoded along with the first line is data: an encoding that does not fit must not raise here.
+    # Data is decoded along with the first line; a wrong encoding there must not raise an error.
     reader = gzip.open if path.lower().endswith(".gz") else open
     with reader(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as lines:
         return str(lines.readline())
@@ -176,7 +179,7 @@ def _check_separator(path: str, line: str, names: list[str]) -> None:
 
 
 def unknown_file(path: str) -> InvalidParameter:
-    """What is said of a path whose ending names no table that can be read by itself."""
+    """The error for a path whose ending is not that of a readable table."""
     if path.lower().endswith(DATABASES):
         remedy = "say which one: deniable.queries.DatabaseTable(path, table)"
         return InvalidParameter("source", path, "a database has several tables", remedy)

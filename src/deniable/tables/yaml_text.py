@@ -1,6 +1,6 @@
-"""YAML as schemas are written in it: names are text, and each is given once.
+"""YAML for schemas: names are always text, and a repeated name is an error.
 
-YAML itself reads `no` and `off` as false, and `1_000` as a number; of two entries of one name it keeps the last.
+Plain YAML reads `no` and `off` as false and `1_000` as a number, and keeps the last of two entries of the same name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_timestamp(self, node: Any) -> Any:
-        """A day that is none (2024-13-01) stays text, and is refused as an end of bounds, with its column."""
+        """An impossible date (2024-13-01) stays text; it is refused later as a bound, with the name of its column."""
         try:
             return super().construct_yaml_timestamp(node)
         except (ValueError, OverflowError):
@@ -44,7 +44,7 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", _Loader.construct_yaml_ti
 
 
 _DEEPEST: Final = 100
-"""Brackets within brackets. A schema has five, and a reader of YAML looks at all open ones for each new one."""
+"""The deepest nesting of brackets. A schema needs five; the time to parse YAML grows with the square of the depth."""
 
 
 def _is_deep(text: str) -> bool:
@@ -60,7 +60,7 @@ def _is_deep(text: str) -> bool:
 
 
 def parsed(where: str, text: str) -> object:
-    """What a text says; UnreadableRecord, with the line, if it is not YAML."""
+    """The parsed text; `UnreadableRecord` with the line if it is not YAML."""
     if _is_deep(text):
         raise UnreadableRecord(f"{where}: is nested too deeply")
     try:

@@ -134,10 +134,10 @@ def test_what_is_printed_fits_and_explains_itself(s: Session) -> None:
         assert max(map(len, lines)) <= 80
         assert {line.split("  ")[0] for line in lines[2:5]} == {"NULL", "a\\nb", "c"}
         assert all(line.endswith("–") for line in lines[2:5])
-        assert "– is a number that cannot be told" in lines
+        assert "– means no value (for example the mean of an empty group)" in lines
         assert len({len(line) for line in lines[2:5]}) == 1, "numbers stand below each other by their last digits"
         assert " ".join(lines).count("for unlisted keys") == 2, "of what was paid and of what is left"
-        assert "cannot be told" not in str(own.sql("SELECT COUNT(*) AS n FROM t", epsilon=5))
+        assert "means no value" not in str(own.sql("SELECT COUNT(*) AS n FROM t", epsilon=5))
     price = s.price("SELECT AVG(cost) AS c, STDDEV(age) AS d, COUNT(*) AS n FROM visits", mu=1)
     assert all(len(line) <= 80 for line in str(price).splitlines())
     assert "for unlisted keys" in str(price)
@@ -155,7 +155,7 @@ def test_a_picture_is_saved_and_says_what_it_leaves_out(s: Session, answer: Answ
     part = s.sql(text, mu=2)
     assert len(part.plot("n").panels[0].y.names) == 3
     assert part.plot("m").panels[0].y.names == ("C", "B")
-    assert "1 row is not drawn, because the number cannot be told" in part.plot("m").note
+    assert "1 row is not drawn, because there is no value or no interval" in part.plot("m").note
     with pytest.raises(InvalidParameter, match="no number that can be drawn"):
         part.plot("ward")
 

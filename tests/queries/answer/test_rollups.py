@@ -182,9 +182,9 @@ def test_what_cannot_be_rolled_up_is_refused() -> None:
             with pytest.raises(InvalidParameter, match="add up"):
                 s.sql(text, mu=1).rollup()
         fitted = fine.adding_up_to(s.sql(TOTAL, mu=1))
-        with pytest.raises(InvalidParameter, match=r"moved .*; add up the answer as it came"):
+        with pytest.raises(InvalidParameter, match=r"fitted .*; add up the answer as it came"):
             fitted.rollup("ward")
-        with pytest.raises(InvalidParameter, match=r"moved .*; take shares of the answer as it came"):
+        with pytest.raises(InvalidParameter, match=r"fitted .*; take shares of the answer as it came"):
             fitted.shares()
 
 
@@ -319,7 +319,7 @@ def test_the_price_of_a_share_is_that_of_its_count() -> None:
         assert (
             price.errors()["n"] == s.price("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward", mu=1).errors()["n"]
         )
-        assert "p: worked out from noisy numbers" in " ".join(str(price).split())
+        assert "p: computed from noisy numbers" in " ".join(str(price).split())
         assert s.ledger.charged.units == 0
         s.sql(text, mu=1)
         assert s.ledger.charged == price.cost

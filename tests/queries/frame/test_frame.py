@@ -158,7 +158,7 @@ def test_what_a_frame_refuses(wrong: Callable[[], object], error: type[Exception
     ("wrong", "remedy"),
     [
         (lambda: visits.group_by(["ward", "age"]), r'write group_by\("ward", "sex"\)'),
-        (lambda: visits.group_by(col("age") // 10), r"named, as in group_by\(decade="),
+        (lambda: visits.group_by(col("age") // 10), r"needs a name: group_by\(decade="),
         (lambda: visits.select(["ward"]), "one by one"),
         (lambda: visits.agg(ask.count()), r"write agg\(n=count\(\)\)"),
         (lambda: visits.group_by("ward").agg(ask.count()), r"write agg\(n=count\(\)\)"),

@@ -95,6 +95,6 @@ def test_too_many_noisy_numbers_are_refused_before_anything_runs() -> None:
 
 
 def test_a_cost_that_buys_only_noise_is_refused_in_public_words() -> None:
-    with pytest.raises(InvalidParameter, match="drown") as refused:
+    with pytest.raises(InvalidParameter, match="pure noise") as refused:
         noise(planned("SELECT SUM(cost) FROM visits"), Budget.pure(epsilon=1), Cost(1))
     assert refused.value.parameter == "cost"

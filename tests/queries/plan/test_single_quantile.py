@@ -187,7 +187,7 @@ def test_the_answer_says_its_rank_error_and_has_no_interval() -> None:
         true = visits().groupby("ward")["cost"].median()
         for ward, middle in zip(groups["ward"], groups["m"], strict=True):
             assert abs(middle - true[ward]) < 60
-        assert "told in steps of" in " ".join(groups.notes)
+        assert "in steps of" in " ".join(groups.notes)
         assert "exponential mechanism" in s.explain(s.price(MIDDLE, epsilon=1))
 
 

@@ -273,7 +273,7 @@ def test_declared_totals_of_other_rows_are_noticed(world: World) -> None:
     ("law", "said"),
     [
         ({"a": {"x": 1, "y": 2}}, "every value"),
-        ({"a": {"x": 1, "y": 2, "z": 3, "q": 4}}, "no value of these keys"),
+        ({"a": {"x": 1, "y": 2, "z": 3, "q": 4}}, "not a value of these keys"),
         ({"a": {"x": 1.5, "y": 2, "z": 3}}, "whole numbers"),
         ({"a": {"x": -1, "y": 2, "z": 3}}, "not negative"),
         ({"a": {"x": True, "y": 2, "z": 3}}, "finite"),
@@ -382,7 +382,7 @@ def test_small_counts_are_not_shown_and_that_is_told(world: World) -> None:
         assert (around is None) == (after is None)
     told = "counts below 8 are not shown (–), and intervals that reach below 8 begin at 0"
     assert shown.adjustments[-1] == told
-    assert "cannot be told" not in str(shown)
+    assert "means no value" not in str(shown)
     assert str(shown.to_pandas()["n"].dtype) == "Int64"
     for below in (0, -1, math.nan, True, "5"):
         with pytest.raises(InvalidParameter, match="above 0"):

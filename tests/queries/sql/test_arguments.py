@@ -94,7 +94,7 @@ def test_booleans_of_numpy_are_booleans() -> None:
 @pytest.mark.parametrize("make", [Domain.date, Domain.timestamp])
 def test_bounds_that_are_no_time_were_no_bounds(make: Any, nat: Any) -> None:
     for ends in ((nat, nat), ("2024-01-01 00:00", nat)):
-        with pytest.raises(InvalidParameter, match="is no time"):
+        with pytest.raises(InvalidParameter, match="is not a time"):
             make(*ends)
 
 
@@ -127,7 +127,7 @@ tables:
     [table] = read_schema(text).values()
     assert [name for name, _ in table.columns] == ["no", "1_000", "2024-01-01"]
     text = "tables: {t: {public: true, columns: {x: {kind: text, keys: [yes, no]}}}}\n"
-    with pytest.raises(InvalidParameter, match="text stands in quotes"):
+    with pytest.raises(InvalidParameter, match="put text in quotes"):
         read_schema(text)
 
 
@@ -168,7 +168,7 @@ def test_words_are_no_number() -> None:
 
 def test_a_share_too_small_to_count_was_called_a_spent_budget() -> None:
     with dn.session({"t": FRAME}, **ABOUT) as session:
-        with pytest.raises(InvalidParameter, match="is less of what is left than can be counted; give a larger share"):
+        with pytest.raises(InvalidParameter, match="is less than one unit of what is left; give a larger share"):
             session.price(COUNT, share="1e-31")
         session.sql(COUNT, epsilon=1)
         with pytest.raises(BudgetExceeded, match="what was allowed is used up"):
@@ -234,7 +234,7 @@ def test_a_budget_without_a_delta_says_what_to_write() -> None:
 
 def test_what_is_no_table_is_named() -> None:
     about: dict[str, Any] = {"unit": dn.Unit.row(), "budget": dn.Budget.pure(epsilon=1)}
-    with pytest.raises(InvalidParameter, match="not list; several tables go by their names"):
+    with pytest.raises(InvalidParameter, match="not list; name several tables in a mapping"):
         dn.session([1], **about)
     with pytest.raises(InvalidParameter, match=r"source=1: is int, not text; name each table"):
         dn.session({1: "visits.csv"}, **about)

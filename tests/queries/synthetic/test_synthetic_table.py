@@ -158,17 +158,17 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"method": "aim"}, "is no method"),
+        ({"method": "aim"}, "is not a method"),
         ({"method": "independent", "target": "sex"}, "give one of them"),
         ({"workload": [("sex", "age")], "target": "sex"}, "give one of them"),
-        ({"workload": [("sex", "nowhere")]}, "none of the columns"),
+        ({"workload": [("sex", "nowhere")]}, "not one of the columns"),
         ({"workload": [("sex", "sex")]}, "each once"),
         ({"workload": "sex"}, "must list columns"),
         ({"workload": [("sex", "age", "pregnant", "pay")]}, "1 to 3 columns"),
         ({"forbid": {"sex": "m"}}, "must be a list"),
         ({"forbid": ["sex"]}, "each rule"),
         ({"forbid": [{}]}, "each rule"),
-        ({"forbid": [{"nowhere": 1}]}, "none of the columns"),
+        ({"forbid": [{"nowhere": 1}]}, "not one of the columns"),
         ({"forbid": [{"sex": "x"}]}, "cannot have"),
         ({"forbid": [{"sex": None}]}, "cannot have"),
         ({"forbid": [{"age": "old"}]}, "of the kind of age"),
@@ -181,16 +181,16 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
         ({"workload": [5]}, "must list columns"),
         ({"columns": [["sex"]]}, "by name"),
         ({"columns": "sex"}, r'write columns=\["sex"\]'),
-        ({"bins": {"age": 1000}}, "those of age"),
+        ({"bins": {"age": 1000}}, "for age"),
         ({"forbid": [{"at": ("2024-02-01", None)}]}, "with its time"),
         ({"unlisted": "city"}, "must be a list"),
         ({"unlisted": ["sex"]}, "has keys or bounds"),
-        ({"unlisted": ["nowhere"]}, "none of the columns"),
+        ({"unlisted": ["nowhere"]}, "not one of the columns"),
         ({"rows": 0}, "about how many rows"),
         ({"rows": 3}, "noise drowns 3 rows"),
         ({"rows": 1}, "noise drowns 1 row:"),
         ({"epsilon": None, "share": 1e-20}, "noise drowns"),
-        ({"delta": 1e-9}, "nobody listed"),
+        ({"delta": 1e-9}, "unlisted keys"),
         ({"bins": {"age": 100, "pay": 256, "at": 256}, "workload": [("age", "pay", "at")]}, "cells"),
     ],
 )
@@ -257,7 +257,7 @@ def test_columns_of_a_domain_without_end_are_refused() -> None:
 def test_a_real_number_has_no_keys_to_find_and_text_has_no_bounds() -> None:
     schema = {"x": dn.Domain.real(), "t": dn.Domain.text()}
     with opened(pd.DataFrame({"x": [1.0], "t": ["a"]}), schema=schema) as s:
-        with pytest.raises(InvalidParameter, match="hardly any value"):
+        with pytest.raises(InvalidParameter, match="hardly ever repeat"):
             s.synthesize(unlisted=["x", "t"], epsilon=1)
         with pytest.raises(InvalidParameter, match="neither keys nor bounds"):
             s.synthesize(columns=["t"], epsilon=1)
@@ -387,7 +387,9 @@ def test_rules_were_not_told_where_the_guarantee_is() -> None:
         ruled = s.synthesize(columns=FEW, forbid=[{"sex": "m", "pregnant": True}], epsilon=1)
         told = "the rules of what cannot be (sex × pregnant) were not made from the data"
         assert ruled.guarantee.assumptions == (*plain.guarantee.assumptions, told)
-        assert "by declared rules about sex × pregnant, are in no row" in " ".join(ruled.statement().sentences)
+        assert "By declared rules about sex × pregnant, no row has an impossible combination" in " ".join(
+            ruled.statement().sentences
+        )
         assert "rules" not in " ".join(plain.statement().sentences)
         said = {"table": "people", "columns": FEW, "forbid": [{"sex": "m", "pregnant": True}]}
         again = synthetic_records.read_record(synthetic_records.record_of(ruled, said, s.tables))
@@ -420,7 +422,7 @@ def test_a_workload_says_what_is_counted() -> None:
         assert three.table("sex", "age").cells[0].error is not None
         unknown = named.table("sex", "pregnant")
         assert {each.error for each in unknown.cells} == {None}
-        assert "not counted together" in repr(unknown)
+        assert "not measured together" in repr(unknown)
 
 
 # -- what is read off ------------------------------------------------------------------------------------------------
@@ -450,7 +452,7 @@ def test_tables_and_quality_tell_their_errors() -> None:
         assert made.quality["sex"] == made.quality["sex",]
         assert made.quality["age", "sex"] == made.quality["sex", "age"]
         for unknown in ("nowhere", ("sex", "pregnant", "age"), 5):
-            with pytest.raises(InvalidParameter, match="was not counted"):
+            with pytest.raises(InvalidParameter, match="was not measured"):
                 made.quality[unknown]
         assert 0 < made.quality.mean < made.quality.mean_in_rows < 0.2
         assert set(made.quality.in_rows) == set(made.quality)

@@ -21,7 +21,7 @@ def test_a_fitted_table_calls_its_error_a_standard_error_and_says_what_a_bin_is(
     assert set(rule) == {"─", " "}
     assert first.startswith("f ")
     assert "±" not in str(made.table("sex", "age"))
-    assert str(made.table("age")).endswith("A value of age stands for the bin that begins with it.")
+    assert str(made.table("age")).endswith("A value of age stands for the bin that starts with it.")
     assert made.table("sex").notes == ()
     answered = str(made.sql("SELECT sex, COUNT(*) AS n FROM people GROUP BY sex ORDER BY sex")).splitlines()
     assert answered[0].split() == ["sex", "n"]
@@ -34,7 +34,7 @@ def test_a_bin_of_one_value_is_that_value() -> None:
     schema = {"yes": dn.Domain.integer(0, 1), "age": dn.Domain.integer(0, 99)}
     made = opened(table, schema=schema).synthesize(epsilon=1)
     assert made.table("yes").notes == ()
-    assert made.table("yes", "age").notes == ("A value of age stands for the bin that begins with it.",)
+    assert made.table("yes", "age").notes == ("A value of age stands for the bin that starts with it.",)
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "gaussian", "zcdp"])
@@ -83,7 +83,7 @@ def test_a_synthetic_table_has_a_methods_paragraph(budget: Any) -> None:
     assert "This synthetic table is" in said
     assert "Rows were counted by sex, age, sex × age, with noise." in said
     assert "sex: one of f, m; age: integer from 0 to 99" in said
-    assert "intervals that are told" not in said
+    assert "intervals are for the number" not in said
     asked = {"table": None, "columns": ["sex", "age"], "target": None, "bins": None}
     record = synthetic_records.record_of(made, asked, session.tables)
     assert synthetic_records.read_record(record).statement() == made.statement()

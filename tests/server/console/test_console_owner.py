@@ -321,7 +321,7 @@ def test_a_library_is_never_quoted(world: World, monkeypatch: pytest.MonkeyPatch
     (world.folder / "faulty.parquet").write_bytes(b"PAR1 ZEBRA-7731")
     monkeypatch.undo()
     shown = Browser(world, "olga").get("/console/add?file=faulty.parquet")
-    assert "is no Parquet file, or a damaged one" in shown.text
+    assert "is not a Parquet file, or is damaged" in shown.text
     assert "ZEBRA" not in shown.text
 
 

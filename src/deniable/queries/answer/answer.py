@@ -1,4 +1,8 @@
-"""Answers: a small table of noisy numbers, each with its noise interval, and the papers that belong to it."""
+"""Answers: a small table of noisy numbers with noise intervals, a guarantee and a receipt.
+
+`Answer` is what a session returns. Its methods (roll-ups, shares, fits, rounding) are post-processing and free. The
+second half of the module computes cells and their intervals from a `Released`.
+"""
 
 from __future__ import annotations
 
@@ -51,25 +55,25 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What was paid: the entry of the ledger, the cost, and what is left after it. A replay costs nothing."""
+    """The cost of an answer, its entry in the ledger, and the rest of the budget. A replay costs nothing."""
 
     entry: int
-    """Which of the ledger's charges it was (`Ledger.charge`): this does not tell which other runs had ended by then."""
+    """The number of the charge in the ledger (`Ledger.charge`); it does not reveal which other runs had ended then."""
     question: str
     cost: Cost
     rest: Cost
     budget: Budget
     replayed: bool
     time: str
-    """When it was charged, by the ledger's clock: a replay tells the table as it was then."""
+    """When it was charged, by the ledger's clock. A replay returns the answer of that time."""
     version: str | None = None
-    """Which version of the data it is about, as the ledger calls it; None if that is not known."""
+    """The ledger's name for the version of the data; None if unknown."""
     dummy: bool = False
-    """Whether it was a rehearsal on a server's dummy rows, which costs nothing."""
+    """Whether this was a rehearsal on a server's dummy rows, which is free."""
 
     @property
     def paid(self) -> str:
-        """The cost in words; nothing, for an answer that was paid for before."""
+        """The cost as text; "nothing …" for a replay, a rehearsal or a sum of a finer answer."""
         if self.dummy:
             return "nothing"
         if self.replayed:
@@ -80,7 +84,7 @@ class Receipt:
 
     @property
     def left(self) -> str:
-        """What was left, in words."""
+        """The rest of the budget after the charge, as text."""
         return "as much as before" if self.dummy else rest_said(self.rest, self.budget)
 
     def __str__(self) -> str:
@@ -90,7 +94,7 @@ class Receipt:
 
 
 class Answer(Shown):
-    """The noisy answer to a question, with the plan it was made by, its guarantee and its receipt."""
+    """The noisy answer to a question, with its plan, guarantee and receipt."""
 
     __slots__ = ("_budget", "_joint", "_places", "_plan", "_released", "_shared", "guarantee", "receipt")
 
@@ -102,7 +106,7 @@ class Answer(Shown):
         self.guarantee, self.receipt = guarantee, receipt
         self._shared: frozenset[str] = frozenset()
         self._joint: tuple[Joint, int] | None = None
-        """The set of tables that it was fitted in, and its place there."""
+        """(the set of tables that it was fitted with, its index there), if it was fitted."""
         cells, intervals, self._places = _shown(plan, moved or released, budget, confidence)
         frame = plan.kept("frame", lambda: _Frame.of(plan))
         super().__init__(
@@ -117,24 +121,22 @@ class Answer(Shown):
 
     @property
     def budget(self) -> Budget:
-        """The budget that it was paid from."""
+        """The budget that paid for it."""
         return self._budget
 
     @property
     def plan(self) -> NoisePlan:
-        """How the question was answered."""
+        """The statistics, shares and estimators behind it."""
         return self._plan
 
     @property
     def released(self) -> Released:
-        """The noisy statistics that were released, before they were fitted to anything."""
+        """The noisy statistics as they were released, before any fit."""
         return self._released
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know when reading it, a sentence each: from the question, the public schema, the cost, and the noisy
-        numbers.
-        """
+        """Sentences to know when reading it, from the question, the public schema, the cost and the noisy numbers."""
         plan = self._plan
         said = [
             self._bare_note(),
@@ -147,9 +149,9 @@ class Answer(Shown):
         return tuple(each for each in said if each)
 
     def _bare_note(self) -> str:
-        """Which numbers are told without an interval: nobody should take them for exact."""
+        """A note on numbers without an interval, so that nobody takes them for exact."""
         if self._plan.is_picked:
-            return ""  # `rank_note` says more
+            return ""  # `rank_note` covers it
         bare = [
             name
             for name, noisy in zip(self._names, self._noisy, strict=True)
@@ -162,14 +164,14 @@ class Answer(Shown):
         if not bare:
             return ""
         return (
-            f"{', '.join(bare)}: a number without ± may be far off, as far as noise lets anyone see; "
-            "most often it is divided by what may be 0"
+            f"{', '.join(bare)}: a number without ± may be far off, and the noise does not allow a bound; "
+            "most often its denominator may be 0"
         )
 
     def _missing_note(self) -> str:
-        """Which columns have no number where one was asked for: that too is made by noise, and no error.
+        """A note on noisy columns with missing numbers, which are an effect of noise and not an error.
 
-        A count that is not told was suppressed, and the adjustments say so.
+        Suppressed counts are not mentioned here, because the adjustments mention them.
         """
         columns = zip(self._names, self._noisy, strict=True)
         told = self._counts if self._suppressed else frozenset()
@@ -179,17 +181,17 @@ class Answer(Shown):
         if not missing:
             return ""
         return (
-            f"{', '.join(missing)}: where no number is told, the noisy numbers give none; "
-            "most often it would be divided by a count or a spread that came out as 0"
+            f"{', '.join(missing)}: where a number is missing, the noisy numbers give none; "
+            "most often its denominator, a count or a spread, came out as 0"
         )
 
     def adding_up_to(self, *totals: Answer, invariants: Invariants | None = None) -> Answer:
-        """The same with its counts or sums moved such that they add up to coarser answers; says so where it is shown.
+        """A copy whose counts or sums are fitted, by least squares, to add up to coarser answers. Free.
 
-        Each of `totals` asks for the same measure of the same rows, by fewer of the keys. All of them are fitted at
-        once, by least squares: to the totals as they are, where these agree with each other; else the totals are fitted
-        as well (`queries.publish` has them). `invariants` are totals that are public by law, which are taken as exact:
-        `{"ward": {"A": 500, "B": 300}}`. Costs nothing.
+        Each of `totals` has the same measure of the same rows by fewer of the keys. If they agree with each other they
+        stay as they are; otherwise they are fitted as well (`queries.publish` returns them). `invariants` are totals
+        that are public by law and taken as exact: `{"ward": {"A": 500, "B": 300}}`. The copy mentions the adjustment
+        wherever it is displayed. Raises `InvalidParameter` if the answers do not belong together.
         """
         from deniable.queries.publication import consistent_fit
 
@@ -199,10 +201,10 @@ class Answer(Shown):
         return consistent_fit.added_up(self, totals, invariants).table(0)
 
     def nonnegative(self) -> Answer:
-        """The same without counts below 0, as they are without noise; says so wherever it is shown. Costs nothing.
+        """A copy without counts below 0. Free; the copy mentions it wherever it is displayed.
 
-        An answer that was moved to add up to totals is moved by least squares again, and still adds up to them. Any
-        other has each count below 0 raised to 0: one by one they come nearer to the truth, but sums of many of them
+        An answer that was fitted to totals is fitted again by least squares and still adds up to them. In any other
+        answer each count below 0 is raised to 0: single counts come closer to the truth, but sums of many of them
         become too large.
         """
         from deniable.queries.publication import consistent_fit
@@ -216,10 +218,10 @@ class Answer(Shown):
         return made
 
     def rounded(self, *, base: int = 1) -> Answer:
-        """The same in whole numbers, or in multiples of `base`, with all its margins rounded alike (controlled
-        rounding): every number is one of the two nearest to what it was. Costs nothing.
+        """A copy rounded to multiples of `base`, together with all its margins (controlled rounding). Free.
 
-        Where keys are not public, or more than one count or sum was asked for, each count is rounded by itself.
+        Every number becomes one of the two nearest multiples, and rounded cells still add up to rounded margins. If
+        keys are not public, or the answer has several measures, each count is rounded by itself.
         """
         from deniable.queries.publication import consistent_fit
 
@@ -235,9 +237,10 @@ class Answer(Shown):
             raise InvalidOperation("some counts are not shown any more; suppress them last")
 
     def _replaced(self, numbers: Sequence[float | int], *, least: float, whole: bool) -> Answer:
-        """With other numbers by group where the measure is shown as it is, within intervals that hold them as well.
+        """A copy with new numbers by group in the columns that display the measure itself.
 
-        No truth lies below `least`, or, if it is `whole`, between whole numbers: intervals are cut to that.
+        Intervals are extended to contain the new numbers. True numbers are at least `least`, and integers if `whole`:
+        intervals are cut to that.
         """
         measures = {each.name for each in self._plan.question.measures}
         plain = [isinstance(made, Column) and made.name in measures for _, made in self._plan.question.post.columns]
@@ -262,14 +265,14 @@ class Answer(Shown):
 
     @property
     def _was_moved(self) -> bool:
-        """Whether it shows other numbers than were released."""
+        """Whether it displays other numbers than were released."""
         return self._touched or (self._joint is not None and not (self._joint[0].kept and not self._joint[0].done))
 
     def rollup(self, *keys: str) -> Answer:
-        """The counts or sums of this answer by some of its keys only, added up over the others; without keys, in all.
+        """The counts or sums of this answer by some of its keys, summed over the others; without keys, the total. Free.
 
-        Costs nothing. Every number is a sum of the noisy numbers of this answer, with an interval of its own: a sum of
-        many cells carries the noise of all of them.
+        Every number is a sum of noisy numbers of this answer and has an interval of its own: a sum of many cells has
+        the noise of all of them. Raises `InvalidParameter` unless the answer has only counts and sums by public keys.
         """
         from deniable.queries.answer import rollups
 
@@ -286,15 +289,16 @@ class Answer(Shown):
         return other
 
     def shares(self) -> Answer:
-        """The same with each count or sum as a part of the total of all groups, with intervals; says so where it is
-        shown. Costs nothing: the total is that of the noisy numbers. A share of a total that may be 0 has no interval.
+        """A copy with each count or sum divided by the noisy total of all groups, with intervals. Free.
+
+        The copy mentions it wherever it is displayed. A share of a total that may be 0 has no interval.
         """
         if len(self._measured) != 1:
-            raise InvalidParameter("answer", NOTHING, "has not one count or sum", "ask for one at a time")
+            raise InvalidParameter("answer", NOTHING, "must have one count or sum", "ask for one at a time")
         return self.with_shares(dict.fromkeys(self._measured, 1.0))
 
     def with_shares(self, factors: Mapping[str, float]) -> Answer:
-        """The same with some columns as shares of the total, each times its factor (100, for per cent)."""
+        """A copy with some columns as shares of the total, each times its factor (100 for per cent). Free."""
         from deniable.queries.answer import rollups
 
         rollups.check(self._plan, moved=self._was_moved, asked="take shares of")
@@ -312,18 +316,18 @@ class Answer(Shown):
             for i, row in zip(order, self._intervals, strict=True)
         )
         other._counts, other._shared = self._counts.difference(factors), frozenset(factors)
-        other._touched = True  # shares are no counts or sums any more: no fit takes them
+        other._touched = True  # shares are not counts or sums, so fits do not accept them
         other.adjustments = (*self.adjustments, f"shares of the total of all groups: {', '.join(factors)}")
         return other
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph for a paper or a regulator; ε is told at the budget's δ, or at the one given."""
+        """A methods paragraph for a paper or a regulator. ε is stated at `delta`, by default the budget's δ."""
         from deniable.queries.answer import privacy_statement
 
         return privacy_statement.of_answers([self], self.adjustments, delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values: the table, the intervals, and where they come from (provenance)."""
+        """The answer as a JSON-ready dict: the table, the intervals, the notes, and their provenance."""
         plan = self._plan
         return {
             "columns": list(self._names),
@@ -373,7 +377,7 @@ def _ends(around: tuple[float, float] | None, factor: float) -> Interval:
 @final
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What all answers to questions of one shape have in common."""
+    """The properties that all answers to questions of one shape share: noisy columns, counts, kinds."""
 
     measured: frozenset[str]
     counts: frozenset[str]
@@ -394,7 +398,7 @@ class _Frame:
 def _shown(
     plan: NoisePlan, released: Released, budget: Budget, confidence: float
 ) -> tuple[tuple[tuple[Cell, ...], ...], tuple[tuple[Interval, ...], ...], tuple[int, ...]]:
-    """Rows of cells, their intervals, and which group each row is about."""
+    """(rows of cells, their intervals, the index of the group of each row)."""
     question = plan.question
     drawn = released.drawn(plan, budget)
     estimates: list[dict[str, NoisyEstimate]] = []
@@ -416,7 +420,7 @@ def _shown(
 
 
 def _order(plan: NoisePlan, released: Released, budget: Budget, confidence: float) -> list[int]:
-    """Which group each row of an answer comes from."""
+    """The index of the group of each row of an answer."""
     rows: list[dict[str, Cell]] = []
     for group, numbers in zip(released.groups, released.drawn(plan, budget), strict=True):
         keys = {key.name: value for key, value in zip(plan.question.keys, group, strict=True)}
@@ -432,12 +436,12 @@ def _estimates(plan: NoisePlan, drawn: Sequence[DrawnValue], confidence: float) 
 
 
 _MOST_MEASURES: Final = 8
-"""Beside a quantile, in one expression that has an interval: all corners of their intervals are tried."""
+"""The most measures in an expression with a quantile for which an interval is computed: all corners are tried."""
 
 
 @final
 class _Interval:
-    """The noise interval of one column of the result."""
+    """Computes the noise interval of one column of the result, for each row."""
 
     __slots__ = (
         "_confidence",
@@ -463,7 +467,7 @@ class _Interval:
         self._parts = sorted({part for _, _, uses in self._made for part in uses})
         self._value = typed(expression, domains).value
         self._quotient = quotient(expression, domains)
-        # The law of whole noise takes some milliseconds, once for all rows.
+        # The exact law of integer noise takes some milliseconds; for a linear expression it is the same in all rows.
         self._far = moved_reach if is_linear(expression) else smooth_reach
         self._is_smooth = is_smooth(expression)
         root = _squared(expression)
@@ -488,13 +492,14 @@ class _Interval:
         return self._by_parts(row, drawn, float(middle))
 
     def _by_parts(self, row: Mapping[str, Any], drawn: Sequence[DrawnValue], middle: float) -> Interval:
-        """By how far each noisy statistic moves the result, to first order; the count that decided to show the key is
-        tried at all that it may stand for.
+        """From the derivatives of the result by each noisy statistic.
+
+        If one of them is a count near its threshold, the union of intervals over the values that it may have.
         """
         cut = next((part for part in self._parts if is_cut(drawn[part], self._confidence)), None)
         if cut is None:
             around = self._moved(row, drawn, self._parts, self._confidence)
-            # A count that was rounded may lie beyond the ends.
+            # A rounded count may lie beyond the ends.
             return None if around is None else (min(around[0], middle), max(around[1], middle))
         others = [part for part in self._parts if part != cut]
         counts, rest = possible(drawn[cut], self._confidence)
@@ -509,18 +514,18 @@ class _Interval:
         return min(ends), max(ends)
 
     def _at(self, row: Mapping[str, Any], drawn: Sequence[DrawnValue]) -> Quotient | None:
-        """The result, if these were the noisy statistics; None if that is no number."""
+        """The result for these noisy statistics, as a quotient; None if it is not a number."""
         values = {name: recipe.middle([drawn[i] for i in uses], self._confidence) for name, recipe, uses in self._made}
         return self._quotient({**row, **values})
 
     def _moved(
         self, row: Mapping[str, Any], drawn: Sequence[DrawnValue], parts: Sequence[int], confidence: float
     ) -> Interval:
-        """How far these statistics move the result: measures that share one move together."""
+        """The interval from the noise of these statistics. Measures that share a statistic share its noise."""
         middle = self._at(row, drawn)
         if middle is None:
             return None
-        # Whole steps: a linear expression then moves exactly.
+        # Integer steps, for which the difference quotient of a linear expression is exact.
         steps = {part: max(1, round(drawn[part].deviations)) for part in parts}
         moves: list[Move] = []
         ends: dict[int, Quotient] = {}
@@ -535,7 +540,7 @@ class _Interval:
             moves += [Move(move, share) for share in shares]
             if self._is_smooth:
                 continue
-            bends.append(bend(low, middle, high, middle, math.sqrt(0.5)))  # of a square, which deviates by √2·σ²
+            bends.append(bend(low, middle, high, middle, math.sqrt(0.5)))  # a squared noise deviates by √2·σ²
             for other, end in ends.items():
                 corner = self._at(row, _shifted(drawn, {part: step, other: steps[other]}))
                 if corner is None:
@@ -546,10 +551,10 @@ class _Interval:
         return interval(middle, [*moves, *curved(middle, moves, bends, shape)], shape, confidence, self._far)
 
     def _by_measures(self, row: Mapping[str, Any], drawn: Sequence[DrawnValue], middle: float) -> Interval:
-        """With a quantile among them: from the smallest to the largest result that the ends of all intervals give.
+        """For an expression with a quantile: the range of results over all corners of the measures' intervals.
 
-        Quantiles of one column share their noise, and whole numbers have gaps: nothing is said of how measures go
-        together. Each may be missed by its part of what all may be missed, so all of them hold with the confidence.
+        No assumption is made on how the measures depend on each other: quantiles of one column share their noise. Each
+        interval may miss with its part of the total probability of missing, so all of them hold at the confidence.
         """
         rest = 1 - (1 - self._confidence) / len(self._made)
         found = [(name, recipe.estimate([drawn[i] for i in uses], rest)) for name, recipe, uses in self._made]
@@ -563,18 +568,18 @@ class _Interval:
         if len(quotients) < len(corners) or not (
             all(each.below > 0 for each in quotients) or all(each.below < 0 for each in quotients)
         ):
-            return None  # a denominator that may be 0
+            return None  # the denominator may be 0
         results = [middle, *(each.above / each.below for each in quotients)]
         return min(results), max(results)
 
 
 def _shifted(drawn: Sequence[DrawnValue], steps: Mapping[int, int]) -> list[DrawnValue]:
-    """The same noisy statistics, some of them moved."""
+    """The noisy statistics with some values changed by a step."""
     return [replace(one, values=one.values + steps[i]) if i in steps else one for i, one in enumerate(drawn)]
 
 
 def _squared(expression: Expression) -> Expression | None:
-    """What an expression is the square of; None if it is no square."""
+    """The expression of which this one is the square; None if it is not a square."""
     if isinstance(expression, Call) and expression.operator == "multiply":
         a, b = expression.arguments
         return a if same(a, b) else None
@@ -582,6 +587,6 @@ def _squared(expression: Expression) -> Expression | None:
 
 
 def _square(low: float, high: float) -> tuple[float, float]:
-    """The squares of all numbers between two ends. To first order, a square does not move where it is 0."""
+    """The range of squares of the numbers between two ends. (First-order intervals fail where a square is 0.)"""
     ends = low * low, high * high
     return 0.0 if low <= 0 <= high else min(ends), max(ends)

@@ -1,4 +1,4 @@
-"""How an answer looks, wherever it was made: cells with noise intervals, for people, notebooks and dataframes."""
+"""Display of answers, local or remote: cells with noise intervals for terminals, notebooks and dataframes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from deniable.plots.figure_spec import Figure
 
 UNTOLD: Final = "–"
-"""Stands for a measured number that is NULL: an average of what may be nobody, a quotient by 0."""
+"""Printed for a noisy number that is NULL: the average of a group that may be empty, a quotient by 0."""
 
 Cell = bool | int | float | str | dt.date | dt.datetime | None
 Interval = tuple[float, float] | None
 
 
 class Shown(ABC):
-    """Rows of cells by column name, and a noise interval for each measured cell.
+    """Rows of cells by column name, and a noise interval for each noisy cell.
 
-    The interval says how far noise may have moved the number from what the (bounded) data says: it holds the number
-    without noise with probability `confidence`; where keys are not public, given that this key is shown. It says
-    nothing about sampling, or about rows that were left out.
+    An interval covers the number that the (bounded) data gives without noise, with probability `confidence`. If keys
+    are not public, the probability is conditional on the key being published. It does not cover the error of sampling,
+    or of rows that were left out.
     """
 
     __slots__ = (
@@ -61,27 +61,27 @@ class Shown(ABC):
         self._intervals = tuple(tuple(row) for row in intervals)
         self._measured, self._counts = measured, counts
         self.adjustments: tuple[str, ...] = ()
-        """What was done to the numbers afterwards, in order and in words; nothing, as they come."""
+        """Descriptions of the changes made to the released numbers, in order."""
         self._suppressed = False
         self._touched = False
-        """Whether numbers were changed one by one, or left out: no fit can take that into account."""
+        """Whether numbers were changed one by one or suppressed; then they cannot be fitted."""
 
     @abstractmethod
     def _papers(self) -> str:
-        """What was paid, in words."""
+        """The receipt as text."""
 
     @abstractmethod
     def _entry(self) -> int:
-        """The entry of the ledger."""
+        """The number of the charge in the ledger."""
 
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """What to know when reading it, a sentence each: from the question, the public schema and the cost alone."""
+        """Sentences to know when reading it, from public facts and the noisy numbers."""
 
     @property
     def adjusted(self) -> str:
-        """The adjustments in one line."""
+        """The adjustments as one line; "" if there are none."""
         return "; then ".join(self.adjustments)
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -93,17 +93,17 @@ class Shown(ABC):
 
     @property
     def measured(self) -> frozenset[str]:
-        """The columns that have noise."""
+        """The names of the noisy columns."""
         return self._measured
 
     @property
     def counted(self) -> frozenset[str]:
-        """The columns that are counts."""
+        """The names of the columns that are counts."""
         return self._counts
 
     @property
     def rows(self) -> tuple[tuple[Cell, ...], ...]:
-        """All cells, row by row."""
+        """All cells by row."""
         return self._cells
 
     def __len__(self) -> int:
@@ -113,17 +113,17 @@ class Shown(ABC):
         return (dict(zip(self._names, row, strict=True)) for row in self._cells)
 
     def __getitem__(self, column: str) -> tuple[Cell, ...]:
-        """One column."""
+        """The cells of a column; `InvalidParameter` for an unknown name."""
         return tuple(row[self._place(column)] for row in self._cells)
 
     def interval(self, column: str) -> tuple[tuple[float, float] | None, ...]:
-        """The noise interval of each cell of a column; None for keys and for what cannot be said."""
+        """The noise interval (low, high) of each cell of a column; None for keys and numbers without an interval."""
         place = self._place(column)
         return tuple(row[place] for row in self._intervals)
 
     @property
     def value(self) -> Cell:
-        """The one number of an answer of one row and one column."""
+        """The only cell of an answer with one row and one column; otherwise raises `InvalidParameter`."""
         if len(self._cells) != 1 or len(self._names) != 1:
             raise InvalidParameter(
                 "value",
@@ -139,30 +139,30 @@ class Shown(ABC):
         return self._names.index(column)
 
     def nonnegative(self) -> Self:
-        """The same with counts below 0 raised to 0, as they are without noise; says so wherever it is shown.
+        """A copy with counts below 0 raised to 0. Free; the copy mentions it wherever it is displayed.
 
-        Costs nothing. Each count comes nearer to the truth; sums of many such counts become too large.
+        Each count comes closer to the truth, but sums of many such counts become too large.
         """
         return self._changed(lambda count: max(count, 0), "counts below 0 were raised to 0", least=0.0)
 
     def rounded(self, *, base: int = 1) -> Self:
-        """The same with each count rounded to a whole number, or to a multiple of `base`, by itself. Costs nothing."""
+        """A copy with each count rounded to a multiple of `base` (1 to 10^9), independently of the others. Free."""
         if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
             raise InvalidParameter("base", base, "must be a whole number, at least 1")
         to = "whole numbers" if base == 1 else f"multiples of {base}"
         return self._changed(lambda count: base * round(count / base), f"each count was rounded to {to} by itself")
 
     def suppressed(self, *, below: int | float) -> Self:
-        """The same without counts below a number: they and their intervals are not shown. Costs nothing.
+        """A copy that hides counts below a number, with their intervals. Free.
 
-        This is for readers, who should not build on counts that are mostly noise; privacy is not gained by it, because
-        the counts were noisy before. What is left out may follow from a total and the counts beside it.
+        This helps readers, who should not rely on counts that are mostly noise. It adds no privacy, because the counts
+        were noisy before; a hidden count may follow from a total and the counts beside it.
 
-        Noise can lift a small count above the number, and it is then shown because it is wrong. So an interval that
-        reaches below the number begins at 0. Then those that are shown hold what they say: of a true count t below b,
-        noise of more than h + b - t is missed, given that noise of b - t or more is there; that is at most twice the
-        2.5 % of more than h, because such noise has no heavier tail than an exponential one. Above b it is shown at
-        least half of the time.
+        Noise can lift a small count above the number b, and then the count is displayed because it is wrong. So an
+        interval that reaches below b starts at 0, which keeps the coverage of displayed counts. For a true count t
+        below b and a half-width h, an interval misses if the noise exceeds h + b - t, given that it is at least b - t.
+        That has at most twice the 2.5 % probability of exceeding h, because the tail of the noise is not heavier than
+        exponential. A true count above b is displayed at least half of the time.
         """
         if isinstance(below, bool) or not isinstance(below, int | float) or not 0 < below < math.inf:
             raise InvalidParameter("below", below, "must be a number above 0")
@@ -189,7 +189,7 @@ class Shown(ABC):
         return other
 
     def _changed(self, change: Callable[[float], float], words: str, least: float = -math.inf) -> Self:
-        """With all counts changed one by one, within intervals that hold them as well."""
+        """A copy with each count changed by itself, and intervals extended to contain the new counts."""
         counts = [name in self._counts for name in self._names]
         cells, intervals = [], []
         for row, around in zip(self._cells, self._intervals, strict=True):
@@ -218,21 +218,22 @@ class Shown(ABC):
         for name, measured in zip(self._names, self._noisy, strict=True):
             found[name] = _alike(self[name])
             bounds = self.interval(name)
-            if intervals and measured:  # whether there are any: which columns there are is no matter of noise
+            if intervals and measured:  # also if all are None, so that the columns do not depend on noise
                 found[f"{name}_low"] = _alike([None if each is None else each[0] for each in bounds])
                 found[f"{name}_high"] = _alike([None if each is None else each[1] for each in bounds])
         return found
 
     def _untold(self, *, intervals: bool) -> list[str]:
-        """The columns of ends of which none is told: numbers all the same."""
+        """The columns of interval ends that are all missing, which must still be typed as numbers."""
         measured = [name for name, noisy in zip(self._names, self._noisy, strict=True) if noisy and intervals]
         none = [name for name in measured if all(each is None for each in self.interval(name))]
         return [f"{name}_{end}" for name in none for end in ("low", "high")]
 
     def to_pandas(self, *, intervals: bool = False) -> Any:
-        """As a pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each measure.
+        """A pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each noisy column.
 
-        Whole numbers and truths among which some are missing stay what they are: Int64 and boolean, with <NA>.
+        Integers and booleans with missing values keep their type (Int64 and boolean, with <NA>). Raises `MissingExtra`
+        without pandas.
         """
         pd = library("pandas", None)
         columns, ends = self._flat(intervals=intervals), self._untold(intervals=intervals)
@@ -244,21 +245,22 @@ class Shown(ABC):
         )
 
     def to_polars(self, *, intervals: bool = False) -> Any:
-        """As a polars DataFrame."""
+        """A polars DataFrame, with columns as in `to_pandas`."""
         polars, ends = library("polars", None), self._untold(intervals=intervals)
         return polars.DataFrame(self._flat(intervals=intervals), schema_overrides=dict.fromkeys(ends, polars.Float64))
 
     def to_arrow(self, *, intervals: bool = False) -> Any:
-        """As an Arrow table."""
+        """An Arrow table, with columns as in `to_pandas`."""
         arrow, ends = library("pyarrow", "sql"), self._untold(intervals=intervals)
         columns = self._flat(intervals=intervals)
         real = arrow.float64()
         return arrow.table({name: arrow.array(c, type=real if name in ends else None) for name, c in columns.items()})
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """As CSV (RFC 4180, UTF-8), with columns NAME_low and NAME_high beside each measure; into a file, if named.
+        """CSV (RFC 4180, UTF-8) with columns NAME_low and NAME_high beside each noisy one; written to `path` if given.
 
-        Beside a file stands another, PATH-metadata.json, with what the columns are and the notes (W3C, CSV on the Web).
+        With a path, PATH-metadata.json is written too; it describes the columns and has the notes (W3C, CSV on the
+        Web).
         """
         from deniable.queries.answer import answer_files
 
@@ -269,25 +271,28 @@ class Shown(ABC):
         return text
 
     def to_excel_csv(self, path: str | Path | None = None, *, title: str | None = None, separator: str = ",") -> str:
-        """As CSV for a spreadsheet: UTF-8 with its mark, no cell that is a formula, and the notes below the table."""
+        """CSV for a spreadsheet: with a byte-order mark, formulas disarmed, and the notes below the table.
+
+        `separator` is a comma, a semicolon or a tab. Written to `path` if given.
+        """
         from deniable.queries.answer import answer_files
 
         return answer_files.saved(answer_files.as_excel_csv(answer_files.sheet(self, title), separator=separator), path)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Into a Parquet file, with the notes in its metadata."""
+        """Write a Parquet file with the notes in its metadata."""
         from deniable.queries.answer import answer_files
 
         answer_files.to_parquet(answer_files.sheet(self, None), path)
 
     def to_latex(self, path: str | Path | None = None, *, title: str | None = None, label: str = "") -> str:
-        """As a LaTeX table with a caption, a column for each interval, and the notes below; into a file, if named."""
+        """A LaTeX table with a caption, a column for each interval, and the notes below; written to `path` if given."""
         from deniable.queries.answer import answer_files
 
         return answer_files.saved(answer_files.as_latex(answer_files.sheet(self, title), label=label), path)
 
     def to_html(self, path: str | Path | None = None, *, title: str | None = None) -> str:
-        """As a page with a caption, a column for each interval, and the notes below; into a file, if named."""
+        """An HTML page with a caption, a column for each interval, and the notes below; written to `path` if given."""
         from deniable.queries.answer import answer_files
 
         one = answer_files.sheet(self, title)
@@ -297,11 +302,11 @@ class Shown(ABC):
 
     @property
     def _noisy(self) -> tuple[bool, ...]:
-        """For each column, whether it was computed from noisy numbers; else it shows keys."""
+        """For each column, whether it is computed from noisy numbers (and not from keys)."""
         return tuple(name in self._measured for name in self._names)
 
     def _texts(self) -> list[list[str]]:
-        """All cells for people."""
+        """All cells as text."""
         return [
             [
                 spoken(cell, around) if noisy else key_said(cell)
@@ -314,12 +319,14 @@ class Shown(ABC):
         return [*self._remarks(), self._papers()]
 
     def _remarks(self) -> list[str]:
-        """What stands below the numbers, but for what was paid."""
+        """The lines below the numbers, without the receipt."""
         untold = any(cell is None for row in self._cells for cell, noisy in zip(row, self._noisy, strict=True) if noisy)
         told = any(each is not None for row in self._intervals for each in row)
         said = [
             f"± is the noise interval at {percent(self.confidence)} %" if told else "",
-            f"{UNTOLD} is a number that cannot be told" if untold and not self._suppressed else "",
+            f"{UNTOLD} means no value (for example the mean of an empty group)"
+            if untold and not self._suppressed
+            else "",
             self.adjusted,
             *self.notes,
         ]
@@ -354,7 +361,11 @@ class Shown(ABC):
         return f"<table>{caption}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
     def plot(self, column: str | None = None) -> Figure:
-        """A measure as points with noise intervals, one for each row: `answer.plot("n").save("n.png")`."""
+        """A figure of a noisy column, one point with its noise interval for each row.
+
+        Example: `answer.plot("n").save("n.png")`. By default the first column with intervals. Raises
+        `InvalidParameter` if there is nothing to draw.
+        """
         from deniable.plots.curve_figures import intervals as drawn
 
         if not self._cells:
@@ -375,14 +386,14 @@ class Shown(ABC):
         if not points:
             raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
         rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
-        note = f"{rows} not drawn, because the number cannot be told." if left_out else ""
+        note = f"{rows} not drawn, because there is no value or no interval." if left_out else ""
         return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
 
 
 def held(
     interval: tuple[float, float], number: float, *, least: float = -math.inf, whole: bool = False
 ) -> tuple[float, float]:
-    """An interval for a number that was moved: cut to where the truth can be, and widened to hold the number.
+    """The interval of a changed number: cut to the range of possible true numbers, and extended to contain the number.
 
     >>> held((-3.2, 4.7), 5, least=0, whole=True)
     (0, 5)
@@ -394,11 +405,11 @@ def held(
 
 
 _HAIR: Final = 1e-9
-"""Rounding error of an end that is a whole number."""
+"""Tolerance for the rounding error of an integer end."""
 
 
 def laid_out(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> list[str]:
-    """A table in lines of plain text: its names, a rule, and its rows; numbers stand to the right."""
+    """A table as lines of text: names, a rule, rows. `right` says which columns are right-aligned."""
     table = [list(names), *rows]
     widths = [max(len(row[j]) for row in table) for j in range(len(names))]
     lines = [
@@ -413,7 +424,7 @@ def laid_out(names: Sequence[str], rows: Sequence[Sequence[str]], right: Sequenc
 
 
 def library(name: str, extra: str | None) -> Any:
-    """A library that answers are taken to; `extra` is the one of ours that brings it, if any does."""
+    """Import an optional library; `MissingExtra` without it. `extra` is our extra that installs it, if there is one."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -421,14 +432,14 @@ def library(name: str, extra: str | None) -> Any:
 
 
 def _alike(cells: Sequence[Cell]) -> list[Any]:
-    """One column: whole numbers among floats are floats too."""
+    """The cells of a column, with integers turned into floats if there are floats among them."""
     if any(isinstance(cell, float) for cell in cells):
         return [float(cell) if isinstance(cell, int) else cell for cell in cells]
     return list(cells)
 
 
 def nullable(cells: Sequence[Cell]) -> str | None:
-    """The dtype of pandas that keeps what is there beside what is missing; None: as pandas finds it."""
+    """The nullable pandas dtype for a column with missing values; None: let pandas infer it."""
     kinds = {type(cell) for cell in cells if cell is not None}
     if None not in cells or len(kinds) != 1:
         return None
@@ -436,15 +447,18 @@ def nullable(cells: Sequence[Cell]) -> str | None:
 
 
 def key_said(cell: Cell) -> str:
-    """A key for people: NULL by its name, and in one line whatever is in it."""
+    """A key as text in one line; None is "NULL"."""
     if cell is None:
         return "NULL"
-    said = str(cell) if isinstance(cell, int) else spoken(cell, None)  # years have no thousands
+    said = str(cell) if isinstance(cell, int) else spoken(cell, None)  # no thousands separators: it may be a year
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in said)
 
 
 def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
-    """A cell for people: as many digits as the noise leaves, and the noise after ±."""
+    """A noisy cell as text, with as many digits as the noise justifies, and the half-width after ±.
+
+    An asymmetric interval is printed as (low … high).
+    """
     if cell is None:
         return UNTOLD
     if isinstance(cell, bool) or not isinstance(cell, int | float):
@@ -462,5 +476,5 @@ def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
 
 
 def portable(cell: Cell) -> Any:
-    """A cell as JSON has it."""
+    """A cell as a JSON value."""
     return cell.isoformat() if isinstance(cell, dt.date | dt.datetime) else cell

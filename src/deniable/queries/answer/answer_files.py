@@ -1,7 +1,7 @@
-"""Answers as they are published: CSV, CSV for a spreadsheet, Parquet, LaTeX and HTML, each with intervals and notes.
+"""Answers as files: CSV, CSV for spreadsheets, Parquet, LaTeX and HTML, each with intervals and notes.
 
-What a cell says is text from a table that others may have filled, so it is escaped for where it goes: HTML and LaTeX by
-their own rules, and a spreadsheet gets no cell that it would take for a formula.
+Keys are text that other people may have entered, so cells are escaped for each format: HTML and LaTeX by their own
+rules, and a spreadsheet gets no cell that it would run as a formula.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from deniable.queries.answer.answer_display import Shown
 
 BYTE_ORDER: Final = "\ufeff"
-"""What tells Excel that a file is UTF-8."""
+"""The byte-order mark by which Excel recognises UTF-8."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%", "＝", "＋", "－", "＠")
-"""What a text begins with that a spreadsheet may run (OWASP, CSV injection); also in full width."""
+"""First characters of text that a spreadsheet may run (OWASP, CSV injection), also in full width."""
 _NUMBER: Final = re.compile(r"[+-]?\d+([.,]\d+)*(e[+-]?\d+)?\Z", re.IGNORECASE)
 
 _GREEK: Final = re.compile(r"(\w) (\w+)").findall(
@@ -41,11 +41,11 @@ _LATEX: Final = {
     "±": r"$\pm$", "–": "--", "—": "---", "…": r"\ldots{}", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$",
     "≥": r"$\geq$", "−": "$-$", "∞": r"$\infty$", "“": "``", "”": "''", "‘": "`", "’": "'",
     "\n": " ", "\t": " ", "\r": " ",
-    "[": "{[}", "*": "{*}",  # after a row's end, in \\[1cm] and \\*, these are read as a part of it
+    "[": "{[}", "*": "{*}",  # directly after the end of a row, \\[ and \\* would be read as one command
     **{letter: f"$\\{name}$" for letter, name in _GREEK},
 }  # fmt: skip
 _FOREIGN: Final = re.compile("[^\x00-\x7f¡-ſ‐-―‖†‡•‰€←-↓]|[«»ÐÞðþĄąĐđĘęĮįĸĿŀŉŊŋŦŧŲųſ]")
-"""Letters that pdfLaTeX does not know without a package (tried with that of TeX Live 2022)."""
+"""Letters that pdfLaTeX cannot print without a package (tried with TeX Live 2022)."""
 _RAISED: Final = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 _POWER: Final = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺]+")
 
@@ -65,29 +65,29 @@ STYLE: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table as it is written: a title, columns, rows for machines and for people, and notes."""
+    """An answer with a title, ready to be written to a file."""
 
     title: str
     answer: Shown
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What stands below it, a sentence each."""
+        """The notes below the table, as sentences."""
         said = (each for each in self.answer._remarks() if not each.startswith("± is"))
         return tuple(_sentence(each, self.answer.columns) for each in said)
 
     @property
     def interval_words(self) -> str:
-        """What the ends of an interval are."""
+        """The name of the intervals: "95 % noise interval"."""
         return f"{percent(self.answer.confidence)} % noise interval"
 
     def flat(self) -> dict[str, list[Any]]:
-        """Columns with NAME_low and NAME_high beside each measure."""
+        """The columns, with NAME_low and NAME_high beside each noisy one."""
         return self.answer._flat(intervals=True)
 
 
 def sheet(answer: Shown, title: str | None) -> Sheet:
-    """An answer with a title: its measures by its keys, if none is given."""
+    """An answer with a title; by default "measures by keys"."""
     if title is not None and not isinstance(title, str):
         raise InvalidParameter("title", type_of(title), "must be text")
     if title is None:
@@ -99,14 +99,14 @@ def sheet(answer: Shown, title: str | None) -> Sheet:
 
 
 def _sentence(words: str, columns: Sequence[str]) -> str:
-    """With a capital and a full stop; the name of a column stays as it is."""
+    """The words with a capital letter and a full stop; a column name at the start keeps its case."""
     named = words.startswith(tuple(f"{name}{after}" for name in columns for after in ":,"))
     begun = words if named else words[:1].upper() + words[1:]
     return begun + ("" if words.endswith((".", "?", "!")) else ".")
 
 
 def saved(text: str, path: str | Path | None, *, encoding: str = "utf-8") -> str:
-    """The text, and in a file, if one is named."""
+    """Return the text, and write it to `path` if given."""
     if path is not None:
         Path(path).write_text(text, encoding=encoding, newline="")
     return text
@@ -116,13 +116,13 @@ def saved(text: str, path: str | Path | None, *, encoding: str = "utf-8") -> str
 
 
 def as_csv(one: Sheet) -> str:
-    """RFC 4180: a line of names, and the numbers as they are; what is missing is empty. Notes go into `about_csv`."""
+    """CSV by RFC 4180: a line of names, then unrounded numbers; missing values are empty. `about_csv` has the notes."""
     return _lines(one, _plain, ",")
 
 
 def as_excel_csv(one: Sheet, *, separator: str = ",", statement: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
-    """For a spreadsheet: UTF-8 with its mark, no cell that is a formula, and the notes below the table; then the
-    statement, a line for each section.
+    """CSV for a spreadsheet: with a byte-order mark, formulas disarmed, the notes below the table, then the statement,
+    one line for each section. `separator` is a comma, a semicolon or a tab.
     """
     if separator not in {",", ";", "\t"}:
         raise InvalidParameter("separator", separator, "must be a comma, a semicolon or a tab")
@@ -158,7 +158,7 @@ def _plain(cell: Cell) -> str:
 
 
 def _guarded(cell: Cell) -> str:
-    """A cell that no spreadsheet takes for a formula: a text that begins like one gets an apostrophe before it."""
+    """A cell that no spreadsheet runs as a formula: text that starts like one gets a leading apostrophe."""
     text = _plain(cell)
     if not isinstance(cell, str):
         return text
@@ -167,7 +167,9 @@ def _guarded(cell: Cell) -> str:
 
 
 def about_csv(one: Sheet, name: str, statement: str = "") -> str:
-    """What the columns are, as JSON by the W3C's "Metadata Vocabulary for Tabular Data": for NAME.csv-metadata.json."""
+    """The content of NAME.csv-metadata.json: a description of the columns by W3C's "Metadata Vocabulary for Tabular
+    Data".
+    """
     columns = []
     for each in one.flat():
         base, _, end = each.rpartition("_")
@@ -186,7 +188,7 @@ def about_csv(one: Sheet, name: str, statement: str = "") -> str:
 
 
 def to_parquet(one: Sheet, path: str | Path, statement: str = "") -> None:
-    """A Parquet file with the notes in its metadata, under the name `deniable`."""
+    """Write a Parquet file with title, notes and statement as JSON in its metadata, under the key `deniable`."""
     writer = library("pyarrow.parquet", "sql")
     table = one.answer.to_arrow(intervals=True)
     about: Mapping[str, Any] = {"title": one.title, "confidence": one.answer.confidence, "notes": list(one.notes),
@@ -199,7 +201,7 @@ def to_parquet(one: Sheet, path: str | Path, statement: str = "") -> None:
 
 
 def _columns(one: Sheet) -> list[tuple[str, str]]:
-    """(name, what it is): a key, a number, or an interval."""
+    """(heading, CSS class) of each column: "k" for a key, "n" for a number, "i" for an interval."""
     found = []
     for name, noisy in zip(one.answer.columns, one.answer._noisy, strict=True):
         found.append((name, "n" if noisy else "k"))
@@ -224,7 +226,7 @@ def _rows(one: Sheet) -> list[list[str]]:
 
 
 def _between(cell: Cell, around: tuple[float, float] | None) -> str:
-    """The two ends, with as many digits as the number itself has."""
+    """The two ends as text, with as many digits as the number itself."""
     if around is None:
         return UNTOLD
     low, high = around
@@ -236,8 +238,9 @@ def _between(cell: Cell, around: tuple[float, float] | None) -> str:
 
 
 def as_html(sheets: Sequence[Sheet], *, title: str, statement: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
-    """A page of its own, without anything from elsewhere: each table with a caption and its notes; then the statement,
-    section by section. Without a title the window is called after the tables.
+    """A self-contained HTML page: each table with a caption and its notes, then the statement by sections.
+
+    Notes that all tables share are printed once. Without a title, the window's title lists the tables.
     """
     said = [(name, escape(" ".join(each)).replace("e^ε", "e<sup>ε</sup>")) for name, each in statement]
     about = "".join(f"<p><strong>{escape(name)}.</strong> {each}</p>" for name, each in said)
@@ -259,7 +262,7 @@ def _list(notes: Sequence[str]) -> str:
 
 
 def html_table(one: Sheet, elsewhere: Sequence[str] = ()) -> str:
-    """One table with its caption, and its notes but for those that stand elsewhere."""
+    """One table as HTML, with its caption and its notes, except those in `elsewhere`."""
     columns = _columns(one)
     heads = "".join(f'<th scope="col" class="{kind}">{escape(name)}</th>' for name, kind in columns)
     lines = []
@@ -277,9 +280,9 @@ def html_table(one: Sheet, elsewhere: Sequence[str] = ()) -> str:
 
 
 def as_latex(one: Sheet, *, label: str = "") -> str:
-    """A `table` with a caption and notes below it; it needs no package.
+    """A LaTeX `table` with a caption and notes below it. It needs no package.
 
-    Where letters are in it that pdfLaTeX does not know, a comment says so.
+    A comment lists letters that pdfLaTeX cannot print.
     """
     columns = _columns(one)
     shape = "".join("l" if kind == "k" else "r" for _, kind in columns)
@@ -311,7 +314,7 @@ def as_latex(one: Sheet, *, label: str = "") -> str:
 
 
 def latex(text: str) -> str:
-    r"""Text for LaTeX: what has a meaning there is escaped, and symbols that pdfLaTeX does not know are commands.
+    r"""Text for LaTeX: special characters are escaped, and symbols that pdfLaTeX cannot print become commands.
 
     >>> print(latex("a_b & 50 % ± ε ≤ 10⁻⁶"))
     a\_b \& 50 \% $\pm$ $\varepsilon$ $\leq$ 10$^{-6}$

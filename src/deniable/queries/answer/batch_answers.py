@@ -1,7 +1,8 @@
-"""A batch: what several questions cost together and how exact each will be, and how all of them are answered.
+"""Batches: several questions that share a cost.
 
-`planned` decides everything that can be decided without data. `price` tells it; `answered` charges for it, all or
-nothing, and then reads the data.
+`planned` makes all decisions that need no data: how the cost is shared, which tables are measured together
+(`joint_tables`), and which answers improve others (`batch_shares`). `price` reports the plan. `answered` charges for
+all questions or none, and then reads the data.
 """
 
 from __future__ import annotations
@@ -37,35 +38,35 @@ if TYPE_CHECKING:
     from deniable.queries.session import Session
 
 Weights = Sequence[float] | Literal["fair"] | None
-"""How much a cell of each question counts; "fair": every cell alike, as long as no table is less exact than by itself
-with an equal share of the cost."""
+"""The weight of a cell of each question. "fair": equal weights, but no table may be less precise than it would be
+alone with an equal share of the cost."""
 Within = float | Sequence[float | None] | None
 
 
 @final
 @dataclass(slots=True)
 class TogetherMeasured:
-    """Tables that are measured together, and the noise that they get."""
+    """Tables that are measured jointly, and their noise."""
 
     names: list[str]
     tables: Jointly
     made: Made
     old: dict[int, Released] = field(default_factory=dict)
-    """Answers that are there already, by place: the others are measured, and all are fitted together."""
+    """Stored answers by index: only the others are measured, and all are fitted together."""
 
     @property
     def measured(self) -> Jointly:
-        """The tables that are measured now."""
+        """The tables that have no stored answer and are measured now."""
         return self.tables.only([i for i in range(len(self.names)) if i not in self.old]) if self.old else self.tables
 
 
 @final
 @dataclass(slots=True)
 class Planned:
-    """A batch before anything is charged. Questions are called by their hashes."""
+    """A batch before anything is charged. Questions are identified by their hashes."""
 
     given: list[NoisePlan]
-    """In the order of the questions: one may stand there twice, under other names of its columns."""
+    """The plans in the order of the questions. Two may have the same hash, with other column names."""
     plans: dict[str, NoisePlan]
     words: dict[str, str]
     confidence: float
@@ -76,11 +77,11 @@ class Planned:
 
     @property
     def cost(self) -> Cost:
-        """What all of it costs."""
+        """The cost of the whole batch."""
         return sum(self.charges().values(), start=Cost(0))
 
     def charges(self) -> dict[str, Cost]:
-        """What each question is charged: those that are measured together share their cost evenly."""
+        """The charge for each question; tables that are measured jointly share their cost evenly."""
         names = list(self.alone)
         costs = [price.cost for price in self.alone.values()]
         found = dict(zip(names, batch_shares.charges([self.plans[name] for name in names], costs), strict=True))
@@ -90,7 +91,7 @@ class Planned:
         return {name: found[name] for name in self.plans if name in found}
 
 
-# -- what was asked ----------------------------------------------------------------------------------------------------
+# -- planning ----------------------------------------------------------------------------------------------------------
 
 
 def planned(
@@ -101,7 +102,11 @@ def planned(
     within: Within,
     payer: str | None,
 ) -> Planned:
-    """The plan of a batch. BudgetExceeded where a share of nothing is asked for; nothing is charged."""
+    """The plan of a batch. Charges nothing.
+
+    Raises `BudgetExceeded` if a share of an empty rest is asked for, and `InvalidParameter` for weights or targets
+    that do not fit the questions.
+    """
     given, words = _read(session, questions)
     plans: dict[str, NoisePlan] = {}
     for made in given:
@@ -117,12 +122,12 @@ def planned(
     ]  # fmt: skip
     measured = {i for group in groups for i in group}
     shares, found.helps = batch_shares.shares(values, each, measured)
-    if weights == "fair":  # whoever helps pays nothing for it
+    if weights == "fair":  # then a question does not give up a share because it improves another
         shares, _ = batch_shares.shares(values, each, range(len(values)))
     if within is not None:
         if weights is not None:
-            rule = "share out a cost, and with within= the cost is what the errors need"
-            raise InvalidParameter("weights", NOTHING, rule, "leave out weights, or say a cost instead of within")
+            rule = "divide a given cost, but with within= the cost follows from the errors"
+            raise InvalidParameter("weights", NOTHING, rule, "leave out weights, or give a cost instead of within")
         _within(session, found, asked, groups, _targets(within, given, names))
         return found
     rest = [i for i in range(len(names)) if i not in measured]
@@ -162,7 +167,7 @@ def _read(session: Session, questions: str | Sequence[str | Question]) -> tuple[
 
 
 def said(question: object, made: NoisePlan) -> str:
-    """What the ledger says was asked: the analyst's own text, or the tables and measures. Both are public."""
+    """The description of a question in the ledger: the analyst's own text, or measures and tables. Both are public."""
     if isinstance(question, str):
         return " ".join(question.split())[:500]
     measures = ", ".join(f"{each.function}" for each in made.question.measures)
@@ -170,7 +175,7 @@ def said(question: object, made: NoisePlan) -> str:
 
 
 def _each(weights: Weights, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Fraction]:
-    """The weight of each question; of one that stands there twice, the larger one."""
+    """The weight of each distinct question; the larger one if it is asked twice."""
     rule = 'must be positive numbers, one for each question, or "fair"'
     if weights is None or weights == "fair":
         return [Fraction(1)] * len(names)
@@ -192,7 +197,7 @@ def _counted(rule: str, numbers: Sequence[object], given: Sequence[NoisePlan]) -
 
 
 def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -> list[float | None]:
-    """How near each question shall be told; of one that stands there twice, the nearer one."""
+    """The target error of each distinct question; the smaller one if it is asked twice."""
     if not isinstance(within, Sequence) or isinstance(within, str):
         return [within] * len(names)
     if len(within) != len(given):
@@ -212,16 +217,16 @@ def _within(
     groups: Sequence[tuple[int, ...]],
     targets: Sequence[float | None],
 ) -> None:
-    """The least cost at which every question is as near as it shall be."""
+    """Fill in the plan with the least cost at which every question meets its target error."""
     names, plans = list(found.plans), list(found.plans.values())
-    session._plans.admit(len(plans) ** 2)  # the least cost is looked for by all tables, in rounds
+    session._plans.admit(len(plans) ** 2)  # the search for the least cost takes all tables, in rounds
     in_group = {i for group in groups for i in group}
-    found.helps = []  # each is as exact as it shall be by itself
+    found.helps = []  # each question meets its target by itself
     for i, target in enumerate(targets):
         if target is None and i not in in_group:
             rule = "a question that is not measured together with others needs a number of its own"
             raise InvalidParameter("within", NOTHING, rule, "give one, or ask it apart")
-        if target is not None:  # also of those that are measured together: what is no error to ask for is refused here
+        if target is not None:  # also for tables that are measured jointly, because it checks the target
             price = session._price(plans[i], replace(asked, within=target), found.left)
             if i not in in_group:
                 found.alone[names[i]] = price
@@ -237,22 +242,22 @@ def _within(
 
 
 def check_refinable(session: Session, answer: Answer) -> None:
-    """Refuse answers that a second one cannot be merged with."""
+    """Raise `InvalidParameter` if a second answer cannot be merged with this one."""
     made = answer.plan
     if answer.budget != session.budget or any(
         session._tables.get(name) != each for name, each in tables_read(made.question.relation).items()
     ):
         raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
     if answer.receipt.version != session._version(made.question):
-        rule = "is about another version of the data, and the mean of two tables is neither"
-        raise InvalidParameter("answer", NOTHING, rule, "ask the question anew: it is a new one now")
+        rule = "is about another version of the data, and the average of two versions describes neither"
+        raise InvalidParameter("answer", NOTHING, rule, "ask the question again: it is a new one now")
     if made.is_picked:
         rule = "is one value that was drawn, and two of them cannot be merged"
         remedy = "ask the question at a larger epsilon: that draws a nearer value"
         raise InvalidParameter("answer", NOTHING, rule, remedy)
 
 
-# -- what it would cost ------------------------------------------------------------------------------------------------
+# -- pricing -----------------------------------------------------------------------------------------------------------
 
 
 def priced(
@@ -268,7 +273,7 @@ def priced(
 
 
 def price(session: Session, found: Planned) -> Quoted:
-    """Each question's expected error, and how the cost is split."""
+    """The price of a planned batch: the expected error of each question, and how the cost is split."""
     charges, quotes = found.charges(), {}
     for name, each in found.alone.items():
         quotes[name] = Quote.alone(each, found.words[name], charges[name])
@@ -296,12 +301,12 @@ def answered(
     payer: str | None,
     text: str | None = None,
 ) -> list[Answer]:
-    """See `Session.batch`. `text` is what the ledger says was asked, where all questions are one text."""
+    """The implementation of `Session.batch`. `text`, if all questions come from one, is their description."""
     try:
         found = planned(session, questions, asked, weights, within, payer)
         if text is not None:
             found.words = dict.fromkeys(found.words, " ".join(text.split())[:500])
-    except BudgetExceeded:  # a share of nothing: what was asked before can still be read
+    except BudgetExceeded:  # the rest is empty, but stored answers can still be read
         given, _ = _read(session, questions)
         stored = [session._stored(made, payer) for made in given]
         told = [each for each in stored if each is not None]
@@ -311,7 +316,7 @@ def answered(
     known = _known(session, found, payer)
     summed = _summed(session, found)
     drawn = {name: session._noise(found.plans[name], each) for name, each in found.alone.items()}
-    # Whatever cannot be counted is known before anything is charged.
+    # Built before the charge, so that a table that cannot be counted is refused without cost.
     collects = [[each for _, each in group.measured.collects(group.made)] for group in found.together]
     charges = found.charges() | dict.fromkeys(summed, Cost(0))
     asks = [
@@ -348,7 +353,7 @@ def _run(
     collects: Sequence[Sequence[Collect]],
     entries: Mapping[str, Entry],
 ) -> dict[str, Released]:
-    """Read the data: once for each question by itself, and as seldom as possible for those together."""
+    """Read the data: once for each single question, and as few times as possible for each joint group."""
     released = {
         name: session._run(found.plans[name], drawn[name], price.cost, entries[name])
         for name, price in found.alone.items()
@@ -372,7 +377,7 @@ def _run(
 
 
 def _summed(session: Session, found: Planned) -> dict[str, Released]:
-    """The questions that can be read off finer answers of the ledger, as exactly as asked or more so."""
+    """The questions that finer answers in the ledger answer at least as precisely; they leave the plan."""
     session._finer.look(session._ledger, session._tables)
     summed = {}
     for name, price in list(found.alone.items()):
@@ -385,7 +390,7 @@ def _summed(session: Session, found: Planned) -> dict[str, Released]:
 
 
 def _mark_disjoint(released: dict[str, Released], names: Sequence[str]) -> None:
-    """Of questions about disjoint rows the dearest pays for all, but for δ, which each pays."""
+    """Record that questions about disjoint rows cost together what the most expensive one costs, except for δ."""
     mark = f"{released[names[0]].measured[0].mark}+"
     for name in names:
         each = released[name]
@@ -394,10 +399,10 @@ def _mark_disjoint(released: dict[str, Released], names: Sequence[str]) -> None:
 
 
 def _known(session: Session, found: Planned, payer: str | None) -> dict[str, tuple[Released, Replay]]:
-    """The questions that were answered before, as exactly or more so; the others are left in the plan.
+    """The questions with a stored answer that is at least as precise; they leave the plan.
 
-    Where that is so of some of the tables that are measured together, the others are measured as exactly as they would
-    have been, and nothing more is paid; all of them are then fitted to what was there and what is new.
+    If only some tables of a joint group have one, the others are measured as precisely as planned, at no extra cost,
+    and all of them are then fitted to the stored and the new numbers.
     """
     known: dict[str, tuple[Released, Replay]] = {}
     for name, each in list(found.alone.items()):

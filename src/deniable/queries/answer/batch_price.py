@@ -1,4 +1,4 @@
-"""What a batch would cost, and how exact each of its tables would be: before anything is paid, and without data."""
+"""The price of a batch: its cost and the expected error of each table, before anything is paid and without data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def measured_as(plan: NoisePlan) -> float:
-    """The step that the only statistic of a question is counted in."""
+    """The grid step of a question's only statistic; 1 for a count."""
     statistic = plan.parts[0].statistic
     return 2.0**statistic.exponent if isinstance(statistic, ExactSum) else 1.0
 
@@ -31,20 +31,21 @@ class Quote:
     """One question of a batch: its size, the expected error of each cell, and its part of the cost."""
 
     name: str
-    """Its keys, or what was asked."""
+    """Its keys, joined by ×; "total" without keys."""
     words: str
+    """Its description in the ledger."""
     cells: int | None
-    """How many groups it has; None where keys are not public."""
+    """The number of groups; None if keys are not public."""
     errors: dict[str, float | None]
-    """The half-width of the noise interval of every cell of a column; None: it depends on the data."""
+    """The half-width of the noise interval of a cell, by column; None: it depends on the data."""
     deviations: dict[str, float | None]
-    """Likewise the standard error."""
+    """The standard error of a cell, by column; None: it depends on the data."""
     cost: Cost
-    """What it is charged."""
+    """The charge for it."""
     is_together: bool
-    """Whether it is measured together with others, and so is a sum of finer ones among them, or they of it."""
+    """Whether it is measured jointly with other tables."""
     by_rows: tuple[str, ...] = ()
-    """Columns whose error depends on how many rows a group has: it is told for `TYPICAL_ROWS`."""
+    """Columns whose error depends on the size of a group; it is stated for `TYPICAL_ROWS`."""
 
     @classmethod
     def alone(cls, price: Price, words: str, cost: Cost) -> Quote:
@@ -55,7 +56,7 @@ class Quote:
         halves = {pair.count: pair.half for pair in pairs(plan, price.budget)}
         for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
             step = 2.0**recipe.statistic.exponent if isinstance(recipe, Summed) else 1.0
-            if uses[-1] in halves:  # n is half of what was released as H·n + S and H·n - S, over H
+            if uses[-1] in halves:  # n = ((H·n + S) + (H·n - S)) / 2H, a sum of two independent draws
                 step = 2**-0.5 / halves[uses[-1]]
             is_single = isinstance(recipe, Counted | Summed)
             spreads[recipe.name] = float(made.deviation(uses[-1])) * step if is_single else None
@@ -73,7 +74,7 @@ class Quote:
     def together(
         cls, plan: NoisePlan, columns: Sequence[int], made: Made, words: str, cost: Cost, confidence: float
     ) -> Quote:
-        """A question that is measured together with others."""
+        """A question that is measured jointly with others."""
         step = measured_as(plan)
         error, deviation = made.error(columns, confidence) * step, made.deviation(columns) * step
         named = measured_columns(plan)
@@ -85,7 +86,7 @@ class Quote:
         )  # fmt: skip
 
     def to_dict(self, budget: Budget) -> dict[str, Any]:
-        """As plain values."""
+        """The quote as a JSON-ready dict."""
         return {
             "name": self.name,
             "question": self.words,
@@ -109,7 +110,7 @@ def _cells(plan: NoisePlan) -> int | None:
 @final
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """The price of a batch: what it costs in all, and how exact each of its tables would be. No data was read."""
+    """The price of a batch: its total cost, and the expected error of each table. Computed without reading data."""
 
     budget: Budget
     cost: Cost
@@ -118,11 +119,11 @@ class Quoted:
     tables: tuple[Quote, ...]
     """One for each question, in order."""
     split: tuple[tuple[str, float], ...]
-    """What is measured for the tables together, and the share of their cost that each takes."""
+    """The tables or residuals that are measured jointly, each with its share of their cost."""
 
     @property
     def fits(self) -> bool:
-        """Whether the budget has that much left."""
+        """Whether the rest of the budget covers the cost."""
         return self.cost <= self.left
 
     def __len__(self) -> int:
@@ -132,7 +133,7 @@ class Quoted:
         return self.tables[place]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The price as a JSON-ready dict."""
         return {
             "cost": cost_said(self.cost, self.budget),
             "fits": self.fits,
@@ -143,7 +144,7 @@ class Quoted:
         }
 
     def lines(self) -> list[str]:
-        """For people, as wide as a terminal."""
+        """The price as lines of text."""
         rows = [("table", "cells", "standard error", f"± at {percent(self.confidence)} %", "share")]
         for each in self.tables:
             share = each.cost.units / self.cost.units if self.cost.units else 0.0
@@ -163,7 +164,7 @@ class Quoted:
             more.append("measured " + "; ".join(f"{name} ({share:.1%})" for name, share in self.split))
         by_rows = dict.fromkeys(f"{each.name}: {column}" for each in self.tables for column in each.by_rows)
         if by_rows:
-            more.append(f"note     ± is that in a group of {TYPICAL_ROWS:,} rows, of {', '.join(by_rows)}")
+            more.append(f"note     ± of {', '.join(by_rows)} is for a group of {TYPICAL_ROWS:,} rows")
         more += [f"note     {note}" for note in budget_notes(self.budget)]
         more.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
         return [*said, *wrapped(more, " " * 9)]

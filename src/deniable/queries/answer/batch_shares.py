@@ -1,19 +1,17 @@
-"""Questions that are asked together: how they share a cost, and how they help each other.
+"""How the questions of a batch share a cost, and how they improve each other.
 
-Questions about disjoint rows (WHERE age < 30, WHERE age >= 30) cost together what the dearest of them costs. A person
-with R rows in all has n_i of them in part i, and Σ n_i <= R. What n rows move is at most n/R of the L1 that the noise
-was made for, and at most n/R of the square of its L2. So all parts together lose at most Σ μ_i²·n_i/R <= max μ_i², or
-Σ ε_i·n_i/R <= max ε_i: they are one vector of noise with its joint sensitivity. That is so if a person is added or
-removed; one who is replaced can leave one part and enter another, which are two moves.
+**Disjoint rows.** Questions about disjoint rows (WHERE age < 30, WHERE age >= 30) together cost as much as the most
+expensive of them (parallel composition). A person with R rows has n_i of them in part i, and Σ n_i <= R. n rows
+contribute at most n/R of the L1 sensitivity, and at most n/R of the squared L2 sensitivity. So all parts together lose
+at most Σ μ_i²·n_i/R <= max μ_i², or Σ ε_i·n_i/R <= max ε_i. This holds if neighbours add or remove a person. It does
+not hold if they replace one, who can leave one part and enter another.
 
-A count by ward and a count by ward and sex overlap: such tables are measured together where a person's rows may all be
-in one cell (`joint_tables`). Where they cannot, because rows were gathered for each person and ward
-(`SELECT ward, many, COUNT(*) FROM (SELECT person, ward, COUNT(*) > 1 AS many ... GROUP BY person, ward) GROUP BY
-ward,
-many`), tables move less than residuals would allow for, and each is measured by itself. The finer one, summed up, is
-then a second noisy answer to the coarser one. Merged by inverse variance both count. So the coarser question needs a
-smaller share of the cost, and how large is chosen such that the variances, each relative to that of a question asked
-alone, add up to as little as possible.
+**Overlapping tables.** A count by ward and a count by ward and sex overlap. Such tables are measured jointly if all of
+a person's rows may be in one cell (`joint_tables`). Otherwise, for example after grouping by person and ward in a
+sub-query, tables have a smaller sensitivity than a joint measurement would assume, and each is measured by itself. The
+finer table, summed, is then a second noisy answer to the coarser question, and both are merged by inverse variance. So
+the coarser question needs a smaller share of the cost. The shares minimise the sum of both variances, each relative to
+the variance of the question asked alone.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Help:
-    """The finer question's cells sum up to the coarser one's: `into` gives the coarse cell of each fine one."""
+    """A finer question whose cells sum up to a coarser one's. `into` has the coarse cell of each fine cell."""
 
     coarse: int
     fine: int
@@ -56,10 +54,11 @@ class Help:
 def shares(
     plans: Sequence[NoisePlan], weights: Sequence[Fraction] | None = None, measured: Collection[int] = ()
 ) -> tuple[list[Fraction], list[Help]]:
-    """The share of the cost at which each question is answered, and who helps whom.
+    """(the share of the cost of each question, which questions improve which).
 
-    Each has a share in proportion to its statistics, times its weight. Questions about disjoint rows have one share,
-    each of them the whole of it: see `charges`. Those that are `measured` together with others help nobody here.
+    A share is proportional to the number of statistics times the weight. Questions about disjoint rows all have the
+    same share, which is charged once (`charges`). Questions with an index in `measured` are measured jointly elsewhere
+    and do not take part in helping.
     """
     together = parallel(plans)
     each = [len(plan.parts) * (weights[i] if weights else Fraction(1)) for i, plan in enumerate(plans)]
@@ -75,7 +74,7 @@ def shares(
         if found:
             helps.append(min(found, key=lambda one: one.cells))
     for help in helps:
-        # Of the two shares' sum, a goes to the coarse one: 1/(a + (1-a)/m) + 1/(1-a) is least at a root of a quadratic.
+        # A fraction a of both shares goes to the coarse question; it minimises 1/(a + (1-a)/m) + 1/(1-a).
         both = parts[help.coarse] + parts[help.fine]
         a = _best(help.cells)
         parts[help.coarse], parts[help.fine] = both * a, both * (1 - a)
@@ -83,9 +82,9 @@ def shares(
 
 
 def charges(plans: Sequence[NoisePlan], costs: Sequence[Cost]) -> list[Cost]:
-    """What each question is charged: of disjoint ones, a part of what the dearest costs; all parts add up to that.
+    """The charge for each question. Disjoint questions divide the cost of the most expensive one among them.
 
-    δ is for keys that are not public, and is charged in full.
+    δ, which is for keys that are not public, is charged in full for each.
     """
     found = list(costs)
     for group in parallel(plans):
@@ -96,7 +95,7 @@ def charges(plans: Sequence[NoisePlan], costs: Sequence[Cost]) -> list[Cost]:
 
 
 def parallel(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
-    """The questions in groups whose members ask about disjoint rows; most are alone."""
+    """The indices of the questions in groups; the members of a group ask about disjoint rows. Most groups have one."""
     groups: list[list[int]] = []
     for i, plan in enumerate(plans):
         fits = (
@@ -113,11 +112,11 @@ def parallel(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
 
 
 def shares_out(collect: Collect) -> bool:
-    """Whether n of a person's R rows move at most n/R of what all of them do, in L1 and in the square of L2.
+    """Whether n of a person's R rows contribute at most n/R of the sensitivity, in L1 and in squared L2.
 
-    In L1 that is so if the noise was made for all R rows; where a bound cuts in earlier (people counted once, however
-    many rows they have), two parts may both move fully. The squares of n rows, at most r in a group, add up to at most
-    n·r; those of all R to R·r, if r divides R.
+    In L1 this holds if the sensitivity assumes all R rows. It fails if a bound applies earlier (people are counted
+    once, whatever their number of rows): two parts may then both change fully. In squared L2, n rows with at most r in
+    a group contribute at most n·r, and all R rows contribute R·r if r divides R.
     """
     unit, reach = collect.relation.tables[0].unit, collect.reach
     people = any(isinstance(statistic, CountPersons) for statistic in collect.statistics)
@@ -136,7 +135,7 @@ def _best(cells: int) -> Fraction:
 
 
 def _help(plans: Sequence[NoisePlan], coarse: int, fine: int) -> Help | None:
-    """Whether a count or sum adds up to another: same rows, public keys, the coarse ones among the fine."""
+    """How one count or sum adds up to another: same rows, public keys, all coarse keys among the fine ones. Or None."""
     if coarse == fine:
         return None
     a, b = plans[coarse], plans[fine]
@@ -156,7 +155,7 @@ def _help(plans: Sequence[NoisePlan], coarse: int, fine: int) -> Help | None:
     places = [many.index(each) for each in few]
     at = {group: i for i, group in enumerate(a.collect.known)}
     summed = [at.get(tuple(group[i] for i in places)) for group in b.collect.known]
-    # All values of the other keys must be there, or a sum would miss rows: so each key's values must be all of its own.
+    # Every value of the other keys must be listed, or a sum would miss rows.
     if any(each is None for each in summed) or not is_whole(b):
         return None
     into = tuple(each for each in summed if each is not None)
@@ -168,18 +167,18 @@ def _measured(plan: NoisePlan, columns: Forms) -> Form:
 
 
 def helped(help: Help, released: Sequence[Released], budget: Budget) -> Released:
-    """The coarse answer, merged with the sums of the fine one by inverse variance (that of the worst cell)."""
+    """The coarse answer merged with the sums of the fine one by inverse variance (that of the worst cell)."""
     coarse, fine = released[help.coarse], released[help.fine]
     sums = np.zeros(len(coarse.groups))
     np.add.at(sums, list(help.into), np.asarray(fine.parts[0], dtype=np.float64))
     own = precise(coarse.precision.units, budget)
-    # Cells with fewer fine ones are known better than this says: their interval is a little too wide.
+    # Conservative for cells with fewer fine cells: their interval is a little too wide.
     more = precise(fine.precision.units, budget) / help.cells
     share = float(own / (own + more))
     values = share * np.asarray(coarse.parts[0], dtype=np.float64) + (1 - share) * sums
     units = at_precision(own + more, budget)
     precision = Cost(units, coarse.precision.delta_units)
-    # What it says now rests on both answers, so both costs stand behind it.
+    # The result rests on both answers, so its cost is that of both.
     measured = behind((coarse, fine))
     draws = (*coarse.all_draws, *(Draw(each.cost, each.cells * help.cells) for each in fine.all_draws))
     each = (units,) * len(coarse.groups)

@@ -1,4 +1,4 @@
-"""A question taken apart, for people who want to check: every step with its stability, every number with its reach."""
+"""Explanations of a question, for inspection: the stability of each step, the sensitivity of each number, the noise."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 
 def explain(question: str | Question | Price | Answer, *, session: Session | None = None) -> str:
-    """The plan of a question: each step with its stability, each statistic with its sensitivity.
+    """Explain a question as text: each step with its stability, each statistic with its sensitivity. Free.
 
-    A price (`session.price(...)`) also has its noise explained, and of an answer its question is. With `session`, the
-    SQL that its engine runs is shown, and the question may be SQL itself. Free: no data is read.
+    A price (`session.price(...)`) also explains its noise; an answer explains its question. With `session`, the
+    question may be SQL, and the SQL that the engine runs is included. No data is read. Raises `InvalidParameter` for
+    other objects, and for SQL without a session.
     """
     if session is not None:
         return session.explain(question)
@@ -54,7 +55,7 @@ def explain(question: str | Question | Price | Answer, *, session: Session | Non
 
 
 def explained_by(session: Session, question: str | Question | Price | Answer) -> str:
-    """See `Session.explain`."""
+    """The implementation of `Session.explain`."""
     sets = session._sets(question)
     if sets is not None:
         return "\n\n".join(explained_by(session, each) for each in sets.questions)
@@ -64,7 +65,7 @@ def explained_by(session: Session, question: str | Question | Price | Answer) ->
 
 
 def explained(plan: NoisePlan, made: Noise | None, sql: str | None, notes: tuple[str, ...] = ()) -> str:
-    """The plan as text; `notes` are about the budget that pays."""
+    """A plan as text, with its noise (`made`), the engine's SQL, and notes on the budget, if given."""
     question, collect = plan.question, plan.collect
     unit = question.relation.tables[0].unit
     assert unit is not None
@@ -96,7 +97,7 @@ def explained(plan: NoisePlan, made: Noise | None, sql: str | None, notes: tuple
     if made is not None:
         lines += ["", "noise:", *(f"  {line}" for line in _noise(made))]
     if notes:
-        lines += ["", "to be known:", *(f"  {line}" for line in wrapped(notes))]
+        lines += ["", "notes:", *(f"  {line}" for line in wrapped(notes))]
     if sql is not None:
         lines += ["", "the engine runs:", *(f"  {line}" for line in sql.splitlines())]
     return "\n".join(lines)
@@ -121,7 +122,7 @@ def _noise(made: Noise) -> list[str]:
 
 
 def _tree(relation: RelationNode, depth: int) -> list[str]:
-    """Indented lines, the last step first."""
+    """One indented line for each step, the last step first."""
     children: tuple[RelationNode, ...]
     match relation:
         case Source(table=table):

@@ -1,4 +1,4 @@
-"""Several noisy counts that are one entry of the ledger."""
+"""Several noisy counts that are stored as one entry of the ledger."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _VERSION = 1
 @final
 @dataclass(frozen=True, slots=True)
 class MeasuredTogether:
-    """What was measured together, and its papers."""
+    """Counts that were measured for one entry, with budget, guarantee and receipt."""
 
     plans: tuple[NoisePlan, ...]
     released: tuple[Released, ...]
@@ -32,12 +32,12 @@ class MeasuredTogether:
 
 
 def written(released: Sequence[Released]) -> bytes:
-    """For the ledger: what each wrote, in order."""
+    """The bytes of an entry: the records of all counts in order."""
     return json.dumps({"version": _VERSION, "together": [each.to_bytes().decode() for each in released]}).encode()
 
 
 def pieces(answer: bytes) -> list[bytes]:
-    """What each wrote; UnreadableRecord if another version did."""
+    """The records of an entry; `UnreadableRecord` if another version wrote it."""
     record = json.loads(answer)
     if record.get("version") != _VERSION or not isinstance(record.get("together"), list):
         raise UnreadableRecord("several counts in the ledger were written by another version")
@@ -45,12 +45,12 @@ def pieces(answer: bytes) -> list[bytes]:
 
 
 def read_pieces(written: Sequence[bytes], plans: Sequence[NoisePlan]) -> list[Released]:
-    """What these plans wrote, piece by piece."""
+    """The counts of these records, one for each plan; `UnreadableRecord` if they do not match."""
     if len(written) != len(plans):
         raise UnreadableRecord("several counts in the ledger were written by another version")
     return [Released.from_bytes(each, plan) for each, plan in zip(written, plans, strict=True)]
 
 
 def read(answer: bytes, plans: Sequence[NoisePlan]) -> list[Released]:
-    """What `written` wrote for these plans; UnreadableRecord if another version did."""
+    """The inverse of `written` for these plans; `UnreadableRecord` if they do not match."""
     return read_pieces(pieces(answer), plans)

@@ -1,7 +1,10 @@
-"""Tables that are measured together: counts or sums of the same rows by public keys, each a sum of finer ones.
+"""Joint tables: counts or sums of the same rows by different public keys, measured with shared noise.
 
-`synth.residual_noise` and `synth.pure_splits` say which noise is best for them. Here a batch's questions are
-recognised as such tables, the noise is made for a cost, and what it costs is checked in exact numbers.
+Coarser tables are sums of finer ones, so measuring each by itself would waste budget. Under a Gaussian budget noise is
+added to residuals (`synth.residual_noise`), of which every table is a sum; under a pure budget some of the tables are
+measured and the others computed (`synth.pure_splits`). This module recognises such tables in a batch (`groups`),
+chooses the noise for a cost (`Jointly.made`) or for target errors (`Jointly.least`), checks its price in exact
+arithmetic, and turns noisy residuals into answers (`published`). `release.release_jointly` draws the noise.
 """
 
 from __future__ import annotations
@@ -44,15 +47,16 @@ if TYPE_CHECKING:
     from deniable.tables.kinds import Scalar
 
 MOST_TOGETHER: Final = 2**16
-"""Cells of a table that nobody asked for, and that may be measured under a pure budget because it helps."""
+"""The most cells of a helper table: no question asks for it, but under a pure budget measuring it improves others."""
 
 _WIDE: Final = 2**10
-"""Steps in the standard deviation of a residual's noise: to round it to whole steps then adds nothing that shows."""
+"""Steps per standard deviation of a residual's noise; rounding to such steps has no visible effect."""
 _FINEST: Final = 2**20
+"""The largest factor by which steps are made finer."""
 
 
 def additive(plan: NoisePlan) -> bool:
-    """Whether all that a question measures adds up over groups, and every row is in a group by public keys."""
+    """Whether all measures of a question add up over groups, and public keys put every row into a group."""
     return plan.kept("additive", lambda: _additive(plan))
 
 
@@ -67,7 +71,7 @@ def _additive(plan: NoisePlan) -> bool:
 
 
 def is_whole(plan: NoisePlan) -> bool:
-    """Whether every row is in a group: each key is never another value than those listed."""
+    """Whether every row is in a group: all possible values of each key are listed."""
     for key in plan.question.keys:
         if not key.values or public_values(key.expression, plan.question.relation) != key.values:
             return False
@@ -75,16 +79,16 @@ def is_whole(plan: NoisePlan) -> bool:
 
 
 def key_forms(plan: NoisePlan) -> list[Form]:
-    """The forms of a question's keys: two questions with the same ones group by the same."""
+    """The canonical forms of a question's keys."""
     _, columns = relation_form(plan.question.relation)
     return [expression_form(key.expression, columns) for key in plan.question.keys]
 
 
 def _family(plan: NoisePlan) -> Form | None:
-    """What questions have in common that can be measured together; None for one that cannot be.
+    """A form that is equal for questions that can be measured jointly; None for one that cannot be.
 
-    All of a person's rows may be in one cell: then one bound holds for all tables. Where a bound on groups makes finer
-    tables move less, each table is measured by itself.
+    All of a person's rows must be allowed in one cell, so that one bound holds for all tables. If a bound on groups
+    gives finer tables a smaller sensitivity, each table is measured by itself.
     """
     reach, forms = plan.collect.reach, key_forms(plan)
     if len(plan.parts) != 1 or not additive(plan) or reach.in_one_group != reach.rows or len(set(forms)) < len(forms):
@@ -94,7 +98,7 @@ def _family(plan: NoisePlan) -> Form | None:
 
 
 def groups(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
-    """Which questions are measured together: at least two each."""
+    """The indices of questions that are measured jointly, in groups of at least two."""
     found: dict[Form, list[int]] = {}
     for place, plan in enumerate(plans):
         family = _family(plan)
@@ -106,27 +110,27 @@ def groups(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
 @final
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The noise of tables at one cost."""
+    """The noise of joint tables at one cost."""
 
     mechanisms: tuple[tuple[Columns, Mechanism], ...]
-    """What is measured: residuals under a Gaussian budget, tables under a pure one."""
+    """The measured residuals (Gaussian budget) or tables (pure budget), each with its mechanism."""
     law: TableNoise
     shape: Shape
     cost: Cost
     scales: tuple[int, ...] = ()
-    """Of residuals: the whole numbers that they are multiplied by before noise is added."""
+    """For each residual, the integer that it is multiplied by before noise is added."""
 
     @property
     def measures_tables(self) -> bool:
-        """Whether tables are measured, and not residuals."""
+        """Whether tables are measured, not residuals."""
         return self.shape is Shape.LAPLACE
 
     def shares(self, columns: Sequence[int]) -> tuple[Share, ...]:
-        """What the draws add to a cell of a table."""
+        """The shares of the draws in a cell of a table."""
         return tuple(Share(*each) for each in self.law.shares(columns))
 
     def deviation(self, columns: Sequence[int]) -> float:
-        """The standard deviation of a cell of a table."""
+        """The standard deviation of the noise in a cell of a table."""
         return math.hypot(*(each.deviation(self.shape) for each in self.shares(columns)))
 
     def error(self, columns: Sequence[int], confidence: float) -> float:
@@ -141,24 +145,26 @@ Shares = dict[Columns, float]
 @final
 @dataclass(frozen=True, eq=False)
 class Jointly:
-    """Questions that are measured together."""
+    """Questions that are measured jointly, over a common list of keys."""
 
     plans: tuple[NoisePlan, ...]
     sizes: tuple[int, ...]
     """The number of values of each key, over all questions."""
     columns: tuple[tuple[int, ...], ...]
-    """For each question, which keys it has, in its own order."""
+    """For each question, the indices of its keys, in its own order."""
     keys: tuple[tuple[str, Expression, tuple[Scalar | None, ...]], ...]
+    """(name, expression, public values) of each key."""
     forms: tuple[Form, ...]
     rows: tuple[NoisePlan, ...]
-    """The questions whose rows a table that nobody asked for may be counted from: also those that are answered already
-    (`only`), because others may have some keys under other names.
+    """The questions from whose rows a helper table may be counted: all of them, also those with a stored answer (`only`
+    drops these), because the others may know some keys by other names.
     """
     room: int = MOST_TOGETHER
+    """The most cells of a helper table."""
 
     @classmethod
     def of(cls, plans: Sequence[NoisePlan], room: int | None = None) -> Jointly:
-        """Of questions of one of the `groups`. A table that nobody asked for has at most `room` cells."""
+        """The questions of one of the `groups`. A helper table has at most `room` cells."""
         places: dict[Form, int] = {}
         keys: list[tuple[str, Expression, tuple[Scalar | None, ...]]] = []
         columns = []
@@ -175,19 +181,19 @@ class Jointly:
 
     @cached_property
     def tables(self) -> tuple[Columns, ...]:
-        """The keys of each question in rising order."""
+        """The indices of the keys of each question, ascending."""
         return tuple(tuple(sorted(each)) for each in self.columns)
 
     def only(self, places: Sequence[int]) -> Jointly:
-        """Some of the questions."""
+        """The record with only some of the questions to measure."""
         plans, columns = tuple(self.plans[i] for i in places), tuple(self.columns[i] for i in places)
         return replace(self, plans=plans, columns=columns)
 
-    # -- how far a person moves it -------------------------------------------------------------------------------------
+    # -- sensitivity ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def most(self) -> int:
-        """K: the most that a person's rows add up to, in absolute value."""
+        """K: the largest absolute contribution of one person's rows to a total."""
         plan = self.plans[0]
         statistic = plan.parts[0].statistic
         largest = max(1, *(abs(end) for end in statistic.grid)) if isinstance(statistic, ExactSum) else 1
@@ -195,7 +201,7 @@ class Jointly:
 
     @cached_property
     def exchange(self) -> Exchange:
-        """How a person may be exchanged."""
+        """The neighbouring relation, and for replacements whether contributions have both signs."""
         plan = self.plans[0]
         unit, statistic = plan.question.relation.tables[0].unit, plan.parts[0].statistic
         assert unit is not None
@@ -205,7 +211,7 @@ class Jointly:
         return Exchange.REPLACED_SIGNED if signed else Exchange.REPLACED
 
     def _l1(self, table: Columns) -> int:
-        """How far a table moves in L1."""
+        """The L1 sensitivity of a table."""
         if table in self.tables:
             return self.plans[self.tables.index(table)].parts[0].moves.l1
         return self.most if self.exchange is Exchange.ADDED else 2 * self.most
@@ -213,9 +219,9 @@ class Jointly:
     # -- noise ---------------------------------------------------------------------------------------------------------
 
     def made(self, budget: Budget, cost: Cost, weights: Wanted, *, fair: bool = False) -> Made:
-        """The noise for a cost, with the least sum of variances of all cells, each table's cells by its weight.
+        """The noise for a cost that minimises the weighted sum of variances over all cells; `weights` are per table.
 
-        If it shall be `fair`, no table is less exact than by itself with an equal share of the cost.
+        With `fair`, no table is less precise than it would be alone with an equal share of the cost.
         """
         workload = Workload(self.sizes, self.tables, tuple(weights))
         return _ROUTES[budget.accounting.shape].made(self, workload, budget, cost, fair=fair)
@@ -226,17 +232,20 @@ class Jointly:
 
     @cached_property
     def _reach(self) -> dict[Columns, float]:
-        """How far each table moves in L1, relative to the one that moves most: a total may move less."""
+        """The L1 sensitivity of each table relative to the largest one; a total may have a smaller one."""
         return {table: self._l1(table) / self._most_l1 for table in (*self.tables, *self._helpers)}
 
     def least(self, budget: Budget, targets: Sequence[float | None], confidence: float) -> Made:
-        """The noise of the least cost at which each table's cells are within its target (None: as it comes)."""
+        """The noise of the least cost (to 1e-6) at which each table meets its target half-width (None: no target).
+
+        Raises `InvalidParameter` if no cost is large enough.
+        """
         wanted = _ROUTES[budget.accounting.shape].proportioned(self, budget, targets)
 
         def fits(units: int) -> Made | None:
             try:
                 tried = wanted(Cost(units))
-            except InvalidParameter:  # so little that there is no such noise
+            except InvalidParameter:  # the cost is too small for any noise
                 return None
             near = all(
                 target is None or tried.error(columns, confidence) <= target
@@ -248,7 +257,7 @@ class Jointly:
         while found is None:
             low, high = high, high * 1024
             if high > 10**36:
-                raise InvalidParameter("within", NOTHING, "no noise is as small as that", "give larger numbers")
+                raise InvalidParameter("within", NOTHING, "is smaller than any noise can be", "give larger numbers")
             found = fits(high)
         while high - low > max(1, low // 10**6):
             middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
@@ -260,7 +269,7 @@ class Jointly:
         return found
 
     def _residual(self, shape: dict[Columns, float], budget: Budget, cost: Cost) -> Made:
-        """Gaussian noise on residuals, in proportion to these precisions, for all of a cost."""
+        """Gaussian noise on residuals with precisions in these proportions, for the whole cost."""
         square = budget.accounting.mu2_units(cost.units) * UNIT
         mu = math.sqrt(square) * float(MARGIN) ** 2
         moved = residual_noise.moves(self.sizes, tuple(shape), self.exchange)
@@ -282,7 +291,7 @@ class Jointly:
         return made
 
     def _precisions(self, made: Made) -> dict[Columns, Fraction]:
-        """K²/σ_A² of each residual, exactly."""
+        """K²/σ_A² of each residual, as exact fractions."""
         found = {}
         for (residual, mechanism), scale in zip(made.mechanisms, made.scales, strict=True):
             drawing: Any = mechanism
@@ -290,10 +299,10 @@ class Jointly:
         return found
 
     def some(self, made: Made, budget: Budget, units: Sequence[int]) -> Made:
-        """Noise for these questions alone, that makes them as exact as `made` does: `units` says how exact that is.
+        """Noise for these questions alone that makes them as precise as `made` does; `units` are their precisions.
 
-        Residuals that none of them needs are left out, and not paid. Of tables each is measured by itself, if that is
-        cheaper than all that was to be measured.
+        Residuals that none of them needs are dropped and not paid for. Under a pure budget, each table is measured by
+        itself if that is cheaper than the whole measurement.
         """
         workload = Workload(self.sizes, self.tables, (1.0,) * len(self.tables))
         if made.measures_tables:
@@ -317,7 +326,7 @@ class Jointly:
         return replace(fewer, cost=Cost(min(smallest, made.cost.units)))
 
     def _split(self, shares: Shares, workload: Workload, level: Fraction, budget: Budget, cost: Cost) -> Made:
-        """Laplace noise on tables, at these shares of a cost."""
+        """Laplace noise on tables with these shares of a cost."""
         whole = sum(Fraction(f) for f in shares.values())
         mechanisms, measured = [], {}
         for table, share in shares.items():
@@ -331,15 +340,18 @@ class Jointly:
 
     @cached_property
     def _helpers(self) -> tuple[Columns, ...]:
-        """Under a pure budget: the finest table, where nobody asked for it and it is small enough."""
+        """Helper tables under a pure budget: the finest table, if no question asks for it and it is small enough."""
         finest = pure_splits.finest(self.tables)
         small = size_of(self.sizes, finest) <= self.room
         return (finest,) if small and finest not in self.tables and self._collect(finest) is not None else ()
 
-    # -- what an engine is asked ---------------------------------------------------------------------------------------
+    # -- queries to the engine -----------------------------------------------------------------------------------------
 
     def collects(self, made: Made) -> list[tuple[tuple[int, ...], Collect]]:
-        """The tables that are counted, each with its keys in the order of its axes: all that are not sums of others."""
+        """The tables that the engine counts, each as (its keys in the order of its axes, its query).
+
+        Tables that are sums of others are left out.
+        """
         needed = [each for each, _ in made.mechanisms] if made.measures_tables else []
         wanted = dict.fromkeys((*self.tables, *needed))
         found = []
@@ -356,9 +368,7 @@ class Jointly:
         return found
 
     def _collect(self, table: Columns) -> Collect | None:
-        """A table that nobody asked for; None if no question's rows have all of its keys under their names, or if to
-        count it were too much work.
-        """
+        """The query of a helper table; None if no question's rows have all of its keys, or if it is too much work."""
         named = tuple((f"k{i}", self.keys[i][1]) for i in table)
         for plan in sorted(self.rows, key=lambda each: -len(each.question.keys)):
             if self._has_keys(plan, table):
@@ -368,7 +378,7 @@ class Jointly:
         return None
 
     def _has_keys(self, plan: NoisePlan, table: Columns) -> bool:
-        """Whether a question's rows have these keys, under the names that they go by here."""
+        """Whether a question's rows have these keys, with the expressions that are used here."""
         relation = plan.question.relation
         _, columns = relation_form(relation)
         try:
@@ -380,7 +390,7 @@ class Jointly:
             return False
 
     def split(self, made: Made, budget: Budget) -> list[tuple[str, float]]:
-        """What is measured, in words, and the share of the cost that each takes."""
+        """(description, share of the cost) of each measured residual or table."""
         named = [" × ".join(self.keys[i][0] for i in columns) or "total" for columns, _ in made.mechanisms]
         if made.measures_tables:
             costs = [float(budget.price(mechanism.curve).units) for _, mechanism in made.mechanisms]
@@ -391,10 +401,10 @@ class Jointly:
             named = [name if not a else f"residual {name}" for name, (a, _) in zip(named, made.mechanisms, strict=True)]
         return [(name, cost / math.fsum(costs)) for name, cost in zip(named, costs, strict=True)]
 
-    # -- how exact it is -----------------------------------------------------------------------------------------------
+    # -- precision -----------------------------------------------------------------------------------------------------
 
     def precision(self, made: Made, place: int, budget: Budget) -> int:
-        """The units at which a question by itself would be answered as exactly, rounded down."""
+        """The units at which a question asked alone would be answered as precisely, rounded down."""
         units = equal_units(budget, self.plans[place].parts[0].moves, made.deviation(self.columns[place]))
         return min(made.cost.units, units)
 
@@ -402,11 +412,11 @@ class Jointly:
 def published(
     tables: Jointly, made: Made, found: Mapping[Columns, Any], old: Mapping[int, Released], budget: Budget, mark: str
 ) -> list[Released]:
-    """An answer for each question, all of them sums of each other, from noisy residuals.
+    """Consistent answers to all questions from noisy residuals: coarser tables are sums of finer ones.
 
-    `old` has answers to some of the questions that were there before. What they tell of a residual is merged with what
-    was measured now, by inverse variance; so all questions are answered at least as exactly as before. (Of several old
-    answers the most exact one counts in each residual: they may rest on the same draws.)
+    `old` has stored answers to some of the questions, by index. Each residual of an old answer is merged with the new
+    one by inverse variance, so every question is answered at least as precisely as before. If several old answers
+    contain a residual, the most precise one is used, because they may rest on the same draws.
     """
     shape = made.shape
 
@@ -454,10 +464,10 @@ def published(
 def _told(
     tables: Jointly, place: int, released: Released, budget: Budget, sizes: tuple[int, ...]
 ) -> tuple[TableNoise, Any]:
-    """The law of an older answer in the names of these tables, and its numbers with an axis for each key."""
+    """(the noise of an older answer in the columns of these tables, its numbers as an array with an axis per key)."""
     columns = tables.columns[place]
     law, names = released.with_law(tables.plans[place], budget)
-    nothing = TableNoise(sizes, ())  # with names for columns of others, which must not be used again
+    nothing = TableNoise(sizes, ())  # reserves column numbers that other tables use
     ordered = tuple(sorted(columns))
     array = np.asarray(released.parts[0], dtype=np.float64).reshape([tables.sizes[i] for i in columns])
     return law.renamed(dict(zip(names, columns, strict=True)), nothing), array.transpose(
@@ -466,7 +476,7 @@ def _told(
 
 
 def equal_units(budget: Budget, moves: Moves, deviation: float) -> int:
-    """The units at which a count or sum that moves so far has noise of this standard deviation, rounded down."""
+    """The units at which a count or sum of this sensitivity has noise of this standard deviation, rounded down."""
     return family_of(budget).equal_units(budget.accounting, moves, max(deviation**2, 1e-300))
 
 
@@ -554,7 +564,7 @@ _ROUTES: Final[Mapping[Shape, _NoiseRoute]] = {Shape.NORMAL: _GaussianRoute(), S
 
 
 def _variance(loss: float) -> pure_splits.Variance:
-    """The variance of discrete Laplace noise at a share of this ε (for a count that moves by 1)."""
+    """A function from a share of ε = `loss` to the variance of discrete Laplace noise (for sensitivity 1)."""
 
     def at(share: float) -> float:
         if loss * share > 700:
@@ -565,7 +575,7 @@ def _variance(loss: float) -> pure_splits.Variance:
 
 
 def _finer(width: float) -> int:
-    """A power of two by which noise of this width is made wide in its own steps."""
+    """The power of two by which steps must be refined so that noise of this width spans `_WIDE` of them."""
     return min(_FINEST, 1 << max(0, math.ceil(math.log2(_WIDE / width))))
 
 
@@ -574,5 +584,5 @@ def _drawing(kind: Any, sensitivity: Any, **level: Any) -> Any:
         return kind(sensitivity=sensitivity, **level)
     except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
         raise InvalidParameter(
-            "cost", NOTHING, "pays for so little that noise would drown everything", "spend more, or ask fewer tables"
+            "cost", NOTHING, "is so small that the result would be pure noise", "spend more, or ask fewer tables"
         ) from None

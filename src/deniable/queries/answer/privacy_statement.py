@@ -1,6 +1,7 @@
-"""What to write about a release in a paper, or to a regulator: who is protected, how well, by which noise, what is
-public, and what was done to the numbers afterwards. Made from the budget, the schema and the account: nothing of the
-data is in it.
+"""Statements: a methods paragraph about a release, for a paper or a regulator.
+
+It states who is protected and how well, the noise, the public facts, and the adjustments after the noise. It is made
+from the budget, the schema and the ledger, and contains nothing of the data.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from deniable.units import Guarantee
 
 USUAL_DELTA: Final = 1e-6
-"""At which an ε is told where the promise has no δ of its own, and no ε without one."""
+"""The δ at which ε is stated, if the guarantee has no δ of its own and no finite ε at δ = 0."""
 _FALSE_ALARMS: Final = 0.05
 _MOST_VALUES: Final = 12
 _POWERS: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
@@ -43,25 +44,25 @@ _DRAWN: Final = "it is drawn exactly, in whole numbers, from the operating syste
 @final
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A methods paragraph in sections of sentences. Print it, or take `markdown()` or `latex()`."""
+    """A methods paragraph, as (heading, sentences) for each section. Print it, or use `markdown()` or `latex()`."""
 
     sections: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """All of them, without headings."""
+        """All sentences, without headings."""
         return tuple(each for _, said in self.sections for each in said)
 
     def text(self) -> str:
-        """As plain text, in lines that fit a terminal."""
+        """Plain text in lines that fit a terminal."""
         return "\n".join(line for name, said in self.sections for line in wrapped([f"{name}. {' '.join(said)}"]))
 
     def markdown(self) -> str:
-        """As Markdown: a paragraph for each section."""
+        """Markdown, with a paragraph for each section."""
         return "\n\n".join(f"**{name}.** {_markdown(' '.join(said))}" for name, said in self.sections) + "\n"
 
     def latex(self) -> str:
-        """As LaTeX: a paragraph for each section; it needs no package."""
+        """LaTeX, with a paragraph for each section. It needs no package."""
         return (
             "\n\n".join(f"\\textbf{{{latex(name)}.}} {_latex(' '.join(said))}" for name, said in self.sections) + "\n"
         )
@@ -81,9 +82,9 @@ def _markdown(text: str) -> str:
 
 
 def of_session(session: Session, delta: float | None) -> Statement:
-    """About everything that is released under a session's budget."""
+    """The statement about everything released under a session's budget."""
     ledger, budget = session.ledger, session.budget
-    # A batch and a synthetic table are charged for as one or several: what counts is how often noise was drawn for.
+    # The number of charges, which for a batch may be one or several.
     charges = sum(entry.state.name == "RESERVED" for entry in ledger.entries())
     so_far = f"So far {_number(charges, 'release')} {'was' if charges == 1 else 'were'} charged"
     spent = [f"{so_far}, {ledger.charged.describe(budget)} in all."] if charges else ["So far nothing was released."]
@@ -100,9 +101,9 @@ def of_session(session: Session, delta: float | None) -> Statement:
 
 
 def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: float | None) -> Statement:
-    """About one answer, or several that are published together."""
+    """The statement about one answer, or several that are published together."""
     first, budget = answers[0], answers[0].budget
-    # An answer that was fitted rests on all that it was fitted to.
+    # A fitted answer rests on all answers that it was fitted to.
     sources = {id(one): one for each in answers for one in (each._joint[0].answers if each._joint else (each,))}
     cost, seen = cost_of(answers), {each.receipt.entry for each in sources.values()}
     tables = {table.name: table for each in answers for table in each.plan.question.relation.tables}
@@ -124,7 +125,7 @@ def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: flo
 
 
 def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
-    """About a synthetic table, with all rows and tables that are ever read off it."""
+    """The statement about a synthetic table, with all rows and tables that are ever drawn from it."""
     budget, asked, columns = made_of.receipt.budget, made_of.asked, made_of.asked.columns
     tables = [" × ".join(columns[place].name for place in places) for places in asked.measured]
     more = f" and {len(tables) - _MOST_VALUES:,} more" if len(tables) > _MOST_VALUES else ""
@@ -134,7 +135,7 @@ def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
         "none is copied from the data.",
     ]
     if asked.ruled:
-        told.append(f"Combinations that cannot be, by declared rules about {', '.join(asked.ruled)}, are in no row.")
+        told.append(f"By declared rules about {', '.join(asked.ruled)}, no row has an impossible combination.")
     public = [
         (each.name, f"{len(each.values) - 1:,} keys that a noisy count found" if each.found else _domain(each.domain))
         for each in columns
@@ -156,7 +157,7 @@ def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
 def of_description(
     about: Mapping[str, Any], promise: Guarantee, tables: Mapping[str, Table], delta: float | None
 ) -> Statement:
-    """About a dataset on a server, from what it says of itself."""
+    """The statement about a dataset on a server, from the server's description `about`."""
     currency, own = CURRENCIES.get(about["budget"]["currency"]), float(about["budget"]["delta"])
     is_pure = about["budget"]["epsilon"] is not None
     return made(
@@ -172,7 +173,7 @@ def of_description(
 
 
 def of_curve(curve: Curve, unit: str, charge: int, adjustments: Sequence[str], delta: float | None) -> Statement:
-    """About one answer of which no more is known than its curve."""
+    """The statement about one answer of which only the curve is known."""
     read = 0.0 if math.isfinite(curve.epsilon(delta=0.0)) else USUAL_DELTA
     return made(
         curve=curve,
@@ -201,10 +202,11 @@ def made(
     confidence: float | None = None,
     synthetic: tuple[Sequence[str], str] | None = None,
 ) -> Statement:
-    """The paragraph from its facts; all numbers about privacy are rounded to the safe side. `synthetic` says how a
-    table was made that has no intervals, and what is public of its columns.
+    """A statement from its facts; all numbers about privacy are rounded to the safe side.
+
+    `synthetic` has, for a synthetic table, the sentences on how it was made and on the public facts of its columns.
     """
-    # Not by an import: the front door names every room, and this one must know only those below it.
+    # Not by an import: `deniable/__init__` is above this package.
     version = sys.modules["deniable"].__version__
     ends = _intervals(confidence) if synthetic is None else (
         "Standard errors, intervals and tests that take synthetic rows for real ones are too narrow.",
@@ -245,14 +247,14 @@ def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ..
 def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
     factor = _told(rounded_up(math.nextafter(math.exp(min(epsilon, 700.0)), math.inf), 4))
-    but = f", but for a part of probability δ = {_power(delta)}" if delta else ""
+    but = f", except for a part of probability δ = {_power(delta)}" if delta else ""
     right = percent_up((1 + curve.advantage()) / 2)
     missed = rounded_down(100 * float(curve.beta(alpha=_FALSE_ALARMS)), 3)
     return (
-        "Whatever somebody believed before, what is released multiplies the odds of a guess about the data of one such "
+        "Whatever a reader believed before, the release multiplies the odds of a guess about the data of one such "
         f"unit by at most e^ε = {factor}{but}.",
-        f"Whoever starts from even odds guesses right at most {right} of the time.",
-        f"A test for whether somebody is in the data that raises {100 * _FALSE_ALARMS:g} % false alarms misses at "
+        f"A guess from even odds is right at most {right} of the time.",
+        f"A test for whether a person is in the data that raises {100 * _FALSE_ALARMS:g} % false alarms misses at "
         f"least {_told(missed)} % of those who are.",
     )
 
@@ -260,8 +262,8 @@ def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
 def _intervals(confidence: float | None) -> tuple[str, ...]:
     level = "" if confidence is None else f" {100 * confidence:g} %"
     return (
-        f"The{level} intervals that are told hold the number without noise; they say nothing about sampling, or about "
-        "rows that were left out.",
+        f"The{level} intervals are for the number without noise; they do not account for sampling, or for rows that "
+        "were left out.",
     )
 
 
@@ -301,14 +303,14 @@ def _adjusted(adjustments: Sequence[str]) -> tuple[str, ...]:
 
 
 def _delta(budget: Budget, delta: float | None) -> float:
-    """At which δ an ε is told: the budget's, if it has one; 0 where an ε needs none."""
+    """The δ at which ε is stated: the given one, the budget's, or 0 if ε is finite without one."""
     if delta is not None:
         return _checked(delta)
     return _read_at(float(budget.delta), is_pure=budget.epsilon is not None)
 
 
 def _read_at(own: float, *, is_pure: bool) -> float:
-    # A δ that is spent on keys alone is the curve's own, rounded up: read at the next float above, so that it is there.
+    # The curve's own δ, for keys, was rounded up. ε is read at the next float above it, where it is finite.
     told = math.nextafter(own, 1.0) if own else 0.0
     return told if is_pure else max(told, USUAL_DELTA)
 

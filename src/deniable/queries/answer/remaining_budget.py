@@ -1,4 +1,4 @@
-"""What is left of a budget, and which runs could not be finished: what a session tells its owner."""
+"""The rest of a budget, and failed runs, as a session reports them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from deniable.units import Unit
 
 _SEVERAL: Final = 10
 _WIDTHS: Final = tuple(a * 10**n for n in range(1, 7) for a in (1, 2, 5))
-"""Round distances at which counts are told off."""
+"""The round half-widths that `Remaining.yardstick` tries."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that could not be finished, for the owner: the charge, as receipts number it, and one of the closed
-    codes.
-    """
+    """A run that failed, for the owner: the number of its charge, as on receipts, and a closed error code."""
 
     entry: int
     code: str
@@ -28,22 +26,22 @@ class Failure:
 @final
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of a budget."""
+    """The rest of a budget, and how many more counts it buys."""
 
     budget: Budget
     cost: Cost
     unit: Unit
 
     def counts(self, *, within: float, confidence: float = 0.95) -> int:
-        """How many more counts of rows could be asked, each this near to the truth."""
+        """How many more counts of rows the rest buys, each with a noise interval of ±`within` at this confidence."""
         from deniable.queries.plan.pricing import count_cost
 
         return self.cost // count_cost(self.budget, self.unit, within, confidence)
 
     def yardstick(self) -> tuple[int, int]:
-        """(how near, how many): counts at the nearest round distance, from ±10 on, of which ten or more can be asked.
+        """(half-width, number of counts): the smallest round half-width, from ±10, at which the rest buys ten counts.
 
-        The one measure of "about so many more" everywhere. If there is hardly anything left, the widest that is told.
+        Every message "about N more counts" uses it. If the rest does not buy ten, the largest half-width is returned.
         """
         for within in _WIDTHS:
             if (found := self.counts(within=within)) >= _SEVERAL:
@@ -51,7 +49,7 @@ class Remaining:
         return _WIDTHS[-1], self.counts(within=_WIDTHS[-1])
 
     def said(self) -> str:
-        """The same in words: "about 12 more counts at ±50"."""
+        """The yardstick as text: "about 12 more counts at ±50"."""
         within, counts = self.yardstick()
         return f"about {counts:,} more count{'' if counts == 1 else 's'} at ±{within:,}" if counts else "no more counts"
 

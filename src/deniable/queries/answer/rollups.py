@@ -1,8 +1,8 @@
-"""Roll-ups: what was paid for by finer keys is free by coarser ones.
+"""Roll-ups: an answer by finer keys also answers the question by coarser keys, for free.
 
-A count or a sum by region, age and sex is also one by region: its cells are added up. That is post-processing, so it
-costs nothing; and it is exact where every row is in a cell, which the schema must say (public keys, all of their values
-listed). The noise of a sum of cells is known from that of the cells, so sums have intervals of their own.
+A count or a sum by region, age and sex, added up over age and sex, is one by region. This is post-processing and costs
+nothing. It is complete if every row is in a cell, which the schema must guarantee (public keys with all values listed).
+The noise of a sum follows from the noise of its cells, so sums have intervals of their own.
 """
 
 from __future__ import annotations
@@ -36,15 +36,18 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 _MOST: Final = 200
-"""Finer questions that are remembered for one set of rows."""
+"""The most finer questions that are remembered for the same rows and measures."""
 _LOOKED: Final = 200
-"""Charges of an older ledger whose texts are read."""
+"""The most charges of an existing ledger whose texts are read."""
 _LARGEST: Final = 100_000
-"""Groups of a question that is remembered from there."""
+"""The most groups of a question that is remembered from an existing ledger."""
 
 
 def places_of(plan: NoisePlan, keep: Sequence[str]) -> list[int]:
-    """The places of the keys that are kept, by the names that the answer shows or that the question gives them."""
+    """The indices of the keys to keep, ascending. Names are those of the answer's columns or of the question's keys.
+
+    Raises `InvalidParameter` for a name that is not a key, or is given twice.
+    """
     keys = [key.name for key in plan.question.keys]
     shown = {name: each.name for name, each in plan.question.post.columns if isinstance(each, Column)}
     found = []
@@ -60,7 +63,7 @@ def places_of(plan: NoisePlan, keep: Sequence[str]) -> list[int]:
 
 
 def coarser(plan: NoisePlan, keep: Sequence[int], budget: Budget) -> NoisePlan:
-    """The question by some of the keys."""
+    """The plan of the question by some of its keys; `InvalidParameter` if no column is left."""
     question = plan.question
     kept = [question.keys[i] for i in keep]
     gone = {key.name for key in question.keys} - {key.name for key in kept}
@@ -72,10 +75,10 @@ def coarser(plan: NoisePlan, keep: Sequence[int], budget: Budget) -> NoisePlan:
 
 
 def check(plan: NoisePlan, *, moved: bool, asked: str) -> None:
-    """Refuse what does not add up, and numbers that are not those that were released; `asked` says what for."""
+    """Raise `InvalidParameter` if measures do not add up or numbers were changed; `asked` is the verb of the remedy."""
     _check_additive(plan)
     if moved:
-        rule = "was moved to add up to something else, raised, rounded, or turned into shares"
+        rule = "was fitted to other answers, raised, rounded, or turned into shares"
         raise InvalidParameter("answer", NOTHING, rule, f"{asked} the answer as it came")
 
 
@@ -88,20 +91,20 @@ def _check_additive(plan: NoisePlan) -> None:
 
 
 def check_shares(plan: NoisePlan, names: Sequence[str]) -> None:
-    """Refuse what has no shares of a total: known before anything is paid."""
+    """Raise `InvalidParameter` if columns cannot be shares of a total. Known before anything is paid."""
     _check_additive(plan)
     columns, measures = dict(plan.question.post.columns), {each.name for each in plan.question.measures}
     if len(plan.parts) != 1 or not plan.question.keys:
-        raise InvalidParameter("answer", NOTHING, "has not one count or sum, by keys", "ask for one at a time")
+        raise InvalidParameter("answer", NOTHING, "must have one count or sum, by keys", "ask for one at a time")
     for each in map(columns.get, names):
         if not isinstance(each, Column) or each.name not in measures:
-            raise InvalidParameter("answer", NOTHING, "is worked out from a count or a sum, and is none itself")
+            raise InvalidParameter("answer", NOTHING, "is computed from a count or sum, and only these have shares")
 
 
 def rolled_up(
     fine: NoisePlan, coarse: NoisePlan, released: Released, keep: Sequence[int], budget: Budget
 ) -> Released | None:
-    """The sums of an answer by some of its keys; None if their noise cannot be told."""
+    """The sums of an answer by some of its keys; None if the law of their noise is unknown."""
     sizes = [len(key.values or ()) for key in fine.question.keys]
     gone = tuple(i for i in range(len(sizes)) if i not in keep)
     cells = math.prod(sizes[i] for i in gone)
@@ -129,7 +132,7 @@ def rolled_up(
 def parts_of_total(
     plan: NoisePlan, released: Released, budget: Budget, confidence: float
 ) -> list[tuple[float | None, tuple[float, float] | None]]:
-    """Each count or sum over the total of all of them, with an interval that allows for noise in both (Fieller)."""
+    """(share, interval) of each count or sum in their total; the intervals allow for noise in both (Fieller)."""
     law, columns = released.with_law(plan, budget)
     moves = [Move(Quotient(cell, total), Share(1.0, width, cells)) for cell, total, width, cells in law.moves(columns)]
     values = np.asarray(released.parts[0], dtype=np.float64)
@@ -140,26 +143,26 @@ def parts_of_total(
     ]
 
 
-# -- finer answers that a question can be read off --------------------------------------------------------------------
+# -- answers from finer answers in the ledger --------------------------------------------------------------------------
 
 
 @final
 class Finer:
-    """The questions of a session whose answers add up, by the rows and measures that they are about."""
+    """An index of answered questions that add up, by their rows and measures."""
 
     def __init__(self) -> None:
         self._known: dict[Form, dict[str, NoisePlan]] = {}
         self._has_looked = False
 
     def look(self, ledger: Ledger, tables: Mapping[str, Table]) -> None:
-        """Once: remember the newest questions of the ledger, from the texts that it keeps. No data is read."""
+        """Index the newest questions of the ledger from their texts, once. Reads no data."""
         if not self._has_looked:
             self._has_looked = True
             for plan in _asked_before(ledger, tables):
                 self.note(plan)
 
     def note(self, plan: NoisePlan) -> None:
-        """Remember a question that was answered."""
+        """Add an answered question to the index, if it adds up."""
         if not plan.question.keys or plan.people is not None or plan.collect.known is None:
             return
         kept = self._known.setdefault(_rows(plan), {})
@@ -167,7 +170,7 @@ class Finer:
             kept[plan.question.hash] = plan
 
     def of(self, plan: NoisePlan) -> list[tuple[NoisePlan, list[int]]]:
-        """Finer questions than this one, each with the places of this one's keys in it; the smallest first."""
+        """Indexed questions that are finer than this one, each with the indices of this one's keys; smallest first."""
         known: Mapping[str, NoisePlan] = self._known.get(_rows(plan), {})
         if not known or not additive(plan):
             return []
@@ -180,11 +183,11 @@ class Finer:
 
 
 def _asked_before(ledger: Ledger, tables: Mapping[str, Table]) -> Iterator[NoisePlan]:
-    """The plans of the newest questions of a ledger, as far as its texts tell them: the hash says whether one does."""
+    """The plans of the newest questions of a ledger whose text reproduces the stored hash."""
     from deniable.queries.sql.sql_reader import parse
 
     last = 0
-    while ledger.charge(last + 1) is not None:  # how many charges there are, by doubling and halving
+    while ledger.charge(last + 1) is not None:  # finds the number of charges by doubling
         step = 1
         while ledger.charge(last + 2 * step) is not None:
             step *= 2
@@ -202,18 +205,18 @@ def _asked_before(ledger: Ledger, tables: Mapping[str, Table]) -> Iterator[Noise
                 for each in questions
                 if each.hash == charge.question and groups(each) <= _LARGEST
             )
-        except DeniableError:  # of other tables, of an earlier version, or cut off
+        except DeniableError:  # a text about other tables, of an earlier version, or truncated
             continue
 
 
 def _rows(plan: NoisePlan) -> Form:
-    """What two questions have in common that measure the same of the same rows."""
+    """A form that is equal for questions that measure the same of the same rows."""
     below, columns = relation_form(plan.question.relation)
     return (below, *(statistic_form(each, columns) for each in plan.statistics))
 
 
 def in_order(rolled: Released, keep: Sequence[int], coarse: NoisePlan) -> Any:
-    """The groups of sums by keys in rising order, as a question has them that names its keys in another order."""
+    """For each group of `coarse`, the index of its group in `rolled`, whose keys are in ascending order."""
     order = sorted(keep)
     assert coarse.collect.known is not None
     at = {tuple(group): i for i, group in enumerate(rolled.groups)}
@@ -228,7 +231,10 @@ def in_order(rolled: Released, keep: Sequence[int], coarse: NoisePlan) -> Any:
 def read_off(
     fine: NoisePlan, coarse: NoisePlan, released: Released, keep: Sequence[int], budget: Budget
 ) -> Released | None:
-    """The answer to a coarser question from a finer one: `keep` has the places of its keys, in its own order."""
+    """The answer to a coarser question from a finer one; None if they do not match or the noise is unknown.
+
+    `keep` has the indices of the coarse keys among the fine ones, in the order of the coarse question.
+    """
     if released.moved or not additive(fine):
         return None
     ordered = coarser(fine, sorted(keep), budget)
@@ -253,9 +259,9 @@ def answered(
     key: str | None,
     payer: str | None,
 ) -> Answer | None:
-    """A question from a finer answer of the ledger, if that is as exact as what is asked; None if there is none.
+    """Answer a question from a finer answer in the ledger that is precise enough; None if there is none.
 
-    It gets an entry of its own, which costs nothing: so the answer is found again, and can be refined.
+    The answer gets an entry of its own at no cost, so that it can be found again and refined.
     """
     summed = found_in(session, finer, made, price)
     if summed is None:
@@ -264,7 +270,7 @@ def answered(
     entry = session.ledger.reserve(
         Cost(0), question=made.question.hash, description=words, key=key, payer=payer, version=version
     )
-    if entry.state is State.SEALED:  # by the first request with this key
+    if entry.state is State.SEALED:  # an earlier request with this idempotency key sealed it
         return session._told(made, entry, price.confidence, payer)
     return session._sealed(made, summed, entry, price.confidence, session._left(payer))
 
@@ -272,7 +278,7 @@ def answered(
 def found_in(
     session: Session, finer: Sequence[tuple[NoisePlan, list[int]]], made: NoisePlan, price: Price
 ) -> Released | None:
-    """The sums of a finer answer of the ledger that are as exact as what is asked; None if there are none."""
+    """The sums of a finer answer in the ledger that meet the precision of `price`; None if there are none."""
     for fine, keep in finer:
         stored = session._stored(fine, None)
         summed = None if stored is None else read_off(fine, made, stored[0], keep, session.budget)

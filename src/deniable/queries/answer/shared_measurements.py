@@ -1,7 +1,8 @@
-"""What answers cost together. Noise is drawn for one charge, or for all charges of a batch: that is one measurement.
+"""The cost of several answers together, without counting shared noise twice.
 
-Several answers can rest on one measurement: the tables of a batch that were measured together, sums that were read off
-a finer table, an answer and its refinement. Each measurement counts once, however many answers rest on it.
+A measurement is one draw of noise, for one charge or for all charges of a joint group. Several answers can rest on the
+same measurement: tables of a batch that were measured jointly, sums of a finer table, an answer and its refinement.
+Each measurement counts once, however many answers rest on it.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 @final
 class Measurement(NamedTuple):
-    """A measurement, by a mark that no other one has, and what it costs as far as an answer rests on it.
+    """A measurement: its unique mark, and its cost.
 
-    An answer of an earlier version has no mark, so that nobody knows what else rests on its measurements.
+    Answers of an earlier version have no mark (""), so it is unknown which other answers share their measurements.
     """
 
     mark: str
@@ -28,12 +29,12 @@ class Measurement(NamedTuple):
 
 
 def mark_of(serial: str, charge: int) -> str:
-    """The mark of what was measured for a charge of a ledger; of several charges, the first one is named."""
+    """The mark of the measurement for a charge of a ledger; for several charges, `charge` is the first of them."""
     return f"{serial}:{charge}"
 
 
 def in_all(measured: Iterable[Measurement]) -> tuple[Measurement, ...]:
-    """Each measurement once. Questions about disjoint rows have one mark, and cost together what the dearest costs."""
+    """Each measurement once, at its highest cost: disjoint questions share a mark and cost what the highest costs."""
     found: dict[str, Measurement] = {}
     unknown = []
     for each in measured:
@@ -47,26 +48,26 @@ def in_all(measured: Iterable[Measurement]) -> tuple[Measurement, ...]:
 
 
 def behind(released: Iterable[Released]) -> tuple[Measurement, ...]:
-    """The measurements that some answers rest on, each once."""
+    """The measurements behind some answers, each once."""
     return in_all(each for one in released for each in one.measured or (Measurement("", one.cost),))
 
 
 def total(measured: Iterable[Measurement]) -> Cost:
-    """What measurements cost together."""
+    """The total cost of measurements, each counted once."""
     return sum((each.cost for each in in_all(measured)), start=Cost(0))
 
 
 def cost_of(answers: Sequence[Answer]) -> Cost:
-    """What several answers cost together. One that was fitted rests on all that it was fitted to."""
+    """The total cost of several answers. A fitted answer rests on all answers that it was fitted to."""
     sources = {id(one): one for each in answers for one in (each._joint[0].answers if each._joint else (each,))}
     return total(behind(each.released for each in sources.values()))
 
 
 def to_list(measured: Iterable[Measurement]) -> list[list[str]]:
-    """As plain values."""
+    """The measurements as JSON-ready lists."""
     return [[each.mark, str(each.cost.units), str(each.cost.delta_units)] for each in measured]
 
 
 def from_list(record: Iterable[Any]) -> tuple[Measurement, ...]:
-    """What `to_list` wrote."""
+    """The inverse of `to_list`."""
     return tuple(Measurement(str(mark), Cost(int(units), int(delta))) for mark, units, delta in record)

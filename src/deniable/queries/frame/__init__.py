@@ -1,9 +1,9 @@
-"""Dataframes into questions: the same plans, checks and hashes as SQL.
+"""The dataframe front: questions built by method calls, with the same plans, checks and hashes as SQL.
 
-    frame               Frame: select, filter, join, group; each verb makes a new relation
-    frame_aggregates    count(), mean("cost"), quantile("cost", 0.9): what a frame asks of its groups
-    recorded_steps      the same verbs as plain values, so that a client can send them and a server repeat them
+    frame               Frame: select, filter, join, group; each method returns a new frame over a new relation
+    frame_aggregates    count(), mean("cost"), quantile("cost", 0.9): the aggregates of groups
+    recorded_steps      frames that record their method calls as JSON, so that a server can repeat a client's
 
-`session.table("visits")` gives a `Frame`; its last verb gives a `Question` as the SQL reader does, and from there on
-nobody can tell the two apart.
+`session.table("visits")` returns a `Frame`, and `agg(...)` turns it into a `Question`, the same record that the SQL
+reader builds; from there on both take the same way through `queries.plan`.
 """

@@ -1,4 +1,4 @@
-"""Dataframes into questions: the same plans, checks and hashes as SQL.
+"""Frames: questions built by method calls, with the same plans, checks and hashes as SQL.
 
 >>> from deniable.queries.frame.frame_aggregates import count, mean
 >>> from deniable.queries.plan.refusals import EXAMPLE
@@ -40,21 +40,24 @@ from deniable.tables.kinds import Scalar
 from deniable.tables.schema import Table
 
 MOST_COLUMNS: Final = 100_000
-"""Columns of all steps of a frame together: each step lists those that it keeps."""
+"""The most columns of all steps of a frame together; each step lists the columns that it keeps."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """Rows of a private table and what was done to them. Nothing is read: every method gives another frame."""
+    """Rows of a private table after some steps. No data is read; every method returns a new frame.
+
+    Methods raise `QuestionRefused` if a step cannot be answered privately, and `InvalidParameter` for wrong arguments.
+    """
 
     relation: RelationNode
     names: Mapping[str, str]
-    """The columns by the names used here, and what the relation calls them."""
+    """The name of each column in the relation, by its name here."""
     tables: Mapping[str, Table]
 
     def __post_init__(self) -> None:
-        # A frame joined or united with itself doubles each time: thirty lines would be a plan without end.
+        # A frame that is joined with itself doubles each time, so thirty lines could make an endless plan.
         if nodes(self.relation) > MOST_NODES:
             refuse("nodes")
         if columns(self.relation) > MOST_COLUMNS:
@@ -66,7 +69,7 @@ class Frame:
 
     @classmethod
     def of(cls, name: str, tables: Mapping[str, Table]) -> Frame:
-        """A private table by its name."""
+        """The rows of a private table; `QuestionRefused` for an unknown name."""
         source = Source(_table(name, tables))
         return cls(source, {column: column for column in source.columns}, tables)
 
@@ -81,20 +84,20 @@ class Frame:
         return "\n".join([f"Frame of {of}, at most {rows} row{'s' if rows > 1 else ''} of a person", *listed(columns)])
 
     def __getitem__(self, name: object) -> NoReturn:
-        """Refused: rows cannot be looked at, and columns are named by `col`."""
+        """Always raises: a frame has no cells to read, and `col` names columns."""
         raise InvalidOperation(
             'a frame has no cells to look at; write col("age") for a column, or filter(...), select(...)'
         )
 
     def filter(self, *conditions: Expression) -> Frame:
-        """The rows for which all conditions are true."""
+        """Keep the rows for which all conditions are true: `filter(col("age") > 60)`."""
         if not conditions:
             return self
         parts = [self._own(condition) for condition in conditions]
         return self._over(FilterRows(self.relation, parts[0] if len(parts) == 1 else call("and", *parts)))
 
     def with_columns(self, **expressions: object) -> Frame:
-        """Further columns, computed from those that are there; one of the same name is replaced."""
+        """Add computed columns; a column of the same name is replaced: `with_columns(half=col("cost") / 2)`."""
         kept = [(name, inner) for name, inner in self.names.items() if name not in expressions]
         added = [(name, self._own(as_expression(each))) for name, each in expressions.items()]
         taken = {inner for _, inner in kept}
@@ -110,7 +113,7 @@ class Frame:
         return Frame(project, {**dict(kept), **names}, self.tables)
 
     def select(self, *columns: str, **expressions: object) -> Frame:
-        """These columns only, and further ones computed from what is there."""
+        """Keep these columns only, and add computed ones."""
         shown = [(name, self._own(Column(name))) for name in _plain("select", columns)]
         shown += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
         if not shown:
@@ -118,9 +121,10 @@ class Frame:
         return Frame(Project(self.relation, tuple(shown)), {name: name for name, _ in shown}, self.tables)
 
     def join(self, other: Frame | str, on: str | Iterable[str | tuple[str, str]] = (), *, how: str = "inner") -> Frame:
-        """With a public table by its name, on equal columns; or with another frame, on the person (and `on`).
+        """Join with a public table by its name, on equal columns; or with another frame, on the person and on `on`.
 
-        A column that both have keeps its name on this side, and gets the other's name behind it on the other.
+        `on` is a column name, or a list of names and (name here, name there) pairs; `how` is "inner" or "left". If both
+        sides have a column name, this side keeps it; a public table's column becomes NAME_TABLE, a frame's NAME_2.
         """
         if how not in {"inner", "left"}:
             raise InvalidParameter("how", how, "must be 'inner' or 'left'")
@@ -130,15 +134,18 @@ class Frame:
         return self._with_public(_table(other, self.tables), pairs, How(how))
 
     def people_in(self, other: Frame) -> Frame:
-        """The rows of people who have a row in another frame."""
+        """Keep the rows of people who have at least one row in another frame."""
         return self._among(other, How.INNER)
 
     def people_not_in(self, other: Frame) -> Frame:
-        """The rows of people who have no row in another frame."""
+        """Keep the rows of people who have no row in another frame."""
         return self._among(other, How.LEFT)
 
     def union(self, *others: Frame) -> Frame:
-        """All rows of all frames. If their filters exclude each other, that is known and costs less."""
+        """All rows of all frames, which must have the same columns.
+
+        If their filters provably exclude each other, one person's rows count once and the question costs less.
+        """
         names = self.columns
         for other in others:
             if set(other.columns) != set(names):
@@ -150,7 +157,10 @@ class Frame:
         return Frame(Union(tuple(parts), disjoint(parts)), {name: name for name in names}, self.tables)
 
     def per_person(self, *keys: str, **aggregates: Aggregation) -> Frame:
-        """One row for each person (and value of the keys), with exact aggregates of that person's rows."""
+        """One row for each person (and value of the keys), with aggregates of that person's rows, without noise.
+
+        The result is private like any frame: only `agg` releases numbers, with noise.
+        """
         by = tuple((key, self._own(Column(key))) for key in _plain("per_person", keys))
         exact = tuple(
             (name, Exact(each.function, None if each.expression is None else self._own(each.expression)))
@@ -162,20 +172,20 @@ class Frame:
         return Frame(relation, {name: name for name in relation.columns}, self.tables)
 
     def group_by(self, *keys: str, **expressions: object) -> GroupedFrame:
-        """Groups by columns, and by expressions that are given a name."""
+        """Group by columns and by named expressions: `group_by("ward", decade=col("age") // 10)`."""
         by = [(key, self._own(Column(key))) for key in _plain("group_by", keys)]
         by += [(name, self._own(as_expression(each))) for name, each in expressions.items()]
         return GroupedFrame(self, tuple(Key(name, each, public_values(each, self.relation)) for name, each in by))
 
     def agg(self, *unnamed: object, **aggregates: Aggregation) -> Question:
-        """The question that asks these of all rows together, each by its name: `agg(n=count())`."""
+        """The question for these aggregates over all rows, each with a name: `agg(n=count())`."""
         return GroupedFrame(self, ()).agg(*unnamed, **aggregates)
 
     def _over(self, relation: RelationNode) -> Frame:
         return Frame(relation, self.names, self.tables)
 
     def _own(self, expression: Expression) -> Expression:
-        """An expression in the relation's own names, checked."""
+        """An expression with the relation's own names, checked."""
         if not isinstance(expression, Expression):
             raise InvalidParameter("expression", expression, "must be an expression", 'write col("age") > 60')
         used = dict.fromkeys(columns_used(expression))
@@ -214,7 +224,7 @@ class Frame:
 
 
 def _handed_on(relation: RelationNode) -> dict[str, tuple[str, Expression]]:
-    """The columns that a step handed on as they were: the next one hands on the same, instead of as many new ones."""
+    """The columns that a projection passes on unchanged. The next projection reuses these records, to save memory."""
     if not isinstance(relation, Project):
         return {}
     return {each[0]: each for each in relation.expressions if isinstance(each[1], Column) and each[1].name == each[0]}
@@ -223,13 +233,13 @@ def _handed_on(relation: RelationNode) -> dict[str, tuple[str, Expression]]:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedFrame:
-    """Rows in groups, before anything is asked of them."""
+    """A grouped frame, before aggregates are chosen."""
 
     frame: Frame
     keys: tuple[Key, ...]
 
     def with_keys(self, **values: Iterable[Scalar | None]) -> GroupedFrame:
-        """The same groups with values that you name as public: all of them are shown, and no others."""
+        """The same groups with the values of keys listed as public: exactly these groups are in the answer."""
         unknown = set(values) - {key.name for key in self.keys}
         if unknown:
             raise InvalidParameter("keys", min(unknown), "must be a key of these groups")
@@ -243,7 +253,7 @@ class GroupedFrame:
         return f"{self.frame!r}\ngrouped by {', '.join(key.name for key in self.keys)}"
 
     def agg(self, *unnamed: object, **aggregates: Aggregation) -> Question:
-        """The question that asks these of each group, each by its name: `agg(n=count())`."""
+        """The question for these aggregates of each group, each with a name: `agg(n=count())`."""
         if unnamed:
             raise InvalidParameter("aggregates", NOTHING, "each has a name in the answer", "write agg(n=count())")
         taken = {key.name for key in self.keys}
@@ -267,12 +277,12 @@ def _table(name: str, tables: Mapping[str, Table]) -> Table:
 
 
 def _plain(method: str, names: tuple[object, ...]) -> tuple[str, ...]:
-    """Columns by name, one after the other."""
+    """The names as they are; `InvalidParameter` if one is not text."""
     found = tuple(name for name in names if isinstance(name, str))
     if len(found) < len(names):
         raise InvalidParameter(
             "columns", NOTHING, "are given by name, one by one",
-            f'write {method}("ward", "sex"); what is computed is named, as in {method}(decade=col("age") // 10)',
+            f'write {method}("ward", "sex"); a computed column needs a name: {method}(decade=col("age") // 10)',
         )  # fmt: skip
     return found
 
@@ -280,14 +290,14 @@ def _plain(method: str, names: tuple[object, ...]) -> tuple[str, ...]:
 def _no_column(name: str, frame: Frame) -> None:
     if any(table.unit is not None and table.unit.column == name for table in frame.relation.tables):
         raise QuestionRefused(
-            "person", "whose row it is can be counted, joined on and gathered by, and read in no other way",
+            "person", "the column that identifies people can only be counted, joined on, or grouped by with per_person",
             "write count_persons(), per_person(...) or people_in(...)",
         )  # fmt: skip
     raise QuestionRefused("column", f"there is no column {name!r} here", choices(name, frame.columns))
 
 
 def nodes(relation: RelationNode) -> int:
-    """How many tables, filters and joins a plan has when everything that stands there twice is written out twice."""
+    """The number of nodes of a plan, counting a shared part each time it is used."""
     known: dict[int, int] = {}
     left = [relation]
     while left:
@@ -301,7 +311,7 @@ def nodes(relation: RelationNode) -> int:
 
 
 def columns(relation: RelationNode) -> int:
-    """How many columns all parts of a plan list together, each part once."""
+    """The number of columns of all nodes of a plan, counting a shared part once."""
     seen: dict[int, RelationNode] = {}
     left = [relation]
     while left:

@@ -1,6 +1,7 @@
-"""What a dataframe asks of its groups: `count()`, `mean("cost")`, `quantile("cost", 0.9)` …
+"""The aggregates of a frame: `count()`, `mean("cost")`, `quantile("cost", 0.9)` …
 
-In a module of their own, because `sum`, `min` and `max` are the right names and Python's built-in ones are not needed.
+They have a module of their own, because `sum`, `min` and `max` hide Python's built-in functions here. A value is the
+name of a column or an expression. From `sum` on, it must be a number with public bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from deniable.tables.expressions import Expression, col
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregation:
-    """An aggregate by its name, of an expression; None: of the rows themselves."""
+    """The name of an aggregate, its expression (None: the rows themselves), and its options."""
 
     function: str
     expression: Expression | None
@@ -27,55 +28,55 @@ def _of(value: str | Expression) -> Expression:
 
 
 def count(value: str | Expression | None = None) -> Aggregation:
-    """The number of rows, or of those where `value` is not NULL."""
+    """The number of rows, or of rows in which `value` is not NULL."""
     return Aggregation("count", None if value is None else _of(value))
 
 
 def count_persons() -> Aggregation:
-    """The number of people."""
+    """The number of people with at least one row."""
     return Aggregation("count_persons", None)
 
 
 def count_distinct(value: str | Expression) -> Aggregation:
-    """The number of different values."""
+    """The number of distinct values other than NULL."""
     return Aggregation("count_distinct", _of(value))
 
 
 def sum(value: str | Expression) -> Aggregation:
-    """The sum of a number with public bounds."""
+    """The sum of a number; NULLs are skipped."""
     return Aggregation("sum", _of(value))
 
 
 def mean(value: str | Expression) -> Aggregation:
-    """The average of a number with public bounds."""
+    """The average of a number; NULLs are skipped."""
     return Aggregation("avg", _of(value))
 
 
 def var(value: str | Expression, *, ddof: int = 1) -> Aggregation:
-    """The variance of a number with public bounds: of the sample (`ddof` 1), or of the rows as they are (0)."""
+    """The variance of a number: divided by n - 1 (`ddof` 1, a sample) or by n (0, a population)."""
     return Aggregation("var", _of(value), {"ddof": ddof})
 
 
 def std(value: str | Expression, *, ddof: int = 1) -> Aggregation:
-    """The standard deviation of a number with public bounds."""
+    """The standard deviation of a number, with `ddof` as in `var`."""
     return Aggregation("stddev", _of(value), {"ddof": ddof})
 
 
 def median(value: str | Expression) -> Aggregation:
-    """The value in the middle."""
+    """The median of a number."""
     return Aggregation("quantile", _of(value), {"q": 0.5})
 
 
 def quantile(value: str | Expression, q: float) -> Aggregation:
-    """The value with the fraction `q` of rows below it."""
+    """The quantile `q` (0 to 1) of a number: a fraction `q` of the rows is below it."""
     return Aggregation("quantile", _of(value), {"q": float(q)})
 
 
 def min(value: str | Expression) -> Aggregation:
-    """The least value: a private extreme, so rather one that few rows lie below."""
+    """The smallest value, as far as privacy allows: a value with few rows below it."""
     return Aggregation("min", _of(value))
 
 
 def max(value: str | Expression) -> Aggregation:
-    """The largest value: a private extreme."""
+    """The largest value, as far as privacy allows: a value with few rows above it."""
     return Aggregation("max", _of(value))

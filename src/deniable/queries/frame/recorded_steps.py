@@ -1,7 +1,7 @@
-"""Questions of a dataframe as plain values: what was done to a table, verb by verb, so that a server can do it again.
+"""Frames that record their method calls as JSON, so that a server can repeat them.
 
-What travels is no plan. The other side takes the steps one after the other on frames of its own, from its own schemas,
-so every check of `queries.frame.frame` is made there, whoever wrote the steps down.
+The record is not a plan. The server repeats the calls on its own frames, from its own schemas, so every check of
+`queries.frame.frame` is made there, whoever wrote the record.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deniable.tables.kinds import Scalar
 from deniable.tables.schema import Table
 
 _DEEPEST: Final = 60
-"""Brackets within brackets."""
+"""The deepest nesting of a record."""
 
 _FRAME: Final[Mapping[str, Callable[..., Any]]] = {
     "filter": Frame.filter, "with_columns": Frame.with_columns, "select": Frame.select, "join": Frame.join,
@@ -34,13 +34,13 @@ _GROUPED: Final[Mapping[str, Callable[..., Any]]] = {"with_keys": GroupedFrame.w
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A question that was built here, to be asked elsewhere: by `table(...)` and `agg(...)` of a remote session."""
+    """A question that was built by `table(...)` and `agg(...)` of a remote session, with its record."""
 
     question: Question
     record: Mapping[str, Any]
 
     def text(self) -> str:
-        """The steps in the one way we write them: JSON, and so no SQL."""
+        """The record as compact JSON. It starts with {, which no SQL does."""
         return json.dumps(self.record, separators=(",", ":"), allow_nan=False)
 
     def __repr__(self) -> str:
@@ -50,7 +50,7 @@ class Steps:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """Rows in groups, before anything is asked of them."""
+    """A grouped frame that records its method calls."""
 
     grouped: GroupedFrame
     record: Mapping[str, Any]
@@ -71,14 +71,14 @@ class Groups:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Recorded:
-    """A frame that remembers how it was made. Has the verbs of `Frame`, and the same checks."""
+    """A frame that records its method calls, with the methods and checks of `Frame`."""
 
     frame: Frame
     record: Mapping[str, Any]
 
     @classmethod
     def of(cls, name: str, tables: Mapping[str, Table]) -> Recorded:
-        """A private table by its name."""
+        """The rows of a private table; `QuestionRefused` for an unknown name."""
         return cls(Frame.of(name, tables), {"table": name, "steps": []})
 
     @property
@@ -138,7 +138,10 @@ class Recorded:
 
 
 def question_of(text: str, tables: Mapping[str, Table]) -> Question:
-    """The question that these steps build, on the tables that are here; InvalidParameter if they build none."""
+    """The question that a record builds over these tables.
+
+    Raises `InvalidParameter` if it is malformed, and `QuestionRefused` like the methods of `Frame`.
+    """
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
@@ -180,7 +183,7 @@ def _plain(value: object) -> Any:
             return [_plain(each) for each in value]
         case None | bool() | int() | float() | str():
             return value
-        case _ if callable(item := getattr(value, "item", None)):  # a NumPy scalar knows its Python value
+        case _ if callable(item := getattr(value, "item", None)):  # a NumPy scalar
             return _plain(item())
     raise InvalidParameter("value", NOTHING, "cannot be sent to a server", "write numbers, text, dates and expressions")
 
@@ -234,7 +237,7 @@ def _read(value: Any, tables: Mapping[str, Table], depth: int) -> Any:
     except DeniableError:
         raise
     except (TypeError, ValueError):
-        pass  # said below
+        pass  # raised below
     raise _unreadable()
 
 
@@ -258,4 +261,4 @@ def _number(value: Any) -> float:
 
 
 def _unreadable() -> InvalidParameter:
-    return InvalidParameter("frame", NOTHING, "are no steps that make a question", "build them with table(...)")
+    return InvalidParameter("frame", NOTHING, "must be steps that make a question", "build them with table(...)")

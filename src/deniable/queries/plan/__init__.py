@@ -1,12 +1,13 @@
-"""From a question to noise: what is collected, which noise it gets, and what that costs. No data is read here.
+"""Plans: which statistics a question needs, which noise they get, and what that costs. No data is read here.
 
     question, canonical_form     a question as a record, and one form (and hash) for questions that mean the same
     refusals, fresh_names        public rules with examples, and column names that do not collide
     noise_families               Gaussian and Laplace noise: mechanisms, precisions, words
     noise_planner                statistics, their sensitivities, shares of the cost, and the noise
-    estimators, single_quantile  which statistics each measure needs, and what is made of their noisy values
-    pricing, answer_size, answer_notes                  what a caller is told before paying
+    estimators, single_quantile  the statistics behind each measure, and its estimate from their noisy values
+    pricing, answer_size, answer_notes                  cost, errors, size and notes, known before a caller pays
     disjointness                                        whether the parts of a union are disjoint, proved without data
 
-A `Question` comes from `queries.sql` or `queries.frame` and leaves as a `NoisePlan`; `queries.answer.release` draws it.
+A `Question` comes from `queries.sql` or `queries.frame`. `noise_planner.plan_under` turns it into a `NoisePlan`,
+`pricing` into a `Price`, and `noise_planner.noise` into the mechanisms for a cost, which `queries.answer.release` runs.
 """

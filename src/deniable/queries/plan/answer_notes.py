@@ -1,4 +1,4 @@
-"""What stands below an answer besides its numbers: from the question, the public schema and the cost alone."""
+"""Notes below an answer, and helpers to print costs. They use the question, the public schema and the cost alone."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 WIDTH: Final = 80
-"""As wide as a terminal is, at the least."""
+"""Printed lines are at most this wide."""
 
 
 _MOST_NAMED: Final = 8
-"""Columns that a note names; of more it says how many."""
+"""The most columns that a note names; it counts the others."""
 
 _EMPTY: Final[dict[str, bool]] = {}
-"""By the hash of the question: to find it out may mean to try every public key."""
+"""A cache of `empty` by the hash of the question, because a proof may try every public key."""
 
 
 def threshold_note(plan: NoisePlan, threshold: int | None) -> str:
-    """Which keys are shown, where keys are not public; nothing where they are."""
+    """A note on which keys are shown if keys are not public; "" if they are."""
     if plan.people is None:
         return ""
     few = "those that many people share" if threshold is None else f"those with about {threshold:,} people or more"
     deciding = {recipe.name for recipe, uses in zip(plan.recipes, plan.uses, strict=True) if plan.people in uses}
     counts = [name for name, made in plan.question.post.columns if deciding.intersection(columns_used(made))]
-    luck = f", and near that intervals of {_several(counts)} reach far down, because those keys may be shown by luck"
+    luck = f", and near that intervals of {_several(counts)} reach far down, because noise may have lifted those keys"
     return (
         f"keys are not public: only {few} are shown{luck if counts else ''}; "
         "declare keys, name them with IN, or spend more"
@@ -42,28 +42,28 @@ def threshold_note(plan: NoisePlan, threshold: int | None) -> str:
 
 
 def empty_note(plan: NoisePlan) -> str:
-    """That no row can be asked for, if keys and bounds show it."""
+    """A note that no row can meet the conditions, if public keys and bounds prove it; otherwise ""."""
     known = _EMPTY.get(plan.question.hash)
     if known is None:
         if len(_EMPTY) >= 1000:
             _EMPTY.clear()
         try:
             known = empty(plan.question.relation)
-        except Exception:  # what failed proves nothing; an answer that was paid for is shown in any case
+        except Exception:  # a failed proof proves nothing, and must not prevent the display of a paid answer
             known = False
         _EMPTY[plan.question.hash] = known
     if not known:
         return ""
-    return "by the public keys and bounds no row can fulfil the conditions: what is told is noise alone"
+    return "by the public keys and bounds no row can fulfil the conditions: the result is pure noise"
 
 
 def budget_notes(budget: Budget) -> tuple[str, ...]:
-    """What the budget protects little, whatever is asked: from its own numbers alone."""
+    """Notes on weaknesses of the budget itself, whatever the question."""
     return tuple(f"the budget's {said}" for said in budget.weaknesses())
 
 
 def rows_note(plan: NoisePlan) -> str:
-    """How many rows of a person were read, at most: the owner's bound, which holds before anything else is done."""
+    """A note on the owner's bound: how many rows of each person were read at most; "" if there is none."""
     bounds = {
         table.name: table.unit.rows for table in plan.question.relation.tables if table.unit and table.unit.column
     }
@@ -76,7 +76,7 @@ def rows_note(plan: NoisePlan) -> str:
 
 
 def left_out_notes(plan: NoisePlan) -> list[str]:
-    """Which rows are not counted because of what they lack: by the schema alone, whether or not there are any."""
+    """Notes on rows that are dropped because of missing values, by the schema alone, whether or not there are any."""
     tables = tables_read(plan.question.relation)
     listed: list[str] = []
     bare: list[str] = []
@@ -105,32 +105,32 @@ def _rows(count: int) -> str:
 
 
 _KEYS: Final = " for unlisted keys"
-"""What a δ beside the noise is for: the first δ in such a line belongs to ε, the second to thresholds."""
+"""The purpose of the second δ in a cost: the first belongs to ε, the second to thresholds."""
 
 
 def cost_said(cost: Cost, budget: Budget) -> str:
-    """A cost in words, each δ with what it is for."""
+    """A cost as text, with the purpose of each δ."""
     return cost.describe(budget) + (_KEYS if cost.delta_units else "")
 
 
 def rest_said(rest: Cost, budget: Budget) -> str:
-    """What is left in words, each δ with what it is for."""
+    """The rest of a budget as text, with the purpose of each δ."""
     return rest.describe_rest(budget) + _KEYS
 
 
 def short(value: float | None) -> str:
-    """The size of noise for people: three digits, or a whole number; None is what no plan can tell."""
+    """The size of noise as text, with three digits or as an integer; None becomes "depends on data"."""
     return "depends on data" if value is None else f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def listed(columns: Mapping[str, Domain]) -> list[str]:
-    """A line for each column, with what is public about it."""
+    """A line for each column with its domain."""
     width = max(map(len, columns), default=0)
     return [f"  {name.ljust(width)}  {str(each).removeprefix('Domain.')}" for name, each in columns.items()]
 
 
 def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:
-    """Lines that fit into a terminal; what is left out by `textwrap` is spaces."""
+    """The lines wrapped to `WIDTH`; empty lines are dropped."""
     return [
         part
         for line in lines
@@ -141,7 +141,7 @@ def wrapped(lines: Iterable[str], indent: str = "") -> list[str]:
 
 @final
 class Tables(dict[str, "Table"]):
-    """Schemas by name, printed as a list of columns with what is public about each."""
+    """Schemas by name. Their repr lists the columns of each table with their domains."""
 
     def __repr__(self) -> str:
         lines: list[str] = []

@@ -1,4 +1,7 @@
-"""How large an answer is, from public keys and the question alone: no data is read, so whoever asks may be told."""
+"""The size of an answer, from the question and public keys alone, and the session's cache of plans.
+
+No data is read, so the size may be shown to any caller.
+"""
 
 from __future__ import annotations
 
@@ -21,31 +24,34 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 Admits = Callable[[int], None]
-"""Told the cells of an answer, and how often expressions are worked out to read a question, before anything of that
-size is made; it may wait.
+"""A callback that receives the amount of work (cells of an answer, or evaluations of expressions) before it is done.
+It may block, so that a server can delay callers with much work.
 """
 
 UNLISTED: Final = 500
-"""Groups that keys which are not public count as. How many there are depends on the data, which must not decide."""
+"""The assumed number of groups if keys are not public. The true number depends on the data, and must not be used."""
 
 _RANKED: Final = frozenset({"quantile", "min", "max"})
 _MOST_PLANS: Final = 1000
+"""The most plans in the cache; when it is full, it is emptied."""
 _MOST_KEPT: Final = 1000
-"""Groups of a plan that is kept: a plan lists them all, and whoever asks for a price pays nothing."""
+"""The most groups of a cached plan. A plan lists its groups, and prices are free, so callers could fill the memory."""
 
 _BYTE: Final = 4
-"""Cells of an answer that are made in the time in which a byte of a new text is read and planned, about."""
+"""About how many cells of an answer can be computed in the time in which one byte of a new question is read."""
 
 
 def groups(question: Question) -> int:
-    """Combinations of the public values of all keys; keys that are not public make no plan longer."""
+    """The number of combinations of public key values, ignoring keys that are not public."""
     return prod(len(key.values) for key in question.keys if key.values is not None)
 
 
 def cells(question: Question) -> int:
-    """Groups times columns: those that are shown, or the noisy numbers behind them where these are more, because all
-    are drawn and kept: a quantile has up to 1,024 running totals. LIMIT and HAVING take nothing off. Where a key is not
-    public, the groups count as `UNLISTED`.
+    """The number of cells of an answer: groups times columns.
+
+    Columns are those of the result, or the noisy numbers behind them if these are more, because all of them are drawn
+    and stored: a quantile has up to 1,024 running totals. LIMIT and HAVING do not reduce the number. If a key is not
+    public, there are `UNLISTED` groups.
     """
     numbers = len(question.keys) + sum(_numbers(each, question) for each in question.measures)
     public = all(key.values is not None for key in question.keys)
@@ -53,14 +59,14 @@ def cells(question: Question) -> int:
 
 
 def _numbers(measure: Measure, question: Question) -> int:
-    """The noisy numbers that are kept of a measure for each group, about."""
+    """About how many noisy numbers are stored for a measure in each group."""
     if measure.function not in _RANKED:
         return 1
     return sum(each.width for each in recipe(measure, question.relation).statistics())
 
 
 def check_cells(questions: Sequence[Question], most: int | None) -> None:
-    """Refuse questions whose answers have too many cells together."""
+    """Raise `QuestionRefused` if the answers have more than `most` cells together (None: no limit)."""
     asked = sum(cells(each) for each in questions)
     if most is not None and asked > most:
         what = "this answer" if len(questions) == 1 else "these answers together"
@@ -73,7 +79,7 @@ def check_cells(questions: Sequence[Question], most: int | None) -> None:
 
 
 def _counted_as(questions: Sequence[Question]) -> str:
-    """What counts for more than is shown."""
+    """An explanation of counts that exceed the cells of the result."""
     said = []
     if any(key.values is None for each in questions for key in each.keys):
         said.append(f"keys that are not listed count as {UNLISTED} groups")
@@ -84,7 +90,7 @@ def _counted_as(questions: Sequence[Question]) -> str:
 
 @final
 class Plans:
-    """The plans of a session's questions. Those of small questions in SQL are kept for the next time."""
+    """The plans of a session's questions, with a cache for small questions in SQL."""
 
     def __init__(self, tables: Mapping[str, Table], budget: Budget) -> None:
         self._tables, self._budget = tables, budget
@@ -106,23 +112,24 @@ class Plans:
         return text in self._kept
 
     def limit(self, cells: int, evaluations: int | None, admits: Admits | None) -> None:
-        """How large answers may be, how often expressions may be worked out for a plan (None: as before), and who is
-        told their size before anything is made of it.
+        """Set the most cells of an answer, the most evaluations of expressions per plan (None: unchanged), and a
+        callback that admits work before it is done.
         """
         self._cells, self._admits = cells, admits
         self._evaluations = self._evaluations if evaluations is None else evaluations
 
     def limits(self, text: str = "") -> AbstractContextManager[None]:
-        """Within it, evaluations are counted together. They are made while a text is read, before the size of its
-        answer is known: many of them wait for their turn as a large answer does. So does a long `text` that was not
-        met before: to read and plan it takes as long, also if it is refused in the end, for nothing.
+        """A context that limits the evaluations of expressions inside it.
+
+        Reading a question evaluates expressions before the size of its answer is known, so many evaluations must be
+        admitted like a large answer. So must a long new `text`: reading it takes time even if it is refused.
         """
         if text:
             self.admit(len(text) * _BYTE)
         return evaluation_limit.at_most(self._evaluations, self._admits)
 
     def admit(self, work: int) -> None:
-        """Tell whoever admits what is large of work that takes as long as so many cells of an answer do."""
+        """Wait until work as large as so many cells of an answer is admitted."""
         if self._admits is not None:
             self._admits(work)
 
@@ -131,17 +138,20 @@ class Plans:
         return self._cells is not None and cells(question) > self._cells
 
     def check(self, questions: Sequence[Question]) -> None:
-        """Refuse questions whose answers have too many cells together."""
+        """Raise `QuestionRefused` if the answers have too many cells together."""
         check_cells(questions, self._cells)
 
     def room(self, questions: Sequence[Question]) -> int | None:
-        """How many groups of one number each may be worked out beside these questions; None: no limit."""
+        """How many further cells are allowed beside these questions; None: no limit."""
         if self._cells is None:
             return None
         return max(0, self._cells - sum(cells(each) for each in questions))
 
     def question(self, question: str | Question) -> Question:
-        """The question that a text asks. Nothing is made of it yet that is as large as its answer."""
+        """Read a question, and wait until its answer's size is admitted. Allocates nothing of that size yet.
+
+        Raises `QuestionRefused`, or `InvalidParameter` for an object that is not a question.
+        """
         found = self._read(question)
         self.admit(cells(found))
         return found
@@ -161,7 +171,7 @@ class Plans:
         raise InvalidParameter("question", type_of(question), "must be SQL, or made by table(...) and agg(...)")
 
     def plan(self, question: str | Question, built: Question) -> NoisePlan:
-        """The plan of a question, whatever its size."""
+        """The plan of a question; `question` is the text or record, `built` what `question()` returned for it."""
         known = self._kept.get(question) if isinstance(question, str) else None
         if known is None:
             known = plan_under(built, self._budget)

@@ -1,8 +1,8 @@
-"""One form for questions that mean the same: `a AND b` and `b AND a`, any alias, any spelling.
+"""Canonical forms: one form for `a AND b` and `b AND a`, for any alias and any spelling of a question.
 
-A form is a tree of tuples of plain values. Two things with the same form mean the same on every table; the reverse is
-not promised (nobody can decide that in general), and costs only a second answer. Every rule used here keeps the meaning
-under SQL's three truth values and under rounding: `a + b` is `b + a`, but `(a + b) + c` is not `a + (b + c)`.
+A form is a tree of tuples of plain values. Two questions with the same form have the same answer on every table. The
+converse is undecidable in general and not promised; a missed match costs only a second answer. Every rule preserves the
+meaning under SQL's three-valued logic and under rounding: `a + b` is `b + a`, but `(a + b) + c` is not `a + (b + c)`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _GATHERED: Final = frozenset({"and", "or", "least", "greatest"})
 
 
 def digest(form: Form) -> str:
-    """The sha256 of a form, in hexadecimal."""
+    """The SHA-256 of a form in hexadecimal."""
     return hashlib.sha256(("deniable question 1 " + repr(form)).encode()).hexdigest()
 
 
 def expression_form(expression: Expression, columns: Forms | None = None) -> Form:
-    """The form of an expression; `columns` gives the forms of the columns it reads (else their names)."""
+    """The form of an expression. `columns` has the forms of its columns; None: a column's form is its name."""
     match expression:
         case Column(name=name):
             return ("column", name) if columns is None else columns[name]
@@ -79,7 +79,7 @@ def _call(operator: str, forms: tuple[Form, ...]) -> Form:
     elif operator in _GATHERED:
         gathered: dict[Form, None] = {}
         for form in forms:
-            # and(a, and(b, c)) is and(a, b, c); a repeated part says nothing new.
+            # and(a, and(b, c)) is and(a, b, c), and a repeated part is redundant.
             gathered.update(dict.fromkeys(form[1:] if form[0] == operator else (form,)))  # type: ignore[arg-type]
         forms = tuple(sorted(gathered, key=repr))
         if len(forms) == 1:
@@ -94,9 +94,9 @@ def _call(operator: str, forms: tuple[Form, ...]) -> Form:
     return (operator, *forms)
 
 
-@lru_cache(maxsize=128)  # by identity, as relations are compared; a question and its plan both need it
+@lru_cache(maxsize=128)  # relations are compared by identity; a question and its plan both need the form
 def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
-    """The form of a relation, and those of its columns. Names given on the way leave no trace."""
+    """(the form of a relation, the forms of its columns). Aliases do not appear in them."""
     match relation:
         case Source(table=table):
             return _table_form(table), {name: ("column", name) for name in relation.columns}
@@ -142,7 +142,7 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
 
 
 def _short(form: Form) -> Form:
-    """A form that names may stand for many times over: a long one as its digest, so that forms stay small."""
+    """A long form replaced by its digest. Forms of named expressions are repeated, and would otherwise grow fast."""
     return form if len(repr(form)) <= _LONGEST else ("digest", digest(form))
 
 
@@ -163,7 +163,7 @@ def _table_form(table: Table) -> Form:
 
 
 def domain_form(domain: Domain) -> Form:
-    """The form of what is public about a column."""
+    """The form of a domain."""
     bounds = None if domain.bounds is None else tuple(str(end) for end in domain.bounds)
     keys = None if domain.keys is None else tuple(repr(key) for key in domain.keys)
     return (domain.kind.value, bounds, keys, domain.nullable)
@@ -185,7 +185,7 @@ def statistic_form(statistic: Statistic, columns: Forms | None = None) -> Form:
 
 
 def collect_form(collect: Collect) -> Form:
-    """The form of all that an engine is asked in one question."""
+    """The form of a `Collect`: relation, keys, known groups and statistics."""
     below, columns = relation_form(collect.relation)
     keys = tuple(expression_form(key, columns) for _, key in collect.keys)
     known = None if collect.known is None else repr(collect.known)

@@ -1,4 +1,8 @@
-"""Whether the parts of a union are disjoint, or a relation is empty: proved from conditions and public schema alone."""
+"""Proofs, from conditions and the public schema alone, that the parts of a union are disjoint or a relation is empty.
+
+A proof reads each condition as limits on one value (NULL, a set, an interval) and looks for limits that exclude each
+other. False means that nothing was proved, not that the opposite holds.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,7 @@ _DAYS: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 _PLAIN: Final = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
 _FEW: Final = 8
 _WHOLE: Final = 2**53
-"""Below it whole numbers and reals are compared exactly, here and in an engine."""
+"""Below this, integers and reals are compared exactly, here and in engines."""
 
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 
@@ -33,16 +37,16 @@ _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 @final
 @dataclass(slots=True)
 class _Limits:
-    """What conditions say about one value: NULL, one of a set, or within an interval; constants are `_comparable`."""
+    """The limits that conditions put on one value: NULL, one of a set, or within an interval of `_comparable` ends."""
 
     null: bool = False
     values: frozenset[Any] | None = None
     low: tuple[Any, bool] | None = None
-    """The end, and whether it is left out."""
+    """(the end, whether it is excluded)."""
     high: tuple[Any, bool] | None = None
 
     def excludes(self, other: _Limits) -> bool:
-        """Whether no value fulfils both."""
+        """Whether no value is within both limits."""
         if self.null or other.null:
             return self.null != other.null
         for a, b in ((self, other), (other, self)):
@@ -55,6 +59,7 @@ class _Limits:
         return False
 
     def allows(self, value: Any) -> bool:
+        """Whether a value that is not NULL is within the limits."""
         if self.values is not None and value not in self.values:
             return False
         if self.low is not None and (value < self.low[0] or (value == self.low[0] and self.low[1])):
@@ -63,15 +68,15 @@ class _Limits:
 
 
 def disjoint(parts: Sequence[RelationNode]) -> bool:
-    """Whether no row of the data can be in two parts: all filter one relation, and each two contradict each other.
+    """Whether it is proved that no row is in two parts: all filter the same relation, by contradicting conditions.
 
-    Then a person's rows are shared out among the parts, so all parts together hold no more than one of them may.
+    Then all parts together have at most as many rows of a person as the relation they filter.
     """
     found = [_filters(part) for part in parts]
     forms = [relation_form(base) for base, _ in found]
     if len({repr(form) for form, _ in forms}) > 1:
         return False
-    # By forms and not by names: what one part calls n may be another number than what the next one calls n.
+    # Compared by form, not by name: the same name may stand for different values in two parts.
     limits = [
         _Reading(base.columns, columns).limits(conditions)
         for (base, conditions), (_, columns) in zip(found, forms, strict=True)
@@ -80,7 +85,7 @@ def disjoint(parts: Sequence[RelationNode]) -> bool:
 
 
 def empty(relation: RelationNode) -> bool:
-    """Whether no row can be there, whatever the data: keys and bounds rule the conditions out, or they each other."""
+    """Whether it is proved that a relation is empty on all data: its conditions contradict each other or the schema."""
     if isinstance(relation, Union):
         return all(empty(part) for part in relation.parts)
     if isinstance(relation, JoinPrivate):
@@ -99,11 +104,12 @@ def empty(relation: RelationNode) -> bool:
 
 
 def _is_met(conditions: list[Expression], columns: Mapping[str, Domain]) -> bool:
-    """Whether some row meets conditions that compare columns with numbers: each column has a value that meets its own,
-    at an end of its bounds or beside a number that it is compared with. That is found sooner than that none can.
+    """Whether some possible row meets the conditions, all of which compare a column with a number. A fast exit.
+
+    Tries, for each column, the ends of its bounds and the integers next to the numbers that it is compared with.
     """
     asked: dict[str, list[tuple[Callable[[Any, Any], bool], int | float]]] = {}
-    if len(conditions) > _FEW:  # each is tried with the numbers of all
+    if len(conditions) > _FEW:  # the time grows with the square of their number
         return False
     for condition in conditions:
         match condition:
@@ -129,7 +135,7 @@ def _has_value(domain: Domain, tests: list[tuple[Callable[[Any, Any], bool], int
 
 
 def _outside(limits: _Limits, domain: Domain) -> bool:
-    """Whether no value of a column is within these limits."""
+    """Whether the domain of a column has no value within these limits."""
     if limits.null:
         return not domain.nullable
     if domain.bounds is None:
@@ -139,9 +145,9 @@ def _outside(limits: _Limits, domain: Domain) -> bool:
 
 
 def _unfulfilled(relation: RelationNode) -> bool:
-    """Whether a filter above the base lets none of a column's public values pass, or is never true.
+    """Whether the filters exclude all public values of a column, or a constant condition is not true.
 
-    Each column is looked at once, where it first appears from above: that look reads all conditions below.
+    Each column is examined once, at the topmost filter that reads it, which takes all filters below into account.
     """
     seen: set[str] = set()
     while isinstance(relation, FilterRows | Project):
@@ -175,7 +181,7 @@ def _filters(relation: RelationNode) -> tuple[RelationNode, list[Expression]]:
 
 
 def _written_out(conditions: list[Expression], names: dict[str, Expression]) -> Iterator[Expression]:
-    """Conditions with names replaced. That makes them grow without end; a proof that long is not worth having."""
+    """The conditions with names replaced by their expressions; conditions that become too long are dropped."""
     for each in conditions:
         with contextlib.suppress(QuestionRefused):
             made = renamed(each, names)
@@ -192,7 +198,7 @@ class _Reading:
     forms: Forms
 
     def limits(self, conditions: list[Expression]) -> dict[Form, _Limits]:
-        """What the conditions say about each value they speak of, by its form."""
+        """The limits on each value that the conditions mention, by its canonical form."""
         found: dict[Form, _Limits] = {}
         for condition in conditions:
             match condition:
@@ -218,13 +224,13 @@ class _Reading:
     def _compared(
         self, found: dict[Form, _Limits], operator: str, value: Expression, constants: Sequence[Expression]
     ) -> None:
-        """Use a comparison with constants, if SQL compares them with the value exactly; else nothing is proven."""
+        """Add the limits from a comparison with constants, unless SQL would round before comparing."""
         kind = typed(value, self.columns).domain.kind
         known: list[Any] = []
         for constant in constants:
             assert isinstance(constant, Literal)
             if constant.value is None:
-                continue  # equal to nothing
+                continue  # NULL equals nothing
             each = _comparable(constant.value, kind)
             if each is None:
                 return
@@ -236,13 +242,14 @@ class _Reading:
 
 
 def _comparable(constant: Scalar, kind: Kind) -> Any | None:
-    """A constant as the bounds of a kind are kept, numbers as fractions and dates and moments in days; None if SQL
-    rounds one of the two before it compares them (an integer beside a real), or cannot compare them.
+    """A constant in the form of a domain's bounds: numbers as fractions, dates and timestamps in days.
+
+    None if SQL cannot compare it with a value of this kind, or would round the value first (a real beside an integer).
     """
     given = kind_of(constant)
     match constant:
         case dt.date() if kind in _DAYS:
-            return ordinal(constant)  # a date beside a moment is its midnight, on either side
+            return ordinal(constant)  # a date beside a timestamp is its midnight
         case int() if kind is Kind.REAL and given is Kind.INTEGER:
             return Fraction(float(constant))
         case int() | float() if given is kind and kind in NUMBERS:

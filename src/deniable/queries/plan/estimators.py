@@ -1,6 +1,6 @@
-"""How each measure is cooked: which statistics it needs, and what to make of their noisy values.
+"""Estimators: the statistics that each measure needs, and its estimate with a noise interval from their noisy values.
 
-The statistics are all that touches data. What follows is post-processing: it costs nothing, and cannot leak.
+Only the statistics touch data. Estimates are post-processing: they cost nothing and cannot leak.
 
     measure                    statistics
     COUNT, COUNT(DISTINCT …)   the count
@@ -9,8 +9,9 @@ The statistics are all that touches data. What follows is post-processing: it co
     VAR, STDDEV                the sum of (x - m)², the sum of x - m, and the count
     quantiles, MIN, MAX        running totals over cells between x's bounds; see `single_quantile` for a single quantile
 
-Where noise is measured by L1, S and n are released as H·n + S and H·n - S, for |x - m| <= H: together they move by 2H
-with a row, so both get noise as if each were alone, and averages are told √2 times as exactly (`planner.Pair`).
+Under a pure budget, S and n are released as H·n + S and H·n - S, for |x - m| <= H. A row changes this vector by 2H in
+L1, so both numbers get the noise that each would get alone, and averages are √2 times as precise
+(`noise_planner.SumAndCount`).
 """
 
 from __future__ import annotations
@@ -40,40 +41,40 @@ if TYPE_CHECKING:
     from deniable.tables.expressions import Expression
 
 MOST_CELLS: Final = 1024
-"""Cells between the bounds of a quantile; an integer column with fewer values has one for each."""
+"""Cells between the bounds of a quantile. An integer column with fewer values has one cell for each value."""
 
 SUM_BITS: Final = 24
-"""Steps between 0 and the largest addend of a sum, as a power of two: rounding a row to them is far below any noise."""
+"""log2 of the grid steps between 0 and the largest addend of a sum: rounding a row to them is far below any noise."""
 
 _TRIED: Final = 5
-"""Numbers that are tried between the ends of an interval."""
+"""The number of points that `possible` tries in an interval."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class DrawnValue:
-    """The noisy value of a statistic in one group: a number, or running totals; and how wide its noise is."""
+    """The noisy value of a statistic in one group, with a description of its noise."""
 
     values: Any
-    """A float, or an array of totals."""
+    """A number, or an array of running totals."""
     deviations: Any
-    """Likewise."""
+    """The standard deviation of the noise, or an array of them."""
     shape: Shape
     blend: Any = None
-    """For totals: a function that gives the law of total_t - q × the last total, for every t (`Differences`)."""
+    """For running totals: q -> the law of total_t - q·(last total), for every t (`Differences`)."""
     draws: tuple[float, ...] = (1.0,)
-    """How the deviation is made up of independent draws, where several were merged: each one's, relative to all."""
+    """The deviation of each independent draw that was merged, relative to `deviations`; their squares add up to 1."""
     shares: tuple[Share, ...] = ()
-    """The draws on whole numbers that it is made of, where all of them are known."""
+    """The draws of integer noise that the value contains, if all of them are known; otherwise empty."""
     otherwise: tuple[Share, ...] = ()
-    """The same by another account of the draws, where it is not known which of the two is true."""
+    """A second possible account of the draws, if it is not known which one is true; otherwise empty."""
     chosen: ThresholdPassed | None = None
-    """Of the count that decided which keys are shown: how it did."""
+    """The thresholds passed, if this is the count that decides which keys are published; otherwise None."""
     half: int = 0
-    """Of H·n + S and of H·n - S: H."""
+    """H, if the value is H·n + S or H·n - S; otherwise 0."""
 
     def noises(self, slope: float = 1.0) -> list[float]:
-        """The deviations of what the draws add to something that moves by `slope` when the value moves by one."""
+        """The standard deviation of each draw in a quantity that changes by `slope` when the value changes by one."""
         return [abs(slope) * float(self.deviations) * draw for draw in self.draws]
 
 
@@ -87,7 +88,7 @@ class NoisyMoments:
 
     @property
     def s(self) -> float:
-        """S, in steps of its grid."""
+        """S in steps of its grid."""
         return (self.total.values - self.count.values) / 2 if self.total.half else float(self.total.values)
 
     @property
@@ -98,18 +99,18 @@ class NoisyMoments:
         return float(self.count.values)
 
     def noises(self, by_s: float, by_n: float) -> list[float]:
-        """The deviations of what the draws add to something that moves so far when S, and when n moves by one."""
+        """The standard deviation of each draw in a quantity with derivatives `by_s` in S and `by_n` in n."""
         if self.total.half:
             each = by_n / (2 * self.total.half)
             return [*self.total.noises(each + by_s / 2), *self.count.noises(each - by_s / 2)]
         return [*self.total.noises(by_s), *self.count.noises(by_n)]
 
     def is_clear(self, confidence: float) -> bool:
-        """Whether the number of rows is far enough from 0 for a ratio's noise to be nearly linear."""
+        """Whether n is far enough from 0 for the noise of a ratio to be nearly linear."""
         return self.n > 3 * reach(self.total.shape, self.noises(0, 1), confidence)
 
     def may_be_none(self, confidence: float) -> bool:
-        """Whether there may be no rows at all, as far as noise lets anyone see: then there is nothing to average."""
+        """Whether n may be 0 given its noise, so that an average may not exist."""
         return self.n <= reach(self.total.shape, self.noises(0, 1), confidence)
 
 
@@ -121,16 +122,17 @@ class Recipe(ABC):
 
     @abstractmethod
     def statistics(self) -> tuple[Statistic, ...]:
-        """What must be collected, in the order in which `estimate` takes it."""
+        """The statistics to collect, in the order in which `estimate` takes their values."""
 
     def estimate(self, drawn: Sequence[DrawnValue], confidence: float) -> NoisyEstimate:
-        """The measure in one group, with its noise interval."""
+        """The measure in one group, with its noise interval at this confidence."""
         found = self._estimate(drawn, confidence)
         at = next((i for i, one in enumerate(drawn) if is_cut(one, confidence)), None)
         if at is None:
             return found
-        # The count that decided to show the key has no linear part in this any more: each n that it may stand for is
-        # taken in turn, as if it were exact, and half of what may be missed is left for the others.
+        # The count that decided to publish the key is biased by its threshold, so the estimate is not linear in its
+        # noise. Half of the probability of missing goes to an interval for the true n. The estimate is computed for
+        # several n in it, each taken as exact, with the other half for the remaining noise; the union is returned.
         counts, rest = possible(drawn[at], confidence)
         tried = [found, *(self._estimate([*drawn[:at], each, *drawn[at + 1 :]], rest) for each in counts)]
         lows, highs = zip(*((one.low, one.high) for one in tried if one.low is not None), strict=True)
@@ -138,16 +140,16 @@ class Recipe(ABC):
 
     @abstractmethod
     def _estimate(self, drawn: Sequence[DrawnValue], confidence: float) -> NoisyEstimate:
-        """The same from noisy numbers that were not chosen by their size."""
+        """`estimate` without regard to thresholds."""
 
     def middle(self, drawn: Sequence[DrawnValue], confidence: float) -> float | int | None:
-        """The measure as it moves with the noisy values: what an expression over it is made of."""
+        """The value of the measure without rounding, for expressions over it, whose slopes are read from it."""
         return self.estimate(drawn, confidence).value
 
     def error(self, drawn: Sequence[DrawnValue], confidence: float, rows: int) -> float | None:
-        """The half-width of the noise interval to expect in a group of this many rows; None: it depends on the data.
+        """The expected half-width of the noise interval in a group of this many rows; None: it depends on the data.
 
-        `drawn` has the noise; its values are of no account.
+        Only the noise in `drawn` is used, not the values.
         """
         return None
 
@@ -172,7 +174,7 @@ class Counted(Recipe):
         return self._estimate(drawn, confidence)
 
     def _estimate(self, drawn: Sequence[DrawnValue], confidence: float) -> NoisyEstimate:
-        if drawn[0].half:  # a whole number between two ends
+        if drawn[0].half:  # n is not an integer here; it is rounded, and so is its interval
             n, half = NoisyMoments(*drawn).n, self._between(drawn, confidence)
             value = round(n)
             return NoisyEstimate(value, min(value, math.ceil(n - half)), max(value, math.floor(n + half)))
@@ -180,16 +182,16 @@ class Counted(Recipe):
         return NoisyEstimate(one.values if isinstance(one.values, int) else float(one.values), *bounds(one, confidence))
 
     def middle(self, drawn: Sequence[DrawnValue], confidence: float) -> float | int | None:
-        # Not rounded: a small move of a rounded number is none, or far too large.
+        # Not rounded, because the slope of a rounded number is 0 or far too large.
         return NoisyMoments(*drawn).n if drawn[0].half else super(Counted, self).middle(drawn, confidence)
 
     def error(self, drawn: Sequence[DrawnValue], confidence: float, rows: int) -> float:
-        if drawn[0].half:  # what is rounded moves by at most k if it moved by at most k + 1/2 before
+        if drawn[0].half:  # a rounded number is off by at most k if it was off by at most k + 1/2 before rounding
             return float(max(0, math.ceil(self._between(drawn, confidence) - 0.5)))
         return float(_whole_reach(drawn[-1], confidence))
 
     def _between(self, drawn: Sequence[DrawnValue], confidence: float) -> float:
-        """Of a count that is told together with a sum, before it is rounded."""
+        """The half-width of a count that is released together with a sum, before rounding."""
         return reach(drawn[0].shape, NoisyMoments(*drawn).noises(0, 1), confidence)
 
     @property
@@ -245,11 +247,11 @@ class Averaged(Recipe):
         mean = s / n
         half = reach(found.total.shape, found.noises(step / n, -mean / n), confidence)
         value = float(self.centre) + mean
-        # Where the average lies near a bound the interval is cut there: it cannot be beyond.
+        # An average cannot be beyond the bounds, so the interval ends there.
         return NoisyEstimate(*(_clamped(each, low, high) for each in (value, value - half, value + half)))
 
     def error(self, drawn: Sequence[DrawnValue], confidence: float, rows: int) -> float | None:
-        mean = float(self.centred.high) / 2  # an average halfway between the middle and a bound
+        mean = float(self.centred.high) / 2  # assumes an average halfway between the middle and a bound
         noises = NoisyMoments(*drawn).noises(2.0**self.centred.exponent / rows, -mean / rows)
         return reach(drawn[0].shape, noises, confidence)
 
@@ -257,16 +259,16 @@ class Averaged(Recipe):
 @final
 @dataclass(frozen=True, slots=True)
 class Varied(Recipe):
-    """Q/n - (S/n)², from the sums Q of (x - m)² and S of x - m and the number n of rows; or its root."""
+    """The variance Q/n - (S/n)², from the sums Q of (x - m)² and S of x - m and the number n of rows; or its root."""
 
     name: str
     squares: ExactSum
     centred: ExactSum
     count: Count
     sample: bool
-    """Whether it is divided by n - 1."""
+    """Whether the divisor is n - 1 (sample) and not n (population)."""
     root: bool
-    """Whether it is the standard deviation."""
+    """Whether to return the standard deviation."""
 
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.squares, self.centred, self.count)
@@ -281,13 +283,13 @@ class Varied(Recipe):
             whole = self._shaped(_clamped(q / max(n, 1.0) - (s / max(n, 1.0)) ** 2, 0.0, most), 0.0, most, 1.0)
             return NoisyEstimate(None, whole.low, whole.high) if found.may_be_none(confidence) else whole
         mean = s / n
-        # The square of a noisy sum is too large by the noise's variance, on average; that is known, and taken off.
+        # The square of a noisy mean is too large by the variance of its noise, on average; that bias is removed.
         noise = math.hypot(*found.noises(step / n, 0))
         value = q / n - mean * mean + noise * noise
         noises = [
             *squares.noises(2.0**self.squares.exponent / n),
             *found.noises(-2 * mean * step / n, (2 * mean * mean - q / n) / n),
-            noise * noise * math.sqrt(2),  # what is left of the square where the mean is near the middle
+            noise * noise * math.sqrt(2),  # the second-order term, which dominates if the mean is near the middle
         ]
         half = reach(squares.shape, noises, confidence)
         return self._shaped(
@@ -304,7 +306,7 @@ class Varied(Recipe):
     def error(self, drawn: Sequence[DrawnValue], confidence: float, rows: int) -> float | None:
         squares, found = drawn[0], NoisyMoments(*drawn[1:])
         half = math.sqrt(float(self.squares.high))
-        spread = half * half / 3  # values spread evenly between the bounds, around the middle
+        spread = half * half / 3  # assumes values that are uniform between the bounds
         noises = [*squares.noises(2.0**self.squares.exponent / rows), *found.noises(0, spread / rows)]
         wide = reach(squares.shape, noises, confidence)
         return wide / (2 * math.sqrt(spread)) if self.root else wide
@@ -313,13 +315,14 @@ class Varied(Recipe):
 @final
 @dataclass(frozen=True, slots=True)
 class Ranked(Recipe):
-    """The value at a rank: a quantile, or the smallest or largest value.
+    """The value at a rank: a quantile, MIN or MAX.
 
-    Running totals T_t say how many values lie below the end of cell t. The quantile q is where D = T - q·T_last crosses
-    0; within a cell, T is a straight line. Its noise interval reaches from the first to the last place at which D may
-    be 0, given its noise. A single comparison decides about the true place, so it is within with at least the stated
-    probability; and with no more, where the totals rise steeply against the noise and cells can be divided. Intervals
-    of whole numbers hold more, because they can only be cut between two of them.
+    The running total T_t is the number of values below the end of cell t. The quantile q is where D = T - q·T_last
+    crosses 0; within a cell, T is taken to be a straight line. The noise interval reaches from the first to the last
+    position at which D may be 0 given its noise. The true position is excluded only if its own comparison fails, so
+    the interval covers it with at least the stated probability. Coverage is close to that probability if the totals
+    rise steeply relative to the noise and cells can be divided; intervals of integers, which cannot be divided, cover
+    more.
     """
 
     name: str
@@ -329,9 +332,9 @@ class Ranked(Recipe):
     whole: bool
     """Whether cells are single integers."""
     integral: bool
-    """Whether the answer is a whole number: MIN and MAX of one are."""
+    """Whether the answer is an integer: MIN or MAX of an integer column."""
     high: Fraction
-    """The largest possible value. The only cell of a single possible value reaches beyond it."""
+    """The largest possible value. If it is the only one, its cell reaches beyond it."""
 
     def statistics(self) -> tuple[Statistic, ...]:
         return (self.cells,)
@@ -347,7 +350,8 @@ class Ranked(Recipe):
         smooth = _increasing(apart)
         at = min(max(int(np.searchsorted(smooth, 0.0, side="left")), 1), sums.size - 1) - 1
         value = self._inside(smooth, at)
-        # Fewer than q lie below a cell that is possible, and at least q below its end, as far as noise allows.
+        # A cell is possible if, within the noise, at most a fraction q of the values lies below it and at least q below
+        # its end.
         reached = np.flatnonzero(apart[1:] >= -far[1:])
         first = int(reached[0]) if reached.size else sums.size - 2
         before = np.flatnonzero(apart[:-1] <= far[:-1])
@@ -360,11 +364,11 @@ class Ranked(Recipe):
         return NoisyEstimate(value, min(value, self._edge(low)), max(value, self._edge(high)))
 
     def _extreme(self, sums: Any, totals: DrawnValue, confidence: float) -> NoisyEstimate:
-        """MIN; and MAX as the smallest of the values seen from above: how many lie at or above each cell.
+        """MIN; and MAX as the MIN of the totals counted from above (the number of values at or above each cell).
 
-        The smallest value is in cell k if nobody lies below it and somebody below its end. Where noise hides a single
-        person nothing speaks against a smaller one: then the interval begins at the bound, and all that may be missed
-        is missed above.
+        MIN is in cell k if no value is below cell k and some value is below its end. If the noise can hide a single
+        value, a smaller one can never be excluded: then the interval starts at the bound, and the whole probability of
+        missing is used at the upper end.
         """
         law = totals.blend(float(self.q))
         seen, spread = (sums, law.deviations) if self.q == 0 else ((sums[-1] - sums)[::-1], law.deviations[::-1])
@@ -395,7 +399,7 @@ class Ranked(Recipe):
         return min(float(low) + _clamped(share, 0.0, 1.0) * float(high - low), float(self.high))
 
     def _edge(self, place: float) -> float:
-        """The value at a place counted in cells."""
+        """The value at a position counted in cells."""
         cell = min(int(place), len(self.cells.edges) - 2)
         low, high = self.cells.edges[cell], self.cells.edges[cell + 1]
         return min(float(low) + (place - cell) * float(high - low), float(self.high))
@@ -409,33 +413,33 @@ class Ranked(Recipe):
 
 
 def _reaches(shape: Shape, law: Differences, confidence: float) -> Any:
-    """For each of some differences, how many standard deviations its noise keeps within.
+    """The reach of the noise of each difference, in standard deviations.
 
-    Between those of the normal law and of a single Laplace draw, by how heavy the tails are.
+    Interpolated between the normal law and a single Laplace draw, by the kurtosis of the noise.
     """
     normal = reach(Shape.NORMAL, (1.0,), confidence)
     return normal + (reach(shape, (1.0,), confidence) - normal) * law.kurtosis / 3
 
 
 def _far(shape: Shape, law: Differences, confidence: float) -> Any:
-    """For each of some differences, how far its noise keeps, in rows.
+    """The reach of the noise of each difference, in rows.
 
-    Laplace noise is added in whole rows, and leaves gaps where there is little of it: up to the next whole row then.
+    Laplace noise is added in whole rows, and its law has gaps if it is narrow, so its reach is rounded up.
     """
     found = _reaches(shape, law, confidence) * law.deviations
     return np.ceil(found) if shape is Shape.LAPLACE else found
 
 
 def rank_error(law: Differences, shape: Shape, confidence: float) -> float:
-    """How far the noisy rank of a value lies from its rank, at the worst of all places."""
+    """How many rows the noisy rank of a value may be from its true rank at this confidence, at the worst position."""
     return float(np.max(_far(shape, law, confidence)))
 
 
 def _place(apart: Any, far: Any, law: Differences, cell: int, sign: int) -> float:
-    """Where within a cell the difference comes up to `sign` times the reach of its noise below 0.
+    """The fraction a of a cell, from 0 to 1, at which difference + sign·reach crosses 0.
 
-    Both ends of the cell are given; between them the difference is a straight line, and the variance of its noise is
-    (1 - a)·v₀ + a·v₁ - a(1 - a)·w, for w the variance of the step.
+    Within the cell the difference is a straight line between its values at both ends, and the variance of its noise is
+    (1 - a)·v₀ + a·v₁ - a(1 - a)·w, where w is the variance of the step between them.
     """
     d0, d1 = float(apart[cell]), float(apart[cell + 1])
     v0, v1 = float(far[cell]) ** 2, float(far[cell + 1]) ** 2
@@ -458,7 +462,7 @@ def _place(apart: Any, far: Any, law: Differences, cell: int, sign: int) -> floa
 
 
 def _increasing(totals: Any) -> Any:
-    """The increasing sequence between the running maximum from the left and the running minimum from the right."""
+    """An increasing sequence: the mean of the running maximum from the left and the running minimum from the right."""
     upper = np.maximum.accumulate(totals)
     lower = np.minimum.accumulate(totals[::-1])[::-1]
     return (upper + lower) / 2
@@ -473,7 +477,7 @@ def _whole_reach(one: DrawnValue, confidence: float) -> float | int:
 
 
 def bounds(one: DrawnValue, confidence: float) -> tuple[float, float]:
-    """The noise interval of a noisy number; of a count that decided whether its key is shown, given that it is."""
+    """The noise interval of a noisy number; for a count that passed a threshold, conditional on that."""
     half = _whole_reach(one, confidence)
     if one.chosen is not None:
         return one.chosen.bounds(one.values, half, confidence)
@@ -481,7 +485,7 @@ def bounds(one: DrawnValue, confidence: float) -> tuple[float, float]:
 
 
 def is_cut(one: DrawnValue, confidence: float) -> bool:
-    """Whether a number was chosen by its size so near to the threshold that its interval is another one for it."""
+    """Whether a count passed its threshold so narrowly that the threshold changes its interval."""
     if one.chosen is None:
         return False
     far = reach(one.shape, one.noises(), 1 - (1 - confidence) / 100)
@@ -489,7 +493,7 @@ def is_cut(one: DrawnValue, confidence: float) -> bool:
 
 
 def possible(one: DrawnValue, confidence: float) -> tuple[list[DrawnValue], float]:
-    """Exact numbers that such a number may stand for, and the confidence that is left for what it is taken with."""
+    """(exact values that a count near its threshold may have, the confidence left for the numbers it is used with)."""
     rest = (1 + confidence) / 2
     low, high = bounds(one, rest)
     ends = np.linspace(float(low), float(high), _TRIED)
@@ -508,9 +512,9 @@ def _plain(value: Fraction) -> int | float:
 
 
 def recipe(measure: Measure, relation: RelationNode) -> Recipe:
-    """The recipe of a measure on a relation. Refuses a measure whose sensitivity is not bounded by public bounds."""
+    """The recipe of a measure on a relation. `question.check_measure` must have accepted the measure."""
     name, expression = measure.name, measure.expression
-    # Where a value is never NULL, rows with it are all rows: one count then serves several measures.
+    # If a value is never NULL, rows with a value are all rows, so that one count serves several measures.
     known = None if expression is None else typed(expression, relation.columns).domain
     present = expression if known is not None and known.nullable else None
     match measure.function:
@@ -547,7 +551,10 @@ def recipe(measure: Measure, relation: RelationNode) -> Recipe:
 
 
 def summed(expression: Expression, low: Fraction, high: Fraction, whole: bool) -> ExactSum:
-    """The sum of an expression between bounds, on a grid that is finer than any noise would show."""
+    """The sum of an expression clamped to [low, high], on a grid with 2^24 steps up to the largest addend.
+
+    For integers (`whole`) the step is at least 1.
+    """
     largest = max(abs(low), abs(high))
     exponent = 0 if largest == 0 else math.frexp(float(largest))[1] - SUM_BITS
     return ExactSum(expression, low, high, max(exponent, 0) if whole else exponent)
@@ -565,7 +572,7 @@ def _edges(low: Fraction, high: Fraction, whole: bool) -> tuple[tuple[Fraction, 
     values = int(high - low) + 1
     if whole and values <= MOST_CELLS:
         return tuple(low + i for i in range(values + 1)), True
-    # low + (high - low)·i/n with one denominator: fractions that add up take ten times as long.
+    # low + (high - low)·i/n over one denominator, which is ten times as fast as adding fractions.
     step = (high - low) / MOST_CELLS
     under = math.lcm(low.denominator, step.denominator)
     first, more = int(low * under), int(step * under)

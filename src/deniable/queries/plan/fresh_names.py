@@ -1,4 +1,4 @@
-"""Names of columns that must not meet."""
+"""Column names that do not collide."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deniable.tables.expressions import Column
 
 
 def fresh(wish: str, taken: Iterable[str]) -> str:
-    """A name that is not taken yet, as close to the wish as can be.
+    """`wish`, with a number appended if it is taken.
 
     >>> fresh("n", ["n", "n_2"])
     'n_3'
@@ -23,7 +23,7 @@ def fresh(wish: str, taken: Iterable[str]) -> str:
 
 
 def renaming(relation: RelationNode, avoid: Iterable[str]) -> dict[str, str]:
-    """A name for each column of the relation that is not among those to avoid, nor another's."""
+    """A new name for each column of the relation: unique, and not among those to avoid."""
     taken, names = set(avoid), {}
     for name in relation.columns:
         names[name] = fresh(name, taken)
@@ -32,7 +32,7 @@ def renaming(relation: RelationNode, avoid: Iterable[str]) -> dict[str, str]:
 
 
 def apart(relation: RelationNode, avoid: Iterable[str]) -> tuple[RelationNode, dict[str, str]]:
-    """The relation with no column named as in `avoid`, and its new names by the old ones."""
+    """(the relation with columns renamed so that none is in `avoid`, the new names by the old ones)."""
     names = renaming(relation, avoid)
     if all(old == new for old, new in names.items()):
         return relation, names

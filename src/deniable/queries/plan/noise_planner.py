@@ -1,9 +1,10 @@
-"""From a question to noise: what is collected, which noise goes on it, and what that costs. No data is read here.
+"""The noise planner: which statistics a question collects, which noise they get, and what that costs. Reads no data.
 
-Every part of a question (a statistic that several measures may share) gets a share of the cost. Under a Gaussian budget
-part i gets μ_i² = w_i·μ² and noise of σ_i = Δ_i/μ_i, so the whole is one Gaussian vector with Σμ_i² = μ²; under a pure
-budget ε_i = w_i·ε, and a sum that is averaged shares its part with its count (`SumAndCount`). Keys that are not
-public are one more part: a count of people, which a threshold turns into a yes or no for each key, at a δ.
+A question is divided into parts. A part is one statistic, which several measures may share; it gets a share w_i of the
+cost. Under a Gaussian budget part i gets μ_i² = w_i·μ² and noise of σ_i = Δ_i/μ_i, so the whole is one Gaussian vector
+with Σμ_i² = μ². Under a pure budget ε_i = w_i·ε, and a sum that is averaged shares its part with its count
+(`SumAndCount`). If keys are not public, one part counts the people of each key; a key is published if its noisy count
+reaches a threshold, which costs a δ.
 """
 
 from __future__ import annotations
@@ -40,83 +41,82 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 MOST_NUMBERS: Final = 2**24
-"""Noisy numbers in one answer: public groups times what is kept for each."""
+"""The most noisy numbers in one answer: public groups times the numbers stored for each."""
 
 MOST_COUNTED: Final = 2**22
-"""Cells in all groups together, from which quantiles are drawn one by one."""
+"""The most cells, over all groups, from which single quantiles are drawn."""
 
 _MOST_KEPT: Final = 64
-"""What is kept for the plans of one shape: at several costs and confidences."""
+"""Cached results for the plans of one shape, for several costs and confidences."""
 
 _SMALL: Final = Fraction(1, 1000)
-"""An ε at which two kinds of noise are compared."""
+"""The ε at which two kinds of noise are compared."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PlannedPart:
-    """A statistic, how far it can move, and its share of the cost."""
+    """A statistic, its sensitivity, and its share of the cost."""
 
     statistic: Statistic
     moves: Moves
     weight: Fraction
     q: Fraction | None = None
-    """Of cells: the quantile whose cell is drawn, where no running totals are released."""
+    """For `Cells`: the quantile whose cell the exponential mechanism draws; None if running totals are released."""
 
     @property
     def is_running(self) -> bool:
-        """Whether running totals of it are released, instead of itself."""
+        """Whether its running totals are released."""
         return isinstance(self.statistic, Cells) and self.q is None
 
     @property
     def is_ranked(self) -> bool:
-        """Whether what is read off it is the value at a rank: how far it is off depends on how the values lie."""
+        """Whether it serves quantiles, whose error in the column's units depends on the distribution of the data."""
         return isinstance(self.statistic, Cells)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class SumAndCount:
-    """A sum S of numbers between -H and H, and the number n of its rows: under a pure budget they are released as
-    H·n + S and H·n - S.
+    """A sum S of numbers between -H and H, and the number n of its rows, released together under a pure budget.
 
-    A row adds (H + s, H - s), which moves them by 2H in L1 whatever s is; if it were counted and not added, or added
-    and not counted, by no more. So one ε is enough for both, where S and n by themselves need one each. S is half the
-    difference and n the sum over 2H. (Under a Gaussian budget nothing would be gained: the noise would be as wide.)
-    Source: `deniable.mechanisms.Mean`.
+    They are released as H·n + S and H·n - S. A row adds (H + s, H - s), which changes the vector by 2H in L1 for every
+    s; a row that only one of the two includes changes it by no more. So one ε covers both, while S and n on their own
+    need one each. S is half the difference, and n is the sum divided by 2H. A Gaussian budget would gain nothing: the
+    noise would be as wide. Source: `deniable.mechanisms.Mean`.
     """
 
     total: int
-    """The place of S among the parts."""
+    """The index of S among the parts."""
     count: int
-    """The place of n."""
+    """The index of n among the parts."""
     half: int
-    """H."""
+    """H, in steps of the sum's grid."""
     moves: Moves
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class NoisePlan:
-    """What one question collects and makes of it."""
+    """How one question is answered: the statistics to collect, and the estimators for its measures."""
 
     question: Question
     collect: Collect
     parts: tuple[PlannedPart, ...]
     recipes: tuple[Recipe, ...]
     uses: tuple[tuple[int, ...], ...]
-    """For each recipe, which parts it needs."""
+    """For each recipe, the indices of the parts that it needs."""
     people: int | None
-    """The part whose noisy count decides which keys are shown; None where keys are public."""
+    """The index of the part whose noisy count decides which keys are published; None if keys are public."""
     pairs: tuple[SumAndCount, ...] = ()
-    """Sums and counts that a pure budget releases together; see `pairs`."""
+    """Sums and counts that a pure budget releases together; use the function `pairs`."""
     totals: NoisePlan | None = None
-    """Of a quantile that is drawn as one cell: the plan by running totals, which earlier answers may have used."""
+    """If this plan draws a quantile as one cell: the plan by running totals, which earlier answers may have used."""
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
-    """What was worked out before; plans of one shape (`queries.sql.question_templates`) share it."""
+    """A cache that plans of one shape (`queries.sql.question_templates`) share."""
 
     def kept(self, name: Hashable, work: Callable[[], Made]) -> Made:
-        """What `work` makes, once for all plans of one shape: it depends on no number of a condition."""
+        """The cached result of `work()` under `name`. It must not depend on the constants of conditions."""
         found: Made | None = self._kept.get(name)
         if found is None:
             if len(self._kept) >= _MOST_KEPT:
@@ -126,16 +126,20 @@ class NoisePlan:
 
     @property
     def is_picked(self) -> bool:
-        """Whether its one number is a cell drawn by the exponential mechanism (`picked.Picked`)."""
+        """Whether its only number is a cell drawn by the exponential mechanism (`single_quantile.Picked`)."""
         return self.totals is not None
 
     @property
     def statistics(self) -> tuple[Statistic, ...]:
+        """The statistic of each part."""
         return tuple(part.statistic for part in self.parts)
 
 
 def plan(question: Question) -> NoisePlan:
-    """The plan of a question. Refuses what has no bounded sensitivity."""
+    """The plan of a question, with equal shares for all parts.
+
+    Raises `QuestionRefused` if the answer would have too many noisy numbers.
+    """
     relation = question.relation
     known = question.known
     found: dict[Form, Statistic] = {}
@@ -146,7 +150,7 @@ def plan(question: Question) -> NoisePlan:
         uses.append(tuple(_place(found, statistic, columns) for statistic in each.statistics()))
     people = None
     if known is None:
-        # Where nobody owns more than one row, a count of rows is a count of people, and may be asked for anyway.
+        # If each person has at most one row, a count of rows counts people, and the question may need it anyway.
         each_once = not relation.people or relation.rows == 1
         people = _place(found, Count() if each_once else CountPersons(), columns)
     keys = tuple((key.name, key.expression) for key in question.keys)
@@ -170,11 +174,11 @@ def plan(question: Question) -> NoisePlan:
 
 
 def plan_under(question: Question, budget: Budget) -> NoisePlan:
-    """The plan of a question under a budget: that of `plan`, but for a single quantile under a pure budget.
+    """The plan of a question under a budget: `plan`, except for a single quantile under a pure budget.
 
-    Running totals tell all quantiles at once. Where one is asked and nothing else, the exponential mechanism tells its
-    cell alone, at the same cost; it is taken where its rank error is smaller. All of this is known without any data.
-    Keys that are not public keep running totals: their count decides about them, and shares the cost.
+    Running totals answer all quantiles at once. For one quantile and nothing else, the exponential mechanism draws its
+    cell at the same cost; it is used if its rank error is smaller, which is known without data. With keys that are not
+    public, running totals are kept, because the count that decides about keys shares the cost.
     """
     totals = plan(question)
     if not family_of(budget).draws_quantiles or totals.people is not None or len(totals.recipes) != 1:
@@ -192,8 +196,9 @@ def plan_under(question: Question, budget: Budget) -> NoisePlan:
 
 @lru_cache(maxsize=256)
 def _is_nearer(q: Fraction, points: int, cells: int) -> bool:
-    """Whether the exponential mechanism over so many points has a smaller rank error at 95 % than running totals over
-    so many cells. Both are in proportion to sensitivity/ε where there is noise to speak of, so one level is enough.
+    """Whether the exponential mechanism over so many points has a smaller rank error at 95 % than running totals.
+
+    Unless noise is negligible, both errors are proportional to sensitivity/ε, so comparing them at one ε is enough.
     """
     drawn = QuantileOfCounts(q=q, cells=points, sensitivity=1, epsilon=_SMALL)
     totals = LaplacePrefixSums(cells=cells, sensitivity=1, epsilon=_SMALL)
@@ -203,8 +208,9 @@ def _is_nearer(q: Fraction, points: int, cells: int) -> bool:
 def _paired(
     collect: Collect, recipes: tuple[Recipe, ...], uses: list[tuple[int, ...]], people: int | None, by: Neighbours
 ) -> tuple[SumAndCount, ...]:
-    """The sums whose count is no other sum's, and decides about no key. (Three sums that share a count are told more
-    exactly if that count is released by itself; two are as good as.)
+    """The pairs of a sum and a count that no other sum uses, and that does not decide about keys.
+
+    (Three sums that share a count are more accurate if the count is released by itself; two are equally accurate.)
     """
     sums: dict[int, set[int]] = {}
     for each, places in zip(recipes, uses, strict=True):
@@ -229,7 +235,7 @@ def pairs(plan: NoisePlan, budget: Budget) -> tuple[SumAndCount, ...]:
 
 
 def shares(plan: NoisePlan, budget: Budget) -> tuple[Fraction, ...]:
-    """The share of the cost of each part; of a pair that is released together, that of both."""
+    """The share of the cost of each part. The two parts of a pair each have the share that pays for both."""
     paired = pairs(plan, budget)
     return (
         (Fraction(1, max(1, len(plan.parts) - len(paired))),) * len(plan.parts)
@@ -239,17 +245,17 @@ def shares(plan: NoisePlan, budget: Budget) -> tuple[Fraction, ...]:
 
 
 def _neighbours(question: Question) -> Neighbours:
-    """Add/remove or replace: the same for all tables of a session."""
+    """The neighbouring relation, add/remove or replace, which is the same for all tables of a session."""
     unit = question.relation.tables[0].unit
     assert unit is not None
     return unit.relation
 
 
 def _place(found: dict[Form, Statistic], statistic: Statistic, columns: Forms) -> int:
-    """Where a statistic stands among those to collect; two that mean the same are one, and paid for once.
+    """The index of a statistic among those to collect; equal statistics are collected, and paid for, once.
 
-    By their forms, as the hash of a question: so all spellings of a question have the same parts in the same order, and
-    an answer that one of them stored can be read by another.
+    Statistics are compared by canonical form, as questions are by hash. So all spellings of a question have the same
+    parts in the same order, and one spelling can read an answer that was stored for another.
     """
     form = statistic_form(statistic, columns)
     found.setdefault(form, statistic)
@@ -267,13 +273,13 @@ class Noise:
     mechanisms: tuple[Mechanism, ...]
     shape: Shape
     threshold: int | None
-    """The noisy number of people from which on a key is shown."""
+    """The noisy number of people that a key must reach to be published; None if keys are public."""
     seconds: frozenset[int] = frozenset()
-    """The second part of each pair: its noise is that of a vector whose first number is another part."""
+    """The indices of the second part of each pair, which the mechanism of the first part already pays for."""
 
     @property
     def curve(self) -> Curve:
-        """What the noise promises, the threshold's δ apart."""
+        """The privacy curve of the noise, without the δ of the threshold."""
         first, *others = (each for i, each in enumerate(self.mechanisms) if i not in self.seconds)
         curve = first.curve
         for mechanism in others:
@@ -281,29 +287,33 @@ class Noise:
         return curve
 
     def spread(self, part: int) -> float:
-        """The standard deviation of one draw of a part's noise."""
+        """The standard deviation of one draw of a part's noise; for running totals, of one measured combination."""
         mechanism: Any = self.mechanisms[part]
         return deviation_of(
             mechanism.noise if isinstance(mechanism, GaussianPrefixSums | LaplacePrefixSums) else mechanism
         )
 
     def deviation(self, part: int) -> Any:
-        """The standard deviation of a part's noise; of each total, for running totals."""
+        """The standard deviation of a part's noise; an array over totals for running totals, NaN for a drawn cell."""
         mechanism: Any = self.mechanisms[part]
         if isinstance(mechanism, GaussianPrefixSums | LaplacePrefixSums):
             return mechanism.spreads
-        # A cell that was drawn has no noise added to it: what it is off by depends on how the values lie.
+        # No noise is added to a drawn cell; its error depends on the distribution of the values.
         return math.nan if isinstance(mechanism, QuantileOfCounts) else deviation_of(mechanism)
 
 
 @lru_cache(maxsize=1024)  # many questions share their noise
 def noise_cost(noise: Noise, budget: Budget) -> Cost:
-    """What the noise costs by the budget's own price of its curve, the threshold's δ apart."""
+    """The budget's price of the curve of the noise, without the δ of the threshold."""
     return budget.price(noise.curve)
 
 
 def noise(plan: NoisePlan, budget: Budget, cost: Cost) -> Noise:
-    """The noise that a cost pays for. Everything released with it is at most as dear, by the budget's own price."""
+    """The noise that a cost pays for. The budget's price of its curve is at most `cost`.
+
+    Raises `QuestionRefused` if a threshold is needed and the cost has no δ, and `InvalidParameter` if the cost is so
+    small that the noise would be wider than 2^50 steps.
+    """
     made = unthresholded(plan, budget, cost.units)
     if plan.people is None:
         return made
@@ -322,7 +332,7 @@ def noise(plan: NoisePlan, budget: Budget, cost: Cost) -> Noise:
 
 
 def unthresholded(plan: NoisePlan, budget: Budget, units: int) -> Noise:
-    """The noise alone that this many units pay for."""
+    """The noise that this many units pay for, without a threshold. Cached."""
     return plan.kept((budget, units), lambda: _noise_of(plan, budget, units))
 
 
@@ -352,9 +362,9 @@ def _unthresholded(
 def _mechanism(
     cells: int | None, q: Fraction | None, moves: Moves, weight: Fraction, currency: Currency, level: Fraction
 ) -> Mechanism:
-    """Noise for a statistic that moves so far; of running totals over so many cells, or of one that is drawn from them.
+    """The mechanism for a statistic of this sensitivity, at a share (`weight`) of a level. Many questions share it.
 
-    Many questions share it.
+    `cells` None: a number. `cells` alone: running totals over so many cells. `cells` and `q`: one drawn cell.
     """
     family = FAMILIES[currency.shape]
     try:
@@ -364,5 +374,5 @@ def _mechanism(
         return family.mechanism(cells, moves, weight, currency, level)
     except InvalidParameter:  # wider than 2^50 steps: known from the cost and the sensitivity alone
         raise InvalidParameter(
-            "cost", NOTHING, "pays for so little that noise would drown everything", "spend more, or bound more tightly"
+            "cost", NOTHING, "is so small that the result would be pure noise", "spend more, or bound more tightly"
         ) from None

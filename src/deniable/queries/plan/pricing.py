@@ -1,4 +1,8 @@
-"""What a question would cost, and how exact its answer would be: before anything is paid, and without reading data."""
+"""Prices: the cost of a question and the expected error of its answer, before it is paid for and without reading data.
+
+`AskedCost` is the amount a caller writes (epsilon=, mu=, rho=, share=, within=); `AskedCost.cost` turns it into units
+of the budget; `Price` describes what these units buy.
+"""
 
 from __future__ import annotations
 
@@ -30,58 +34,58 @@ if TYPE_CHECKING:
     from deniable.units import Unit
 
 SHARE_FOR_KEYS: Final = 100
-"""A question whose keys are not public takes this part of what is left of the δ column, times the part of the column
-that is left, unless its δ is given: δ_k = R_k²/(100·R_0), so R_k <= R_0/(1 + k/100). It never ends, and thresholds grow
-with the logarithm of the number of questions: after k of them δ is about (1 + k/100)² times smaller than at first."""
+"""The default δ of a question whose keys are not public. With R_0 the budget's δ for keys and R_k the rest after k
+questions, the next one takes δ_k = R_k²/(100·R_0), so R_k <= R_0/(1 + k/100). The rest is never used up. After k
+questions δ is about (1 + k/100)² times smaller than at first, so thresholds grow with the logarithm of k."""
 
 TYPICAL_ROWS: Final = 1000
-"""The group size at which errors are told that depend on it."""
+"""The group size for which errors that depend on it are stated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The cost of a question, the noise it buys, and how often it could be asked. No data was read for it."""
+    """The cost of a question, the errors to expect, and how often it could be asked. Computed without reading data."""
 
     plan: NoisePlan
     budget: Budget
     cost: Cost
     left: Cost
-    """What is left in the ledger now."""
+    """The rest of the budget at the time of the price."""
     confidence: float
     shares_delta: bool = False
-    """Whether its δ is a part of what is left, because none was given: then a next question takes less of it."""
+    """Whether its δ is the default part of the rest (`SHARE_FOR_KEYS`), which shrinks from question to question."""
     quotients: frozenset[str] = frozenset()
-    """Columns that are shown as shares of a total."""
+    """Columns that are displayed as shares of a total."""
 
     @property
     def curve(self) -> Curve:
-        """What the answer promises, at most: the noise, and the δ of a threshold."""
+        """An upper bound on the privacy curve of the answer, with the δ of a threshold."""
         return self.budget.curve(self.cost)
 
     @property
     def threshold(self) -> int | None:
-        """The number of people from which on a key is shown, if keys are not public."""
+        """The noisy number of people that a key must reach to be published; None if keys are public."""
         return noise(self.plan, self.budget, self.cost).threshold
 
     @property
     def fits(self) -> bool:
-        """Whether the budget has that much left."""
+        """Whether the rest of the budget covers the cost."""
         return self.cost <= self.left
 
     @property
     def times(self) -> int:
-        """How many questions of this price fit into what is left."""
+        """How many questions of this price the rest of the budget covers."""
         return self.left // (Cost(self.cost.units) if self.shares_delta else self.cost)
 
     def is_met_by(self, stored: Cost) -> bool:
-        """Whether an answer that was bought at this cost is as exact. A δ that nobody asked for is no reason to pay."""
+        """Whether an answer that was stored at this cost is at least as precise. A default δ is not compared."""
         return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
 
     def errors(self, *, rows: int = TYPICAL_ROWS) -> dict[str, float | None]:
-        """The half-width of the noise interval of each column that is asked, in a group of this many rows.
+        """The expected half-width of the noise interval of each noisy column, in a group of this many rows.
 
-        None: it depends on how the values lie (quantiles, extremes; see `rank_errors`), or on the noisy numbers that
-        the column is worked out from (quotients, correlations).
+        None: it depends on the distribution of the data (quantiles, extremes; see `rank_errors`), or on the noisy
+        numbers from which the column is computed (quotients, correlations).
         """
         found = errors(self.plan, self.budget, self.cost, self.confidence, rows)
         return {name: None if of is None else found[of] for name, of in self._measured().items()}
@@ -90,19 +94,20 @@ class Price:
         return {name: None if name in self.quotients else of for name, of in measured_columns(self.plan).items()}
 
     def rank_errors(self) -> dict[str, float]:
-        """For each quantile, how many rows the noisy rank of a value may be off, at `confidence`: the answer is a value
-        whose rank is about as near to the one asked for, wherever the values lie. Of a single quantile under a pure
-        budget: how many ranks the answer is off, at most.
+        """For each quantile, how many rows its rank may be off at `confidence`, whatever the distribution of the data.
+
+        For running totals this is the error of a noisy rank, and the answer's rank is off by about as much. For a
+        single quantile under a pure budget it is an upper bound on the error of the answer's rank.
         """
         return rank_errors(self.plan, self.budget, self.cost, self.confidence)
 
     def split(self) -> tuple[tuple[str, Fraction], ...]:
-        """Which statistics are paid for, and the share of the cost that each takes (AVG = SUM + COUNT)."""
+        """The statistics that are paid for (AVG needs SUM and COUNT), each with its share of the cost."""
         plan, paid = self.plan, shares(self.plan, self.budget)
         named = [(describe(part), share) for part, share in zip(plan.parts, paid, strict=True)]
         if plan.people is not None:
             name, share = named[plan.people]
-            named[plan.people] = (f"{name}, which decides the keys shown", share)
+            named[plan.people] = (f"{name}, which decides which keys are shown", share)
         for pair in pairs(plan, self.budget):
             together = f"{named[pair.total][0]} with {named[pair.count][0]}"
             named[pair.total] = (together, named[pair.total][1])
@@ -110,7 +115,7 @@ class Price:
         return tuple(each for i, each in enumerate(named) if i not in seconds)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The price as a JSON-ready dict."""
         return {
             "cost": cost_said(self.cost, self.budget),
             "fits": self.fits,
@@ -127,24 +132,24 @@ class Price:
         }
 
     def lines(self) -> list[str]:
-        """For people, as wide as a terminal."""
+        """The price as lines of text that fit a terminal."""
         named, measured = {recipe.name: recipe for recipe in self.plan.recipes}, self._measured()
         said = [f"cost     {cost_said(self.cost, self.budget)}"]
         ranks = self.rank_errors()
         for name, error in self.errors().items():
             of = measured[name]
             if of is None:
-                said.append(f"error    {name}: worked out from noisy numbers; its interval comes with the answer")
+                said.append(f"error    {name}: computed from noisy numbers; its interval comes with the answer")
             elif of in ranks:
                 off = f"its rank is within ± {_short(ranks[of])} rows, at {percent(self.confidence)} %"
-                said.append(f"error    {name}: {off}; how far that is depends on how the values lie")
+                said.append(f"error    {name}: {off}; the error of the value depends on the data")
             else:
                 assert error is not None
                 per = f" in a group of {TYPICAL_ROWS:,} rows" if named[of].depends_on_rows else ""
                 said.append(f"error    {name}: ± {_short(error)}{per}, at {percent(self.confidence)} %")
         if self.threshold is not None:
             said.append(
-                f"keys     shown from about {self.threshold:,} people on; near that, their intervals reach down to 1"
+                f"keys     shown from about {self.threshold:,} people; near that, their intervals reach down to 1"
             )
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
@@ -164,14 +169,14 @@ class Price:
 
 
 def measured_columns(plan: NoisePlan) -> dict[str, str | None]:
-    """The columns of the answer that have noise, each with its measure; None: it is worked out from measures."""
+    """The noisy columns of the answer, each with the name of its measure; None if it is computed from measures."""
     known, asked = {recipe.name for recipe in plan.recipes}, plan.question.post.columns
     noisy = [(name, each) for name, each in asked if known.intersection(columns_used(each))]
     return {name: each.name if isinstance(each, Column) else None for name, each in noisy}
 
 
 def errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float, rows: int) -> dict[str, float | None]:
-    """See `Price.errors`."""
+    """The expected half-width of the noise interval of each measure; see `Price.errors`."""
     made = noise(plan, budget, cost)
     halves = {place: pair.half for pair in pairs(plan, budget) for place in (pair.total, pair.count)}
     found: dict[str, float | None] = {}
@@ -184,13 +189,13 @@ def errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float, rows:
 
 
 def _drawn(made: Noise, part: int, half: int) -> DrawnValue:
-    """The noise of a number, on nothing: one draw on whole numbers."""
+    """A value of 0 with the noise of a part, for computing errors."""
     mechanism: Any = made.mechanisms[part]
     return DrawnValue(0, made.deviation(part), made.shape, shares=(Share(1.0, float(mechanism.width)),), half=half)
 
 
 def rank_errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) -> dict[str, float]:
-    """See `Price.rank_errors`."""
+    """The rank error of each quantile, in rows; see `Price.rank_errors`."""
     made, found = noise(plan, budget, cost), {}
     for recipe, uses in zip(plan.recipes, plan.uses, strict=True):
         mechanism: Any = made.mechanisms[uses[0]]
@@ -202,22 +207,22 @@ def rank_errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) 
 
 
 def rank_note(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) -> str:
-    """How far a quantile is off that was drawn as one value, which has no interval; nothing of other answers."""
+    """A note with the rank error of a quantile that is drawn as one value and has no interval; "" for other plans."""
     if not plan.is_picked:
         return ""
     [(name, off)] = rank_errors(plan, budget, cost, confidence).items()
     [recipe] = plan.recipes
     assert isinstance(recipe, Picked)
     edges = recipe.cells.edges
-    step = "" if recipe.whole else f", told in steps of {float(edges[1] - edges[0]):.3g}"
+    step = "" if recipe.whole else f", in steps of {float(edges[1] - edges[0]):.3g}"
     return (
         f"{name} is one value, drawn by the exponential mechanism{step}: its rank is within ± {_short(off)} rows with "
-        f"{percent(confidence)} %, and it has no interval, because how far that is depends on how the values lie"
+        f"{percent(confidence)} %, and it has no interval, because the error of the value depends on the data"
     )
 
 
 def released_as(plan: NoisePlan, budget: Budget) -> list[tuple[str, float | None]]:
-    """For each part, what of it noise goes on, in words; and the step of the grid that a sum is counted in."""
+    """For each part, (the quantity that gets noise in words, the grid step of a sum or None)."""
     said = [(describe(part), _step(part.statistic)) for part in plan.parts]
     for pair in pairs(plan, budget):
         (total, step), (count, _) = said[pair.total], said[pair.count]
@@ -255,7 +260,7 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-# -- what was asked to be paid ---------------------------------------------------------------------------------------
+# -- the cost that a caller asks for ---------------------------------------------------------------------------------
 
 _ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence")
 """The fields of `AskedCost`."""
@@ -264,26 +269,27 @@ Near = float | Mapping[str, float] | None
 """How near an answer shall be: one number for all columns, or one by column."""
 
 _PLAIN: Final = frozenset({float, int, str, type(None)})
-"""What is a value of Python already."""
+"""Types that need no conversion (from numpy and others)."""
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedCost:
-    """How a caller says what to spend: exactly one of the first five."""
+    """The cost as a caller gives it: exactly one of the first five fields."""
 
     epsilon: Amount | None = None
     mu: Amount | None = None
     rho: Amount | None = None
     share: Amount | None = None
-    """A part of what is left, in what the budget adds up: μ² under a Gaussian budget, else ε or ρ. So a tenth of μ²,
-    told as an ε, is about a third of it.
+    """A share of the rest of the budget, from above 0 to 1, in the quantity that the budget adds up: μ² under a
+    Gaussian budget, otherwise ε or ρ. A tenth of μ² corresponds to about a third of ε.
     """
     within: Near = None
-    """How near the answer shall be, at `confidence`: the cheapest noise is found."""
+    """The half-width of the noise interval at `confidence`, for all measures or by name, at the least cost."""
     delta: Amount | None = None
-    """For keys that are not public."""
+    """The δ for keys that are not public."""
     confidence: float = 0.95
+    """From 0.5 to below 1."""
 
     def __post_init__(self) -> None:
         for name in _ASKED:
@@ -292,7 +298,11 @@ class AskedCost:
                 object.__setattr__(self, name, plain(value))
 
     def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
-        """The cost, from public facts alone."""
+        """The cost in units of the budget, from public facts alone. `left` is the rest of the budget.
+
+        Raises `InvalidParameter` unless exactly one amount is given and it is in range, and `BudgetExceeded` if a share
+        of an empty rest is asked for.
+        """
         options = plan.question.options
         epsilon = self.epsilon
         given = [name for name in ("epsilon", "mu", "rho", "share", "within") if getattr(self, name) is not None]
@@ -313,11 +323,11 @@ class AskedCost:
         return Cost(units, delta)
 
     def part(self, share: Fraction) -> PartOf:
-        """A part of this, for one of several questions that share a cost."""
+        """A share of this cost, for one of several questions that are asked together."""
         return PartOf(self, share)
 
     def shares_delta(self, plan: NoisePlan) -> bool:
-        """Whether δ is a part of what is left: keys are not public, and none is given."""
+        """Whether δ is the default part of the rest: keys are not public, and no δ is given."""
         return plan.people is not None and self.delta is None and plan.question.options.get("delta") is None
 
     def _delta(self, plan: NoisePlan, budget: Budget, left: Cost) -> int:
@@ -340,22 +350,22 @@ class AskedCost:
 @final
 @dataclass(frozen=True, slots=True)
 class PartOf:
-    """A share of a cost that several questions are asked for together."""
+    """A share of a cost that several questions have in common."""
 
     whole: AskedCost
     share: Fraction
 
     @property
     def confidence(self) -> float:
-        """See `AskedCost`."""
+        """The confidence of the whole cost."""
         return self.whole.confidence
 
     def shares_delta(self, plan: NoisePlan) -> bool:
-        """See `AskedCost`."""
+        """See `AskedCost.shares_delta`."""
         return self.whole.shares_delta(plan)
 
     def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
-        """The part of the whole cost; δ is each question's own."""
+        """This share of the whole cost in units of the budget; δ is not divided, each question has its own."""
         if self.whole.within is not None:
             raise InvalidParameter("within", self.whole.within, "is for one question; a batch shares a cost")
         whole = self.whole.cost(plan, budget, left)
@@ -376,7 +386,7 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
         raise InvalidParameter("share", share, rule)
     units = math.floor(left.units * part)
     if units == 0 and left.units > 0:
-        raise InvalidParameter("share", share, "is less of what is left than can be counted", "give a larger share")
+        raise InvalidParameter("share", share, "is less than one unit of what is left", "give a larger share")
     if units == 0:
         raise BudgetExceeded("a share of what is left", "nothing", SPENT)
     return Cost(units, delta)
@@ -385,7 +395,7 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
 def _within(
     plan: NoisePlan, budget: Budget, within: float | Mapping[str, float], confidence: float, delta: int
 ) -> Cost:
-    """The smallest cost at which each measure's error is at most what was asked. The error falls with the cost."""
+    """The smallest cost (to 1e-6) at which each measure's error is at most its target, by bisection."""
     named = {recipe.name: recipe for recipe in plan.recipes}
     given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
     targets = {name: _near(target) for name, target in given.items()}
@@ -403,7 +413,7 @@ def _within(
     def fits(units: int) -> bool:
         try:
             found = errors(plan, budget, Cost(units, delta), confidence, TYPICAL_ROWS)
-        except InvalidParameter:  # so little that there is no such noise
+        except InvalidParameter:  # the cost is too small for any noise
             return False
         return all((found[name] or 0.0) <= target for name, target in targets.items())
 
@@ -411,7 +421,7 @@ def _within(
     while not fits(high):
         low, high = high, high * 1024
         if high > 10**36:
-            raise InvalidParameter("within", within, "no noise is as small as that", "give a larger number")
+            raise InvalidParameter("within", within, "is smaller than any noise can be", "give a larger number")
     while high - low > max(1, low // 10**6):
         middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
         if fits(middle):
@@ -422,23 +432,23 @@ def _within(
 
 
 def _near(within: object) -> float:
-    """How near an answer shall be, as written: a number, or one as text."""
+    """The target of `within` as a float, from a number or a number as text."""
     rule = "must be a positive number below 1e300"
     try:
         exact = exact_amount("within", plain(within), rule)
     except InvalidParameter:
         exact = Fraction(0)
     near = float(exact)
-    if near == 0:  # also of what is too small for a float, which no noise is as small as
+    if near == 0:  # also for a number that is too small for a float
         raise InvalidParameter("within", within, rule)
     return near
 
 
 def count_cost(budget: Budget, unit: Unit, within: float, confidence: float) -> Cost:
-    """What one count of rows costs that is this near to the truth, for a person of the unit's rows.
+    """The cost of one count of rows with a noise interval of ±`within` at this confidence, for the unit's rows.
 
-    Its noise is whole, so it is as near as k = ⌊within⌋. Discrete Laplace noise is farther off with probability
-    2r^(k+1)/(1 + r), r = e^(-ε/rows); rounded Gaussian noise if that of scale σ = rows/μ exceeds k + 1/2.
+    The noise is an integer, so the target is k = ⌊within⌋. Discrete Laplace noise exceeds k with probability
+    2r^(k+1)/(1 + r), r = e^(-ε/rows); rounded Gaussian noise does if normal noise of σ = rows/μ exceeds k + 1/2.
     """
     near, missed = math.floor(_near(within)), noise_quantiles.miss(confidence)
     return family_of(budget).count_cost(budget, unit.rows, near, missed)

@@ -1,4 +1,6 @@
-"""A question: what is asked of which rows, for which groups, and what is made of the noisy answers afterwards."""
+"""A question as a record: the rows (a relation), the groups (keys), the noisy aggregates (measures), and the `Post`
+step that computes the result from them. Both fronts, SQL and dataframes, build it by `asked`, which checks it.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,21 @@ from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_o
 FUNCTIONS: Final = (
     "count", "count_persons", "count_distinct", "sum", "avg", "var", "stddev", "quantile", "min", "max",
 )  # fmt: skip
-"""What can be measured. `count` and `count_persons` need no expression; all from `sum` on need bounded numbers."""
+"""The noisy aggregates. `count` and `count_persons` need no expression; all from `sum` on need bounded numbers."""
 
 MOST_MEASURES: Final = 100
 MOST_GROUPS: Final = 1_000_000
-_WIDEST: Final = Fraction(2) ** 200  # wider bounds were never meant as bounds
-_EVERYTHING: Final = Fraction(sys.float_info.max)  # what a number lies between of which nothing is known
+_WIDEST: Final = Fraction(2) ** 200  # wider bounds cannot be intended
+_EVERYTHING: Final = Fraction(sys.float_info.max)  # the bounds of a number about which nothing is known
 _OPTIONS: Final = frozenset({"epsilon", "delta", "max_groups_contributed"})
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Key:
-    """A key of the groups. `values` lists the public values in the order they are shown (None among them is NULL).
+    """A grouping key. `values` lists its public values in the order of the result (None among them is NULL).
 
-    `values` None: they are not public, and a threshold decides which are shown.
+    `values` None: the values are not public, and a threshold decides which of them are published.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Key:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """An aggregate that is asked with noise. `options`: q of a quantile, ddof (0 or 1) of var and stddev."""
+    """A noisy aggregate. `options`: `q` of a quantile (0 to 1), `ddof` (0 or 1) of var and stddev."""
 
     name: str
     function: str
@@ -68,9 +70,9 @@ class Order:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Post:
-    """What is made of the noisy answers, row by row of the result: costs nothing and can leak nothing.
+    """Post-processing of the noisy answers: columns, HAVING, ORDER BY, LIMIT. It costs nothing and cannot leak.
 
-    Expressions here read keys and measures by their names.
+    Expressions refer to keys and measures by their names.
     """
 
     columns: tuple[tuple[str, Expression], ...]
@@ -82,12 +84,12 @@ class Post:
     def select(
         self, rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]
     ) -> list[tuple[int, tuple[Value, ...]]]:
-        """The rows of the result in their order, each with the position of the noisy row it comes from."""
+        """The rows of the result in order, each as (index of its noisy row, values of the columns)."""
         kept = list(range(len(rows)))
         if self.having is not None:
             passes = typed(self.having, domains).value
             kept = [i for i in kept if passes(rows[i]) is True]
-        for part in reversed(self.order):  # sorting is stable, so the last part goes first
+        for part in reversed(self.order):  # sorting is stable, so the least significant part is sorted first
             value = typed(part.expression, domains).value
             found = {i: value(rows[i]) for i in kept}
             known = [i for i in kept if found[i] is not None]
@@ -102,12 +104,12 @@ class Post:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """A question as both fronts build it. Made by `asked`, which checks it and puts its measures in one order.
+    """A checked question; `asked` builds it and sorts its measures into a canonical order.
 
-    `hash` is the same for questions that ask the same of the same rows, whatever their spelling; `post` plays no part
-    in it, because it only shows what was measured. So the measures of two questions with one hash agree by position.
-    `options` are those of BigQuery's OPTIONS(...): epsilon, delta, and max_groups_contributed, which is a `Bound` below
-    the groups: of a person's groups so many are kept, chosen at random.
+    `hash` is the same for questions that measure the same of the same rows, in any spelling, so the measures of two
+    questions with one hash agree by position. `post` is not part of the hash, because it only transforms measured
+    numbers. `options` are those of BigQuery's OPTIONS(...): epsilon, delta, and max_groups_contributed, which adds a
+    `Bound` to the relation that keeps so many of a person's groups, chosen by the secret rank of rows.
     """
 
     relation: RelationNode
@@ -117,7 +119,7 @@ class Question:
     options: Mapping[str, float]
     hash: str
     domains: Columns = field(init=False, repr=False)
-    """What `post` may read: keys and measures by name."""
+    """The domains of keys and measures by name, which `post` may refer to."""
 
     def __post_init__(self) -> None:
         below = self.relation.columns
@@ -127,7 +129,7 @@ class Question:
 
     @property
     def known(self) -> tuple[Group, ...] | None:
-        """Every group that can appear, in order, if all keys are public."""
+        """Every group that can appear, in order; None if a key is not public."""
         lists = [key.values for key in self.keys]
         known = [values for values in lists if values is not None]
         return tuple(product(*known)) if len(known) == len(lists) else None
@@ -143,26 +145,29 @@ class Question:
         return f"<Question: {', '.join(self.names)} of {of}{by}; {self.hash[:12]}>"
 
     def with_columns(self, **expressions: Expression) -> Question:
-        """Further columns made of the noisy answers: `question.with_columns(each=col("cost") / col("n"))`."""
+        """The question with further columns computed from the noisy answers. Free; does not change the hash.
+
+        Example: `question.with_columns(each=col("cost") / col("n"))`. A column of the same name is replaced.
+        """
         kept = tuple((name, each) for name, each in self.post.columns if name not in expressions)
         added = tuple((name, self._shown(each)) for name, each in expressions.items())
         return check_post(replace(self, post=replace(self.post, columns=(*kept, *added))))
 
     def having(self, condition: Expression) -> Question:
-        """Only those rows of the result for which a condition on the noisy answers is true."""
+        """The question with only those rows of the result for which a condition on noisy answers is true. Free."""
         parts = [each for each in (self.post.having, self._shown(condition)) if each is not None]
         both = parts[0] if len(parts) == 1 else Call("and", tuple(parts))
         return check_post(replace(self, post=replace(self.post, having=both)))
 
     def order_by(self, *columns: str | Expression, descending: bool = False) -> Question:
-        """The rows of the result in the order of some of its columns."""
+        """The question with its result sorted by columns, given by name or as expressions; NULLs come last. Free."""
         shown = (self._shown(Column(each) if isinstance(each, str) else each) for each in columns)
         return check_post(
             replace(self, post=replace(self.post, order=tuple(Order(each, descending) for each in shown)))
         )
 
     def limit(self, count: int, *, offset: int = 0) -> Question:
-        """The first rows of the result only."""
+        """The question with `count` rows of the result, after skipping `offset`. Free: it costs what all rows cost."""
         if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in (count, offset)):
             raise InvalidParameter("limit", count, "must be a whole number of rows")
         return replace(self, post=replace(self.post, limit=count, offset=offset))
@@ -174,7 +179,10 @@ class Question:
 def asked(
     relation: RelationNode, keys: Sequence[Key], measures: Sequence[Measure], post: Post, options: Mapping[str, float]
 ) -> Question:
-    """A checked question. Measures that mean the same become one, and all are put in the order of their forms."""
+    """Build and check a question. Equal measures become one, and measures are sorted by canonical form.
+
+    Raises `QuestionRefused` with a rule and an example if the question cannot be answered privately.
+    """
     if not measures:
         example = f"SELECT COUNT(*) FROM {_first(relation)}"
         raise QuestionRefused("aggregate", "a question asks for at least one aggregate", example)
@@ -210,7 +218,7 @@ def asked(
 
 
 def question_hash(relation: RelationNode, keys: Sequence[Key], measures: Sequence[Measure]) -> str:
-    """The hash of a question whose measures are in the order of their forms."""
+    """The hash of a question, whose measures must be in the order of their canonical forms."""
     below, columns = relation_form(relation)
     by = tuple(
         (expression_form(key.expression, columns), None if key.values is None else repr(key.values)) for key in keys
@@ -248,7 +256,10 @@ def _check_size(question: Question) -> None:
 
 
 def check_post(question: Question) -> Question:
-    """The question with what is made of its answers checked, and texts beside dates read as dates there too."""
+    """The question with its `post` checked, and text constants beside dates read as dates.
+
+    Raises `QuestionRefused` if an expression has wrong kinds.
+    """
     domains, post = question.domains, question.post
 
     def checked(expression: Expression) -> Expression:
@@ -265,7 +276,7 @@ def check_post(question: Question) -> Question:
 
 
 def check_key(key: Key, relation: RelationNode) -> None:
-    """Refuse what cannot be a key of groups."""
+    """Raise `QuestionRefused` if an expression cannot be a grouping key."""
     kind = typed(key.expression, relation.columns).domain.kind
     if key.values is None:
         if kind is Kind.REAL:
@@ -279,7 +290,7 @@ def check_key(key: Key, relation: RelationNode) -> None:
 
 
 def check_measure(measure: Measure, relation: RelationNode) -> None:
-    """Refuse what cannot be measured."""
+    """Raise `QuestionRefused` if a measure is unknown, or has the wrong kind or no usable public bounds."""
     if measure.function not in FUNCTIONS:
         raise QuestionRefused(
             "function", f"{measure.function} cannot be measured", f"choose from {', '.join(FUNCTIONS)}"
@@ -315,7 +326,7 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
 
 
 def _unbounded(domain: Domain) -> str:
-    """What keeps the bounds of a number from being used; nothing if nothing does."""
+    """Why the bounds of a number cannot be used; "" if they can."""
     if domain.bounds is None:
         return "this number has none"
     low, high = domain.bounds
@@ -323,19 +334,19 @@ def _unbounded(domain: Domain) -> str:
     if largest >= _EVERYTHING:
         return "this number has none"
     if largest > _WIDEST:
-        return "the bounds of this number are beyond 1e60, and none so large are taken"
+        return "the bounds of this number are beyond 1e60, which is too wide"
     if any(0 < each < TINIEST for each in (largest, high - low)):
         return "the bounds of this number lie nearer to 0, or to each other, than 1e-250"
     return ""
 
 
 def _first(relation: RelationNode) -> str:
-    """The first private table, for examples."""
+    """The name of the first private table, for examples."""
     return next(table.name for table in relation.tables if table.unit is not None)
 
 
 def _written(expression: Expression) -> str:
-    """A column by its name, also where it is cast; of anything else nothing is repeated: for examples."""
+    """A column, or a cast column, as SQL for examples; "…" for any other expression."""
     if isinstance(expression, Call) and expression.operator in _CASTS:
         return f"CAST({_written(expression.arguments[0])} AS {_CASTS[expression.operator]})"
     return expression.name if isinstance(expression, Column) else "…"
@@ -345,7 +356,7 @@ _CASTS: Final = {"cast_integer": "BIGINT", "cast_real": "DOUBLE", "cast_text": "
 
 
 def _instead(measure: Measure, kind: Kind) -> str:
-    """What to ask instead of a number of what is none."""
+    """What to ask instead of a numeric aggregate of a column that is not numeric."""
     assert measure.expression is not None
     name = _written(measure.expression)
     if kind is Kind.BOOLEAN:
@@ -359,7 +370,7 @@ def _instead(measure: Measure, kind: Kind) -> str:
 
 
 def answer_domain(measure: Measure, relation: RelationNode) -> Domain:
-    """What is public about a noisy answer: its kind alone. Noise knows no bounds, and a ratio of noise may be NULL."""
+    """The domain of a noisy answer: its kind without bounds, because noise has none. Counts and sums are never NULL."""
     if measure.function.startswith("count"):
         return Domain(Kind.INTEGER, None, None, False)
     assert measure.expression is not None
@@ -370,9 +381,10 @@ def answer_domain(measure: Measure, relation: RelationNode) -> Domain:
 
 
 def public_values(expression: Expression, relation: RelationNode) -> tuple[Scalar | None, ...] | None:
-    """The values a key can take, if they are public: by the schema, or because the question itself names them.
+    """The values that a key can take, if they are public; None if they are not.
 
-    `WHERE ward IN ('A', 'B') … GROUP BY ward` names them; `WHERE age < 30 … GROUP BY age` leaves out the others.
+    They are public by the schema, or because the question names them (`WHERE ward IN ('A', 'B') … GROUP BY ward`).
+    Values that a condition excludes are left out (`WHERE age < 30 … GROUP BY age`).
     """
     found = _candidates(expression, relation)
     if found is None:
@@ -382,19 +394,19 @@ def public_values(expression: Expression, relation: RelationNode) -> tuple[Scala
 
 
 def no_public_value(expression: Expression, relation: RelationNode) -> bool:
-    """Whether the values are public and there is none. Ends when one is found, and looks at both ends first."""
+    """Whether the values of a key are public and conditions exclude them all. Stops at the first value that passes."""
     found = _candidates(expression, relation)
     if found is None:
         return False
     values, passes = found
-    # The last two: behind the keys of a nullable column stands NULL, which no comparison lets pass.
+    # The last two are tried first: a range often keeps an end, and the last may be NULL, which fails comparisons.
     return not any(map(passes, chain(values[-2:], values)))
 
 
 def _candidates(
     expression: Expression, relation: RelationNode
 ) -> tuple[tuple[Scalar | None, ...], Callable[[Scalar | None], bool]] | None:
-    """The public values before conditions, and whether one fulfils all conditions; None if they are not public."""
+    """(the public values before conditions, a test whether a value meets all conditions); None if not public."""
     found = domain(expression, relation.columns)
     values: tuple[Scalar | None, ...] | None = found.keys
     if values is not None and found.nullable:
@@ -414,7 +426,7 @@ def _candidates(
 
 
 def _conditions(name: str, relation: RelationNode) -> Iterable[tuple[str, Expression, Mapping[str, Domain]]]:
-    """Conditions on one column alone that every row of the relation fulfils, as that column is called there."""
+    """The conditions on one column alone that every row meets, as (column name at that node, condition, columns)."""
     while isinstance(relation, FilterRows | Project):
         if isinstance(relation, FilterRows):
             for each in conjuncts(relation.condition):

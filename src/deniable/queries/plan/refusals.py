@@ -1,6 +1,6 @@
-"""What is refused at parse time: the public rule, a question that breaks it, and one that asks it in a way that works.
+"""The rules by which questions are refused, each with a question that breaks it and a rewrite that works.
 
-The table is data: the front raises from it, the dialect page prints it, and a test asks every question in it.
+The table is data: the SQL reader raises from it, docs/sql.md prints it, and a test asks every question in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXAMPLE_OF: Final = "for example: "
 @final
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule of the dialect: its code among `deniable.errors.REFUSALS`, the rule, and the two questions."""
+    """One rule: its code in `deniable.errors.REFUSALS`, its text, a question that breaks it, and a rewrite."""
 
     code: str
     rule: str
@@ -56,7 +56,7 @@ EXAMPLE: Final[Schema] = {
         ),
     )
 }
-"""The tables that the rules and the dialect page speak about."""
+"""The tables of the examples in the rules and in docs/sql.md."""
 VISITS: Final = EXAMPLE["visits"]
 
 RULES: Final = {
@@ -94,7 +94,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits; SELECT 1", "SELECT COUNT(*) FROM visits",
     ),
     "clause": Rule(
-        "clause", "{what} is no part of a question",
+        "clause", "{what} is not part of a question",
         "SELECT COUNT(*) FROM visits USING SAMPLE 10", "SELECT COUNT(*) FROM visits WHERE age % 10 = 0",
     ),
     "grouping": Rule(
@@ -104,12 +104,12 @@ RULES: Final = {
         "SELECT ward, COUNT(*) FROM visits GROUP BY ALL", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "limit": Rule(
-        "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over what is noisy",
+        "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over noisy results",
         "SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 10)",
         "SELECT ward, COUNT(*) FROM visits GROUP BY ward LIMIT 10",
     ),
     "order": Rule(
-        "clause", "ORDER BY stands at the outermost SELECT: inside a sub-query it means nothing",
+        "clause", "ORDER BY stands at the outermost SELECT: inside a sub-query it has no effect",
         "SELECT COUNT(*) FROM (SELECT age FROM visits ORDER BY age)",
         "SELECT age, COUNT(*) AS n FROM visits GROUP BY age ORDER BY n DESC",
     ),
@@ -152,7 +152,7 @@ RULES: Final = {
         "SELECT SUM(DISTINCT age) FROM visits", "SELECT COUNT(DISTINCT age) FROM visits",
     ),
     "nested": Rule(
-        "aggregate", "a sub-query gathers rows by the person (and more keys); other groups are the outermost SELECT's",
+        "aggregate", "a sub-query groups by the person (and further keys); other GROUP BYs go to the outermost SELECT",
         "SELECT AVG(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
         "SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)",
     ),
@@ -161,12 +161,12 @@ RULES: Final = {
         "SELECT age, COUNT(*) FROM visits GROUP BY ward", "SELECT ward, age, COUNT(*) FROM visits GROUP BY ward, age",
     ),
     "person key": Rule(
-        "person", "groups are not people: whose row it is cannot be a key of the result",
+        "person", "the column that identifies people cannot be a key of the result: groups are not people",
         "SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id",
         "SELECT n, COUNT(*) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id) GROUP BY n",
     ),
     "person": Rule(
-        "person", "whose row it is can be counted, joined on and gathered by, and read in no other way",
+        "person", "the column that identifies people can only be counted, joined on, or grouped by in a sub-query",
         "SELECT COUNT(*) FROM visits WHERE patient_id = 'p17'", "SELECT COUNT(DISTINCT patient_id) FROM visits",
     ),
     "function": Rule(
@@ -174,7 +174,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE random() < 0.5", "SELECT COUNT(*) FROM visits WHERE age % 2 = 0",
     ),
     "private aggregate": Rule(
-        "function", "{what} shows what single people said; counts, sums, averages, spreads and quantiles do not",
+        "function", "{what} shows values of single people; counts, sums, averages, spreads and quantiles do not",
         "SELECT ANY_VALUE(ward) FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "mode": Rule(
@@ -237,7 +237,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
     ),
     "window": Rule(
-        "window", "a window looks across people, but for the total of COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()",
+        "window", "a window reads across people; only the total in COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () is allowed",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "subquery": Rule(
@@ -307,21 +307,21 @@ RULES: Final = {
 
 
 def refuse(rule: str, *, name: str = "", what: str = "", among: Iterable[str] = ()) -> NoReturn:
-    """Raise the refusal of a rule; `name` and `what` are from the question's own text or the public schema.
+    """Raise `QuestionRefused` for a rule. `name` and `what` come from the question's own text or the public schema.
 
-    With `among`, the names that could have been meant are listed instead of an example.
+    With `among`, the remedy lists these names instead of an example.
     """
     found = RULES[rule]
     shown = repr(name if len(name) <= 60 else name[:57] + "...")
     message = found.rule.replace("{name}", shown).replace("{what}", what if len(what) <= 200 else what[:197] + "...")
     names = list(dict.fromkeys(among))
-    if rule == "table" and name in names:  # there is one, so this is the word of SQL
+    if rule == "table" and name in names:  # the table exists, so the parser read a keyword
         raise QuestionRefused(found.code, f"{name} is a word of SQL", f'write the table in quotes: "{name}"')
     raise QuestionRefused(found.code, message, choices(name, names) if names else f"{EXAMPLE_OF}{found.rewrite}")
 
 
 def choices(name: str, among: Iterable[str]) -> str:
-    """What to write instead of a name that means nothing.
+    """A remedy for an unknown name: the closest one, and the list of all.
 
     >>> choices("csot", ["ward", "cost"])
     "did you mean 'cost'? choose from ward, cost"

@@ -1,7 +1,7 @@
-"""A single quantile, as one cell that the exponential mechanism draws: nearer than running totals, without an interval.
+"""A single quantile as one cell that the exponential mechanism draws: more accurate than running totals, no interval.
 
-One drawn value says nothing about how densely the values lie around it, so nothing can be said about how far it is from
-the quantile in the units of the column; how many ranks it is away at most is known beforehand.
+One drawn value gives no information about the density of values around it, so its distance from the true quantile in
+the column's units is unknown. A bound on its error in ranks is known beforehand.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from deniable.queries.relations.relation_nodes import RelationNode
 
 MOST_POINTS: Final = 2**15
-"""Cells from which a quantile is drawn. They cost only their logarithm in ranks, but each is counted."""
+"""The most cells from which a quantile is drawn. Rank errors grow with their logarithm only, but engines count each."""
 
 _FARTHEST: Final = 2**40
-"""Widths of a cell that lie between it and 0, at the most: then engines find the cell of a number by division."""
+"""The largest distance of a cell from 0, in cell widths: up to there engines can find a cell by division."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Picked(Recipe):
-    """A quantile q strictly between 0 and 1, as a cell: the integer in it, or its middle."""
+    """The estimator of a quantile 0 < q < 1 that is drawn as a cell: the integer in it, or its middle."""
 
     name: str
     cells: Cells
@@ -51,13 +51,14 @@ class Picked(Recipe):
         start, end = self.cells.edges[one.values], self.cells.edges[one.values + 1]
         if self.whole:
             return NoisyEstimate(math.ceil(start))
-        # The first and the last cell may reach beyond the bounds, where no value is.
+        # The first and the last cell may reach beyond the bounds, where there are no values.
         return NoisyEstimate(float((max(start, self.low) + min(end, self.high)) / 2))
 
 
 def picked(measure: Measure, relation: RelationNode, room: int) -> Picked | None:
-    """The recipe of a quantile from at most `room` cells; None of an extreme, and where cells would be coarser than
-    those of running totals.
+    """The recipe of a quantile over at most `room` cells.
+
+    None for MIN, MAX and other measures, and if its cells would be coarser than those of running totals.
     """
     q = Fraction(measure.options.get("q", 0))
     if measure.function != "quantile" or q in (0, 1):
@@ -72,8 +73,10 @@ def picked(measure: Measure, relation: RelationNode, room: int) -> Picked | None
 
 @lru_cache(maxsize=64)
 def _edges(low: Fraction, high: Fraction, integers: bool, room: int) -> tuple[tuple[Fraction, ...], bool]:
-    """One cell for each integer; else cells whose edges are multiples of a power of two, the smallest that there is
-    room for. (Engines compute such edges exactly.) No edges, if running totals have finer cells, or there is one value.
+    """(the edges of at most `room` cells, whether each cell is one integer).
+
+    If there are too many integers, or for reals, edges are multiples of the smallest possible power of two, which
+    engines compute exactly. No edges if running totals have finer cells, or if there is only one value.
     """
     if low == high:
         return (), False

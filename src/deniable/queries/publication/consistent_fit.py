@@ -1,10 +1,10 @@
-"""Several answers as one set of tables: fitted to each other, kept from below 0, rounded, with intervals that hold.
+"""Consistent tables: several answers fitted to each other, made non-negative, and rounded, with valid intervals.
 
-A fit is linear in the noisy numbers, so the law of a fitted number's noise is known (`synth.least_squares_fit`).
-What follows is not linear, but needs no new law: intervals stay those of the linear fit. A number that is known not
-to lie below 0 is within an interval if and only if it is within what the interval has from 0 on; a whole number, if
-and only if it is between the whole numbers within. An interval is then widened to hold the number that is shown, so
-it never holds less.
+A least-squares fit is linear in the noisy numbers, so the law of a fitted number's noise is known
+(`synth.least_squares_fit`). Raising to 0 and rounding are not linear, but keep the intervals of the linear fit valid:
+a true number that is at least 0 is in an interval if and only if it is in the part of the interval from 0 on, and a
+true integer if and only if it is between the first and the last integer in it. So intervals may be cut in this way.
+Then each is extended to contain the displayed number, which never reduces its coverage.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
     from deniable.tables.kinds import Scalar
 
 Invariants = Mapping[Any, Any]
-"""Exact totals by a key's name, or by a tuple of names: `{"ward": {"A": 500, "B": 300}}`; a total of all by `()`."""
+"""Exact totals by a key's name or a tuple of names: `{"ward": {"A": 500, "B": 300}}`; `()` is the grand total."""
 
 _SURE: Final = 1e-9
 _RARE: Final = 1e-9
-"""How often noise alone may look as if declared totals were wrong."""
+"""The probability that noise alone makes declared totals look wrong."""
 _MOST_KEYS: Final = 10
 _ROUNDED, _RAISED = "rounded", "raised"
 
 
 def adds_up(plan: NoisePlan) -> bool:
-    """Whether an answer of this plan can be one table of a set: one count or sum, by public keys with all values."""
+    """Whether an answer can be fitted to others: one count or sum, by public keys with all values listed."""
     return (
         len(plan.parts) == 1
         and isinstance(plan.parts[0].statistic, Count | ExactSum)
@@ -66,28 +66,30 @@ def adds_up(plan: NoisePlan) -> bool:
 @final
 @dataclass(frozen=True, slots=True)
 class TablesBySide:
-    """Tables side by side on the keys of all of them."""
+    """Several tables over a common list of keys (axes)."""
 
     names: tuple[tuple[str, ...], ...]
-    """What each key is called in the tables."""
+    """The names of each key in the tables."""
     values: tuple[tuple[Scalar | None, ...], ...]
+    """The values of each key."""
     axes: tuple[Axes, ...]
-    """The keys of each table, in rising order."""
+    """The axes of each table, ascending."""
     order: tuple[tuple[int, ...], ...]
-    """For each table, the axes in the order in which it asks for them."""
+    """The axes of each table in the order of its question."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """The number of values of each key."""
         return tuple(len(each) for each in self.values)
 
     def read(self, table: int, numbers: Any) -> Floats:
-        """Numbers by group, as an array by rising axes."""
+        """The numbers of a table by group, as an array with ascending axes."""
         order = self.order[table]
         shaped = np.asarray(numbers, dtype=np.float64).reshape([self.sizes[axis] for axis in order])
         return np.transpose(shaped, np.argsort(order)) if order else shaped
 
     def written(self, table: int, counts: Any) -> Any:
-        """The way back."""
+        """The inverse of `read`: an array with ascending axes as numbers by group."""
         order = self.order[table]
         places = [sorted(order).index(axis) for axis in order]
         return np.transpose(counts, places).ravel() if order else np.asarray(counts).ravel()
@@ -98,7 +100,7 @@ _SUCH_AS: Final = "SELECT ward, COUNT(*) … GROUP BY ward is a total of … GRO
 
 
 def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
-    """Where the answers' keys meet; InvalidParameter if they are no tables of one sum."""
+    """The answers over a common list of keys; `InvalidParameter` if they do not measure the same of the same rows."""
     first = answers[0]
     keys: dict[Form, tuple[set[str], tuple[Scalar | None, ...]]] = {}
     order = []
@@ -111,7 +113,7 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
             raise InvalidParameter(
                 parameter,
                 NOTHING,
-                "are of two versions: one is about another version of the data",
+                "are about two versions of the data",
                 "ask all of one version",
             )
         if not adds_up(plan):
@@ -147,23 +149,25 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
 @final
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """Answers that were fitted to each other, and what else was done to their numbers, in order."""
+    """Answers that were fitted to each other, with all adjustments so far."""
 
     answers: tuple[Answer, ...]
-    """As they were answered."""
+    """The original answers."""
     side: TablesBySide
     exact: tuple[Margin, ...]
-    """What is public by law."""
+    """The declared exact totals."""
     told: tuple[str, ...]
-    """The same in words."""
+    """The assumptions that declared totals add to the guarantee."""
     fitted: least_squares_fit.TableFit
     measured: tuple[MeasuredTable, ...]
     numbers: tuple[Floats, ...]
-    """The numbers as they are now, by rising axes, in steps of the statistic; one table for each answer."""
+    """The current numbers of each answer, with ascending axes, in grid steps of the statistic."""
     words: tuple[str, ...]
+    """Descriptions of the adjustments."""
     done: tuple[str, ...] = ()
+    """The adjustments after the fit: "raised", "rounded"."""
     totals: tuple[int, ...] = ()
-    """The tables that the first one was moved to add up to, which stay what they are."""
+    """The indices of tables to which the first one was fitted, and which keep their numbers."""
     kept: bool = False
     """Whether nothing was fitted, so that each table keeps its own noise."""
 
@@ -172,7 +176,7 @@ class Joint:
         return tuple(self.table(i) for i in range(len(self.answers)))
 
     def table(self, i: int) -> Answer:
-        """One of them."""
+        """One of the answers with its fitted numbers, its guarantee and its adjustments."""
         from deniable.queries.answer.answer import Answer
 
         answer = self.answers[i]
@@ -189,7 +193,7 @@ class Joint:
         return _put(made, self, i) if self.done else made
 
     def _moved(self, i: int) -> Released:
-        """The linear fit of one table, with what all draws add to each of its numbers."""
+        """The linear fit of one table, with the shares of all draws in each of its numbers."""
         answer, axes = self.answers[i], self.side.axes[i]
         released = answer.released
         law, shape = law_of(self.fitted, axes, self.measured), answer.budget.accounting.shape
@@ -201,17 +205,21 @@ class Joint:
         return replace(
             released,
             parts=(self.side.written(i, self.fitted.table(axes)),),
-            cost=total(measured),  # it rests on all of them
+            cost=total(measured),  # the fit rests on all answers
             measured=measured,
             draws=tuple(draw for each in self.answers for draw in each.released.all_draws),
             units=(units,) * len(released.groups),
             moved=(law,) * len(released.groups),
         )
 
-    # -- what can be done ----------------------------------------------------------------------------------------------
+    # -- adjustments ---------------------------------------------------------------------------------------------------
 
     def nonnegative(self) -> Joint:
-        """The nearest tables without a number below 0, by least squares, that add up and keep all exact totals."""
+        """The closest tables without negative numbers, by least squares, that add up and keep all exact totals.
+
+        Raises `InvalidOperation` after rounding or raising, or if the sums may be negative, and `InvalidParameter` if a
+        fixed total is negative.
+        """
         if self.done:
             raise InvalidOperation("the numbers were rounded or raised already; do this first, and then round")
         statistic = self.answers[0].plan.parts[0].statistic
@@ -222,7 +230,7 @@ class Joint:
         words = "moved by least squares such that no number is below 0, and sums are kept"
         whole = tuple(range(len(sizes)))
         finest = [each for axes, each in zip(self.side.axes, self.numbers, strict=True) if axes == whole]
-        if finest and float(finest[0].min(initial=0.0)) >= 0:  # then the fit is what it would be moved to
+        if finest and float(finest[0].min(initial=0.0)) >= 0:  # the fit has no negative number already
             return replace(self, words=(*self.words, words), done=(*self.done, _RAISED))
         if self.totals:
             fixed = [Margin(self.side.axes[i], self.numbers[i], 0.0) for i in self.totals]
@@ -240,7 +248,7 @@ class Joint:
         return replace(self, numbers=numbers, words=(*self.words, words), done=(*self.done, _RAISED))
 
     def rounded(self, base: int) -> Joint:
-        """Whole multiples of `base` that add up."""
+        """Multiples of `base` (1 to 10^9) that add up, by controlled rounding."""
         if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
             raise InvalidParameter("base", base, "must be a whole number, at least 1")
         step = _step(self.answers[0].plan)
@@ -260,7 +268,7 @@ class Joint:
 
 
 def _put(made: Answer, joint: Joint, i: int) -> Answer:
-    """The answer with its plain count or sum shown as the numbers are now."""
+    """The answer with the current numbers in the columns that display the count or sum itself."""
     step, whole = _step(made.plan), isinstance(made.plan.recipes[0], Counted)
     numbers = joint.side.written(i, joint.numbers[i]) * step
     least = 0.0 if _RAISED in joint.done else -math.inf
@@ -274,7 +282,7 @@ def _step(plan: NoisePlan) -> float:
 
 
 def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
-    """The least-squares fit to all of them and to what is exact."""
+    """The least-squares fit of all answers to each other and to declared exact totals."""
     found, side, exact, told = _prepared(answers, invariants, "tables")
     measured = measured_of(side, found, apart=True)
     margins = [each.margin for each in measured]
@@ -282,7 +290,7 @@ def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Jo
     if len(found) == 1 and not exact:
         return alone(found[0])
     if not exact and all(each.released.law is not None for each in found) and least_squares_fit.agree(margins):
-        kept = tuple(each.counts for each in margins)  # measured together, so that they add up as they came
+        kept = tuple(each.counts for each in margins)  # tables that were measured jointly add up already
         return Joint(found, side, (), (), fitted, tuple(measured), kept, (), kept=True)
     numbers = tuple(fitted.table(axes) for axes in side.axes)
     words = (*_said(found, told), *_far(side, measured, exact, found[0]))
@@ -290,7 +298,7 @@ def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Jo
 
 
 def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[Margin], answer: Answer) -> list[str]:
-    """That declared totals are not those of the rows that were counted, as far as noise lets anyone see."""
+    """Warnings about declared totals that differ from the noisy ones by more than noise explains."""
     found = []
     shape = answer.budget.accounting.shape
     told = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
@@ -306,7 +314,7 @@ def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[
 
 
 def added_up(answer: Answer, totals: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
-    """The first table moved such that it adds up to the others: to each as it is, where they agree with each other."""
+    """The first table fitted to add up to the others, which keep their numbers if they agree with each other."""
     found, side, exact, _ = _prepared([answer, *totals], invariants, "totals")
     if any(not set(axes) < set(side.axes[0]) for axes in side.axes[1:]):
         raise InvalidParameter("totals", NOTHING, f"{_SAME}, and by fewer keys", _SUCH_AS)
@@ -333,7 +341,7 @@ def added_up(answer: Answer, totals: Sequence[Answer], invariants: Invariants | 
 
 
 def alone(answer: Answer) -> Joint:
-    """One answer as a set of its own: its numbers are as they were."""
+    """A single answer as a `Joint`, with its own numbers."""
     side = _beside([answer], "answer")
     measured = measured_of(side, [answer], apart=False)
     fitted = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
@@ -341,7 +349,7 @@ def alone(answer: Answer) -> Joint:
 
 
 def raised(answer: Answer, words: tuple[str, ...]) -> Joint:
-    """The same with what lies below 0 raised to 0, number by number: of one table, that is the nearest."""
+    """A single answer with negative numbers raised to 0, which for one table is the least-squares solution."""
     found = alone(answer)
     return replace(found, numbers=(np.maximum(found.numbers[0], 0.0),), words=words, done=(_RAISED,))
 
@@ -368,7 +376,7 @@ def _prepared(
         if joint is not None and joint[0].exact:
             rule = "was fitted to declared totals already"
             raise InvalidParameter(parameter, NOTHING, rule, "declare them once, where all tables are fitted together")
-        # A fit that becomes part of another one is solved anew, with all that it was made from.
+        # A fit of a fitted answer starts again from the original answers.
         sources = [each] if joint is None else [joint[0].answers[joint[1]], *joint[0].answers]
         found += [one for i, one in enumerate(sources) if all(one is not other for other in [*found, *sources[:i]])]
     side = _beside(found, parameter)
@@ -379,7 +387,7 @@ def _prepared(
 def _declared(
     invariants: Invariants | None, side: TablesBySide, answers: Sequence[Answer]
 ) -> tuple[tuple[Margin, ...], tuple[str, ...]]:
-    """Exact totals as they were declared: every value of the named keys has one."""
+    """(the declared exact totals, the assumptions they add); `InvalidParameter` unless every value has a total."""
     if not invariants:
         return (), ()
     such_as = 'write invariants={"ward": {"A": 500, "B": 300}}'
@@ -418,7 +426,7 @@ def _declared(
                 )
             counts[place] = total / step
         if read:
-            raise InvalidParameter("invariants", next(iter(read)), "is no value of these keys", such_as)
+            raise InvalidParameter("invariants", next(iter(read)), "is not a value of these keys", such_as)
         order = np.argsort(axes)
         found.append(Margin(tuple(sorted(axes)), np.transpose(counts, order) if axes else counts, 0.0))
         said = f"the totals by {_listed(list(names))} were" if names else "the total was"

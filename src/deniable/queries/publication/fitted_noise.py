@@ -1,4 +1,9 @@
-"""Which draws of noise are in the tables of a set, and what all of them add to a fitted number."""
+"""The noise of fitted numbers: which draws are in which tables, and the share of each draw in a fitted number.
+
+A fit mixes several tables, and one draw may be in several of them, so shares must be added up by draw before variances
+are. For most draws a mark identifies them across tables. Older answers have no marks; then two accounts are kept, one
+in which equal-looking draws are the same and one in which they are not, and intervals must hold under both.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +24,19 @@ if TYPE_CHECKING:
     from deniable.synth.table_noise import TableNoise
 
 _EXACT: Final = Share(0.0, 1.0)
-"""Noise of a number that carries none."""
+"""The share of a number without noise."""
 
 
 Drawn = tuple[int, int] | str
-"""The mark of a draw; without one, the place of the table and of the draw in it, which no other table has."""
+"""The identity of a draw: its mark, or (index of the table, index of the draw in it) without one."""
 
 
 @final
 class DrawPart(NamedTuple):
-    """What one draw of noise adds to a table: `weight` times the sums of a table by `axes`, with noise of this width in
-    each of its cells; `cells` of them in one, where it is not known which table that is.
+    """The contribution of one draw to a table: `weight` times the sums of a noise table by `axes`.
+
+    Each cell of the noise table has independent noise of `width`; `cells` of them are summed in one cell by `axes`, if
+    the other axes of the noise table are unknown.
     """
 
     draw: Drawn
@@ -38,28 +45,29 @@ class DrawPart(NamedTuple):
     axes: Axes
     cells: int = 1
     loads: tuple[tuple[Axes, float], ...] = ()
-    """Where it is not the sums that are added: by how much, in each part."""
+    """The factor of each residual, if the contribution is not a plain sum; otherwise empty."""
 
     @property
     def carried(self) -> float | least_squares_fit.Loads:
-        """What `least_squares_fit.Fit.effects` takes."""
+        """The contribution in the form that `least_squares_fit.TableFit.effects` takes."""
         return {part: self.weight * load for part, load in self.loads} if self.loads else self.weight
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class MeasuredTable:
-    """A table as it enters a fit, and the draws that are in it by one account or by several."""
+    """A table as input of a fit, and its draws by one or more possible accounts."""
 
     margin: Margin
     accounts: tuple[tuple[DrawPart, ...], ...]
 
 
 def measured_of(side: TablesBySide, answers: Sequence[Answer], *, apart: bool) -> list[MeasuredTable]:
-    """The tables with their noise. A batch may have merged a table with the sums of a finer one: if that one is there,
-    the draw is in both. It is known by its cost alone, so the intervals hold by either account.
+    """The tables with their noise.
 
-    With `apart`, such a table is taken apart again: what is left is its own draw, which owes nothing to the other.
+    A batch may have merged a table with the sums of a finer one. If the finer one is among the answers, the same draw
+    is in both; it is recognised by its cost alone, so both accounts are kept. With `apart`, such a merge is undone: the
+    table keeps only its own draw and is independent of the finer one.
     """
     found: dict[int, MeasuredTable] = {}
     places = _places(side, answers)
@@ -73,7 +81,7 @@ def measured_of(side: TablesBySide, answers: Sequence[Answer], *, apart: bool) -
 
 
 def _places(side: TablesBySide, answers: Sequence[Answer]) -> dict[tuple[str, int], int]:
-    """For each draw with a mark, the axes of the table that it was drawn for, as far as any of the answers has them."""
+    """(mark of a draw, column of its noise table) -> axis, for all columns that some answer has as a key."""
     found: dict[tuple[str, int], int] = {}
     for answer, order in zip(answers, side.order, strict=True):
         released = answer.released
@@ -90,10 +98,10 @@ def _places(side: TablesBySide, answers: Sequence[Answer]) -> dict[tuple[str, in
 def _by_law(
     side: TablesBySide, answer: Answer, i: int, law: TableNoise, places: Mapping[tuple[str, int], int]
 ) -> MeasuredTable:
-    """A table whose noise is told by draws at some tables, each with its load in every part (`synth.table_noise`).
+    """A table whose noise is a `TableNoise`: sources with a factor for each residual.
 
-    A draw with a mark may be in other tables too. It is told by all axes that any of them has, so that what it adds to
-    each of them can be added up.
+    A marked draw may be in other tables too. It is described over all axes that any of them has, so that its shares in
+    several tables can be added up.
     """
     released = answer.released
     names = dict(zip(released.columns, side.order[i], strict=True))
@@ -124,7 +132,7 @@ def _with_noise(
     own = [k for k, each in enumerate(draws) if each.cells == 1]
     others = [k for k in range(len(draws)) if k not in own]
     near = [(_below(sizes, side.axes[j], axes), j) for j in finer if set(axes) < set(side.axes[j])]
-    beside = [j for _, j in sorted(near)]  # the finest last: a batch lets the nearest help
+    beside = [j for _, j in sorted(near)]  # the finest last, because in a batch the closest one helps
     mark = answers[i].released.only_draw
     alone = tuple(DrawPart(mark or (i, k), each.weight, each.width, axes, each.cells) for k, each in enumerate(shares))
     accounts: tuple[tuple[DrawPart, ...], ...] = (alone,)
@@ -135,7 +143,7 @@ def _with_noise(
         weight = math.fsum(shares[k].weight for k in own)
         counts = (counts - (1 - weight) * summed(helping.margin.counts, helping.margin.axes, axes)) / weight
         parts = tuple(alone[k]._replace(weight=alone[k].weight / weight) for k in own)
-        # If it was another table's draw, its noise is left in this one, and the helper's with the other sign.
+        # If the merged draw was another table's after all, its noise stays, and the helper's enters with a minus.
         left = tuple(alone[k]._replace(weight=alone[k].weight / weight) for k in others)
         minus = tuple(each._replace(weight=-(1 / weight - 1) * each.weight) for each in helping.accounts[0])
         accounts = (parts, (*parts, *left, *minus))
@@ -158,7 +166,7 @@ def _below(sizes: Sequence[int], fine: Axes, coarse: Axes) -> int:
 def _helped(
     sizes: Sequence[int], answers: Sequence[Answer], side: TablesBySide, i: int, j: int, others: Sequence[int]
 ) -> bool:
-    """Whether table j, as it was released first, seems to have been summed up and merged into table i."""
+    """Whether the draws of table i look like sums of the original draws of table j, by costs and numbers of cells."""
     draws = answers[i].released.all_draws
     cells = _below(sizes, side.axes[j], side.axes[i])
     own = [each for each in answers[j].released.all_draws if each.cells == 1]
@@ -168,7 +176,7 @@ def _helped(
 
 
 def _same_draw(side: TablesBySide, answers: Sequence[Answer], i: int, k: int, near: Sequence[int]) -> DrawPart | None:
-    """The draw of a finer table that seems to be in table i."""
+    """The draw of a finer table that draw k of table i may be, by cost and number of cells; None if there is none."""
     one = answers[i].released.all_draws[k]
     for j in near:
         cells = _below(side.sizes, side.axes[j], side.axes[i])
@@ -179,7 +187,7 @@ def _same_draw(side: TablesBySide, answers: Sequence[Answer], i: int, k: int, ne
 
 
 def law_of(fit: least_squares_fit.TableFit, axes: Axes, measured: Sequence[MeasuredTable]) -> DrawnShares:
-    """What all draws add to a cell of a fitted table, by the first account and by the widest of the others."""
+    """The shares of all draws in a cell of a fitted table, by the first account and by the widest of the others."""
     most = max(len(each.accounts) for each in measured)
     laws = []
     for which in range(most):
@@ -191,7 +199,7 @@ def law_of(fit: least_squares_fit.TableFit, axes: Axes, measured: Sequence[Measu
         for (_, width, of, cells), where in carried.items():
             for moves, number in fit.effects(axes, where, of):
                 if abs(moves) > 1e-12:
-                    law = float(f"{abs(moves):.12g}"), width  # equal but for roundings
+                    law = float(f"{abs(moves):.12g}"), width  # rounded, so that equal shares are recognised
                     alike[law] = alike.get(law, 0) + number * cells
         laws.append(tuple(Share(weight, width, cells) for (weight, width), cells in alike.items()) or (_EXACT,))
     first, *others = laws

@@ -1,4 +1,4 @@
-"""Several tables that are published together: one fit, one rounding, one statement, in the formats of readers."""
+"""Publications: several tables that add up, written to files together with one statement."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def publish(answers: Sequence[Answer] | Mapping[str, Answer], *, invariants: Invariants | None = None) -> Publication:
-    """A set of tables that belong together, fitted to each other by least squares so that they add up.
+    """Fit several answers to each other by least squares so that they add up. Free: it uses released numbers only.
 
-    All ask for the same count or sum of the same rows, by public keys; a mapping gives them titles. `invariants` are
-    totals that are public by law and taken as exact: `{"ward": {"A": 500, "B": 300}}`, `{(): 800}` for all rows. Costs
-    nothing: it uses what was released alone.
+    All answers have the same count or sum of the same rows, by public keys; a mapping gives them titles. `invariants`
+    are totals that are public by law and taken as exact: `{"ward": {"A": 500, "B": 300}}`, `{(): 800}` for all rows.
+    Raises `InvalidParameter` if the answers do not belong together.
     """
     if isinstance(answers, Mapping):
         titles, tables = tuple(answers), tuple(answers.values())
@@ -49,9 +49,9 @@ def publish(answers: Sequence[Answer] | Mapping[str, Answer], *, invariants: Inv
 
 @final
 class Publication:
-    """Tables that add up, with all that was done to them. Made by `publish`; each step gives a new one.
+    """Tables that add up. `publish` creates it; each adjustment returns a new one.
 
-    `p[0]` or `p["title"]` is one table, an answer like any other.
+    `p[0]` or `p["title"]` is one table, an `Answer`.
     """
 
     __slots__ = ("_joint", "_tables", "titles")
@@ -59,22 +59,22 @@ class Publication:
     def __init__(self, joint: Joint, tables: Sequence[Answer], titles: Sequence[str]) -> None:
         self._joint, self._tables, self.titles = joint, tuple(tables), tuple(titles)
 
-    # -- what is done to the numbers -----------------------------------------------------------------------------------
+    # -- adjustments ---------------------------------------------------------------------------------------------------
 
     def nonnegative(self) -> Publication:
-        """The nearest tables without a number below 0 that still add up: least squares under constraints.
+        """The closest tables without negative numbers that still add up (constrained least squares). Free.
 
-        Many small numbers are raised, so others are lowered: a table with many empty cells is biased by it, as the
-        census of 2020 was. Intervals still hold what they say.
+        Raising many small numbers lowers others, so a table with many empty cells becomes biased, as the census of 2020
+        was. Intervals stay valid.
         """
         return self._with(self._joint.nonnegative())
 
     def rounded(self, *, base: int = 1) -> Publication:
-        """Whole numbers, or multiples of `base`, that add up: every number of every table is one of the two nearest."""
+        """Multiples of `base` that add up; every number of every table becomes one of the two nearest. Free."""
         return self._with(self._joint.rounded(base))
 
     def suppressed(self, *, below: int | float) -> Publication:
-        """Without counts below a number, which is for readers and not for privacy; do this last."""
+        """Hide counts below a number, for readers and not for privacy (see `Answer.suppressed`). Do this last."""
         return Publication(self._joint, [each.suppressed(below=below) for each in self._tables], self.titles)
 
     def _with(self, joint: Joint) -> Publication:
@@ -91,16 +91,16 @@ class Publication:
 
     @property
     def adjustments(self) -> tuple[str, ...]:
-        """What was done to the numbers after they were released, in order and in words."""
+        """Descriptions of the changes made to the released numbers, in order."""
         return self._tables[0].adjustments
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds of all tables together."""
+        """The guarantee of all tables together."""
         return _together(self._tables)
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph for a paper or a regulator; ε is told at the budget's δ, or at the one given."""
+        """A methods paragraph for a paper or a regulator. ε is stated at `delta`, by default the budget's δ."""
         return privacy_statement.of_answers(self._tables, self.adjustments, delta)
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class Publication:
     # -- taking it elsewhere -------------------------------------------------------------------------------------------
 
     def to_csv(self, folder: str | Path) -> list[Path]:
-        """A CSV file for each table, and beside each a JSON file that says what the columns are, with all notes."""
+        """Write a CSV file for each table, with a JSON file of column descriptions and notes; returns the paths."""
         found = []
         for path, each in self._files(folder, "csv"):
             answer_files.saved(answer_files.as_csv(each), path)
@@ -129,7 +129,7 @@ class Publication:
         return found
 
     def to_excel_csv(self, folder: str | Path, *, separator: str = ",") -> list[Path]:
-        """A CSV file for a spreadsheet for each table, with the notes and the statement below it."""
+        """Write a CSV file for spreadsheets for each table, with notes and statement below it; returns the paths."""
         found, said = [], self.statement().sections
         for path, each in self._files(folder, "csv"):
             answer_files.saved(answer_files.as_excel_csv(each, separator=separator, statement=said), path)
@@ -137,7 +137,7 @@ class Publication:
         return found
 
     def to_parquet(self, folder: str | Path) -> list[Path]:
-        """A Parquet file for each table, with notes and statement in its metadata."""
+        """Write a Parquet file for each table, with notes and statement in its metadata; returns the paths."""
         found = []
         for path, each in self._files(folder, "parquet"):
             answer_files.to_parquet(each, path, " ".join(self.statement().sentences))
@@ -145,17 +145,17 @@ class Publication:
         return found
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        """All tables and the statement, for a LaTeX document."""
+        """All tables and the statement as LaTeX; written to `path` if given."""
         tables = [answer_files.as_latex(each, label=f"tab:{name}") for name, each in self._sheets()]
         return answer_files.saved("\n".join([*tables, self.statement().latex()]), path)
 
     def to_html(self, path: str | Path | None = None, *, title: str = "") -> str:
-        """A page with all tables and the statement, without anything from elsewhere."""
+        """A self-contained HTML page with all tables and the statement; written to `path` if given."""
         said, sheets = self.statement().sections, [each for _, each in self._sheets()]
         return answer_files.saved(answer_files.as_html(sheets, title=title, statement=said), path)
 
     def _sheets(self) -> list[tuple[str, answer_files.Sheet]]:
-        """(a name for a file, the table), each name once."""
+        """(file name without ending, table) with unique names."""
         found: dict[str, answer_files.Sheet] = {}
         for title, table in zip(self.titles, self._tables, strict=True):
             name = re.sub(r"\W+", "_", title.strip().lower()).strip("_")[:80] or "table"
@@ -197,7 +197,7 @@ class Publication:
 
 
 def _together(tables: Sequence[Answer]) -> Guarantee:
-    """The promise of several tables."""
+    """The guarantee of several tables together."""
     from deniable.units import Guarantee
 
     assumptions = tuple(dict.fromkeys(words for each in tables for words in each.guarantee.assumptions))

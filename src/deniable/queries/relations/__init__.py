@@ -1,12 +1,14 @@
-"""Relations: what a question reads, as a tree whose nodes each know their stability.
+"""Relations: the rows that a question reads, as a tree of nodes that each know their stability.
 
-    relation_nodes      Source, FilterRows, Project, joins, PerPerson, Union, Bound: the nodes and their stability rule
-    operators           the closed table of operators; `operator_meanings` is their reference in plain Python,
-                        `operator_bounds` what they do to public bounds (interval arithmetic on fractions)
-    constant_kinds, kind_remedies      constants read as the kind beside them, and what to write instead
-    exact_statistics    what an engine computes before noise, with its sensitivity
-    work_bound, question_length, evaluation_limit      limits that hold before any data is read
+    relation_nodes      Source, FilterRows, Project, joins, PerPerson, Union, Bound: the nodes and their stability rules
+    operators           the closed table of operators; `operator_meanings` is their reference in Python, and
+                        `operator_bounds` their effect on public bounds (interval arithmetic on fractions)
+    constant_kinds, kind_remedies      constants converted to the kind beside them, and remedies for wrong kinds
+    exact_statistics    the statistics that an engine computes before noise, with their sensitivity
+    altered_records     copies of frozen records with changed fields, without repeating their checks
+    work_bound, question_length, evaluation_limit      limits that are checked before any data is read
 
-SQL and dataframes are turned into these nodes; `queries.plan` chooses noise for them; `queries.engines` runs them. What
-the owner declares (schemas, kinds, expressions over columns) is below, in `deniable.tables`.
+`queries.sql` and `queries.frame` build these nodes for a question, `queries.plan` chooses the statistics and their
+noise, and `queries.engines` runs a node with its statistics (a `Collect`). Declarations of the owner (schemas, kinds,
+expressions over columns) are below, in `deniable.tables`.
 """

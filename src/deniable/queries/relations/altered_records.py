@@ -1,4 +1,4 @@
-"""Records that differ from others in a few fields, made without the checks of their class."""
+"""Copies of frozen records with some fields changed, without the checks of their class."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ Record = TypeVar("Record")
 
 
 def altered(record: Record, **fields: Any) -> Record:
-    """This frozen dataclass with other fields, as it is: for whoever knows that what its class checks and works out
-    does not depend on them. In all other cases use `dataclasses.replace`.
+    """A copy of a frozen dataclass with changed fields, without running `__post_init__`.
+
+    Only for fields on which the checks and derived fields of the class do not depend; otherwise use
+    `dataclasses.replace`.
 
     >>> from deniable.tables.expressions import Literal
     >>> altered(Literal(5), value=6)

@@ -1,4 +1,4 @@
-"""Constants read as the kind beside them: in `visited >= '2024-01-01'` the text is a date, as the column is."""
+"""Text constants beside dates, read as dates: in `visited >= '2024-01-01'` the text becomes a date."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATES: Final = (Kind.TIMESTAMP, Kind.DATE)
 
 
 def fitted(expression: Expression, columns: Mapping[str, Domain]) -> Expression:
-    """The same expression, with texts that stand beside dates read as dates; refused if they are none.
+    """The expression with text constants beside dates read as dates; `QuestionRefused` if one is not a date.
 
     >>> from deniable.tables.expressions import col
     >>> fitted(col("visited") >= "2024-01-01", {"visited": Domain.date()})
@@ -33,7 +33,7 @@ def fitted(expression: Expression, columns: Mapping[str, Domain]) -> Expression:
         if kind is not None:
             arguments = tuple(_read(each, kind) if text else each for each, text in zip(arguments, texts, strict=True))
     if all(ours is given for ours, given in zip(arguments, expression.arguments, strict=True)):
-        return expression  # the very same: what was found out about it is remembered
+        return expression  # the same object, because results are cached by identity
     return Call(expression.operator, arguments)
 
 

@@ -1,7 +1,7 @@
-"""How often expressions may be worked out before anything is asked of data: to list the values of keys and columns.
+"""A limit on evaluations of expressions during planning, which list the public values of keys and columns.
 
-That is done by whoever plans a question, not by an engine with limits of its own. A text of a few kilobytes can ask for
-it millions of times. What counts depends on the question and the public schema alone, so a refusal says nothing else.
+Planning runs outside the engine and its limits, and a text of a few kilobytes can require millions of evaluations. The
+number depends on the question and the public schema alone, so a refusal reveals nothing about the data.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _COUNT: Final[ContextVar[_Count | None]] = ContextVar("count", default=None)
 
 @contextmanager
 def at_most(evaluations: int | None, told: Callable[[int], object] | None = None) -> Iterator[None]:
-    """Refuse what takes more of them inside, all together; None is as many as it takes. The outermost limit holds.
+    """A context that allows at most so many evaluations in total (None: no limit). The outermost limit holds.
 
-    `told` hears of them before they are made, so that whoever makes many can be made to wait.
+    `told` is called with a number of evaluations before they are made, and may block to delay the caller.
     """
     if evaluations is None or _COUNT.get() is not None:
         yield
@@ -42,7 +42,7 @@ def at_most(evaluations: int | None, told: Callable[[int], object] | None = None
 
 
 def spend(evaluations: int) -> None:
-    """QuestionRefused where so many more are too many."""
+    """Count evaluations that are about to be made; `QuestionRefused` beyond the limit."""
     count = _COUNT.get()
     if count is None:
         return

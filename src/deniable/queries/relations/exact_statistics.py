@@ -1,4 +1,4 @@
-"""What an engine computes before noise: integers, for each group, whose sensitivity is known in advance."""
+"""Exact statistics: the integers that an engine computes for each group before noise, with their sensitivity."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ Group = tuple["Scalar | None", ...]
 @final
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How much of a grouped result one person can touch: `rows` in all, in at most `groups` groups, `each` in a group.
+    """How much of a grouped result one person can affect: `rows` in total, `groups` groups, `each` rows in a group.
 
-    None: no bound but the others'.
+    None: no bound of its own.
     """
 
     rows: int
@@ -52,14 +52,14 @@ class Reach:
 
     @property
     def touched(self) -> int:
-        """The most groups that a person can touch."""
+        """The most groups that a person can affect."""
         return self.rows if self.groups is None else min(self.rows, self.groups)
 
     @property
     def squares(self) -> int:
-        """The largest sum of squares of the rows in each group: as many full groups as there can be, and one rest.
+        """The largest possible sum of squared rows per group: as many full groups as possible, and one remainder.
 
-        Moving a row from a smaller group to a larger one never lowers the sum, so this arrangement is the worst.
+        Moving a row from a smaller group to a larger one never lowers the sum, so this arrangement is the maximum.
         """
         full, rest = divmod(self.in_all, self.in_one_group)
         return full * self.in_one_group**2 + rest**2
@@ -68,14 +68,14 @@ class Reach:
 @final
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """How far a vector of integers can move, in exact numbers: the L1 norm, the square of the L2 norm, the L∞ norm."""
+    """The sensitivity of a vector of integers, exactly: L1 norm, squared L2 norm, L∞ norm."""
 
     l1: int
     l2_squared: int
     linf: int
 
     def within(self, coordinates: int | None) -> Moves:
-        """The same for a vector of `coordinates` numbers: ‖v‖₁ ≤ n‖v‖∞ and ‖v‖₂² ≤ n‖v‖∞²."""
+        """The sensitivity for a vector of at most `coordinates` numbers: ‖v‖₁ ≤ n‖v‖∞ and ‖v‖₂² ≤ n‖v‖∞²."""
         if coordinates is None:
             return self
         n = coordinates
@@ -83,7 +83,7 @@ class Moves:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """As floats, rounded up."""
+        """The norms as floats, rounded up."""
         return Sensitivity(
             l1=_up(Fraction(self.l1)), l2=_up(root_up(Fraction(self.l2_squared))), linf=_up(Fraction(self.linf))
         )
@@ -95,15 +95,15 @@ class Statistic(ABC):
 
     @abstractmethod
     def moves(self, reach: Reach, neighbours: Neighbours) -> Moves:
-        """How far all groups together move when one person, who reaches no further than `reach`, is exchanged."""
+        """The sensitivity over all groups, for neighbours that differ by one person with this `reach`."""
 
     @abstractmethod
     def check(self, relation: RelationNode) -> None:
-        """Refuse what cannot be computed on this relation."""
+        """Raise `QuestionRefused` if the statistic cannot be computed on this relation."""
 
     @property
     def width(self) -> int:
-        """How many integers there are for each group."""
+        """The number of integers for each group."""
         return 1
 
 
@@ -142,12 +142,12 @@ class CountPersons(Statistic):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CountDistinct(Statistic):
-    """The number of different values that are not NULL."""
+    """The number of distinct values other than NULL."""
 
     expression: Expression
 
     def moves(self, reach: Reach, neighbours: Neighbours) -> Moves:
-        # Each row adds at most one value to its group, and taking it away again removes at most that one.
+        # Adding or removing a row changes the number of distinct values in its group by at most one.
         return _of_rows(reach, neighbours, 0, 1)
 
     def check(self, relation: RelationNode) -> None:
@@ -159,8 +159,8 @@ class CountDistinct(Statistic):
 class ExactSum(Statistic):
     """The sum over rows of floor(clamp(x, low, high)/2^exponent + 1/2), where x is not NULL: an exact integer.
 
-    In any order, on any engine: each row is rounded to the grid before it is added. The sensitivity rests on the clamp
-    to `grid` alone, never on what is believed about x.
+    Each row is rounded to the grid before it is added, so the sum does not depend on the order of rows or the engine.
+    The sensitivity rests on the clamp to `grid` alone, never on assumptions about x.
     """
 
     expression: Expression
@@ -170,14 +170,14 @@ class ExactSum(Statistic):
 
     @property
     def grid(self) -> tuple[int, int]:
-        """The bounds on the grid: what a row adds is clamped to them, as an integer."""
+        """The bounds in grid steps, to which the addend of a row is clamped."""
         return _cell(self.low, self.exponent), _cell(self.high, self.exponent)
 
     def addend(self, value: int | float) -> int:
-        """What one row adds.
+        """The addend of one row, in grid steps.
 
-        An integer is rounded exactly. A real is clamped, divided by the power of two and raised by a half in floating
-        point, as an engine does, then floored; the last clamp is on integers.
+        An integer is rounded exactly. A real is clamped, divided by the power of two and increased by 1/2 in floating
+        point, as an engine does, then floored; the final clamp is on integers.
         """
         low, high = self.grid
         if isinstance(value, int):
@@ -224,9 +224,9 @@ Number = int | float
 
 @final
 class Filling(NamedTuple):
-    """Says that a question is one of those that differ in the numbers of their conditions alone.
+    """Marks a question of a cached shape: questions of one `shape` differ only in the `numbers` of their conditions.
 
-    Two of the same `shape` with the same `numbers`, in the order in which conditions are read, ask the same.
+    Numbers are in the order of the conditions.
     """
 
     shape: str
@@ -236,10 +236,10 @@ class Filling(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Collect:
-    """All that an engine is asked in one question: statistics of a relation, by group.
+    """A query to an engine: statistics of a relation by group.
 
-    `known` lists the groups to report, present or not, in this order (None: whichever appear; they are NOT public, and
-    only a threshold may decide which are shown). Groups outside `known` are dropped.
+    `known` lists the groups to report in order, also those without rows; other groups are dropped. None: all groups
+    that appear; these are NOT public, and only a threshold may decide which of them are published.
     """
 
     relation: RelationNode
@@ -247,7 +247,7 @@ class Collect:
     known: tuple[Group, ...] | None
     statistics: tuple[Statistic, ...]
     filling: Filling | None = field(default=None, repr=False)
-    """With it an engine may use what it wrote for others of this shape."""
+    """Allows an engine to reuse SQL of the same shape; None if the question has no cached shape."""
 
     def __post_init__(self) -> None:
         for name, key in self.keys:
@@ -263,7 +263,7 @@ class Collect:
 
     @property
     def reach(self) -> Reach:
-        """How much of the result one person can touch: by the relation's rows, the groups asked, a bound on them."""
+        """How much of the result one person can affect, from the relation's rows, the groups, and a bound on them."""
         rows = self.relation.rows
         groups = 1 if not self.keys else None if self.known is None else max(1, len(self.known))
         each = None
@@ -282,7 +282,7 @@ class Collect:
         return Reach(rows, groups, each)
 
     def moves(self, neighbours: Neighbours) -> tuple[Moves, ...]:
-        """How far each statistic moves between neighbours, over all groups."""
+        """The sensitivity of each statistic over all groups, in exact numbers."""
         coordinates = 1 if not self.keys else None if self.known is None else max(1, len(self.known))
         return tuple(
             statistic.moves(self.reach, neighbours).within(
@@ -292,29 +292,29 @@ class Collect:
         )
 
     def moved_by_sides(self, half: int, neighbours: Neighbours) -> Moves:
-        """How far H·n + S and H·n - S move together, over all groups, for a sum S of integers from -H to H and a number
-        n of rows: a row adds to them, or takes from them, at most 2H in all.
+        """The sensitivity of the vector (H·n + S, H·n - S) over all groups, for a sum S of integers from -H to H and
+        a number n of rows: a row changes it by at most 2H in L1.
         """
         return _of_rows(self.reach, neighbours, 0, 2 * half)
 
     def sensitivities(self, neighbours: Neighbours) -> tuple[Sensitivity, ...]:
-        """The sensitivity of each statistic, over all groups; see `moves` for the exact numbers."""
+        """The sensitivity of each statistic over all groups, as floats; `moves` has the exact numbers."""
         return tuple(each.sensitivity for each in self.moves(neighbours))
 
 
 def _same_keys(left: tuple[Expression, ...], right: tuple[Expression, ...]) -> bool:
-    """Whether both make the same groups: each key of either is one of the other's. (g, g) and (g, x) do not."""
+    """Whether two lists of keys make the same groups: each key of one is in the other. (g, g) and (g, x) do not."""
     return all(any(same(a, b) for b in right) for a in left) and all(any(same(a, b) for a in left) for b in right)
 
 
 def _of_rows(reach: Reach, neighbours: Neighbours, low: int, high: int) -> Moves:
-    """A sum over rows of integers from `low` to `high`.
+    """The sensitivity of a sum over rows of integers from `low` to `high`.
 
     A person's rows add a vector v with |v_g| ≤ n_g·M, M = max(|low|, |high|), so ‖v‖₁ ≤ M·Σn_g, ‖v‖₂² ≤ M²·Σn_g² and
     ‖v‖∞ ≤ M·max n_g. Replacing a person adds v and takes away u. If all values have one sign, u·v ≥ 0, so ‖v − u‖₂² ≤
     ‖u‖₂² + ‖v‖₂², and no coordinate moves further than the larger of the two; else the triangle inequality is all.
     """
-    most = max(abs(low), abs(high), 1)  # a sum of nothing but zeros does not move; 1 is an upper bound too
+    most = max(abs(low), abs(high), 1)  # a sum of zeros has sensitivity 0, for which 1 is an upper bound
     once = Moves(most * reach.in_all, most**2 * reach.squares, most * reach.in_one_group)
     if neighbours is Neighbours.ADD_REMOVE:
         return once

@@ -1,6 +1,6 @@
-"""What to write instead of an expression whose arguments are of several kinds, in its own columns and constants.
+"""Remedies for expressions with arguments of different kinds, written with the analyst's own columns and constants.
 
-A number is never made text: '9' > '50' holds, and the answer would be wrong without a word.
+A remedy never converts a number to text, because '9' > '50' is true and the answer would be silently wrong.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _READ: Final[dict[Kind, tuple[Callable[[Any], Scalar | None], ...]]] = {
 
 
 def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[Domain]) -> str:
-    """How to bring the arguments of an operator to one kind."""
-    if operator == "case":  # its conditions are no results
+    """A remedy that brings the arguments of an operator to one kind."""
+    if operator == "case":  # its conditions need not have the kind of its results
         arguments, domains = ([*each[1:-1:2], each[-1]] for each in (arguments, domains))
     kinds = {domain.kind for domain in domains if domain.keys != ()}
     wanted = _wanted(kinds)
@@ -53,7 +53,7 @@ def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[D
 
 
 def _wanted(kinds: set[Kind]) -> Kind | None:
-    """The kind that all of them can be read as; None if there is none."""
+    """The kind to which all of them can be converted; None if there is none."""
     numbers, dates = kinds & NUMBERS, kinds & _DATES
     if numbers and dates:
         return None
@@ -65,7 +65,7 @@ def _wanted(kinds: set[Kind]) -> Kind | None:
 
 
 def _read(argument: Expression, wanted: Kind) -> Expression | None:
-    """A constant as one of the wanted kind, None if it cannot be read so; what is no constant as it is."""
+    """A constant converted to the wanted kind, None if that is impossible; other expressions unchanged."""
     if not isinstance(argument, Literal):
         return argument
     value, found = argument.value, None
@@ -89,7 +89,7 @@ def _said(argument: Expression) -> str:
 
 
 def sign(operator: str) -> str:
-    """What an operator is called in a message: its sign, as it was written, or its name."""
+    """The name of an operator in a message: its sign, or its name."""
     return (_SIGNS | _ARITHMETIC).get(operator, operator)
 
 

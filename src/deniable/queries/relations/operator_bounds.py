@@ -1,9 +1,9 @@
-"""What each operator does to what is public: kinds, and bounds by interval arithmetic on fractions.
+"""The effect of each operator on domains: the kind of its result, and bounds by interval arithmetic on fractions.
 
-A bound must hold for the value an engine computes, and that one is rounded. IEEE addition, subtraction, multiplication,
-division and square root round to nearest, which is monotone: if x <= h then fl(x) <= fl(h). So the bounds of a REAL are
-the exact corners, each rounded to nearest. `exp`, `ln` and `power` are not rounded correctly everywhere; theirs are
-widened by 2^-40 of their size, far more than any mathematical library errs.
+A bound must hold for the rounded value that an engine computes. IEEE addition, subtraction, multiplication, division
+and square root round to nearest, which is monotone: if x <= h then fl(x) <= fl(h). So the bounds of a REAL are the
+exact corners, each rounded to nearest. `exp`, `ln` and `power` are not correctly rounded everywhere; their bounds are
+widened by 2^-40 of their size, far more than the error of any mathematical library.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LONGEST: Final = Fraction(2**31 - 1)  # no engine holds a longer text
 
 
 class Unfit(Exception):
-    """The arguments are not of the kinds that an operator takes. Never leaves this room."""
+    """The arguments do not have the kinds that an operator takes. Internal to `queries.relations`."""
 
     def __init__(self, rewrite: str = "") -> None:
         self.rewrite = rewrite
@@ -38,11 +38,11 @@ class Unfit(Exception):
 
 
 class MixedKinds(Unfit):
-    """They shall be of one kind, and a cast can make them so."""
+    """The arguments must be of one kind, and a cast can achieve that."""
 
 
 def of_constant(value: Scalar | None) -> Domain:
-    """A constant: bounded by itself. NULL is of any kind, and written as a boolean without values."""
+    """The domain of a constant, bounded by itself. NULL, which has any kind, is a boolean without values."""
     if value is None:
         return Domain(Kind.BOOLEAN, None, (), True)
     kind = kind_of(value)
@@ -60,7 +60,7 @@ def nullable(domains: Iterable[Domain]) -> bool:
 
 
 def common(domains: Sequence[Domain]) -> Domain:
-    """The kind in which all of them can be compared, and the hull of their bounds."""
+    """A domain with the kind in which all can be compared, and the hull of their bounds."""
     known = [domain for domain in domains if not only_null(domain)]
     if not known:
         return of_constant(None)
@@ -71,7 +71,7 @@ def common(domains: Sequence[Domain]) -> Domain:
 
 
 def common_kind(domains: Sequence[Domain]) -> Kind:
-    """The kind in which all of them can be compared: that of `common`, whose hull takes longer than all else."""
+    """The kind of `common`, without its hull, which takes most of the time."""
     kinds = {domain.kind: None for domain in domains if domain.keys != ()}
     if len(kinds) > 1:
         return _between(set(kinds))
@@ -87,12 +87,12 @@ def _between(kinds: set[Kind]) -> Kind:
 
 
 def _as(kind: Kind, bounds: Bounds | None) -> Bounds | None:
-    # Bounds of dates and of moments are both counted in days: a date is bounded as its midnight is.
+    # Bounds of dates and timestamps are both in days; a date has the bounds of its midnight.
     return _real(*bounds) if bounds is not None and kind is Kind.REAL else bounds
 
 
 def _nearest(exact: Fraction) -> Fraction:
-    # What is not finite is NULL, so the largest float bounds what remains.
+    # Values that are not finite become NULL, so the largest float bounds the others.
     try:
         nearest = float(exact)
     except OverflowError:
@@ -122,7 +122,7 @@ def _numbers(domains: Domains) -> list[Domain]:
 
 
 def _arithmetic(domains: Domains, corners: Callable[..., Bounds]) -> Domain:
-    """Exact on integers where bounds show that it stays within 64 bits; else on reals."""
+    """The domain of arithmetic: integers if bounds prove that the result fits into 64 bits, otherwise reals."""
     numbers = _numbers(domains)
     ends = [domain.bounds for domain in numbers]
     if all(domain.kind is Kind.INTEGER for domain in numbers) and None not in ends:
@@ -131,7 +131,7 @@ def _arithmetic(domains: Domains, corners: Callable[..., Bounds]) -> Domain:
             return Domain(Kind.INTEGER, (low, high), None, nullable(domains))
     rounded = [None if end is None else _real(*end) for end in ends]
     bounds = None if None in rounded else _real(*corners(*rounded))
-    # An infinite result is NULL: it can only be excluded where the bounds are well inside the floats.
+    # An infinite result becomes NULL; only bounds well inside the range of floats exclude that.
     safe = bounds is not None and bounds[0] > -_MOST and bounds[1] < _MOST
     return Domain(Kind.REAL, bounds, None, nullable(domains) or not safe)
 
@@ -203,7 +203,7 @@ def _whole(domains: Domains, step: Callable[[Fraction], int]) -> Domain:
     if a.bounds is None:
         return Domain(Kind.REAL, None, None, nullable(domains))
     low, high = (Fraction(step(end)) for end in a.bounds)
-    # 2^63 - 1 is no float: a real that fits is below 2^63.
+    # 2^63 - 1 is not a float: a real that fits into 64 bits is below 2^63.
     fits = low >= SMALLEST and high <= LARGEST
     return Domain(Kind.INTEGER if fits else Kind.REAL, (low, high), None, nullable(domains))
 
@@ -278,7 +278,7 @@ def _extreme(domains: Domains, choose: Callable[[Iterable[Fraction]], Fraction])
     together = common(domains)
     if together.kind not in NUMBERS:
         return Domain(together.kind, None, None, together.nullable)
-    # One bounded argument bounds the result on one side, so an unknown bound is read as the widest one there is.
+    # One bounded argument bounds the result on one side, so unknown bounds are replaced by the widest possible ones.
     widest = (Fraction(SMALLEST), Fraction(LARGEST)) if together.kind is Kind.INTEGER else (-_MOST, _MOST)
     ends = [
         widest if domain.bounds is None else _as(together.kind, domain.bounds) or widest

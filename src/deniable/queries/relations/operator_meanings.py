@@ -1,4 +1,4 @@
-"""What each operator means, in plain Python: the reference that every engine has to equal."""
+"""The meaning of each operator as a Python function: the reference that every engine must equal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Value = Any
 
 
 def promoted(value: Value, kind: Kind | None) -> Value:
-    """A value as an operator works on it: an integer as a real, a date as its midnight."""
+    """A value converted to the kind in which an operator works: an integer to a real, a date to its midnight."""
     if kind is Kind.REAL and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if kind is Kind.TIMESTAMP and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
@@ -24,7 +24,7 @@ def promoted(value: Value, kind: Kind | None) -> Value:
 
 
 def settled(value: Value, kind: Kind) -> Scalar | None:
-    """A result as a cell holds it: of its kind, finite, and 0 without a sign."""
+    """A result as a cell value: of its kind, NULL if not finite, and -0.0 as 0.0."""
     value = promoted(value, kind)
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None
@@ -83,7 +83,7 @@ def rounded(a: Value) -> Value:
 
 
 def _whole(a: Value, whole: int) -> Value:
-    # Above 64 bits the result is REAL, and a float that large is whole already.
+    # Above 64 bits the result is REAL, and floats that large have no fraction.
     return whole if SMALLEST <= whole <= LARGEST else float(a)
 
 
@@ -261,7 +261,7 @@ def concat(*values: str) -> str:
 
 
 def like(a: str, pattern: str) -> bool:
-    # Two fingers and one mark to go back to: at most len(a) * len(pattern) steps, whatever the pattern.
+    # Two positions and one backtracking point: at most len(a) * len(pattern) steps for any pattern.
     here = there = 0
     star, mark = -1, 0
     while here < len(a):

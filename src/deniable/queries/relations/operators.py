@@ -1,15 +1,15 @@
-"""The closed table of operators: what each takes, what it gives, what it does to public bounds, and what it means.
+"""The closed table of operators: the kinds each takes and returns, its effect on public bounds, and its meaning.
 
 Three rules hold for every operator.
 
-*Total.* It has a value for every row. Where mathematics has none (1/0, sqrt(-1), a number that is not finite, text that
-is no date), the value is NULL. Unless said otherwise, an operator with a NULL among its arguments is NULL.
+*Total.* It has a value for every row. Where it is undefined (1/0, sqrt(-1), a number that is not finite, text that is
+not a date), the value is NULL. Unless stated otherwise, an operator with a NULL argument is NULL.
 
-*The same everywhere.* `evaluate` in plain Python is the meaning; an engine has to give the same answer bit for bit.
-Only `exp`, `ln` and `power` may differ in the last bits, as the engines' mathematical libraries do.
+*The same everywhere.* `evaluate` in Python defines the meaning, and every engine must return the same bits. Only `exp`,
+`ln` and `power` may differ in the last bits, as mathematical libraries do.
 
-*Never out of 64 bits.* Integer arithmetic is exact where public bounds show that no result can leave 64 bits. Anywhere
-else, also for integers without public bounds, the arguments become REAL first.
+*No overflow.* Integer arithmetic is exact if public bounds prove that no result can exceed 64 bits. Otherwise, also for
+integers without public bounds, the arguments become REAL first.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ Row = Mapping[str, Value]
 
 _DATES: Final = frozenset({Kind.DATE, Kind.TIMESTAMP})
 MOST_VALUES: Final = 10_000
-"""Images of public keys up to this size are listed."""
+"""The most values of an expression over public keys that are listed as public keys."""
 MOST_WORK: Final = 50_000
-"""How many evaluations may be spent on the images in one expression."""
+"""The most evaluations to list the values of one expression."""
 MOST_RANGE: Final = 1000
-"""Bounded integers and dates up to this many are listed too: an age is a public key, a year from 1 to 9999 is not."""
+"""Bounded integers and dates with at most so many values are public keys: an age is, a year from 1 to 9999 is not."""
 _MOST_REMEMBERED: Final = 256
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One row of the table. `takes` names the kinds for people; `domain` decides.
+    """One row of the table. `takes` and `gives` are for the documentation; `domain` decides.
 
-    `domain` maps what is public about the arguments to what is public about the result, or refuses. `value` is the
-    meaning for arguments that are not NULL (for any, where not `strict`), with the arguments already of the kind in
-    which the operator works. `constants` are the positions of arguments that must be written as constants.
+    `domain` maps the domains of the arguments to the domain of the result, or refuses them. `value` computes the result
+    for arguments that are not NULL (if not `strict`, for any), already converted to the kind that `works_in` returns.
+    `constants` says which positions must be constants.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Operator:
 @final
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression that was checked against columns: what is public about it, and its value for a row."""
+    """An expression that was checked against columns: its domain, and a function for its value in a row."""
 
     domain: Domain
     value: Callable[[Row], Value]
@@ -75,29 +75,29 @@ class Typed:
 
     @property
     def values(self) -> tuple[Scalar, ...] | None:
-        """Every value it can take, NULL apart, where these are public and few. Worked out when it is asked for."""
+        """Every possible value other than NULL, if these are public and few; otherwise None. Computed on demand."""
         return self.listed()
 
 
 @final
 class Columns(Mapping[str, Domain]):
-    """The columns of a relation with what is public about each. They never change, so `typed` remembers what it found.
+    """The columns of a relation with their domains, and a cache for `typed`.
 
-    Remembered is by identity: an expression cannot change either, and the one that is held here keeps its id.
+    The cache is by identity: columns and expressions are immutable, and a cached expression is kept alive here.
     """
 
     __slots__ = ("_below", "_domains", "checked")
 
     def __init__(self, domains: Mapping[str, Domain | Typed | str], below: Columns | None = None) -> None:
         self._domains, self._below = dict(domains), below
-        """Of each its domain, or the expression that it is, or the name of the one below that it is handed on from."""
+        """For each column its domain, its checked expression, or the name of the column below that it passes on."""
         self.checked: dict[int, tuple[Expression, Typed]] = {}
 
     @classmethod
     def computed(cls, expressions: Iterable[tuple[str, Expression]], below: Columns) -> Columns:
-        """Columns made from others: each expression is checked now, and its values are listed when somebody asks.
+        """Columns computed from others. Expressions are checked now, but their values are listed on demand.
 
-        Most columns of a long question are only handed on, and listing values takes longer than all else about them.
+        Most columns of a long question are only passed on, and listing values takes most of the time.
         """
         return cls(
             {

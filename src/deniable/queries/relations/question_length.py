@@ -1,14 +1,13 @@
-"""How long a question is when every name is written out, from the plan alone, before anything is built of it.
+"""The length of a question with every name replaced by its definition, computed from the plan before SQL is generated.
 
-`c AS (SELECT (x AND NOT x) OR (x AND x) AS x FROM b)` is short, and twelve of them upon one another are a short text.
-But an engine that brings a condition down to the table writes in the place of each x what x stands for: 4^12 parts,
-gigabytes and minutes, for a question that nobody has answered yet. So the length is counted on the plan, where each
-name is looked at once and counted as often as it stands there:
+`c AS (SELECT (x AND NOT x) OR (x AND x) AS x FROM b)` is short, and so is a text with twelve nested ones. But an engine
+that pushes a condition down to the table replaces each x by its definition: 4^12 parts, gigabytes and minutes. So the
+length is computed on the plan, where each name is visited once and counted as often as it is used:
 
-    length of a column = length of the expression that it stands for, with the lengths of its columns
+    length of a column = length of its defining expression, with the lengths of its columns
     length of a question = sum over conditions, keys, joins and statistics
 
-An operator that engines write out of others counts its arguments as often as they are written.
+For an operator whose SQL repeats its arguments, they count as often as they are repeated.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ if TYPE_CHECKING:
     from deniable.tables.kinds import Domain
 
 MOST_WRITTEN: Final = 10_000
-"""Parts of a question, all names written out: DuckDB plans so many in half a second and some hundred megabytes."""
+"""The most parts of an expanded question: DuckDB plans so many in half a second and some hundred megabytes."""
 
 _ENOUGH: Final = 10**15
-"""Lengths beyond this are not told apart."""
+"""Lengths are capped here."""
 
 _EXTREMES: Final = frozenset({"least", "greatest"})
 
 Lengths = Mapping[str, int]
-"""The length of what each column stands for."""
+"""The length of the definition of each column."""
 
 
 def check_length(asked: int) -> None:
-    """Refuse a question that has so many `parts`, if it is too long when it is written out."""
+    """Raise `QuestionRefused` if a question has too many `parts`."""
     if asked <= MOST_WRITTEN:
         return
     counted = f"{asked:,}" if asked < _ENOUGH else f"more than {_ENOUGH:,}"
@@ -61,14 +60,14 @@ def check_length(asked: int) -> None:
 
 
 def parts(collect: Collect) -> int:
-    """The length of a question, and no less than that where it is short."""
-    # First as if every value could be NULL, which needs no look at domains; nearly all questions are short even so.
+    """The length of a question; for a short one, a fast upper bound."""
+    # First as if every value could be NULL, which needs no domains; nearly all questions are short even so.
     found = length(collect, exactly=False)
     return found if found <= MOST_WRITTEN else length(collect)
 
 
 def length(collect: Collect, *, exactly: bool = True) -> int:
-    """The parts of a question, all names written out. Not `exactly`: no less than that, and found quicker."""
+    """The number of parts of an expanded question; without `exactly`, an upper bound that is faster to compute."""
     count = _Count(exactly)
     lengths = count.lengths(collect.relation)
     of = (getattr(each, "expression", None) for each in collect.statistics)
@@ -78,7 +77,7 @@ def length(collect: Collect, *, exactly: bool = True) -> int:
 
 @final
 class _Count:
-    """Counts. A relation that stands in several places is counted in each, and looked at once."""
+    """Computes lengths. A relation that is used several times is counted each time, but visited once."""
 
     def __init__(self, exactly: bool) -> None:
         self._exactly = exactly
@@ -86,7 +85,7 @@ class _Count:
         self._below: dict[int, int] = {}
 
     def lengths(self, relation: RelationNode) -> Lengths:
-        """Of the columns of a relation."""
+        """The lengths of the columns of a relation."""
         found = self._lengths.get(id(relation))
         if found is None:
             found = self._lengths[id(relation)] = self._measured(relation)
@@ -115,7 +114,7 @@ class _Count:
         return {name: self._of(each, child.columns, below)[0] for name, each in expressions}
 
     def below(self, relation: RelationNode) -> int:
-        """All that conditions, keys and joins of a relation and of those below it read."""
+        """The total length of conditions, keys and joins of a relation and of all below it."""
         found = self._below.get(id(relation))
         if found is None:
             own = min(_ENOUGH, self._own(relation))
@@ -138,11 +137,11 @@ class _Count:
         return 0
 
     def all(self, expressions: Iterable[Expression], columns: Columns, lengths: Lengths) -> int:
-        """Of several expressions over the same columns."""
+        """The total length of several expressions over the same columns."""
         return sum(self._of(each, columns, lengths)[0] for each in expressions)
 
     def _of(self, expression: Expression, columns: Columns, lengths: Lengths) -> tuple[int, Domain | None]:
-        """The length, and what is public about the value if that is looked at."""
+        """(the length, the domain if it is computed)."""
         if isinstance(expression, Column):
             return lengths[expression.name], columns.unlisted(expression.name)
         if not isinstance(expression, Call):
@@ -154,7 +153,7 @@ class _Count:
         if expression.operator == "nullif":
             total += found[0][0]
         elif expression.operator in _EXTREMES and (not self._exactly or any(each.nullable for each in domains)):
-            # Engines pass over NULL, so it is written as a tournament of CASEs, each side of which stands there thrice.
+            # Engines skip NULL, so it is written as a tournament of CASEs, in which each side occurs three times.
             total *= 3 ** (len(found) - 1).bit_length()
         made = OPERATORS[expression.operator].domain(domains) if self._exactly else None
         return min(_ENOUGH, 1 + total), made

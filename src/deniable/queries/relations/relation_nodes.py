@@ -1,9 +1,9 @@
-"""Relations: what a question reads, as a tree whose nodes each carry a stability rule.
+"""Relations: the rows that a question reads, as a tree of nodes that each have a stability rule.
 
-The rule is one number with one meaning. `rows` of a node: in the relation it stands for, no person owns more than that
-many rows, whatever the data. Between neighbouring tables the relation then differs by at most that many rows (twice as
-many under replacement), because every node treats each person's rows apart from everyone else's. A node that could not
-say this does not exist.
+The stability of a node is one number, `rows`: in its relation, no person owns more than that many rows, on any data.
+Every node processes each person's rows independently of everyone else's. So between neighbouring tables the relation
+differs by at most that many rows (twice as many if a person is replaced). Transformations without such a bound have no
+node.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 MOST_ROWS: Final = 2**53
-"""The most rows of a person that a plan may reach: what a float still counts exactly."""
+"""The most rows of a person in a plan: up to here a float counts exactly."""
 MOST_JOINED: Final = 100_000
-"""The most rows that a join may make of a person's fewer ones: more take so long that the time tells who is there."""
+"""The most rows to which a join may expand a person's rows. More would take so long that time reveals the person."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelationNode(ABC):
-    """Rows that belong to people. Every relation knows its columns, what is public about them, and its stability.
+    """Rows that belong to people. Every relation knows its columns, their domains, and its stability.
 
-    Checked once, when it is built. Two relations are never compared by ==: their canonical forms are.
+    A node is checked at construction and raises `QuestionRefused`. Relations are compared by canonical form, not by ==.
     """
 
     @property
     @abstractmethod
     def columns(self) -> Columns:
-        """The columns that expressions above may use. Whose row it is travels along unseen."""
+        """The columns that expressions above may use. The person's id is passed along but is not among them."""
 
     @property
     @abstractmethod
     def rows(self) -> int:
-        """The most rows that one person owns."""
+        """The stability: the most rows that one person owns."""
 
     @property
     @abstractmethod
@@ -61,13 +61,13 @@ class RelationNode(ABC):
 
     @property
     def people(self) -> bool:
-        """Whether a person is known by an id; if not, every row is its own person."""
+        """Whether people have an id; otherwise every row is its own person."""
         return all(table.unit is not None and table.unit.column is not None for table in self.tables)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnOne(RelationNode):
-    """A relation made of one other, with its columns unless it makes new ones. Its stability each must say itself."""
+    """A relation over one other, by default with its columns. Subclasses define the stability."""
 
     child: RelationNode
 
@@ -87,7 +87,7 @@ class OnOne(RelationNode):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Source(RelationNode):
-    """A registered private table, of which at most `rows` rows of each person are read (by the stored random rank)."""
+    """A registered private table, of which at most `rows` rows of each person are read (by the stored secret rank)."""
 
     table: Table
     _columns: Columns = field(init=False, repr=False)
@@ -160,7 +160,7 @@ class Project(OnOne):
 
 @final
 class How(Enum):
-    """What happens to rows without a partner."""
+    """Whether a join drops (INNER) or keeps (LEFT) rows without a partner."""
 
     INNER = "inner"
     LEFT = "left"
@@ -171,8 +171,8 @@ class How(Enum):
 class JoinPublic(OnOne):
     """Each row with its partners in a public table. Rows: times the most partners a key has there, a public number.
 
-    `on` pairs a column of the child with one of the table. NULL has no partner. All columns of both are kept, so their
-    names must differ; the fronts rename the child's where they do not.
+    `on` pairs a column of the child with one of the table. NULL has no partner. All columns of both sides are kept, so
+    their names must differ; the SQL and dataframe fronts rename the child's if necessary.
     """
 
     table: Table
@@ -197,7 +197,7 @@ class JoinPublic(OnOne):
 
     @property
     def partners(self) -> int:
-        """The most rows of the public table that one row meets: more columns can only mean fewer partners."""
+        """The most partners of one row: the least over known sets of join columns, because more columns match fewer."""
         joined = {right for _, right in self.on}
         known = [most for names, most in self.table.most_partners if set(names) <= joined]
         if not known:
@@ -293,15 +293,15 @@ EXACT: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
 class Exact:
     """An aggregate within one person: count, count_distinct, sum, avg, min or max of an expression (None: of rows).
 
-    NULLs are left out; a sum, average, least or largest of nothing is NULL. Numbers need public bounds to be summed.
-    A sum of reals adds a person's values, each rounded to a grid, exactly: see `Exact.exponent`.
+    NULLs are skipped; sum, avg, min and max of no values are NULL. Numbers need public bounds to be summed. A sum of
+    reals rounds each value to a grid and adds exactly: see `exponent_of`.
     """
 
     function: str
     expression: Expression | None
 
     def domain(self, columns: Mapping[str, Domain], rows: int) -> Domain:
-        """What is public about the aggregate of at most `rows` rows."""
+        """The domain of the aggregate of at most `rows` rows; `QuestionRefused` if the expression does not fit."""
         if self.function not in EXACT:
             raise QuestionRefused(
                 "aggregate", f"{self.function} cannot be taken per person", f"choose from {', '.join(EXACT)}"
@@ -334,12 +334,12 @@ class Exact:
             low, high = min(low, low * rows), max(high, high * rows)
             if whole:
                 return Domain(Kind.INTEGER, (low, high), None, nullable)
-        # Each value may be rounded up by half a step of the grid, and the total and the quotient to the nearest float.
+        # Rounding adds up to half a grid step for each value, and the total and the quotient are rounded to floats.
         slack = (Fraction(0) if whole else rows * Fraction(2) ** exponent_of(bounds)) + max(abs(low), abs(high)) / 2**50
         return Domain(Kind.REAL, _clipped(low - slack, high + slack), None, nullable)
 
     def value(self, values: Sequence[Scalar | None], kind: Kind, bounds: Bounds | None, rows: int) -> Scalar | None:
-        """What it means: the aggregate of one person's values, at most `rows` of them, of this kind and bounds.
+        """The reference meaning: the aggregate of one person's values, at most `rows` of them, of this kind and bounds.
 
         For a sum or an average of reals the values are rounded to the grid, floor(x/2^e + 1/2), and added as integers.
         """
@@ -362,7 +362,7 @@ class Exact:
 
 
 def summed_whole(kind: Kind, bounds: tuple[Fraction, Fraction], rows: int) -> bool:
-    """Whether the sum of a person's values is an exact 64-bit integer; if not, it is taken on a grid of reals."""
+    """Whether the sum of a person's values is an exact 64-bit integer; otherwise it is computed on a grid of reals."""
     return kind is Kind.INTEGER and bounds[0] * rows >= SMALLEST and bounds[1] * rows <= LARGEST
 
 
@@ -428,7 +428,7 @@ class Union(RelationNode):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound(OnOne):
-    """At most `groups` values of `keys` for each person, chosen at random, and at most `rows_per_group` rows in each.
+    """At most `groups` values of `keys` for each person and `rows_per_group` rows in each, chosen by the secret rank.
 
     Rows: groups × rows_per_group, or unchanged if that is less.
     """
@@ -452,7 +452,7 @@ class Bound(OnOne):
 
 
 def _keep(relation: RelationNode, columns: Mapping[str, Domain]) -> None:
-    """Give a relation its columns, while it is made."""
+    """Set the columns of a relation during construction."""
     object.__setattr__(relation, "_columns", Columns(columns))
 
 
@@ -465,7 +465,7 @@ def _merged(domains: list[Domain]) -> Domain:
 
 
 def _beside(columns: Mapping[str, Domain], how: How) -> Mapping[str, Domain]:
-    """The columns of the partner: NULL where a row has none."""
+    """The columns of the partner, nullable in a LEFT JOIN."""
     if how is How.INNER:
         return columns
     return {name: Domain(each.kind, each.bounds, each.keys, True) for name, each in columns.items()}
@@ -495,7 +495,7 @@ def _comparable(on: tuple[tuple[str, str], ...], left: Mapping[str, Domain], rig
 
 
 def _bounded(rows: int, below: int = 0) -> None:
-    """Refuse more rows of a person than a plan may reach; of a join, also many more than there are `below` it."""
+    """Refuse a stability above the limit; for a join, also one far above that of its inputs (`below`)."""
     if rows > MOST_ROWS:
         raise QuestionRefused("join", "one person could own more than 2**53 rows", "gather per person before the join")
     if below and rows > max(below, MOST_JOINED):
@@ -509,7 +509,7 @@ def _each_once(*relations: RelationNode) -> tuple[Table, ...]:
 
 
 def tables_read(relation: RelationNode) -> dict[str, Table]:
-    """Every table that is read, public ones as well, by name."""
+    """Every table that a relation reads, private and public, by name."""
     found = {table.name: table for table in relation.tables}
     below = [relation]
     while below:

@@ -1,27 +1,26 @@
-"""How much work one person's rows can cause, from the plan alone, before anything runs.
+"""An upper bound on the work that one person's rows can cause, from the plan alone, before anything runs.
 
-An engine's time, memory and disk are outputs too: a question that takes a minute if somebody is in the table, and
-nothing if not, has told who is there. So the work of one person is bounded as their rows are. It is counted in steps.
-A step is about a nanosecond of DuckDB on one core, and a byte that is copied or kept is at least one step. So in a
-question that passes, one person costs about 0.1 s and some tens of megabytes at the very most, whatever is in their
-rows; in an ordinary one they cost a thousandth of that.
+An engine's time, memory and disk are side channels: a question that takes a minute if a person is in the table, and no
+time otherwise, reveals the person. So the work for one person is bounded, as the number of rows is. It is counted in
+steps. A step is about a nanosecond of DuckDB on one core, and a byte that is copied or stored is at least one step. In
+an accepted question one person causes at most about 0.1 s and some tens of megabytes, whatever their rows contain; in a
+typical one, a thousandth of that.
 
     work = Σ over nodes and statistics of  rows of a person × (steps for a row + steps for each byte × bytes)
            + steps to begin × parts of the question
 
-Rows are the stability of `relation_nodes`. Bytes are the most that a text can have: 4 for each code point, with the
-lengths of listed keys, of constants, of LEFT(a, n), and `LONGEST` for all else. Every branch of a CASE counts, and
-every condition: which of them a row takes is for the data to say.
+Rows are the stability of `relation_nodes`. Bytes are the maximum of a text: 4 for each code point, by the lengths of
+listed keys, constants and LEFT(a, n), otherwise `LONGEST`. Every branch of a CASE and every condition counts, because
+the data decides which of them a row takes.
 
-Only what one person's own rows cost is counted. So an engine must do the same work on the rows of all others whoever is
-there: it evaluates each condition on all rows that it is asked of, and stops nowhere because nobody is left
+Only the work on one person's own rows is counted. So an engine must do the same work on all other rows whether or not
+that person is there: it evaluates each condition on all its rows, and never stops early because no row is left
 (`Spelling.joined`, and the settings of `engines.duckdb` and `engines.spark`; docs/engines.md).
 
-A name of a sub-query is not free. An engine brings a condition down to the table and evaluates there, for each name in
-it, what the name stands for: as often as the name stands in the condition, and in each part of a union. It may also
-leave the names of keys and statistics to be computed where these are read, above a join. So wherever a column is read,
-it counts what it stands for, written out, for each time that it stands there (`_Tally.costs`), beside the once that it
-takes to make it where it is named. This holds for every engine, whichever of the two it does.
+Names of sub-queries are not free. An engine may push a condition down to the table and evaluate the definition of each
+name in it, as often as the name is used, and in each part of a union. It may also compute keys and statistics only
+where they are read, above a join. So each use of a column counts its full definition (`_Tally.costs`), in addition to
+computing it once where it is named. This covers both strategies.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ Sizes = Mapping[str, int]
 """The most bytes of each column."""
 
 Costs = Mapping[str, int]
-"""The steps of what each column stands for, written out; none for a column that is held."""
+"""The steps of the full definition of each column; no entry for a stored column."""
 
 _NUMBER: Final = 8
 _SPELLED: Final = 20
@@ -72,29 +71,29 @@ _SORT: Final = 20
 _GATHER: Final = 50
 _DISTINCT: Final = 50
 _DISTINCT_TABLE: Final = 3_000_000
-"""Steps of a hash table that holds different values: some two megabytes as soon as there is one of them."""
+"""Steps of a hash table of distinct values, which takes some two megabytes even for one value."""
 _ADD: Final = 20
 _KEY: Final = 5_000
-"""Steps of a key that nobody listed, on its way through Python: read, ordered, compared with the threshold."""
+"""Steps of a key that is not public, in Python: reading, sorting, comparing with the threshold."""
 _NUMBER_OF_KEY: Final = 500
 _CELL: Final = 20
 _KEPT: Final = 2
-"""Steps for each byte that is kept: in a hash table, in a sort."""
+"""Steps for each byte that is stored in a hash table or a sort."""
 _BYTES: Final = {"lower": 3, "upper": 3, "trim": 2}
 """Steps for each byte of an argument, where it is more than one (measured; see docs/engines.md)."""
 _PART: Final = 8_000
-"""Steps of a part of the written-out question, once for all rows: as soon as there is one row, an engine makes room for
-the values of a batch in each operator."""
+"""Steps of each part of the expanded question, once for all rows: with the first row, an engine allocates a batch of
+values in each operator."""
 _INFERRED: Final = 3
-"""Conditions on one side of a join that engines find on the other: equal to a constant, above one, not NULL."""
+"""The conditions that engines copy from one side of a join to the other: equal to a constant, above one, not NULL."""
 _TWICE: Final = frozenset({"nullif", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"})
-"""Operators that engines write out of others, with their arguments in two places."""
+"""Operators whose SQL repeats their arguments."""
 _EXTREMES: Final = frozenset({"least", "greatest"})
-"""Written as a tournament of CASEs, each side of which stands there thrice (`length`)."""
+"""Operators written as a tournament of CASEs, in which each side occurs three times (`question_length`)."""
 
 
 def check_work(collect: Collect, written: int) -> None:
-    """Refuse a question of so many parts, `written` out, that could make too much of one person's rows."""
+    """Raise `QuestionRefused` if one person's rows could cause too much work; `written` is the expanded length."""
     asked, most = work(collect, written), most_work(collect)
     if asked > most:
         raise QuestionRefused(
@@ -106,15 +105,15 @@ def check_work(collect: Collect, written: int) -> None:
 
 
 def most_work(collect: Collect) -> int:
-    """The most steps allowed. Who declares that a person may own more than 100,000 rows allows that much more."""
+    """The most steps allowed; proportionally more if the owner allows a person more than 100,000 rows."""
     rows = max(table.unit.rows for table in collect.relation.tables if table.unit is not None)
     return MOST_WORK * max(1, ceil(rows / MOST_JOINED))
 
 
 def work(collect: Collect, written: int | None = None) -> int:
-    """The most steps that one person's rows can cause; `written` are the `parts` of the question, if they were counted
-    before. The engine reads the relation once for all plain statistics
-    together, and once more for each that counts cells.
+    """The most steps that one person's rows can cause; `written` is the expanded length, if it is known.
+
+    The engine reads the relation once for all plain statistics together, and once more for each `Cells`.
     """
     from deniable.queries.relations.exact_statistics import Cells, CountDistinct, CountPersons
 
@@ -148,7 +147,7 @@ def _read_by(statistics: Iterable[Statistic]) -> list[Expression]:
 
 
 def _of_statistic(statistic: Statistic, sizes: Sizes, keys: list[Expression]) -> int:
-    """Steps for each row, beside those of the expression."""
+    """Steps for each row, in addition to those of the expression."""
     from deniable.queries.relations.exact_statistics import Count, CountDistinct, CountPersons, ExactSum
 
     if isinstance(statistic, Count | ExactSum):
@@ -196,7 +195,7 @@ def bytes_of(expression: Expression, sizes: Sizes) -> int:
 
 
 def steps(expression: Expression, sizes: Sizes, costs: Costs = MappingProxyType({})) -> int:
-    """The most steps of an expression for one row, with those of the columns that it reads.
+    """The most steps of an expression for one row, including those of the columns that it reads.
 
     >>> from deniable.tables.expressions import col
     >>> steps(col("age") + 1, {"age": 8}), steps(col("name").like("A%"), {"name": 4000})
@@ -221,12 +220,12 @@ def steps(expression: Expression, sizes: Sizes, costs: Costs = MappingProxyType(
 
 
 def _of_byte(call: Call) -> int:
-    """Steps for each byte of text that an operator takes."""
+    """Steps for each byte of an operator's text arguments."""
     if call.operator != "like":
         return _BYTES.get(call.operator, 4 if call.operator.startswith("cast_") else 1)
     pattern = call.arguments[1].value if isinstance(call.arguments[1], Literal) else None
     length = len(pattern) if isinstance(pattern, str) else LONGEST
-    # With single wildcards a pattern may be tried again from each place of the text.
+    # A pattern with single wildcards may be tried again from each position of the text.
     return 4 + (length if isinstance(pattern, str) and "_" in pattern else length // 32)
 
 
@@ -235,7 +234,7 @@ def _used(expressions: Iterable[Expression]) -> frozenset[str]:
 
 
 def _size(domain: Domain) -> int:
-    """The most bytes of a column by what is public about it."""
+    """The most bytes of a column by its domain."""
     if domain.kind is not Kind.TEXT:
         return _NUMBER
     if domain.keys is None:
@@ -248,7 +247,7 @@ def _size(domain: Domain) -> int:
 
 @final
 class _Tally:
-    """Counts the work of relations. One that stands in several places is counted in each, and looked at once."""
+    """Counts the work of relations. One that is used several times is counted each time, but visited once."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, Sizes] = {}
@@ -289,7 +288,7 @@ class _Tally:
         return min(bytes_of(expression, self.sizes(child)), _size(known))
 
     def costs(self, relation: RelationNode) -> Costs:
-        """The steps of each column, written out down to what is held, gathered or sorted."""
+        """The steps of the full definition of each column, down to stored, grouped or sorted columns."""
         found = self._costs.get(id(relation))
         if found is None:
             found = self._costs[id(relation)] = self._written_out(relation)
@@ -321,8 +320,8 @@ class _Tally:
         return {name: steps(each, sizes, costs) for name, each in expressions}
 
     def places(self, relation: RelationNode) -> int:
-        """The most rows of a person on which a condition on this relation may be asked, here or further below: in each
-        part of a union, and before a bound leaves rows out.
+        """The most rows of a person on which a condition on this relation may be evaluated, here or further below: in
+        each part of a union, and before a bound drops rows.
         """
         found = self._places.get(id(relation))
         if found is None:
@@ -333,7 +332,7 @@ class _Tally:
         return found
 
     def work(self, relation: RelationNode, needed: frozenset[str]) -> int:
-        """Steps to make one person's rows with the columns that are needed; engines leave out all others."""
+        """Steps to compute one person's rows with the needed columns; engines skip the others."""
         at = (id(relation), needed)
         found = self._work.get(at)
         if found is None:
@@ -401,7 +400,7 @@ class _Tally:
 
 
 def _tied(relation: RelationNode) -> bool:
-    """Whether two rows of a person may have one rank."""
+    """Whether two rows of a person may have the same rank."""
     if isinstance(relation, FilterRows | Project | Bound):
         return _tied(relation.child)
     return not isinstance(relation, Source)

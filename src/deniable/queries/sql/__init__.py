@@ -1,12 +1,13 @@
-"""SQL into questions: text, syntax tree, names, SELECT. An analyst's text never reaches an engine.
+"""The SQL front: a text becomes a `Question`, or is refused by a public rule. The text never reaches an engine.
 
-    sql_reader              parse(): one SELECT read into a `Question`, or refused by a public rule
-    dialect                 the text as a syntax tree, and scalar expressions as ours
+    sql_reader              parse(): one SELECT as a `Question`; start reading here
+    dialect                 the text as a syntax tree, and scalar expressions as our own
     name_scope              the names that a SELECT may use over a relation
     from_clause, group_by, aggregate_functions, two_column_aggregates, share_windows     the parts of a SELECT
-    function_names          what a function was called in the text
-    question_templates      questions that differ in constants only are read once
+    key_sets                ROLLUP, CUBE and GROUPING SETS, as one SELECT for each set of keys
+    function_names          the name of a function as it was written in the text
+    question_templates      a cache: questions that differ only in constants are read once
 
-A question passes dialect -> from_clause -> group_by -> aggregate_functions and leaves as a
-`queries.plan.question.Question`.
+A text passes dialect (length, nesting, syntax) -> from_clause (tables, joins, sub-queries: a relation with a scope) ->
+group_by (keys) -> aggregate_functions (measures), and leaves as a `queries.plan.question.Question`.
 """

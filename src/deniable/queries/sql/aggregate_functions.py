@@ -1,4 +1,4 @@
-"""Aggregates of a syntax tree: with noise at the outermost SELECT, exact within a person in a sub-query."""
+"""Aggregates in SQL: noisy measures in the outermost SELECT, exact aggregates within a person in a sub-query."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _TELLING: Final = (
     exp.First, exp.FirstValue, exp.GroupConcat, exp.JSONArrayAgg, exp.JSONBObjectAgg, exp.JSONObjectAgg, exp.Last,
     exp.LastValue, exp.NthValue, exp.ObjectAgg,
 )  # fmt: skip
-"""Aggregates that give back what stands in rows: no noise on a number makes them private."""
+"""Aggregates that return values of rows, which noise on a number cannot make private."""
 _FREQUENT: Final = (exp.Mode, exp.ApproxTopK, exp.ApproxTopSum)
-"""Aggregates that name the most frequent values: a question by group tells them, with noise."""
+"""Aggregates that return the most frequent values; a question by group answers that, with noise."""
 
 
 class RowExpressions(Protocol):
@@ -58,7 +58,7 @@ class RowExpressions(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """An aggregate as it is written; `bounds` are BigQuery's, for the sum of one person in one group."""
+    """An aggregate as written in SQL; `bounds` are BigQuery's contribution bounds per person and group."""
 
     function: str
     expression: Expression | None
@@ -72,7 +72,7 @@ class Aggregate:
 
 
 def aggregate(node: exp.Expression, rows: RowExpressions) -> Aggregate:
-    """What an aggregate of the tree asks of the rows."""
+    """The aggregate of a node of the tree; `QuestionRefused` if it is not supported."""
     kind = type(node)
     if isinstance(node, exp.Filter):
         only(node, "this", "expression")
@@ -81,7 +81,7 @@ def aggregate(node: exp.Expression, rows: RowExpressions) -> Aggregate:
         return _bounded(node, rows)
     if isinstance(node, exp.Count):
         return _count(node, rows)
-    if isinstance(node, exp.ApproxDistinct):  # noise is added anyway, so the count before it may as well be exact
+    if isinstance(node, exp.ApproxDistinct):  # exact before the noise, which makes it approximate anyway
         only(node, "this")
         return _distinct(unwrapped(node.this), rows)
     if isinstance(node, exp.CountIf):
@@ -103,7 +103,7 @@ def aggregate(node: exp.Expression, rows: RowExpressions) -> Aggregate:
 
 
 def _refuse(node: exp.Expression) -> NoReturn:
-    """Say what is true of an aggregate that is not taken: that it lists what people said, or that nobody built it."""
+    """Refuse an aggregate for the right reason: it returns values of people, or it is not implemented."""
     while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
     what = spoken(node)
@@ -175,7 +175,7 @@ def _fraction(node: exp.Expression) -> float:
 
 
 def _where(inner: Aggregate, condition: Expression) -> Aggregate:
-    """FILTER (WHERE …): rows that do not fulfil it count as NULL."""
+    """FILTER (WHERE …): rows that do not meet the condition count as NULL."""
     expression = Literal(1) if inner.expression is None else inner.expression
     return Aggregate(inner.function, case((condition, expression)), inner.options, inner.bounds)
 
@@ -212,7 +212,7 @@ def _plain(value: float) -> int | float:
 @final
 @dataclass(slots=True)
 class AskedAggregates:
-    """The aggregates of the outermost SELECT: measures, to be answered with noise."""
+    """The aggregates of the outermost SELECT, collected as noisy measures."""
 
     relation: RelationNode
     keys: Sequence[Key]
@@ -220,7 +220,7 @@ class AskedAggregates:
     found: dict[Form, tuple[str, Aggregate]] = field(default_factory=dict)
 
     def made(self, node: exp.Expression, rows: RowExpressions) -> Expression:
-        """What an aggregate is: a measure, or an expression over measures if it is one of two columns."""
+        """The column of a measure; for an aggregate of two columns, an expression over several measures."""
         where, inner = None, node
         if isinstance(node, exp.Filter) and is_bivariate(node.this):
             only(node, "this", "expression")
@@ -248,7 +248,7 @@ class AskedAggregates:
         return self.found[read.form][0]
 
     def measured(self) -> tuple[RelationNode, list[Key], list[Measure]]:
-        """The relation, keys and measures; bounds per person and group first gather each person's rows by the keys."""
+        """(relation, keys, measures). Bounds per person and group first group each person's rows by the keys."""
         if not any(each.bounds for _, each in self.found.values()):
             measures = [Measure(name, a.function, a.expression, a.options) for name, a in self.found.values()]
             return self.relation, list(self.keys), measures
@@ -274,13 +274,13 @@ class AskedAggregates:
 @final
 @dataclass(slots=True)
 class Gathered:
-    """The aggregates of a sub-query by person: exact, and seen by nobody but the SELECT around it."""
+    """The aggregates of a sub-query by person: exact, and visible only to the SELECT around it."""
 
     taken: list[str]
     found: dict[Form, tuple[str, Exact]] = field(default_factory=dict)
 
     def made(self, node: exp.Expression, rows: RowExpressions) -> Expression:
-        """The column that an aggregate is."""
+        """The column that holds the aggregate."""
         read = aggregate(node, rows)
         if read.bounds is not None or read.function not in EXACT:
             raise QuestionRefused(

@@ -1,4 +1,8 @@
-"""The text of a question as a syntax tree, and its scalar expressions as ours. SQL as DuckDB writes it."""
+"""The SQL dialect: a text as a syntax tree (sqlglot, in DuckDB's dialect), and its scalar expressions as our own.
+
+`read` limits length and nesting before parsing, moves BigQuery's privacy options out of the text, and returns the tree.
+`Scalars` turns scalar nodes of the tree into expressions; subclasses decide what columns and aggregates mean.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +32,20 @@ except ImportError:
 _DIALECT: Final = sqlglot.Dialect.get_or_raise("duckdb")
 
 BOUNDED: Final = "__bounded"
-"""The function as which the contribution bounds of an aggregate reach the syntax tree."""
+"""The function name under which contribution bounds of an aggregate appear in the syntax tree."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A question as a tree, with BigQuery's options beside it."""
+    """The syntax tree of a question, and BigQuery's options."""
 
     tree: exp.Expression
     options: dict[str, str]
 
 
 def read(text: str) -> Text:
-    """The tree of a question. Length and nesting are limited before anything is parsed; only refusals come out."""
+    """The syntax tree of a question. Length and nesting are limited before parsing. Raises `QuestionRefused` only."""
     if not isinstance(text, str):
         refuse("syntax")
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
@@ -59,7 +63,7 @@ def read(text: str) -> Text:
         refuse("syntax")
     except RecursionError:
         refuse("depth")
-    except Exception:  # a bug of the parser that a text can reach must not reach the analyst
+    except Exception:  # a bug of the parser must not surface
         refuse("syntax")
     found = [tree for tree in trees if tree is not None]
     if len(found) != 1 or isinstance(found[0], exp.Block):
@@ -74,14 +78,14 @@ _UNFINISHED: Final = re.compile(r"missing for <class '[\w.]+\.(\w+)'>")
 
 
 def _refuse_unfinished(said: str, tokens: list[Token]) -> None:
-    """Refuse a function with too few arguments by its own name, if that is what the parser found."""
+    """Refuse a function with too few arguments under its own name, if the parser reported that."""
     found = _UNFINISHED.search(said)
     kind = getattr(exp, found[1], None) if found else None
     if isinstance(kind, type) and issubclass(kind, exp.Func):
         name = written(kind, called(tokens), _DIALECT) or kind.sql_name()
         words = [each.text.upper() for each in tokens]
         if any(words[at : at + 3] == [name.upper(), "(", "DISTINCT"] for at in range(len(words))):
-            refuse("distinct aggregate")  # what follows DISTINCT is one argument to the parser
+            refuse("distinct aggregate")  # the parser reads all columns after DISTINCT as one argument
         raise QuestionRefused("kinds", f"{name} takes more arguments", f"write {name} with all of its arguments")
 
 
@@ -112,7 +116,7 @@ _PRIVATELY: Final = ["WITH", "DIFFERENTIAL_PRIVACY"]
 
 
 def _without_options(text: str, tokens: list[Token]) -> tuple[str, dict[str, str]]:
-    """The text without BigQuery's words for privacy, which no parser knows, and the options they gave.
+    """(the text without BigQuery's privacy syntax, which the parser does not know; the options in it).
 
     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (…) loses all but SELECT; SUM(x, contribution_bounds_per_row => (0, 1))
     becomes __bounded(SUM(x), 'contribution_bounds_per_row', 0, 1).
@@ -201,20 +205,20 @@ def _bounds(tokens: list[Token], i: int, opened: list[int], edits: list[tuple[in
 
 
 def only(node: exp.Expression, *allowed: str) -> None:
-    """Refuse a node that says more than what is read of it."""
+    """Refuse a node with other arguments than those that are read, so that nothing is silently ignored."""
     for name, value in node.args.items():
         if name not in allowed and name not in _HARMLESS and value not in (None, False, []):
             refuse("clause", what=f"{spoken(node)} with {name.strip('_').replace('_', ' ')}")
 
 
-# Notes of the parser to itself, none of which changes what was asked.
+# Internal flags of the parser that do not change the meaning.
 _HARMLESS: Final = frozenset(
     {"big_int", "safe", "ignore_nulls", "coalesce", "date_part_boundary", "nulls_first", "is_string", "quoted"}
 )
 
 
 def conjoined(node: exp.Expression, kind: type[exp.Expression] = exp.And) -> list[exp.Expression]:
-    """The parts of a AND b AND c, brackets taken off, without recursion along the chain."""
+    """The parts of a AND b AND c without brackets, by a loop instead of recursion."""
     found: list[exp.Expression] = []
     left = [node]
     while left:
@@ -263,22 +267,22 @@ _TYPES: Final = {
 
 
 class Scalars(ABC):
-    """Turns scalar expressions of the tree into ours. What columns and aggregates mean depends on where they stand."""
+    """Turns scalar nodes of the tree into expressions. Subclasses define columns and aggregates for their clause."""
 
     @abstractmethod
     def column(self, node: exp.Column) -> Expression:
-        """A column by its name."""
+        """The expression of a column."""
 
     @abstractmethod
     def aggregate(self, node: exp.Expression) -> Expression:
-        """An aggregate."""
+        """The expression of an aggregate."""
 
     def shortcut(self, node: exp.Expression) -> Expression | None:
-        """A whole part of the tree that is known as it stands."""
+        """The expression of a whole subtree that is known already (a key); None if it must be read."""
         return None
 
     def read(self, node: exp.Expression) -> Expression:
-        """The expression of a node."""
+        """The expression of a node; `QuestionRefused` if it is not in the closed table of functions."""
         known = self.shortcut(node)
         if known is not None:
             return known
@@ -315,7 +319,7 @@ class Scalars(ABC):
         refuse("function", what=spoken(node))
 
     def _binary(self, operator: str, node: exp.Expression) -> Expression:
-        # Long chains of + and - lean to the left: walk down that side in a loop, up to where something else begins.
+        # Long chains of + and - are nested on the left, so that side is walked in a loop instead of recursion.
         chain = [(operator, node)]
         left = node.this
         while type(left) in _BINARY and self.shortcut(left) is None:
@@ -553,7 +557,7 @@ def bucket(value: Expression, low: float, high: float, buckets: int) -> Expressi
 
 
 def number(digits: str) -> int | float:
-    """A number as it is written: whole if it is written so and fits into 64 bits."""
+    """The value of a number literal: an integer if it is written as one and fits into 64 bits, otherwise a float."""
     try:
         if digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= LARGEST:
             return int(digits)
@@ -579,7 +583,7 @@ def is_aggregate(node: exp.Expression) -> bool:
 
 
 def has_aggregate(node: exp.Expression) -> bool:
-    """Whether a part of the tree holds an aggregate, sub-queries apart."""
+    """Whether a subtree contains an aggregate, outside of sub-queries."""
     left = [node]
     while left:
         part = left.pop()

@@ -1,4 +1,4 @@
-"""The rows that a SELECT reads: FROM, JOIN, WHERE, sub-queries, and each person's rows gathered."""
+"""The rows that a SELECT reads: FROM, JOIN, WHERE, sub-queries and UNION ALL, as a relation with a scope of names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Environment = Mapping[str, Definition]
 @final
 @dataclass(frozen=True, slots=True)
 class _Public:
-    """A public table in FROM, waiting for a private one."""
+    """A public table in FROM that must still be joined with a private one."""
 
     table: Table
     qualifier: str
@@ -72,7 +72,7 @@ _PARTS: Final = (
 
 
 def check_select(select: exp.Select) -> None:
-    """Refuse clauses that questions do not have."""
+    """Raise `QuestionRefused` for clauses that questions cannot have."""
     if select.args.get("windows") or select.args.get("qualify"):
         refuse("window")
     only(select, *_PARTS)
@@ -88,12 +88,12 @@ def check_select(select: exp.Select) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """Reads what stands in FROM and WHERE, over the tables of a session."""
+    """Reads FROM, JOIN and WHERE over the tables of a session."""
 
     tables: Mapping[str, Table]
 
     def named(self, select: exp.Select, known: Environment) -> Environment:
-        """The sub-queries that WITH names, over those known already."""
+        """The known sub-queries together with those that WITH defines."""
         clause = select.args.get("with_")
         if clause is None:
             return known
@@ -118,7 +118,7 @@ class Relations:
         return found if where is None else self._where(found, where.this, known)
 
     def relation(self, tree: exp.Expression, known: Environment) -> Scope:
-        """A sub-query of rows, or of each person's rows gathered."""
+        """A sub-query of rows, or one that groups each person's rows."""
         while isinstance(tree, exp.Subquery):
             only(tree, "this", "alias")
             tree = tree.this
@@ -349,7 +349,7 @@ def _side(node: exp.Expression, left: Scope, right: _Item) -> str:
 
 
 def _columns_for(scope: Scope, nodes: list[exp.Expression], avoid: Sequence[str]) -> tuple[Scope, list[str]]:
-    """The scope with a column for each node, and no column named as in `avoid`: projected where that needs it."""
+    """(the scope with a column for each node, their names), projected if that is needed to avoid names in `avoid`."""
     rows = RelationExpressions(scope)
     existing = list(scope.relation.columns)
     names = renaming(scope.relation, avoid)

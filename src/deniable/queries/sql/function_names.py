@@ -1,4 +1,6 @@
-"""What a function was called in the question: the parser has one name for BOOL_OR and LOGICAL_OR."""
+"""Function names as written in a question. The parser has one class for BOOL_OR and LOGICAL_OR, but messages should
+repeat the analyst's word.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _WORD: Final = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
 
 
 def spoken(node: exp.Expression) -> str:
-    """What to call a node in a message: a function as it was written, else as SQL names it."""
+    """The name of a node in a message: a function as it was written, otherwise its name in SQL."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).upper()
     if isinstance(node, exp.Func):
@@ -30,7 +32,7 @@ def spoken(node: exp.Expression) -> str:
 
 
 def note_names(tree: exp.Expression, tokens: Sequence[Token], dialect: Dialect) -> None:
-    """Remember at each function of a tree what it was called in the text that it was read from."""
+    """Store at each function of a tree the name that it has in the text."""
     words = called(tokens)
     starts = {token.start: token.text for token in tokens}
     others: dict[type[object], str] = {}
@@ -44,7 +46,7 @@ def note_names(tree: exp.Expression, tokens: Sequence[Token], dialect: Dialect) 
 
 
 def written(kind: type[object], words: Iterable[str], dialect: Dialect) -> str:
-    """The first of these names that the parser reads as such a function; nothing if none is."""
+    """The first of these names that the parser reads as this kind of function; "" if there is none."""
     return next((each for each in words if _read(each, dialect) is kind), "")
 
 
@@ -58,7 +60,7 @@ def called(tokens: Sequence[Token]) -> list[str]:
 def _read(name: str, dialect: Dialect) -> type[object] | None:
     try:
         found = dialect.parse(f"SELECT {name}(a, b)")[0]
-    except Exception:  # any of the parser's own errors: then it is no function of this name
+    except Exception:  # any error of the parser means that there is no function of this name
         return None
     function = None if found is None else found.find(exp.Func)
     return None if function is None else type(function)

@@ -1,4 +1,4 @@
-"""Groups of rows: what GROUP BY lists, what stands over groups, and each person's rows gathered in a sub-query."""
+"""GROUP BY: the keys it lists, expressions over groups, and sub-queries that group each person's rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Items(Scalars):
             return None
         try:
             name = self.keys.get(expression_form(self.rows.fitted(node)))
-        except QuestionRefused:  # refused again, for a better reason, where it is read part by part
+        except QuestionRefused:  # reading it part by part refuses it again, with a better message
             return None
         return None if name is None else Column(name)
 
@@ -55,7 +55,7 @@ class Items(Scalars):
 def grouped(
     select: exp.Select, items: list[tuple[str, exp.Expression]], scope: Scope
 ) -> Iterable[tuple[exp.Expression, str]]:
-    """What GROUP BY lists: expressions, positions and aliases, each with the name it has in SELECT."""
+    """The keys of GROUP BY (expressions, positions, aliases), each as (expression, its name in SELECT or "")."""
     group = select.args.get("group")
     if group is None:
         return
@@ -82,14 +82,14 @@ def grouped(
 
 
 def item(node: exp.Expression) -> tuple[str, exp.Expression]:
-    """An item of SELECT: its alias ("" if none), and what it is."""
+    """(alias or "", expression) of an item of SELECT."""
     if isinstance(node, exp.Alias):
         return str(node.alias), node.this
     return "", node
 
 
 def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scope:
-    """The columns of a sub-query over its rows: a projection only where something is computed."""
+    """The scope of a sub-query's columns, with a projection only if something is computed."""
     if all(each is None or isinstance(each, Column) for _, each in listed):
         entries = tuple(ScopeEntry("", name, each.name if isinstance(each, Column) else None) for name, each in listed)
         return Scope(scope.relation, entries, scope.nodes)
@@ -106,7 +106,7 @@ def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scop
 
 
 def gathered(select: exp.Select, scope: Scope) -> Scope:
-    """A sub-query by person: each person's rows (and keys) as one row."""
+    """A sub-query that groups by the person: one row for each person and value of the other keys."""
     rows = RelationExpressions(scope)
     items = [item(node) for node in select.expressions]
     if select.args.get("distinct"):

@@ -1,4 +1,4 @@
-"""The names a SELECT may use over a relation, and expressions in them."""
+"""Scopes: the names that a SELECT may use over a relation, and expressions in these names."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from deniable.tables.expressions import Column, Expression
 
 
 class ScopeEntry(NamedTuple):
-    """A name that expressions may use: of a column of the relation, or (`column` None) of the person."""
+    """A name in a scope: of a column of the relation, or (`column` None) of the person."""
 
     qualifier: str
     name: str
     column: str | None
     bare: bool = True
-    """Whether it can be meant without its qualifier: after USING only one of the two is."""
+    """Whether the bare name refers to it; after USING, only one of the two sides has this."""
     certain: bool = True
-    """The person's name on the far side of a LEFT JOIN may be missing, so it does not name the person."""
+    """False for the person's id on the right side of a LEFT JOIN: it may be NULL, so it does not identify people."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A relation and the names by which a SELECT may speak of its columns."""
+    """A relation and the names of its columns in a SELECT."""
 
     relation: RelationNode
     entries: tuple[ScopeEntry, ...]
@@ -39,15 +39,15 @@ class Scope:
             refuse("nodes")
 
     def matching(self, name: str, qualifier: str) -> list[ScopeEntry]:
-        """The entries that a name can mean."""
+        """The entries that a name may refer to."""
         return matching(self.entries, name, qualifier)
 
     def has(self, name: str) -> bool:
-        """Whether a bare name means something here."""
+        """Whether a bare name refers to an entry."""
         return bool(self.matching(name, ""))
 
     def called(self, qualifier: str) -> Scope:
-        """The same, as a table of that name."""
+        """The scope with all names qualified by a table alias."""
         return Scope(
             self.relation,
             tuple(ScopeEntry(qualifier, e.name, e.column, e.bare, e.certain) for e in self.entries),
@@ -60,7 +60,7 @@ class Scope:
 
 
 def matching(entries: Iterable[ScopeEntry], name: str, qualifier: str) -> list[ScopeEntry]:
-    """The entries that a name can mean. Case does not matter, as in SQL."""
+    """The entries that a name may refer to. Case is ignored, as in SQL."""
     wanted, of = name.casefold(), qualifier.casefold()
     return [
         entry
@@ -70,7 +70,7 @@ def matching(entries: Iterable[ScopeEntry], name: str, qualifier: str) -> list[S
 
 
 def meant(entries: Sequence[ScopeEntry], name: str, qualifier: str) -> ScopeEntry:
-    """The one entry that a name means; refused if there is none, or more than one."""
+    """The entry that a name refers to; `QuestionRefused` if it is unknown or ambiguous."""
     found = matching(entries, name, qualifier)
     if not found:
         refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=(each.name for each in entries))
@@ -80,7 +80,7 @@ def meant(entries: Sequence[ScopeEntry], name: str, qualifier: str) -> ScopeEntr
 
 
 def named(scope: Scope, node: exp.Column) -> ScopeEntry:
-    """The entry that a column of the tree means."""
+    """The entry that a column of the tree refers to."""
     if isinstance(node.this, exp.Star):
         refuse("star")
     only(node, "this", "table")
@@ -106,7 +106,7 @@ class RelationExpressions(Scalars):
         refuse("misplaced")
 
     def fitted(self, node: exp.Expression) -> Expression:
-        """The expression of a node, checked against the columns. A key stands in GROUP BY and in SELECT."""
+        """The checked expression of a node. Cached, because a key is read in GROUP BY and again in SELECT."""
         known = self._fitted.get(id(node))
         if known is None:
             known = self._fitted[id(node)] = (node, fitted(self.read(node), self.scope.relation.columns))

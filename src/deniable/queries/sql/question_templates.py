@@ -1,14 +1,13 @@
-"""Questions that differ in the numbers of their conditions alone: read and planned once, and filled in from then on.
+"""A cache of plans for questions that differ only in the numbers of their conditions.
 
-`WHERE age > 40 AND cost < 99.5` and `WHERE age > 41 AND cost < 80.0` have one shape. Whatever the numbers are that
-columns are compared with, the rows that are left have the same columns and bounds, and a person owns at most as many of
-them; so what is measured, how far it moves and how it is shown are the same too. Only the public values of a key may
-follow from a condition, so no column of a key may be among those compared. What does depend on the numbers is made
-anew: the condition and the hash of the question. The length of a question and the work that it makes of one person's
-rows do not: every number is one part of eight bytes there, whichever it is, and both were bounded for the first text.
+`WHERE age > 40 AND cost < 99.5` and `WHERE age > 41 AND cost < 80.0` have the same shape. The numbers that columns are
+compared with do not change the columns, bounds and stability of the remaining rows, so the statistics, their
+sensitivity and the display are the same. The exception is a key whose public values follow from a condition, so no
+column of a key may be among the compared ones. The condition and the hash depend on the numbers and are rebuilt. The
+length of a question and its work bound do not: every number counts as one part of eight bytes.
 
-Which number of the text stands where in the condition is found by comparing both, number by number, and believed when
-that has told the hash of a second text, with other numbers, as reading it in full does.
+Numbers of the text are matched with numbers of the condition by order and value, which is only a guess. It is verified
+by the second text of the shape: filling in its numbers must give the hash that reading it in full gives.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from deniable.queries.plan.noise_planner import NoisePlan
 
 _MOST: Final = 1000
-"""Shapes that are kept."""
+"""The most shapes in the cache."""
 
 _LONGEST: Final = 2000
-"""Characters of a text whose shape is looked for."""
+"""The most characters of a text that is cached."""
 
 _STRANGE: Final = re.compile(r"[^A-Za-z0-9_\s.,()*<>=!']")
-"""What is not looked into: signs of comments, of other quotes, of arithmetic."""
+"""Characters that exclude a text from the cache: comments, other quotes, arithmetic."""
 
 _NUMBER: Final = re.compile(r"(?<![\w.])([0-9]+(?:\.[0-9]+)?)(?![\w.])", re.ASCII)
 _DIGIT: Final = re.compile("[0-9]")
@@ -45,7 +44,7 @@ _COMPARED: Final = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 _JOINED: Final = frozenset({"and", "or", "not"})
 
 _Shape = tuple[tuple[str, ...], tuple[type[Number], ...]]
-"""What stands around the numbers, and of which kind each of them is."""
+"""(the text between the numbers, the type of each number)."""
 
 
 @final
@@ -56,7 +55,7 @@ class Shapes:
         self._kept: dict[_Shape, _Known] = {}
 
     def plan(self, text: str) -> NoisePlan | None:
-        """The plan of a text whose shape is known; None where it must be read."""
+        """The plan of a text with a verified shape; None if the text must be read."""
         with suppress(QuestionRefused):  # by the number alone: whoever reads all of it says so in better words
             found = _cut(text)
             known = None if found is None else self._kept.get(found[0])
@@ -65,7 +64,7 @@ class Shapes:
         return None
 
     def learn(self, text: str, plan: NoisePlan) -> None:
-        """Remember the shape of a text that was read, or see whether the one that is remembered tells the same."""
+        """Store the shape of a text that was read in full, or verify the stored one against it."""
         found = _cut(text)
         if found is None:
             return
@@ -92,9 +91,8 @@ class _Known:
     def filled(self, numbers: tuple[Number, ...]) -> NoisePlan:
         """The plan with other numbers.
 
-        Nothing is checked anew but the numbers themselves. Kinds, lengths, the work of a person and the columns were
-        checked when the first text was read, and depend on the kinds of the numbers alone: each is one part of eight
-        bytes, compared with a column.
+        Only the numbers are checked again. Kinds, length, work bound and columns were checked for the first text, and
+        depend only on the types of the numbers.
         """
         old = self.plan.question
         assert isinstance(old.relation, FilterRows)
@@ -108,7 +106,7 @@ class _Known:
 
 
 def _cut(text: str) -> tuple[_Shape, tuple[Number, ...]] | None:
-    """The shape of a text and its numbers in order; None if it has none, or may hold one that would not be found."""
+    """(the shape of a text, its numbers in order); None if it has no numbers, or if some may be missed."""
     if len(text) > _LONGEST or _STRANGE.search(text) is not None:
         return None
     if "'" in text and any(_DIGIT.search(quoted) for quoted in text.split("'")[1::2]):
@@ -121,7 +119,7 @@ def _cut(text: str) -> tuple[_Shape, tuple[Number, ...]] | None:
 
 
 def _is_filled_by(plan: NoisePlan, numbers: tuple[Number, ...]) -> bool:
-    """Whether the numbers of a text are those of its conditions, each at a place of its own, and of nothing else."""
+    """Whether the numbers of a text are exactly the numbers of its conditions."""
     relation = plan.question.relation
     if type(relation) is not FilterRows or plan.totals is not None or len(set(numbers)) < len(numbers):
         return False
@@ -133,7 +131,7 @@ def _is_filled_by(plan: NoisePlan, numbers: tuple[Number, ...]) -> bool:
 
 
 def _places(condition: Expression) -> Iterator[tuple[Column | None, Literal]]:
-    """Every number of a condition, in order, with the column that it is compared with; None for any other place."""
+    """(column it is compared with, or None; number) for every number of a condition, in order."""
     match condition:
         case Call(operator=operator, arguments=parts) if operator in _JOINED:
             for part in parts:
@@ -154,7 +152,7 @@ def _is_number(constant: Literal) -> bool:
 
 
 def _filled(condition: Expression, numbers: Iterator[Number]) -> Expression:
-    """A condition with other numbers at the places where it has numbers."""
+    """A condition with its numbers replaced in order."""
     if isinstance(condition, Call):
         return altered(condition, arguments=tuple(_filled(part, numbers) for part in condition.arguments))
     if isinstance(condition, Literal) and _is_number(condition):

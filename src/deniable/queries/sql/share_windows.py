@@ -1,7 +1,7 @@
 """Shares of a total in SQL: COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ().
 
-The only window that is taken: it looks across groups that are noisy already, and not across people. The count or sum is
-asked; the share is worked out afterwards (`Answer.shares`).
+This is the only window that is supported: it reads across groups, which are noisy already, and not across people. The
+count or sum is asked, and the share is computed from the noisy answer (`Answer.shares`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _WORD: Final = re.compile(r"\bOVER\s*\(\s*\)", re.IGNORECASE)
 @final
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """A question with counts in the place of shares, and by how much each share is multiplied."""
+    """A question with counts in place of shares, and the factor of each share (100 for per cent)."""
 
     text: str
     factors: dict[str, float]
 
 
 def shares_in(text: object) -> Windowed | None:
-    """What a text asks that shows shares of a total; None of every other text."""
+    """The question of a text with shares of a total; None for any other text. Raises `QuestionRefused`."""
     if not isinstance(text, str) or not _WORD.search(text):
         return None
     from deniable.queries.sql.dialect import exp, read, unwrapped
@@ -57,7 +57,7 @@ def shares_in(text: object) -> Windowed | None:
 
 
 def _share(node: Any, exp: Any, unwrapped: Any) -> tuple[Any, float] | None:
-    """The measure and the factor of `factor * measure / SUM(measure) OVER ()`."""
+    """(measure, factor) of `factor * measure / SUM(measure) OVER ()`; None for another expression."""
     if not isinstance(node, exp.Div):
         return None
     below = unwrapped(node.expression)

@@ -1,4 +1,4 @@
-"""SQL into questions. The text is read into our own plan or refused, by itself and the public schema alone."""
+"""The SQL reader: one SELECT becomes a `Question`, or is refused, by its text and the public schema alone."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
         example = refused.rewrite.removeprefix(EXAMPLE_OF)
         if example == refused.rewrite or _is_question(example, tables):
             raise
-        # The examples are about a table of their own: in the words of the session, or said to be about another one.
+        # Examples use a table of their own: translate them to the session's names, or mark them as examples.
         own = _in_own_words(example, tables)
         shown = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}" if own is None else f"{EXAMPLE_OF}{own}"
         raise QuestionRefused(refused.code, refused.rule, shown) from None
 
 
 def question_of(tree: exp.Select, options: Mapping[str, str], tables: Mapping[str, Table]) -> Question:
-    """The question of a SELECT that was read already."""
+    """The question of a SELECT that is parsed already; `QuestionRefused` if it breaks a rule."""
     try:
         return _Reader(Relations(tables), options).question(tree, {})
     except RecursionError:
@@ -60,7 +60,7 @@ def _is_question(text: str, tables: Mapping[str, Table]) -> bool:
 
 
 def _in_own_words(example: str, tables: Mapping[str, Table]) -> str | None:
-    """An example with the names of the first private table in place of its own; None if that is no question there."""
+    """An example with names of the first private table instead of its own; None if it is not a valid question there."""
     ours, theirs = next((each for each in tables.values() if each.unit is not None), None), dict(VISITS.columns)
     words = list(dict.fromkeys(re.findall(r"[a-z_]+", example)))
     if ours is None or "'" in example or any(word in EXAMPLE and word != VISITS.name for word in words):
@@ -93,7 +93,7 @@ def _parsed(text: str, tables: Mapping[str, Table]) -> Question:
         if not isinstance(tree, exp.Select):
             refuse("statement")
         return _Reader(Relations(tables), found.options).question(tree, {})
-    except RecursionError:  # ten thousand characters can still be deeper than Python is
+    except RecursionError:  # ten thousand characters can exceed Python's recursion limit
         refuse("depth")
 
 
@@ -173,7 +173,7 @@ class _Reader:
                 refuse("person key")
             expression = rows.fitted(node)
             form = expression_form(expression)
-            if form in forms or isinstance(expression, Literal):  # a constant makes no groups
+            if form in forms or isinstance(expression, Literal):  # a constant does not group anything
                 continue
             forms.add(form)
             plain = str(node.name) if isinstance(node, exp.Column) else "key"
@@ -200,7 +200,7 @@ class _Reader:
     # --- a SELECT around noisy answers ------------------------------------------------------------------------------
 
     def _noisy(self, select: exp.Select, known: Environment) -> tuple[exp.Select, Environment] | None:
-        """The SELECT below, if it is the one that asks and this one only shows what it answers."""
+        """The SELECT below, if it asks the question and this one only post-processes its noisy answer; else None."""
         source = select.args.get("from_")
         if source is None or select.args.get("joins") or select.args.get("group") or select.args.get("having"):
             return None
@@ -284,7 +284,7 @@ def _is_star(node: exp.Expression) -> bool:
 
 
 def _titled(columns: list[tuple[str, Expression]]) -> Columns:
-    """The columns of a result, each with a name of its own."""
+    """The columns of a result with unique names."""
     taken: set[str] = set()
     for alias, _ in columns:
         if alias:

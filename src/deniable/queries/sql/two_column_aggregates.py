@@ -1,12 +1,12 @@
-"""Aggregates of two columns, as expressions over noisy moments: covariance, correlation, the line of least squares.
+"""Aggregates of two columns, as expressions over noisy moments: covariance, correlation, linear regression.
 
 With u = x - m and v = y - k around the middles of the public bounds, over the rows where both are known:
 
     COVAR_POP(y, x) = AVG(u·v) - AVG(u)·AVG(v)        CORR = COVAR_POP / (STDDEV_POP(u)·STDDEV_POP(v))
 
-The moments are measures like any other: bounded, paid for and noisy. All else is post-processing, with the noise
-interval that a quotient of noisy numbers has (`ratio_intervals`): a slope has none where all of x's variance may be
-noise. A noisy correlation may lie a little beyond 1, as a noisy count may lie below 0.
+The moments are measures like any other: bounded, paid for and noisy. The rest is post-processing, with the noise
+interval of a quotient of noisy numbers (`ratio_intervals`): a slope has no interval if the variance of x may be 0 given
+its noise. A noisy correlation may be a little above 1, as a noisy count may be below 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deniable.tables.kinds import NUMBERS, Kind
 
 
 class Asking(Protocol):
-    """Takes a measure, and gives the column that it will be."""
+    """Adds a measure to the question and returns its column."""
 
     def __call__(self, function: str, expression: Expression, **options: float) -> Column: ...
 
@@ -39,9 +39,9 @@ class _Both:
     u: Expression
     v: Expression
     m: Expression
-    """The middle that was taken off x."""
+    """The middle of x's bounds, which was subtracted."""
     k: Expression
-    """The middle that was taken off y."""
+    """The middle of y's bounds, which was subtracted."""
 
     def covariance(self) -> Expression:
         mean = self.ask("avg", self.u * self.v)
@@ -88,7 +88,7 @@ _ASKED: Final[dict[type[exp.Expression], Callable[[_Both], Expression]]] = {
 
 
 _VARYING: Final[frozenset[type[exp.Expression]]] = frozenset({exp.Corr, exp.RegrSlope, exp.RegrIntercept, exp.RegrR2})
-"""Quotients by a variance, which a constant does not have."""
+"""Quotients by a variance, which is 0 for a constant."""
 
 
 def is_bivariate(node: exp.Expression) -> bool:
@@ -99,7 +99,7 @@ def is_bivariate(node: exp.Expression) -> bool:
 def bivariate(
     node: exp.Expression, y: Expression, x: Expression, relation: RelationNode, where: Expression | None, ask: Asking
 ) -> Expression:
-    """An aggregate of two columns as an expression over measures; `where` chooses rows, as FILTER does."""
+    """An aggregate of two columns as an expression over measures; `where` selects rows, as FILTER does."""
     for each in (y, x):
         _check(node, each, typed(each, relation.columns).domain.kind)
         _check_bounds(node, each, relation)
@@ -143,7 +143,7 @@ def _check_varies(node: exp.Expression, value: Expression, relation: RelationNod
 
 
 def _centred(value: Expression, relation: RelationNode) -> tuple[Expression, Expression]:
-    """A number around the middle of its bounds; as it is if it has none, which is refused like any average of it."""
+    """(a number minus the middle of its bounds, that middle); unbounded numbers are unchanged, and refused later."""
     domain = typed(value, relation.columns).domain
     if domain.kind not in NUMBERS or domain.bounds is None:
         return value, lit(0.0)

@@ -1,11 +1,13 @@
 """Synthetic tables bought through a session: one ledger entry, then rows, tables and answers for free.
 
-    synthesis_request          which counts are measured for a synthetic table, and what is read off them
-    impossible_combinations    combinations that cannot be, as an owner or analyst writes them
-    synthesis_measurement      priced from public facts, charged before data is read, run and sealed together
-    synthetic_table            rows, tables and answers read off the fitted distribution, with their error
-    synthetic_records          the same as plain values, for a ledger, a client, or another process
-    fitting_process            fitting and drawing in a process of its own, with a cap on time and memory
+    synthesis_request          the plan: how columns are binned, which marginals are measured
+    impossible_combinations    rules about combinations that no row can have, as a caller writes them
+    synthesis_measurement      the price, the charge, and the noisy counts as one ledger entry
+    synthetic_table            rows, tables and answers from the fitted distribution, with their expected error
+    synthetic_records          a synthetic table as plain values, for a ledger, a client, or another process
+    fitting_process            fitting and drawing in a process of its own, with caps on time and memory
 
-The distribution and its fit are in `deniable.synth`, which knows no session and no budget.
+`Session.synthesize` passes a request through synthesis_request -> synthesis_measurement, which releases noisy marginals
+like any other question, -> synthetic_table, which fits a distribution to them. The fit itself is in `deniable.synth`,
+which knows no session and no budget.
 """

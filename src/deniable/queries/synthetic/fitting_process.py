@@ -1,7 +1,7 @@
-"""Fitting and drawing in a process of its own, with a cap on CPU time and memory: the work of one download.
+"""Fit a distribution and draw rows in a process of its own, with caps on CPU time and memory, for one download.
 
-The process gets noisy counts and the public schema, and no data. So how long it takes, and whether it fails, says
-nothing about anybody that the counts do not say.
+The process gets noisy counts and the public schema, but no data. So its running time, and whether it fails, reveals
+nothing that the counts do not reveal.
 """
 
 from __future__ import annotations
@@ -20,28 +20,29 @@ from deniable.queries.synthetic.synthetic_records import read_record, write_rows
 
 _CODE: Final = "import sys; from deniable.queries.synthetic.fitting_process import serve; serve(sys.argv[1])"
 _POLITE: Final = 10
-"""How nice the process is to others on the machine."""
+"""The niceness of the process."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a process may take."""
+    """The limits of a process."""
 
     cpu: int = 120
     """Seconds of CPU time."""
     seconds: float = 300.0
+    """Seconds of wall-clock time."""
     space: int = 4 << 30
-    """Address space, in bytes: most of it is reserved and never touched."""
+    """Bytes of address space, most of which is reserved and never used."""
     size: int = 1 << 30
-    """Bytes of the file."""
+    """Bytes of a file."""
 
 
 LIMITS: Final = Limits()
 
 
 def write_apart(record: Mapping[str, Any], count: int, path: Path, form: str, limits: Limits = LIMITS) -> list[str]:
-    """So many rows of a record into a file; what to know about them, a sentence each. EngineFailed beyond a limit."""
+    """Write so many rows of a record to a file, and return the notes about them. `EngineFailed` beyond a limit."""
     work = json.dumps({"record": record, "count": count, "path": str(path), "form": form, **asdict(limits)}).encode()
     known = os.pathsep.join(each for each in sys.path if each)
     alone = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -69,7 +70,7 @@ def write_apart(record: Mapping[str, Any], count: int, path: Path, form: str, li
 
 
 def serve(notes: str) -> None:
-    """What the process does."""
+    """The work of the process: read the request from stdin, write the rows and the notes."""
     work = json.loads(sys.stdin.buffer.read())
     _limit(work["cpu"], work["space"], work["size"])
     made = read_record(work["record"])

@@ -1,8 +1,8 @@
-"""Combinations that cannot be, as an owner or analyst writes them: `forbid=[{"sex": "m", "pregnant": True}]`.
+"""Rules about impossible combinations, as a caller writes them: `forbid=[{"sex": "m", "pregnant": True}]`.
 
-Each rule gives, for some columns, the values that never come together: one value, a list of values, None for a missing
-one, or, of numbers and times within bounds, `(low, high)` for all values from low to high, where None is no end. JSON
-has no pairs that are no lists, so over HTTP a range is `{"from": low, "to": high}`, with either end or both.
+A rule gives, for some columns, values that never occur together: one value, a list of values, None for a missing value,
+or, for numbers and times with bounds, a range `(low, high)` that includes both ends; None is an open end. JSON cannot
+distinguish pairs from lists, so over HTTP a range is `{"from": low, "to": high}`, with one end or both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rule = Mapping[str, Any]
 
 
 def rules(forbid: Sequence[Any], columns: Sequence[str]) -> list[Rule]:
-    """The rules, if each is about columns that there are."""
+    """The rules as a list; `InvalidParameter` if one is malformed or names an unknown column."""
     if len(forbid) > MOST_RULES:
         raise InvalidParameter("forbid", len(forbid), f"must have at most {MOST_RULES} rules")
     for each in forbid:
@@ -35,12 +35,12 @@ def rules(forbid: Sequence[Any], columns: Sequence[str]) -> list[Rule]:
             rule = "each rule must give values for some columns"
             raise InvalidParameter("forbid", type_of(each), rule, 'write {"sex": "m", "pregnant": True}')
         if unknown := next((name for name in each if name not in columns), None):
-            raise InvalidParameter("forbid", unknown, "is none of the columns", choices("", columns))
+            raise InvalidParameter("forbid", unknown, "is not one of the columns", choices("", columns))
     return list(forbid)
 
 
 def sendable(forbid: Any) -> Any:
-    """Rules as JSON has them: ranges by their ends, days and moments as text. What is no rule is left to be refused."""
+    """The rules in JSON form: ranges by their ends, dates and timestamps as text. Malformed rules stay as they are."""
     if not isinstance(forbid, list | tuple):
         return forbid
     return [
@@ -57,8 +57,8 @@ def _sent(given: Any) -> Any:
 
 
 def cuts(rules: Sequence[Rule], column: str, kind: Kind) -> list[Any]:
-    """Where bins of a column must begin for no bin to be partly forbidden: at the start of each range, and behind its
-    end. What is of another kind is left out: `places` says what is wrong with it.
+    """The values at which bins of a column must start, so that no bin is partly forbidden: the start of each range, and
+    the next value after its end. Values of another kind are skipped, because `places` refuses them.
     """
     found: list[Any] = []
     for rule in rules:
@@ -70,7 +70,10 @@ def cuts(rules: Sequence[Rule], column: str, kind: Kind) -> list[Any]:
 
 
 def places(rule: Rule, columns: Sequence[SyntheticColumn]) -> dict[int, list[int]]:
-    """A rule by the places of columns, and of the values that never come together."""
+    """A rule as indices: for each of its columns, the indices of the forbidden values.
+
+    Raises `InvalidParameter` if a value has the wrong kind or cannot occur.
+    """
     found = {}
     for place, column in enumerate(columns):
         if column.name in rule:
@@ -83,7 +86,7 @@ def places(rule: Rule, columns: Sequence[SyntheticColumn]) -> dict[int, list[int
 
 def _listed(given: Any, column: SyntheticColumn) -> list[int]:
     if column.found:
-        rule = "has keys that nobody listed, so no rule can be about them"
+        rule = "has keys that are not listed, so no rule can name them"
         raise InvalidParameter("forbid", column.name, rule, "declare its keys in the schema")
     given = _pair(given)
     values = list(given) if isinstance(given, list | tuple | Set) else [given]
@@ -92,14 +95,14 @@ def _listed(given: Any, column: SyntheticColumn) -> list[int]:
     for each in values:
         written = as_written(column.domain.kind, each)
         if not isinstance(written, Hashable) or (type(written), written) not in at:
-            rule = f"is about a value that {column.name} cannot have"
+            rule = f"names a value that {column.name} cannot have"
             raise InvalidParameter("forbid", column.name, rule, "look at its keys in the schema")
         found.append(at[type(written), written])
     return found
 
 
 def _binned(given: Any, column: SyntheticColumn) -> list[int]:
-    """The bins that lie within a range. By `cuts`, each lies within or outside."""
+    """The bins within a range. Because of `cuts`, each bin is either within or outside."""
     starts: list[Any] = [value for value in column.values if value is not None]
     found = []
     for each in _ranges(given, column.domain.kind):
@@ -120,7 +123,7 @@ def _binned(given: Any, column: SyntheticColumn) -> list[int]:
 
 
 def _ranges(given: Any, kind: Kind) -> list[tuple[Any, Any] | None]:
-    """What a rule says of numbers or times, as ranges; None of a missing value."""
+    """The values of a rule for numbers or times, as ranges; None for a missing value."""
     given = _pair(given)
     if isinstance(given, tuple) and len(given) == 2:
         return [(_written(given[0], kind), _written(given[1], kind))]
@@ -129,7 +132,7 @@ def _ranges(given: Any, kind: Kind) -> list[tuple[Any, Any] | None]:
 
 
 def _pair(given: Any) -> Any:
-    """A range as it is written in Python, if it came as JSON."""
+    """A range in JSON form as a pair; other values unchanged."""
     return (
         (given.get("from"), given.get("to")) if isinstance(given, Mapping) and given and set(given) <= _ENDS else given
     )
@@ -141,7 +144,7 @@ def _written(given: Any, kind: Kind) -> Any:
 
 
 def _behind(value: Any) -> Any:
-    """The least value above one, of its kind."""
+    """The next larger value of the same kind; None if there is none."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return None
     if isinstance(value, int):

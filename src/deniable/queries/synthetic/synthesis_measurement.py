@@ -1,9 +1,10 @@
-"""The counts of a synthetic table as one entry of the ledger: priced from public facts, charged before any data is
-read, run, and sealed together. A second look at them costs nothing.
+"""The noisy counts of a synthetic table as one entry of the ledger.
 
-Columns whose keys nobody listed take two steps within the entry: a noisy count shows the keys that enough people have,
-at a δ, and then those keys, which are public by now, are counted with the other columns. Both steps are paid for
-beforehand. How many keys are found changes no cost and no noise.
+They are priced from public facts, charged before any data is read, and sealed together; reading them again is free.
+
+Columns with unlisted keys take two steps within the entry. First a noisy count with a threshold finds the keys that
+enough people have, at a δ; then these keys, which are public now, are counted with the other columns. Both steps are
+paid for in advance. The number of keys that are found changes neither the cost nor the noise.
 """
 
 from __future__ import annotations
@@ -36,53 +37,54 @@ if TYPE_CHECKING:
     from deniable.queries.session import Session
 
 _OF_USE: Final = 0.5
-"""A table is of use if the counts by single columns, as they are measured, are off by less than this in total variation
-on average. A fit is nearer than the counts, but where half of all rows are in a wrong cell it has nothing to go by."""
+"""A synthetic table is considered useful if the measured counts by single columns have an average error below this, in
+total variation. A fit is better than the counts, but cannot recover from half of all rows in a wrong cell."""
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class SynthesisPrice:
-    """The cost of a synthetic table and the noise of each of its counts. No data was read for it."""
+    """The cost of a synthetic table and the noise of each of its counts. Computed without reading data."""
 
     asked: Synthesis
     budget: Budget
     cost: Cost
     left: Cost
-    """What is left in the ledger now."""
+    """The rest of the budget at the time of the price."""
     deviations: tuple[float, ...]
-    """The standard deviation of the noise in a cell, for each of the counts."""
+    """The standard deviation of the noise in a cell, for each marginal."""
     thresholds: tuple[int, ...] = ()
-    """For each column whose keys nobody listed: the number of people from which on a key is shown."""
+    """For each column with unlisted keys, the noisy number of people that a key must reach."""
 
     @property
     def fits(self) -> bool:
-        """Whether the budget has that much left."""
+        """Whether the rest of the budget covers the cost."""
         return self.cost <= self.left
 
     @property
     def least_rows(self) -> int:
-        """The number of rows from which on the table is of use: with fewer, half of the rows are in the wrong cell of a
-        count by one column, by noise alone.
+        """The number of rows that the table needs to be useful. With fewer, noise alone puts half of the rows into a
+        wrong cell of a count by one column.
         """
         off = [self._off(i) for i, places in enumerate(self.asked.measured) if len(places) == 1]
         return int(sum(off) / len(off) / _OF_USE) + 1
 
     def errors(self, *, rows: int) -> dict[str, float]:
-        """The total variation distance that noise alone puts between each count and the truth in a table of so many
-        rows, before a fit takes most of it out again.
+        """The expected total variation error of each marginal from noise alone, in a table of so many rows.
+
+        A fit removes most of it. Raises `InvalidParameter` unless `rows` is from 1 to 10⁹.
         """
         _check_rows(rows)
         told = [self.asked.told(places) for places in self.asked.measured]
         return {name: min(1.0, self._off(i) / rows) for i, name in enumerate(told)}
 
     def _off(self, index: int) -> float:
-        """Half the sum of all cells' expected distances."""
+        """Half the sum of the expected absolute errors of all cells, in rows."""
         cells = np.prod([self.asked.sizes[place] for place in self.asked.measured[index]])
         return float(family_of(self.budget).mean_distance(self.deviations[index]) * cells / 2)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The price as a JSON-ready dict."""
         told = [self.asked.told(places) for places in self.asked.measured]
         return {
             "cost": cost_said(self.cost, self.budget),
@@ -116,7 +118,7 @@ class SynthesisPrice:
 @final
 @dataclass(frozen=True, slots=True)
 class _Bill:
-    """What is asked, what each part of it costs, and its noise: all of it before anything is charged."""
+    """The request, and (plan, noise, cost) of each of its counts, before anything is charged."""
 
     asked: Synthesis
     finding: tuple[tuple[NoisePlan, Noise, Cost], ...]
@@ -129,12 +131,12 @@ class _Bill:
         return Cost(sum(each.units for each in costs), sum(each.delta_units for each in costs))
 
     def is_met_by(self, stored: Cost) -> bool:
-        """Whether one that was bought at this cost is as exact. A δ that nobody asked for is no reason to pay."""
+        """Whether a table that was bought at this cost is at least as precise. A default δ is not compared."""
         return (Cost(self.cost.units) if self.shares_delta else self.cost) <= stored
 
 
 def price(session: Session, asked: Synthesis, amounts: AskedCost, payer: str | None) -> SynthesisPrice:
-    """What `measured` would charge. Free: no data is read."""
+    """The price of `measured`. Free: no data is read."""
     left = session._left(payer)
     return _told(_bill(session, asked, amounts, left), session.budget, left)
 
@@ -142,11 +144,14 @@ def price(session: Session, asked: Synthesis, amounts: AskedCost, payer: str | N
 def measured(
     session: Session, asked: Synthesis, amounts: AskedCost, rows: int | None, key: str | None, payer: str | None
 ) -> tuple[Synthesis, MeasuredTogether]:
-    """The counts, and what was asked with the keys that were found."""
+    """Charge, count and seal, or read what was bought before; (the request with found keys, the counts).
+
+    Raises `BudgetExceeded`, `InvalidParameter` for arguments that do not fit, and `EngineFailed`.
+    """
     left, version = session._left(payer), session._version(asked.questions[0])
     try:
         bill = _bill(session, asked, amounts, left)
-    except BudgetExceeded:  # a share of nothing: what was bought before can still be read
+    except BudgetExceeded:  # the rest is empty, but a stored table can still be read
         known = session._ledger.replay(asked.hash, version=version, payer=payer)
         if known is None or known.sealed.answer is None or not _can_read(known.sealed.answer, asked, session):
             raise
@@ -165,7 +170,7 @@ def measured(
     found = session._released(bill.finding, [entry])
     try:
         asked, counting = _settled(bill, found, session.budget)
-    except Exception:  # a bug: what it says may hold keys, so nobody is told
+    except Exception:  # a bug; its message could contain keys, so it is not passed on
         session._ledger.fail(entry, "engine")
         raise EngineFailed("engine", "what was charged stays charged") from None
     counted = session._released(counting, [entry])
@@ -176,7 +181,7 @@ def measured(
 
 def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) -> _Bill:
     if amounts.delta is not None and not asked.finding:
-        rule = "is for keys that nobody listed; here none is needed"
+        rule = "is for unlisted keys; here none is needed"
         raise InvalidParameter("delta", amounts.delta, rule, 'name such columns: unlisted=["city"]')
     if amounts.within is not None:
         rule = "is for one question; the counts of a synthetic table share a cost"
@@ -200,7 +205,7 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
     units = [math.floor(whole * share) for share in (*for_keys, *(each * (1 - sum(for_keys)) for each in asked.shares))]
     if not all(units):
         raise InvalidParameter("columns", len(asked.columns), "are too many for this cost", "spend more")
-    units[-1] += whole - sum(units)  # what rounding left over
+    units[-1] += whole - sum(units)  # the remainder of rounding
     costs = [Cost(*each) for each in zip(units, deltas, strict=True)]
     tasks = [
         (made, noise(made, session.budget, cost), cost) for made, cost in zip([*finding, *counting], costs, strict=True)
@@ -220,7 +225,7 @@ def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
 
 
 def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
-    """Refuse what is of no use, by public numbers alone: the noise, and how many rows are said to be there."""
+    """Raise `InvalidParameter` if the table would be useless, by public numbers alone: the noise and stated rows."""
     if rows is not None:
         _check_rows(rows)
     most = MOST_ROWS if rows is None else rows
@@ -240,7 +245,7 @@ def _check_rows(rows: int) -> None:
 def _settled(
     bill: _Bill, found: Sequence[Released], budget: Budget
 ) -> tuple[Synthesis, list[tuple[NoisePlan, Noise, Cost]]]:
-    """What is counted, once keys are found. Noise and cost are those that were paid for."""
+    """The request with the keys that were found, and (plan, noise, cost) of its counts, as they were paid for."""
     asked = _with_keys(bill.asked, found)
     if asked is bill.asked:
         return asked, list(bill.counting)
@@ -262,7 +267,7 @@ def _with_keys(asked: Synthesis, found: Sequence[Released]) -> Synthesis:
 
 
 def read(answer: bytes, asked: Synthesis, session: Session) -> tuple[Synthesis, list[NoisePlan], list[Released]]:
-    """What an entry holds; UnreadableRecord if another version wrote it."""
+    """(request with found keys, plans, counts) of a sealed entry; `UnreadableRecord` if another version wrote it."""
     pieces = joint_entry.pieces(answer)
     first = [plan_under(each, session.budget) for each in asked.finding]
     if len(pieces) != len(asked.finding) + len(asked.questions):
@@ -288,6 +293,7 @@ def papers(
     *,
     replayed: bool,
 ) -> tuple[Synthesis, MeasuredTogether]:
+    """The counts of an entry with their guarantee and receipt."""
     from deniable.queries.session import ASSUMPTIONS
 
     asked, plans, released = found
@@ -302,13 +308,13 @@ def papers(
 def synthesized(
     session: Session, asked: Synthesis, amounts: AskedCost, rows: int | None, key: str | None, payer: str | None
 ) -> Synthetic:
-    """See `Session.synthesize`."""
+    """The implementation of `Session.synthesize`."""
     settled, found = measured(session, asked, amounts, rows, key, payer)
     return Synthetic(settled, found, rows)
 
 
 def measured_errors(session: Session, synthetic: Synthetic) -> MeasuredErrors:
-    """See `Session.measured_errors`."""
+    """The implementation of `Session.measured_errors`. NOT PRIVATE: it compares with exact counts."""
     if not isinstance(synthetic, Synthetic):
         raise InvalidParameter("synthetic", type_of(synthetic), "must be what synthesize gave")
     asked = synthetic.asked

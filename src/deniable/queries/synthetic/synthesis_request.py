@@ -1,10 +1,13 @@
-"""Synthetic tables: which counts are measured for one, and what is read off them."""
+"""The request for a synthetic table: its columns as they are binned, the tables that are measured, and their limits.
+
+`asked` turns a caller's arguments into a `Synthesis`, a plan that is public and made before any data is read.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
@@ -31,19 +34,19 @@ MOST_BINS: Final = 256
 USUAL_BINS: Final = 32
 MOST_COLUMNS: Final = 64
 MOST_CELLS: Final = 100_000
-"""Cells of one marginal."""
+"""The most cells of one marginal."""
 MOST_VALUES: Final = 2000
-"""Values of all columns together."""
+"""The most values of all columns together."""
 MOST_ROWS: Final = 10**9
 MOST_IN_ALL: Final = 4_000_000
-"""Cells of all marginals together."""
+"""The most cells of all marginals together."""
 MOST_ROOM: Final = 32_000_000
-"""Numbers in the matrices of a fit, which has two of each: half a gigabyte."""
+"""The most numbers in the matrices of a fit, which has two of each: half a gigabyte."""
 MOST_COUNTED: Final = 2100
-"""Marginals: all pairs of 64 columns, and themselves."""
+"""The most marginals: 64 single columns and all their pairs."""
 METHODS: Final = ("pairs", "independent")
 FOR_KEYS: Final = Fraction(1, 10)
-"""The share of the cost for finding keys that nobody listed. The threshold falls with its root."""
+"""The share of the cost for finding keys that the schema does not list. The threshold falls with its square root."""
 STANDING: Final[Mapping[Kind, Callable[[int], Scalar]]] = {
     Kind.TEXT: str, Kind.INTEGER: int, Kind.DATE: lambda i: dt.date.fromordinal(i + 1)
 }  # fmt: skip
@@ -52,26 +55,26 @@ STANDING: Final[Mapping[Kind, Callable[[int], Scalar]]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class SyntheticColumn:
-    """A column as it is measured: by its public values, or by bins of equal width within its public bounds."""
+    """A column as it is measured: by its public values, or in bins of equal width within its public bounds."""
 
     name: str
     domain: Domain
     values: tuple[Scalar | None, ...]
-    """What a cell of a marginal is told by: a value, or the first value of a bin; None for missing values."""
+    """The labels of the cells of a marginal: values, or the first value of each bin; None for missing values."""
     binned: bool
     found: bool = False
-    """Whether its keys are those that a noisy count showed: all other values are told as missing."""
+    """Whether its keys were found by a noisy count; then all other values count as missing."""
 
     @property
     def coarse(self) -> bool:
-        """Whether a bin may hold several values."""
+        """Whether a bin may contain several values."""
         if not self.binned or self.domain.bounds is None or self.domain.kind not in {Kind.INTEGER, Kind.DATE}:
             return self.binned
         low, high = self.domain.bounds
         return sum(value is not None for value in self.values) <= int(high - low)
 
     def expression(self) -> Expression:
-        """What the rows are counted by."""
+        """The expression by which rows are grouped: the value, or the start of its bin."""
         if self.found:
             keys = [value for value in self.values if value is not None]
             return case(*((col(self.name) == key, key) for key in keys)) if keys else as_expression(None)
@@ -79,11 +82,11 @@ class SyntheticColumn:
             return col(self.name)
         starts = [value for value in self.values if value is not None]
         at: Any = col(self.name)
-        # From the top down, so that the first condition that is true is the bin; NULL is in none.
+        # From the top down: the first true condition gives the bin, and none is true for NULL.
         return case(*((at >= start, start) for start in reversed(starts[1:])), (at < starts[1], starts[0]))
 
     def drawn(self, places: NDArray[np.int64], generator: np.random.Generator) -> list[Scalar | None]:
-        """A value for each place; within a bin all values are alike."""
+        """A random value for each index of a cell, uniform within a bin."""
         if not self.binned:
             return [self.values[place] for place in places.tolist()]
         assert self.domain.bounds is not None
@@ -99,67 +102,67 @@ class SyntheticColumn:
 @final
 @dataclass(frozen=True, slots=True)
 class Synthesis:
-    """What will be measured for a synthetic table: public, and made before any data is read."""
+    """The plan of a synthetic table. Public, because it is made before any data is read."""
 
     table: str
     names: tuple[str, ...]
-    """The columns in the order that was asked for."""
+    """The columns in the order of the request; `columns` is in the order of the table."""
     columns: tuple[SyntheticColumn, ...]
     measured: tuple[tuple[int, ...], ...]
+    """The marginals to measure, each by the indices of its columns."""
     questions: tuple[Question, ...]
     shares: tuple[Fraction, ...]
     forbidden: Forbidden
     frame: Frame
     unlisted: tuple[int, ...] = ()
-    """The places of columns whose keys are found by a noisy count; until then each has as many stand-ins as it may have
-    keys."""
+    """The indices of columns whose keys a noisy count finds. Until then, each has placeholders for its keys."""
     finding: tuple[Question, ...] = ()
-    """The counts that find them."""
+    """The counts that find these keys."""
 
     @property
     def hash(self) -> str:
-        """What the ledger knows it by."""
+        """The hash by which the ledger identifies it."""
         parts = [f"{each.hash}:{share}" for each, share in zip(self.questions, self.shares, strict=True)]
         found = [f"unlisted:{each.hash}" for each in self.finding]
         return sha256("\n".join(["synthesis", *parts, *found]).encode()).hexdigest()
 
     @property
     def words(self) -> str:
-        """What the ledger says was asked."""
+        """The description in the ledger."""
         return f"synthetic rows of {self.table}: {', '.join(each.name for each in self.columns)}"[:500]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many values each column has."""
+        """The number of values of each column."""
         return tuple(len(each.values) for each in self.columns)
 
     @property
     def cells(self) -> int:
-        """Cells of all counts together."""
+        """The number of cells of all marginals together."""
         return sum(math.prod(self.sizes[place] for place in places) for places in self.measured)
 
     @property
     def for_keys(self) -> Fraction:
-        """The share of the cost for finding keys, of each column that needs it."""
+        """The share of the cost for finding the keys of one column; 0 if no column needs it."""
         return FOR_KEYS / len(self.finding) if self.finding else Fraction(0)
 
     def told(self, places: Sequence[int]) -> str:
-        """A marginal in words."""
+        """A marginal as text: "sex × age"."""
         return " × ".join(self.columns[place].name for place in places)
 
     @property
     def ruled(self) -> tuple[str, ...]:
-        """What each rule about combinations that cannot be is about, in words, each once."""
+        """The columns of each rule on impossible combinations, as text, each once."""
         return tuple(dict.fromkeys(self.told(sorted(box)) for box in self.forbidden.boxes))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true for the guarantee to hold of what is read off it, beside what holds of every answer."""
+        """Assumptions of the guarantee in addition to those of every answer."""
         about = ", ".join(self.ruled)
         return (f"the rules of what cannot be ({about}) were not made from the data",) if about else ()
 
     def with_keys(self, found: Sequence[Sequence[tuple[Scalar, float]]]) -> Synthesis:
-        """The same with the keys that were found, each with its noisy count: the commonest, as many as there may be."""
+        """The plan with the most frequent of the keys that were found; `found` has (key, noisy count) by column."""
         columns = list(self.columns)
         for place, keys in zip(self.unlisted, found, strict=True):
             most = len(columns[place].values) - 1
@@ -169,23 +172,23 @@ class Synthesis:
 
 
 class Wanted(TypedDict, total=False):
-    """What a synthetic table shall be, its cost apart."""
+    """The options of a synthetic table, without its cost."""
 
     columns: Sequence[str] | None
-    """All but the one that says whose row it is, if not given."""
+    """The columns of the table; by default all but the person's id."""
     target: str | None
-    """A column that a model shall learn to tell from the others: each pair is counted together with it."""
+    """A column that a model is to predict from the others: each pair is measured together with it."""
     bins: Mapping[str, int] | None
-    """Into how many bins of equal width the numbers and times of a column are sorted (up to 32, if not given); of an
-    unlisted column, how many keys it has at most."""
+    """The number of bins of equal width for numbers and times, from 2 to 256 (by default up to 32). For an unlisted
+    column, the most keys."""
     method: str
-    """"pairs" counts by each column and each pair of columns; "independent" by each column alone."""
+    """"pairs" measures each column and each pair of columns; "independent" each column alone."""
     workload: Sequence[Sequence[str]] | None
     """The tables that matter, of two or three columns each, instead of all pairs."""
     forbid: Sequence[Mapping[str, Any]]
     """Combinations that no row may have: see `impossible_combinations`."""
     unlisted: Sequence[str]
-    """Columns without keys and bounds whose keys shall be found by a noisy count, at a δ."""
+    """Columns without public keys or bounds whose keys a noisy count finds, at a δ."""
 
 
 def asked(
@@ -200,42 +203,19 @@ def asked(
     forbid: Sequence[Mapping[str, Any]] = (),
     unlisted: Sequence[str] = (),
 ) -> Synthesis:
-    """The plan of a synthetic table; InvalidParameter, before anything is charged, if a column has no public values."""
-    private = [name for name, each in tables.items() if each.unit is not None]
-    if table is None and len(private) != 1:
-        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
-    name = private[0] if table is None else table
-    frame = Frame.of(name, tables)
-    unit = tables[name].unit
-    whose = None if unit is None else unit.column
-    if isinstance(columns, str):
-        raise InvalidParameter("columns", columns, "must be a list of names", f'write columns=["{columns}"]')
-    told = [each for each in frame.columns if each != whose] if columns is None else list(columns)
-    if not all(isinstance(each, str) for each in told):
-        raise InvalidParameter("columns", NOTHING, "must be given by name", 'write columns=["sex", "age"]')
-    if whose in told:
-        raise InvalidParameter(
-            "columns", whose, "says whose row it is, and a synthetic row is nobody's", "leave it out"
-        )
-    if twice := next((each for each in told if told.count(each) > 1), None):
-        raise InvalidParameter("columns", twice, "is named twice")
-    if not 1 <= len(told) <= MOST_COLUMNS:
-        raise InvalidParameter("columns", NOTHING, f"must be 1 to {MOST_COLUMNS} columns; these are {len(told)}")
-    frame.select(*told)  # says what is wrong with a name
-    if not isinstance(bins or {}, Mapping):
-        raise InvalidParameter("bins", type_of(bins), "must give a number for a column", 'write bins={"age": 10}')
-    for word, given in (("unlisted", unlisted), ("forbid", forbid)):
-        if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-            example = '["city"]' if word == "unlisted" else '[{"sex": "m", "pregnant": True}]'
-            raise InvalidParameter(word, type_of(given), "must be a list", f"write {word}={example}")
+    """The plan of a synthetic table, from the arguments of `Session.synthesize` (see `Wanted`).
+
+    Raises `InvalidParameter`, before anything is charged, if an argument is wrong, a column has no public values, or
+    the tables would be too large.
+    """
+    name = _chosen_table(table, tables)
+    frame, unit = Frame.of(name, tables), tables[name].unit
+    chosen = _chosen_columns(columns, frame, None if unit is None else unit.column)
+    _check_types(bins, unlisted, forbid)
+    rules = impossible_combinations.rules(forbid, chosen)
+    _check_named(chosen, bins=bins or {}, target=() if target is None else (target,), unlisted=unlisted)
     # In the table's order, so that the same columns in another order are not paid for twice.
-    ordered = [each for each in frame.columns if each in told]
-    rules = impossible_combinations.rules(forbid, told)
-    for word, names in (("bins", [*(bins or {})]), ("target", [target] if target is not None else []),
-                        ("unlisted", list(unlisted))):  # fmt: skip
-        for given in names:
-            if given not in told:
-                raise InvalidParameter(word, given, "is none of the columns", choices("", told))
+    ordered = [each for each in frame.columns if each in chosen]
     found = tuple(
         _column(
             each,
@@ -247,35 +227,86 @@ def asked(
         for each in ordered
     )
     sizes = [len(each.values) for each in found]
+    _check_values(sizes)
+    measured = counted(ordered, sizes, method, target, workload)
+    _check_sizes(ordered, sizes, measured)
+    forbidden = Forbidden.of(sizes, [impossible_combinations.places(rule, found) for rule in rules])
+    if forbidden.forbids_all(sizes):
+        rule = "the rules forbid every row that there could be"
+        raise InvalidParameter("forbid", NOTHING, rule, "are they the right way round?")
+    to_find = tuple(i for i, each in enumerate(found) if each.name in unlisted)
+    return Synthesis(
+        name, tuple(chosen), found, measured, _questions(frame, found, measured), tuple(shares(sizes, measured)),
+        forbidden, frame, to_find, tuple(frame.group_by(c=col(found[i].name)).agg(n=count()) for i in to_find),
+    )  # fmt: skip
+
+
+def _chosen_table(table: str | None, tables: Mapping[str, Table]) -> str:
+    """The table that is named, or the only private one."""
+    if table is not None:
+        return table
+    private = [name for name, each in tables.items() if each.unit is not None]
+    if len(private) != 1:
+        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
+    return private[0]
+
+
+def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | None) -> list[str]:
+    """The columns that are named, or all but the person's id."""
+    if isinstance(columns, str):
+        raise InvalidParameter("columns", columns, "must be a list of names", f'write columns=["{columns}"]')
+    chosen = [each for each in frame.columns if each != person] if columns is None else list(columns)
+    if not all(isinstance(each, str) for each in chosen):
+        raise InvalidParameter("columns", NOTHING, "must be given by name", 'write columns=["sex", "age"]')
+    if person in chosen:
+        rule = "identifies people, and a synthetic row belongs to nobody"
+        raise InvalidParameter("columns", person, rule, "leave it out")
+    if twice := next((each for each in chosen if chosen.count(each) > 1), None):
+        raise InvalidParameter("columns", twice, "is named twice")
+    if not 1 <= len(chosen) <= MOST_COLUMNS:
+        raise InvalidParameter("columns", NOTHING, f"must be 1 to {MOST_COLUMNS} columns; these are {len(chosen)}")
+    frame.select(*chosen)  # raises for an unknown name
+    return chosen
+
+
+def _check_types(bins: object, unlisted: object, forbid: object) -> None:
+    if not isinstance(bins or {}, Mapping):
+        raise InvalidParameter("bins", type_of(bins), "must give a number for a column", 'write bins={"age": 10}')
+    examples = {"unlisted": '["city"]', "forbid": '[{"sex": "m", "pregnant": True}]'}
+    for word, given in (("unlisted", unlisted), ("forbid", forbid)):
+        if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+            raise InvalidParameter(word, type_of(given), "must be a list", f"write {word}={examples[word]}")
+
+
+def _check_named(chosen: Sequence[str], **named: Iterable[str]) -> None:
+    """Refuse arguments that name other columns than those that were chosen."""
+    for word, names in named.items():
+        for each in names:
+            if each not in chosen:
+                raise InvalidParameter(word, each, "is not one of the columns", choices("", chosen))
+
+
+def _check_values(sizes: Sequence[int]) -> None:
     if sum(sizes) > MOST_VALUES:
         rule = f"the columns have more than {MOST_VALUES:,} values together, and a fit takes time with their square"
         raise InvalidParameter("columns", sum(sizes), rule, "give fewer bins, or leave a column out")
-    measured = counted(ordered, sizes, method, target, workload)
-    for places in measured:
-        cells = math.prod(sizes[place] for place in places)
-        if cells > MOST_CELLS:
-            names_told = " × ".join(ordered[place] for place in places)
-            rule = f"{names_told} has more than {MOST_CELLS:,} cells"
-            raise InvalidParameter("bins", cells, rule, "give fewer bins, or leave a column out")
-    if sum(math.prod(sizes[place] for place in places) for places in measured) > MOST_IN_ALL:
+
+
+def _check_sizes(names: Sequence[str], sizes: Sequence[int], measured: Sequence[tuple[int, ...]]) -> None:
+    """Refuse tables that are too large by themselves, together, or for the memory of a fit."""
+    cells = [math.prod(sizes[place] for place in places) for places in measured]
+    for places, many in zip(measured, cells, strict=True):
+        if many > MOST_CELLS:
+            rule = f"{' × '.join(names[place] for place in places)} has more than {MOST_CELLS:,} cells"
+            raise InvalidParameter("bins", many, rule, "give fewer bins, or leave a column out")
+    if sum(cells) > MOST_IN_ALL:
         rule = f"all counts together have more than {MOST_IN_ALL:,} cells"
-        raise InvalidParameter("columns", len(told), rule, "give fewer bins, leave columns out, or name a workload")
+        raise InvalidParameter("columns", len(names), rule, "give fewer bins, leave columns out, or name a workload")
     if room(sizes, measured) > MOST_ROOM:
         rule = "the fit would need more than half a gigabyte for these tables"
         raise InvalidParameter(
             "workload", len(measured), rule, "name fewer tables of three columns, or give fewer bins"
         )
-    places_found = tuple(i for i, each in enumerate(found) if each.name in unlisted)
-    forbidden = Forbidden.of(sizes, [impossible_combinations.places(rule, found) for rule in rules])
-    if forbidden.forbids_all(sizes):
-        rule = "the rules forbid every row that there could be"
-        raise InvalidParameter("forbid", NOTHING, rule, "are they the right way round?")
-    finding = tuple(frame.group_by(c=col(found[place].name)).agg(n=count()) for place in places_found)
-    questions = _questions(frame, found, measured)
-    return Synthesis(
-        name, tuple(told), found, measured, questions, tuple(shares(sizes, measured)), forbidden, frame, places_found,
-        finding,
-    )  # fmt: skip
 
 
 def _questions(
@@ -290,9 +321,12 @@ def _questions(
 def counted(
     names: Sequence[str], sizes: Sequence[int], method: str, target: str | None, workload: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """What is counted: each column, and by the method each pair, each pair with a target, or what was named."""
+    """The marginals to measure, by indices: each column, and pairs, pairs with a target, or a workload.
+
+    Raises `InvalidParameter` if more than one of method, target and workload is given, or if one is wrong.
+    """
     if method not in METHODS:
-        raise InvalidParameter("method", method, "is no method", choices("", METHODS))
+        raise InvalidParameter("method", method, "is not a method", choices("", METHODS))
     if [method != METHODS[0], target is not None, workload is not None].count(True) > 1:
         rule = "method, target and workload each say what is counted"
         raise InvalidParameter("workload", NOTHING, rule, "give one of them")
@@ -308,7 +342,7 @@ def counted(
             raise InvalidParameter("workload", type_of(each), "must list columns", 'write [("sex", "age")]')
         together = [each] if isinstance(each, str) else list(each)
         if unknown := next((one for one in together if one not in names), None):
-            raise InvalidParameter("workload", unknown, "is none of the columns", choices("", names))
+            raise InvalidParameter("workload", unknown, "is not one of the columns", choices("", names))
         if not 1 <= len(together) <= MOST_WAYS or len(set(together)) != len(together):
             rule = f"a table must be by 1 to {MOST_WAYS} columns, each once"
             raise InvalidParameter("workload", " × ".join(together) or NOTHING, rule)
@@ -320,7 +354,7 @@ def counted(
 
 def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: Sequence[Any]) -> SyntheticColumn:
     if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= MOST_BINS):
-        raise InvalidParameter("bins", bins, f"those of {name} must be a whole number from 2 to {MOST_BINS}")
+        raise InvalidParameter("bins", bins, f"must be a whole number from 2 to {MOST_BINS} for {name}")
     if unlisted:
         return _stand_in(name, domain, bins or USUAL_BINS)
     missing = (None,) if domain.nullable else ()
@@ -336,33 +370,25 @@ def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: S
             "or leave it out",
         )  # fmt: skip
     starts = _starts(domain, bins or USUAL_BINS, cuts)
-    if len(starts) < 2:
-        return (
-            SyntheticColumn(name, domain, (*starts, *missing), binned=False)
-            if domain.kind is Kind.INTEGER
-            else _single(name)
-        )
-    return SyntheticColumn(name, domain, (*starts, *missing), binned=True)
+    if len(starts) < 2 and domain.kind is not Kind.INTEGER:
+        raise InvalidParameter("columns", name, "can have only one value, by its bounds", "leave it out")
+    return SyntheticColumn(name, domain, (*starts, *missing), binned=len(starts) > 1)
 
 
 def _stand_in(name: str, domain: Domain, keys: int) -> SyntheticColumn:
-    """A column whose keys will be found: as many others in their place as there may be, and one for all the rest."""
+    """A column whose keys will be found: placeholders for the most keys it may have, and None for all other values."""
     if domain.keys is not None or domain.bounds is not None:
         raise InvalidParameter("unlisted", name, "has keys or bounds in the schema", "leave it out of unlisted")
     if domain.kind not in STANDING:
-        rule = f"is {domain.kind.value}, and hardly any value of it comes twice"
+        rule = f"is {domain.kind.value}, whose values hardly ever repeat"
         raise InvalidParameter("unlisted", name, rule, f'buy bounds with bounds("{name}")')
     values = tuple(STANDING[domain.kind](i) for i in range(keys))
     return SyntheticColumn(name, domain, (*values, None), binned=False, found=True)
 
 
-def _single(name: str) -> SyntheticColumn:
-    raise InvalidParameter("columns", name, "can have one value only, by its bounds", "leave it out")
-
-
 def _starts(domain: Domain, bins: int, cuts: Sequence[Any]) -> list[Scalar]:
-    """The first value of each bin: of equal width, as far as whole numbers and days can be shared out, and cut where a
-    rule begins or ends, so that no bin is partly forbidden.
+    """The first value of each bin. Bins have equal width, up to one integer or day, and are also cut where a rule on
+    impossible combinations starts or ends, so that no bin is partly forbidden.
     """
     assert domain.bounds is not None
     low, high = domain.bounds
@@ -380,10 +406,10 @@ def _starts(domain: Domain, bins: int, cuts: Sequence[Any]) -> list[Scalar]:
 
 
 def _within(start: Any, end: Any, is_last: bool, at: float) -> Any:
-    """A value of a bin that begins at `start` and ends before `end`; the last one holds its end."""
+    """The value at a fraction `at` of a bin from `start` up to `end`, which only the last bin includes."""
     if isinstance(start, int):
         return start + int(at * (end - start + is_last))
-    if isinstance(start, dt.date):  # days, or moments: whole steps, so that none is rounded up to the next bin
+    if isinstance(start, dt.date):  # in whole days or microseconds, so that no value is rounded into the next bin
         step = dt.timedelta(microseconds=1) if isinstance(start, dt.datetime) else dt.timedelta(days=1)
         return start + int(at * ((end - start) // step + is_last)) * step
     last = end if is_last else math.nextafter(end, -math.inf)

@@ -1,7 +1,7 @@
-"""A synthetic table as plain values: what a ledger, a client, or the process that fits it needs to have it again.
+"""Synthetic tables as JSON records, from which a ledger, a client or another process can rebuild them.
 
-Everything in a record was released or is public: the columns, their values, the noisy counts and their variance. So
-whoever has a record fits and draws without data and without cost; a server sends records and leaves the fit to others.
+Everything in a record is released or public: the columns, their values, the noisy counts and their variance. So the
+owner of a record can fit and draw without data and at no cost; a server sends records and leaves the fit to clients.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ NOTES: Final = (
     "Intervals and tests that take synthetic rows for real ones are too narrow.",
 )
 _AT_ONCE: Final = 500_000
-"""Rows that are drawn before they are written."""
+"""The number of rows that are drawn and written at a time."""
 _MOST: Final = 1e100
-"""No count of a record is as large."""
+"""The largest count that a record may have."""
 _COUNTS: Final = ["by", "variance", "counts"]
-"""The names of what a row of a record holds: columns, the variance of the noise, and the counts in row-major order."""
+"""The fields of a row of a record: the columns, the variance of the noise, and the counts in row-major order."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Papers:
-    """What `Synthetic` reads of what was measured, where the counts themselves come from a record."""
+    """Guarantee and receipt of a synthetic table whose counts come from a record."""
 
     guarantee: Guarantee
     receipt: Receipt
 
 
 def size(said: Mapping[str, Any], tables: Mapping[str, Table]) -> int:
-    """How many cells all counts of a synthetic table have together, by the public schema. Quick, whatever is asked."""
+    """The size of a request, about the cells of all its counts, by the public schema. Fast for every request."""
     private = [name for name, each in tables.items() if each.unit is not None]
     table: str = said["table"] or (private[0] if len(private) == 1 else "")
     if table not in tables:
-        return 0  # which is refused in better words where it is planned
+        return 0  # `planned` refuses it with a better message
     unit, names, bins = tables[table].unit, said["columns"], said["bins"] or {}
     if names is None:
         names = [name for name, _ in tables[table].columns if unit is None or name != unit.column]
@@ -73,18 +73,18 @@ def size(said: Mapping[str, Any], tables: Mapping[str, Table]) -> int:
     for name in names:
         alone: dict[str, Any] = {"table": table, "columns": [name], "bins": {name: bins[name]} if name in bins else {}}
         sizes.append(planned(alone | {"unlisted": [name] if name in unlisted else []}, tables).sizes[0])
-    target = said["target"] if said["target"] in names else None  # else it is refused where it is planned
+    target = said["target"] if said["target"] in names else None  # `planned` refuses an unknown one
     places = synthesis_request.counted(names, sizes, said.get("method", "pairs"), target, said.get("workload"))
     return sum((len(each) + 1) * prod(sizes[place] for place in each) for each in places)
 
 
 def planned(said: Mapping[str, Any], tables: Mapping[str, Table]) -> Synthesis:
-    """What is measured for a synthetic table that was asked for in these words."""
+    """The plan of a synthetic table from the arguments of a request (see `synthesis_request.asked`)."""
     return synthesis_request.asked(tables=tables, **said)
 
 
 def record_of(made: Synthetic, said: Mapping[str, Any], tables: Mapping[str, Table]) -> dict[str, Any]:
-    """All that is needed to have it again; `said` is what `Session.synthesize` was asked, without its cost."""
+    """The record of a synthetic table; `said` has the arguments of `Session.synthesize` without its cost."""
     asked, receipt, unit = made.asked, made.receipt, made.guarantee.unit
     columns, schema = asked.columns, write_schema({asked.table: tables[asked.table]}, form="json")
     return {
@@ -121,7 +121,7 @@ def record_of(made: Synthetic, said: Mapping[str, Any], tables: Mapping[str, Tab
 
 
 def read_record(record: Mapping[str, Any]) -> Synthetic:
-    """The synthetic table of a record."""
+    """The synthetic table of a record; `UnreadableRecord` if it is malformed."""
     try:
         papers, said = record["papers"], record["provenance"]
         unit = Unit(Relation(papers["unit"]["relation"]), rows=papers["unit"]["rows"], column=papers["unit"]["column"])
@@ -136,7 +136,7 @@ def read_record(record: Mapping[str, Any]) -> Synthetic:
             )
         if tuple(each.columns for each in counted) != asked.measured or not all(
             (np.abs(each.counts) <= _MOST).all()
-            for each in counted  # False of what is no number
+            for each in counted  # False for NaN
         ):
             raise ValueError("counts")
         receipt = Receipt(
@@ -151,14 +151,14 @@ def read_record(record: Mapping[str, Any]) -> Synthetic:
         )
         promise = Guarantee(Curve.from_dict(said["guarantee"]), unit, assumptions=tuple(papers["assumptions"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, DeniableError):
-        raise UnreadableRecord("this is no synthetic table that this version can read; update deniable") from None
+        raise UnreadableRecord("this version cannot read this synthetic table; update deniable") from None
     made = Synthetic(asked, cast(MeasuredTogether, _Papers(promise, receipt)))
     made.marginals = tuple(counted)
     return made
 
 
 def price_record(price: SynthesisPrice) -> dict[str, Any]:
-    """All that is needed to have a price again."""
+    """The record of a price."""
     return {
         **price.to_dict(),
         "papers": {
@@ -170,7 +170,7 @@ def price_record(price: SynthesisPrice) -> dict[str, Any]:
 
 
 def read_price(record: Mapping[str, Any], said: Mapping[str, Any], tables: Mapping[str, Table]) -> SynthesisPrice:
-    """The price of a record, for what was asked in these words."""
+    """The price of a record for the arguments of a request; `UnreadableRecord` if it is malformed."""
     asked = planned(said, tables)
     try:
         deviations = tuple(float(record["deviations"][asked.told(places)]) for places in asked.measured)
@@ -178,11 +178,11 @@ def read_price(record: Mapping[str, Any], said: Mapping[str, Any], tables: Mappi
         budget = Budget.from_dict(papers["budget"])
         return SynthesisPrice(asked, budget, _cost(papers["cost"]), _cost(papers["rest"]), deviations, thresholds)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DeniableError):
-        raise UnreadableRecord("this is no price that this version can read; update deniable") from None
+        raise UnreadableRecord("this version cannot read this price; update deniable") from None
 
 
 def recalled(session: Session, said: Mapping[str, Any], charge: Entry, sealed: Entry, left: Cost) -> Synthetic | None:
-    """What a sealed entry holds of a synthetic table, for nothing; None if the entry is of something else."""
+    """The synthetic table stored in a sealed entry. Free. None if the entry holds something else."""
     asked = planned(said, session.tables)
     if sealed.answer is None or sealed.question != asked.hash:
         return None
@@ -194,9 +194,9 @@ def recalled(session: Session, said: Mapping[str, Any], charge: Entry, sealed: E
 
 
 def write_rows(made: Synthetic, count: int, path: Path, form: str, told: Callable[[float], None] | None = None) -> None:
-    """So many synthetic rows into a file, some at a time: CSV, where a missing value is an empty cell, or Parquet.
+    """Write so many synthetic rows to a file, in portions: CSV, with empty cells for missing values, or Parquet.
 
-    `told` is told the share of the rows that are written.
+    `told` is called with the share of the rows that are written.
     """
     parts = [min(_AT_ONCE, count - start) for start in range(0, count, _AT_ONCE)]
     with _parquet(path) if form == "parquet" else _csv(path, made.columns) as write:
@@ -235,7 +235,10 @@ def _parquet(path: Path) -> Iterator[Callable[[SyntheticRows], None]]:
 
 
 def check_form(path: Path) -> str:
-    """Which form the name of a file asks for, by its ending; InvalidParameter before anything is paid."""
+    """The form, "csv" or "parquet", by the ending of a file name. To be called before anything is paid.
+
+    Raises `InvalidParameter` for another ending, and `MissingExtra` if Parquet needs a library.
+    """
     form = path.suffix.lower().removeprefix(".")
     if form not in FORMS:
         raise InvalidParameter("--out", path.name, "must end with .csv or .parquet")
@@ -245,7 +248,7 @@ def check_form(path: Path) -> str:
 
 
 def _found(column: synthesis_request.SyntheticColumn, values: Mapping[str, Any]) -> list[tuple[Any, float]]:
-    """The keys that a noisy count showed, as the record has them."""
+    """The found keys of a column from a record, with 0 in place of their counts."""
     keys = [each for each in values[column.name]["values"] if each is not None]
     return [(dt.date.fromisoformat(each) if column.domain.kind is Kind.DATE else each, 0.0) for each in keys]
 

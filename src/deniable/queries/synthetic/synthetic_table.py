@@ -1,7 +1,7 @@
-"""A synthetic table: rows, tables and answers that are read off a distribution, and how far off they may be.
+"""Synthetic tables: rows, tables and answers from a fitted distribution, with their expected error.
 
-All of it is worked out from noisy counts that were released. No data is read here and nothing is spent, so numpy's
-generator is good enough for every choice that is left to chance.
+All of it is computed from released noisy counts. No data is read and nothing is spent, so numpy's random generator is
+sufficient.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ if TYPE_CHECKING:
 
 _FAR: Final = 1.5
 _LEAST_VARIANCE: Final = 1e-4
-"""Where so much was paid that counts carry no noise, a fit still needs a measure of what is near."""
+"""The smallest variance that a fit is given, for counts that are so expensive that they carry no noise."""
 _SHOWN: Final = 20
 _ARROW: Final = {
     Kind.TEXT: "string", Kind.INTEGER: "int64", Kind.REAL: "double", Kind.BOOLEAN: "bool", Kind.DATE: "date32",
     Kind.TIMESTAMP: "timestamp[us]",
 }  # fmt: skip
-MARK: Final = "Worked out from synthetic rows, not from the data: there is no interval, and the error is not known."
+MARK: Final = "Computed from synthetic rows, not from the data: there is no interval, and the error is not known."
 
 
 @final
 class Synthetic:
-    """A distribution of a table's columns, fitted to noisy counts: rows and tables are read off it, for nothing."""
+    """A distribution of a table's columns, fitted to noisy counts. Rows, tables and SQL answers from it are free."""
 
     def __init__(self, asked: Synthesis, measured: MeasuredTogether, rows: int | None = None) -> None:
         self._asked, self._measured, self._told_rows = asked, measured, rows
@@ -62,12 +62,12 @@ class Synthetic:
 
     @property
     def asked(self) -> Synthesis:
-        """What was measured for it, with the keys that were found."""
+        """The plan of the table, with the keys that were found."""
         return self._asked
 
     @cached_property
     def marginals(self) -> tuple[Marginal, ...]:
-        """The noisy counts that it rests on."""
+        """The noisy counts that the distribution is fitted to."""
         found = []
         for places, plan, released in zip(
             self._asked.measured, self._measured.plans, self._measured.released, strict=True
@@ -80,43 +80,43 @@ class Synthetic:
 
     @cached_property
     def model(self) -> Mixture:
-        """The fitted distribution, before combinations are taken out of it that cannot be."""
+        """The fitted distribution, before impossible combinations are removed. Fitting may take half a minute."""
         return raked(fit(self._asked.sizes, self._known), self._known, self._asked.forbidden)
 
     @cached_property
     def count(self) -> int:
-        """About how many rows the table has: as was said, or by the noisy counts."""
+        """The number of rows of the table: as the caller stated, or estimated from the noisy counts."""
         return self._told_rows or min(round(total(self.marginals)), MOST_ROWS)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know before it is used, a sentence each."""
+        """Sentences to know before using it: a poor fit, or too much noise."""
         said = []
         if (misfit := self.model.misfit) > _FAR:
             said.append(
                 f"The fit is {misfit:.1f} times as far from the noisy counts as their noise accounts for: some columns "
-                "have more to do with each other than it can follow. Ask for their table directly, or give fewer bins."
+                "depend on each other more than it can represent. Ask for their table directly, or give fewer bins."
             )
             if self.model.cut_short:
                 said.append(
-                    "The fit was ended at its limit of work (about half a minute) while it still became better: with "
-                    "fewer columns or bins it comes nearer."
+                    "The fit was stopped at its limit of work (about half a minute) while it was still improving: "
+                    "give fewer columns or bins."
                 )
         deviation = min(each.variance for each in self.marginals) ** 0.5
         if deviation * 10 > self.count:
             said.append(
-                "The noise is as large as the table: the rows say next to nothing. Spend more, or take fewer columns."
+                "The noise is as large as the table: the rows are almost pure noise. Spend more, or take fewer columns."
             )
         return tuple(said)
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph for a paper or a regulator; ε is told at the budget's δ, or at the one given."""
+        """A methods paragraph for a paper or a regulator. ε is stated at `delta`, by default the budget's δ."""
         from deniable.queries.answer import privacy_statement
 
         return privacy_statement.of_synthetic(self, delta)
 
     def rows(self, count: int | None = None) -> SyntheticRows:
-        """Synthetic rows: as many as the table has, by the noisy counts, if not said."""
+        """Draw synthetic rows: `count` of them (1 to 10⁹), by default as many as the table has. Free."""
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ROWS):
             raise InvalidParameter("count", count, "must be a whole number of rows, from 1 to 10⁹")
         generator = np.random.default_rng()
@@ -126,8 +126,10 @@ class Synthetic:
         return SyntheticRows({name: drawn[name] for name in self.columns}, kinds)
 
     def table(self, *columns: str) -> FittedCounts:
-        """The fitted counts by some columns, each with the error that is expected of it: that of its share of the rows
-        and, unless the number of rows was said, that of their noisy number.
+        """The fitted counts by some columns, each with its expected standard error. Free.
+
+        The error has two parts: that of the cell's share of the rows and, unless the caller stated the number of rows,
+        that of their noisy number. Raises `InvalidParameter` for unknown columns or more than a million cells.
         """
         places = self._places(columns)
         off, shares = self._doubt.cells(*places), self._marginal(*places)
@@ -139,10 +141,10 @@ class Synthetic:
         return FittedCounts(columns, cells, [float(each) for each in counts.ravel()], errors, binned)
 
     def sql(self, question: str, *, count: int | None = None) -> Worked:
-        """Answer SQL (DuckDB's) about the table by its name from synthetic rows. It costs nothing, and it is no answer
-        about the data: what comes out is marked as such.
+        """Run SQL (DuckDB's dialect) over synthetic rows, under the table's own name. Free.
 
-        The same rows answer every question; with a `count`, so many rows are drawn anew.
+        The result is not an answer about the data, and is marked as such. All questions use the same rows; with
+        `count`, so many new rows are drawn. Raises `InvalidParameter` if the SQL is not one SELECT or fails.
         """
         from deniable.queries.engines.public_rows import answered
 
@@ -153,8 +155,9 @@ class Synthetic:
 
     @cached_property
     def quality(self) -> Quality:
-        """The error that is expected of each count, by the noise and the fit, and of the same count of synthetic rows:
-        for everybody. (`measured_errors` of a session says for its owner alone how far off the counts are.)
+        """The expected error of each measured table, fitted and in synthetic rows, from public numbers alone.
+
+        (`Session.measured_errors` compares with the data, for the owner alone.)
         """
         found, in_rows = {}, {}
         for places in self._asked.measured:
@@ -166,7 +169,7 @@ class Synthetic:
         return Quality(found, in_rows)
 
     def variation(self, exact: Sequence[Mapping[Any, int]]) -> dict[tuple[str, ...], float]:
-        """The total variation distance of each fitted count to counts without noise, in the same order."""
+        """The total variation distance of each fitted table to exact counts, which are in the same order."""
         found = {}
         for places, each in zip(self._asked.measured, exact, strict=True):
             true = placed(self._asked, places, each.items())
@@ -206,7 +209,7 @@ class Synthetic:
 
 
 MOST_SHOWN: Final = 1_000_000
-"""Cells of one fitted table."""
+"""The most cells of one fitted table."""
 
 
 def placed(asked: Synthesis, places: Sequence[int], counts: Any) -> NDArray[np.float64]:
@@ -215,7 +218,7 @@ def placed(asked: Synthesis, places: Sequence[int], counts: Any) -> NDArray[np.f
     found = np.zeros([len(each) for each in at])
     for group, number in counts:
         where = [each.get(value) for each, value in zip(at, group, strict=True)]
-        if None not in where:  # bins of a column that is never missing have a cell for missing values, too
+        if None not in where:  # the engine also returns a group for missing values, which some columns do not have
             found[tuple(where)] = number
     return found
 
@@ -228,12 +231,12 @@ class Cell:
     values: tuple[Scalar | None, ...]
     count: float
     error: float | None
-    """The root mean square error that is expected; None if the columns were not counted together."""
+    """The expected root mean square error; None if the columns were not measured together."""
 
 
 @final
 class FittedCounts(Sequence[tuple[Any, ...]]):
-    """Fitted counts by some columns: rows of values with a number of rows, and its expected error, behind them."""
+    """Fitted counts by some columns: a sequence of (values …, count, expected error)."""
 
     def __init__(
         self,
@@ -257,18 +260,18 @@ class FittedCounts(Sequence[tuple[Any, ...]]):
         return map(_flat, self.cells)
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame, with the columns `count` and `error`."""
+        """A pandas DataFrame with the further columns `count` and `error`."""
         names = _named([*self.columns, "count", "error"])
         return library("pandas", None).DataFrame.from_records(list(self), columns=names)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know when reading it."""
+        """Sentences to know when reading it."""
         said = []
         if self._binned:
-            said.append(f"A value of {', '.join(self._binned)} stands for the bin that begins with it.")
+            said.append(f"A value of {', '.join(self._binned)} stands for the bin that starts with it.")
         if any(each.error is None for each in self.cells):
-            said.append("These columns were not counted together: the table is a guess, and its error is not known.")
+            said.append("These columns were not measured together: the table is a guess, and its error is not known.")
         return tuple(said)
 
     def __repr__(self) -> str:
@@ -289,30 +292,30 @@ class FittedCounts(Sequence[tuple[Any, ...]]):
 
 @final
 class Quality(dict[tuple[str, ...], float]):
-    """The total variation distance to the truth that is expected of each fitted count, from public numbers alone."""
+    """The expected total variation error of each fitted table by its columns, from public numbers alone."""
 
     def __init__(self, fitted: Mapping[tuple[str, ...], float], in_rows: Mapping[tuple[str, ...], float]) -> None:
         super().__init__(fitted)
         self.in_rows: Final = dict(in_rows)
-        """The same of as many synthetic rows as the table has. Fewer rows are further off."""
+        """The expected error of as many synthetic rows as the table has. Fewer rows have a larger error."""
 
     def __missing__(self, columns: object) -> float:
-        """A table by the name of its one column, or by its columns in another order."""
+        """The error of a table by the name of its only column, or by its columns in another order."""
         names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, tuple) else []
         for each in self:
             if len(each) == len(names) and set(each) == set(names):
                 return self[each]
-        rule = "was not counted, and nothing is known of its error"
+        rule = "was not measured, so its error is not known"
         raise InvalidParameter("columns", columns, rule, "look at list(quality)")
 
     @property
     def mean(self) -> float:
-        """The mean of those by the most columns."""
+        """The mean error of the tables with the most columns."""
         return _mean_of_most(self)
 
     @property
     def mean_in_rows(self) -> float:
-        """The same of as many synthetic rows as the table has."""
+        """The mean error of the tables with the most columns, in synthetic rows."""
         return _mean_of_most(self.in_rows)
 
     def __repr__(self) -> str:
@@ -333,26 +336,27 @@ def _mean_of_most(errors: Mapping[tuple[str, ...], float]) -> float:
 
 @final
 class MeasuredErrors:
-    """How far the counts of a synthetic table are off, compared with the data. NOT PRIVATE: for the owner alone, never
-    for those who have the synthetic table.
+    """The error of a synthetic table compared with the data, in total variation by columns.
+
+    NOT PRIVATE: for the owner alone, never for users of the synthetic table.
     """
 
     def __init__(self, table: str, errors: Mapping[tuple[str, ...], float]) -> None:
         self.table, self.errors = table, dict(errors)
 
     def describe(self) -> str:
-        """All of it in words, for the owner to read."""
+        """The errors as text, the largest first."""
         lines = [f"{self.table}: total variation distance to the data, NOT PRIVATE, for the owner alone"]
         worst = sorted(self.errors.items(), key=lambda each: -each[1])
         return "\n".join([*lines, *(f"  {each:.4f}  {' × '.join(columns)}" for columns, each in worst)])
 
     def __repr__(self) -> str:
-        return f"<MeasuredErrors of {self.table!r}: NOT PRIVATE, for the owner alone; describe() tells them>"
+        return f"<MeasuredErrors of {self.table!r}: NOT PRIVATE, for the owner alone; see describe()>"
 
 
 @final
 class Worked:
-    """What SQL says about synthetic rows."""
+    """The result of SQL over synthetic rows. It is marked as such wherever it is displayed."""
 
     notes: tuple[str, ...] = (MARK,)
 
@@ -366,7 +370,7 @@ class Worked:
         return iter(self.rows)
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame; what it is worked out from stands in `attrs["note"]`."""
+        """A pandas DataFrame; `attrs["note"]` says that it comes from synthetic rows."""
         found = library("pandas", None).DataFrame.from_records(list(self.rows), columns=list(self.columns))
         found.attrs["note"] = MARK
         return found
@@ -385,7 +389,7 @@ class Worked:
 
 @final
 class SyntheticRows:
-    """Synthetic rows, column by column."""
+    """Synthetic rows, as a list of values for each column."""
 
     def __init__(self, columns: dict[str, list[Scalar | None]], kinds: Mapping[str, Kind]) -> None:
         self.columns, self._kinds = columns, kinds
@@ -394,23 +398,23 @@ class SyntheticRows:
         return len(next(iter(self.columns.values())))
 
     def to_pandas(self) -> Any:
-        """As a pandas DataFrame. Whole numbers and truths among which some are missing are Int64 and boolean."""
+        """A pandas DataFrame. Integers and booleans with missing values are Int64 and boolean."""
         pd = library("pandas", None)
         return pd.DataFrame({name: pd.Series(cells, dtype=nullable(cells)) for name, cells in self.columns.items()})
 
     def to_polars(self) -> Any:
-        """As a polars DataFrame."""
+        """A polars DataFrame."""
         return library("polars", None).DataFrame(self.columns)
 
     def to_arrow(self) -> Any:
-        """As an Arrow table."""
+        """An Arrow table with types from the schema."""
         arrow = library("pyarrow", "sql")
-        # By the schema: values that are all missing would have a type of their own.
+        # Without the schema, a column of missing values would get a type of its own.
         typed = [(name, arrow.type_for_alias(_ARROW[self._kinds[name]])) for name in self.columns]
         return arrow.table(self.columns, schema=arrow.schema(typed))
 
     def to_parquet(self, path: str) -> None:
-        """Into a Parquet file."""
+        """Write a Parquet file."""
         library("pyarrow.parquet", "sql").write_table(self.to_arrow(), path)
 
     def __repr__(self) -> str:
@@ -426,7 +430,7 @@ def _short(cell: Any) -> str:
 
 
 def _named(names: Sequence[str]) -> list[str]:
-    """Each name once: a column of the table may be called `count`."""
+    """Unique names: a column of the table may be called `count`."""
     found: list[str] = []
     for name in names:
         while name in found:
