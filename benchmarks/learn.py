@@ -113,9 +113,8 @@ def _ours(noise_of: Callable[[], object]) -> Callable[[nn.Module, torch.Tensor, 
     def ours(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
         from deniable import learn
         from deniable.learn.torch import Trainer
-        from deniable.learn.torch import trainer as training
 
-        training.drawn = lambda plan, records, step, entropy: records.mine  # at rate 1 everybody; sampling is left out
+        learn.DPSGD.drawn = lambda plan, records, step, entropy: records  # at rate 1 everybody; sampling is left out
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         plan = learn.DPSGD(clip=CLIP, rate=1.0, steps=10**6, noise=SIGMA)
         trainer = Trainer(model, optimizer, plan, (x, y), noise=noise_of(), progress=False)
