@@ -62,10 +62,10 @@ class Room:
 
 ROOMS = {
     "cli": Room(330, 0, 240, "the commands: ask, price, audit, serve …"),
-    "server": Room(20, 1, 300, "the curator as a service: API, console, roles"),
-    "learn": Room(350, 1, 220, "training plans, torch trainer, estimators"),
+    "server": Room(170, 1, 230, "the curator as a service: API, console, roles"),
+    "learn": Room(420, 1, 200, "training plans, torch trainer, estimators"),
     "attacks": Room(640, 1, 240, "why all this: linkage, reconstruction …"),
-    "client": Room(20, 2, 300, "dn.connect: a session over HTTP"),
+    "client": Room(20, 1, 130, "dn.connect: a session over HTTP"),
     "testing": Room(710, 2, 170, "checks with stated error rates"),
     "transport": Room(20, 3, 130, "requests, retries"),
     "queries": Room(170, 3, 400, "questions: SQL and frames → one plan → engines → noisy answers"),
