@@ -169,6 +169,50 @@ def test_keys_at_an_address_are_fetched_when_needed_and_not_for_every_stranger(
     assert fetched == ["https://login.example.org/keys"]
 
 
+def test_a_key_that_the_issuer_withdrew_was_trusted_until_the_server_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys were fetched for unknown key ids only. Now they are fetched again after ten minutes; while the address does
+    not answer, the last ones count for an hour.
+    """
+    now, fetched, sets = [1000.0], [0], [key_set()]
+
+    def fetch(url: str) -> bytes:
+        fetched[0] += 1
+        if not sets:
+            raise ValueError
+        return json.dumps(sets[0]).encode()
+
+    monkeypatch.setattr(oidc, "fetched", fetch)
+    monkeypatch.setattr(oidc.time, "monotonic", lambda: now[0])
+    about = {"issuer": ISSUER, "audience": AUDIENCE, "keys": "https://login.example.org/keys"}
+    issuer = oidc.configured(world.curator.catalogue, about)
+
+    def knows(kid: str) -> bool:
+        return issuer.check(token(kid)) is not None
+
+    assert knows("ed")
+    sets[0] = {"keys": [each for each in key_set()["keys"] if each["kid"] != "ed"]}
+    now[0] += 599
+    assert (knows("ed"), fetched[0]) == (True, 1)
+    now[0] += 2
+    assert (knows("ed"), fetched[0]) == (False, 2)
+
+    sets[0] = key_set()
+    now[0] += 61
+    assert (knows("ed"), fetched[0]) == (True, 3)
+    sets.clear()
+    for _ in range(3):
+        now[0] += 1190
+        assert knows("ed")
+    assert fetched[0] == 6
+    now[0] += 31
+    assert not knows("ed")
+    sets.append(key_set())
+    now[0] += 61
+    assert knows("ed")
+
+
 def test_an_email_counts_when_the_issuer_has_verified_it(world: World, tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text(json.dumps(key_set()))
     about = {"issuer": ISSUER, "audience": AUDIENCE, "keys": str(tmp_path / "keys.json"), "claim": "email"}

@@ -8,6 +8,7 @@ followed. Source: RFC 8725, best current practices for JSON Web Tokens.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -32,6 +33,12 @@ _LARGEST: Final = 1 << 20
 _AGAIN: Final = 60.0
 """Least seconds between two fetches of the keys. A token with an unknown key id causes a fetch."""
 
+_FRESH: Final = 600.0
+"""Seconds after which keys from an address are fetched again, so that a key that the issuer withdrew is refused."""
+
+_OLDEST: Final = 3600.0
+"""Seconds that fetched keys are used at most, while the issuer's address does not answer."""
+
 _LEEWAY: Final = 10.0
 """Seconds by which the issuer's clock may differ from ours."""
 
@@ -50,7 +57,11 @@ class Issuer:
         except ImportError:
             raise MissingExtra("pyjwt", "oidc") from None
         self._catalogue, self._issuer, self._audience, self._claim = catalogue, issuer, audience, claim
-        self._place, self._turn, self._read = keys, threading.Lock(), 0.0
+        self._place, self._turn = keys, threading.Lock()
+        self._tried: float | None = None
+        """When the keys were last asked for, by `time.monotonic`; None before the first time."""
+        self._got = 0.0
+        """When an answer with keys last came."""
         self._keys: Mapping[str, tuple[str, PyJWK]] = {}
         if isinstance(keys, Path):
             self._keys = _keys(keys.read_bytes())
@@ -86,15 +97,27 @@ class Issuer:
     def _key(self, name: object) -> tuple[str, PyJWK]:
         if not isinstance(name, str):
             raise LookupError
-        # While another thread fetches the keys, an unknown key id fails at once: it must not block this thread.
-        if name not in self._keys and not isinstance(self._place, Path) and self._turn.acquire(blocking=False):
-            try:
-                if not self._read or time.monotonic() - self._read > _AGAIN:
-                    self._read = time.monotonic()
-                    self._keys = _keys(fetched(self._place))
-            finally:
-                self._turn.release()
+        if not isinstance(self._place, Path):
+            self._refresh(self._place, name)
+            if time.monotonic() - self._got > _OLDEST:
+                raise LookupError
         return self._keys[name]
+
+    def _refresh(self, address: str, name: str) -> None:
+        """Fetch the keys if this key id is unknown, or if they are old. At most one attempt in `_AGAIN` seconds."""
+        now = time.monotonic()
+        if name in self._keys and now - self._got <= _FRESH:
+            return
+        # While another thread fetches the keys, this one goes on with those it has: it must not wait.
+        if not self._turn.acquire(blocking=False):
+            return
+        try:
+            if self._tried is None or now - self._tried > _AGAIN:
+                self._tried = now
+                with contextlib.suppress(ValueError):  # no answer: the keys that are known stay, up to `_OLDEST`
+                    self._keys, self._got = _keys(fetched(address)), now
+        finally:
+            self._turn.release()
 
 
 def _keys(text: bytes) -> dict[str, tuple[str, PyJWK]]:
