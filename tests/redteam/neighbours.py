@@ -100,6 +100,19 @@ def record_classes(monkeypatch: Any, world: Watched) -> None:
 _MISSING, _BARE = "where a number is missing", "a number without ±"
 
 
+def _without_numbers(papers: dict[str, Any], *, known: bool) -> dict[str, Any]:
+    """What is sent for programs, but for the noisy numbers, the keys if they are not public, and the ledger's serial
+    number, which is drawn at random.
+    """
+    if "released" not in papers:
+        return papers
+    released = json.loads(papers["released"])
+    noisy = {"parts"} if known else {"parts", "groups"}
+    kept = {name: value for name, value in released.items() if name not in noisy}
+    kept["measured"] = [[each[0].partition(":")[2], *each[1:]] for each in kept["measured"]]
+    return {**papers, "released": kept}
+
+
 def visible(response: Any) -> Any:
     """All that can be seen of an answer but for its noisy numbers: two neighbours must agree on it."""
     said = response.json()
@@ -109,6 +122,7 @@ def visible(response: Any) -> Any:
     papers = {name: value for name, value in said["provenance"].items() if name != "time"}
     known = not any("keys are not public" in note for note in said["notes"])
     rest = {name: value for name, value in said.items() if name not in {"rows", "intervals", "provenance"}}
+    rest["papers"] = _without_numbers(said["papers"], known=known)
     measured = [place for place, name in enumerate(said["columns"]) if name in said["measured"]]
     # Two notes are about the noisy numbers. They must say what these show, and so nothing more.
     missing = any(row[place] is None for row in said["rows"] for place in measured)

@@ -67,7 +67,7 @@ class Receipt:
     time: str
     """When it was charged, by the ledger's clock. A replay returns the answer of that time."""
     version: str | None = None
-    """The ledger's name for the version of the data; None if unknown."""
+    """The ledger's name for the version of the data; None if unknown. From a server: the name of the dataset."""
     dummy: bool = False
     """Whether this was a rehearsal on a server's dummy rows, which is free."""
 

@@ -1,7 +1,8 @@
 """What a server sends beside the words of an answer or a price, so that a client has the same objects as a session.
 
 A record of an answer tells people what was paid. Its papers tell it to a program: amounts in whole units as text (JSON
-numbers would round them), the budget, the unit, and the noisy statistics that were released. All of it is public.
+numbers would round them), the budget, the unit, and the noisy statistics that were released. All of it is public or
+noisy. The version of the data is neither, because it is computed from the rows; the client uses the dataset's name.
 """
 
 from __future__ import annotations
@@ -55,7 +56,6 @@ def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
         "budget": receipt.budget.to_dict(),
         "cost": written_cost(receipt.cost),
         "rest": written_cost(receipt.rest),
-        "version": receipt.version,
         "unit": written_unit(promise.unit),
         "assumptions": list(promise.assumptions),
         "adjustments": list(answer.adjustments),
@@ -74,7 +74,7 @@ def read_receipt(record: Mapping[str, Any]) -> Receipt:
         Budget.from_dict(papers["budget"]),
         said["replayed"],
         said["time"],
-        papers["version"],
+        record["dataset"],
         bool(record.get("dummy", False)),
     )
 
