@@ -129,7 +129,7 @@ QUESTION = Life(
         Step(
             "Show it",
             "Measures are computed from noisy statistics, with confidence intervals, notes and a receipt.",
-            ("queries.answer.answer:Answer", "queries.intervals.noise_intervals:Shape"),
+            ("queries.answer.answer:Answer", "ledger.currency:Shape"),
         ),
     ),
     "Ends with an Answer: a small table of noisy numbers, .guarantee, .receipt. Steps 1 to 7 cost nothing.",
@@ -216,7 +216,7 @@ TRAINING = Life(
         Step(
             "Draw the batch",
             "True Poisson sampling: every record joins with probability rate, by exact coins.",
-            ("learn.torch.batch_sampling:drawn", "noise.samplers:bernoulli"),
+            ("learn.plans:DPSGD.drawn", "noise.samplers:bernoulli"),
             "places of records, cut into parts that fit into memory",
         ),
         Step(

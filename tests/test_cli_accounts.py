@@ -86,7 +86,7 @@ def test_each_table_of_a_database_may_have_an_account_of_its_own(tmp_path: Path)
         database.execute("CREATE TABLE visits AS SELECT 1 AS a; CREATE TABLE stays AS SELECT 1 AS a")
     asked("ask", str(path), COUNT, "--table", "visits", *FIRST)
     code, said = refused("ask", str(path), "SELECT COUNT(*) AS n FROM stays", "--table", "stays", *FIRST)
-    assert (code != 0, "keep another ledger" in said, "spend it twice" in said) == (True, False, True), said
+    assert (code != 0, "keep another ledger" in said, "spend the budget twice" in said) == (True, False, True), said
     more = ["--ledger", str(tmp_path / "stays.ledger")]
     asked("ask", str(path), "SELECT COUNT(*) AS n FROM stays", "--table", "stays", *FIRST, *more)
     more = ["--ledger", str(tmp_path / "again.ledger")]

@@ -157,5 +157,5 @@ def test_a_delta_that_changes_nothing_is_said() -> None:
 def test_help_says_what_is_usual() -> None:
     text = " ".join(asked("attack", "--help", columns=200).split())
     assert "levels" not in text.lower()
-    assert "without it: --epsilon 0.1 1 10" in text
+    assert "Default: --epsilon 0.1 1 10" in text
     assert "mostly 10,000" in text

@@ -96,7 +96,7 @@ def test_a_changed_table_is_asked_anew_and_never_merged(tmp_path: Path) -> None:
         refined = session.refine(again, epsilon=2)
         assert abs(refined["n"][0] - 6000) < 200
         assert first.receipt.version != again.receipt.version == refined.receipt.version
-        with pytest.raises(InvalidParameter, match="another version of the data"):
+        with pytest.raises(InvalidParameter, match="two versions of the data"):
             refined.adding_up_to(first)
     with opened(table(1000), tmp_path / "ledger") as session:  # the first table is back, and so is its answer
         assert session.sql(COUNT, epsilon=2).receipt.replayed
