@@ -246,7 +246,7 @@ def test_the_guarantee_names_every_place_that_the_page_calls_unseen():
         assert each in row.replace("`", ""), each
         assert each in KEPT, each
     [hooks] = [line for line in page.read_text(encoding="utf-8").splitlines() if "grad_fn.register_hook" in line]
-    assert "other threads of Python" in hooks
+    assert "threads of Python that already ran" in hooks
     assert "in threads that existed before" in FOLLOWED
     assert "hooks on nodes of autograd's graph" in FOLLOWED
 
