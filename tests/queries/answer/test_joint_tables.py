@@ -470,7 +470,9 @@ def test_the_price_of_a_list_hid_that_an_average_was_priced_for_1000_rows(kind: 
         first, _ = s.price_batch([text, TOTAL], **COSTS[kind]).tables
         assert first.by_rows == ("c",)
         assert first.to_dict(s.budget)["errors_at_rows"] == {"c": 1000}
-        assert "± of ward: c is for a group of 1,000 rows" in " ".join(str(s.price([text, TOTAL], **COSTS[kind])).split())
+        assert "± of ward: c is for a group of 1,000 rows" in " ".join(
+            str(s.price([text, TOTAL], **COSTS[kind])).split()
+        )
         assert 1 < first.errors["n"] / first.deviations["n"] < 2.3  # type: ignore[operator]
         assert first.deviations["c"] is None
 
