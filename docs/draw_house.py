@@ -7,6 +7,7 @@ steps of the lives are in docs/house_lives.py. Text stays text in these files, s
 
 from __future__ import annotations
 
+import functools
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -321,7 +322,7 @@ def pictures() -> Iterator[tuple[str, str, Callable[[], Sheet]]]:
     yield "house-rooms.svg", "The rooms of the house and the doors between them", house_rooms
     yield "house-doors.svg", "All doors between rooms", house_doors
     for each in LIVES:
-        yield f"house-{each.name}.svg", each.title, lambda each=each: life(each)  # type: ignore[misc]
+        yield f"house-{each.name}.svg", each.title, functools.partial(life, each)
 
 
 PICTURES = tuple(name for name, *_ in pictures())

@@ -19,7 +19,7 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
 from deniable.queries.plan.answer_notes import wrapped
-from deniable.queries.plan.refusals import choices
+from deniable.queries.plan.refusals import private_table
 from deniable.tables.expressions import case, col
 from deniable.tables.kinds import BOUNDED, LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, declared, end_of
 from deniable.tables.schema import Table, write_schema
@@ -116,7 +116,7 @@ def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tup
 
     Raises `InvalidParameter` if the column is not a number or time, or has bounds or keys already.
     """
-    name = _table(table, tables)
+    name = private_table(table, tables)
     frame = Frame.of(name, tables)
     if column not in frame.names:
         frame.select(column)  # raises for an unknown name
@@ -215,15 +215,6 @@ def checked_cover(cover: object) -> float:
     if isinstance(cover, bool) or not isinstance(cover, int | float) or not 0.5 < cover <= 1:
         raise InvalidParameter("cover", cover, "must be a share of the rows, above 0.5 and at most 1", "try 0.99")
     return float(cover)
-
-
-def _table(table: str | None, tables: Mapping[str, Table]) -> str:
-    if table is not None:
-        return table
-    private = [name for name, each in tables.items() if each.unit is not None]
-    if len(private) != 1:
-        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
-    return private[0]
 
 
 def _kind(asked: Question) -> Kind:

@@ -6,11 +6,11 @@ The table is data: the SQL reader raises from it, docs/sql.md prints it, and a t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn, final
 
-from deniable.errors import QuestionRefused
+from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Schema, Table
 from deniable.units import Unit
@@ -332,3 +332,13 @@ def choices(name: str, among: Iterable[str]) -> str:
     near = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
     meant = f"did you mean {folded[near[0]]!r}? " if near else ""
     return f"{meant}choose from {', '.join(names[:_MOST_LISTED])}{', …' if len(names) > _MOST_LISTED else ''}"
+
+
+def private_table(name: str | None, tables: Mapping[str, Table]) -> str:
+    """The table that is named, or the only private one. Raises `InvalidParameter` if a name is needed."""
+    if name is not None:
+        return name
+    private = [each for each, table in tables.items() if table.unit is not None]
+    if len(private) != 1:
+        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
+    return private[0]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
-from deniable.queries.plan.refusals import choices
+from deniable.queries.plan.refusals import choices, private_table
 from deniable.queries.synthetic import impossible_combinations
 from deniable.synth import Forbidden, marginals, room, shares
 from deniable.synth.marginals import MOST_WAYS
@@ -208,7 +208,7 @@ def asked(
     Raises `InvalidParameter`, before anything is charged, if an argument is wrong, a column has no public values, or
     the tables would be too large.
     """
-    name = _chosen_table(table, tables)
+    name = private_table(table, tables)
     frame, unit = Frame.of(name, tables), tables[name].unit
     chosen = _chosen_columns(columns, frame, None if unit is None else unit.column)
     _check_types(bins, unlisted, forbid)
@@ -239,16 +239,6 @@ def asked(
         name, tuple(chosen), found, measured, _questions(frame, found, measured), tuple(shares(sizes, measured)),
         forbidden, frame, to_find, tuple(frame.group_by(c=col(found[i].name)).agg(n=count()) for i in to_find),
     )  # fmt: skip
-
-
-def _chosen_table(table: str | None, tables: Mapping[str, Table]) -> str:
-    """The table that is named, or the only private one."""
-    if table is not None:
-        return table
-    private = [name for name, each in tables.items() if each.unit is not None]
-    if len(private) != 1:
-        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
-    return private[0]
 
 
 def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | None) -> list[str]:
