@@ -223,7 +223,7 @@ ELSEWHERE: tuple[Case, ...] = (
              "a_refusal_tells_nothing_of_the_reports", "texts_that_encode_never_writes_are_not_read",
              "a_file_with_one_impossible_report_is_not_estimated_from"))),
     Case("A1", "a name in a header: user-name, X-User, X-Role", "means nothing", _server("access/roles", "names_in_headers_mean_nothing")),
-    Case("A3b", "releases and labels of another analyst of the same dataset", "404: there is no such thing",
+    Case("A3b", "releases and labels of another analyst of the same dataset", "404: not found, or not visible to this person",
          _server("access/roles", "what_belongs_to_others_does_not_exist", "an_analyst_sees_their_own_releases_only")),
     Case("A5d", "script in file names, columns, categories, aliases, SQL, reasons, people and datasets, on every page",
          "inert: nothing runs or is loaded",
