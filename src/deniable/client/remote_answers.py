@@ -193,7 +193,7 @@ class RemoteBounds(Bounds):
 
     @classmethod
     def read(cls, record: dict[str, Any], answer: Answer) -> RemoteBounds:
-        """The bounds of a record."""
+        """The bounds from the record that the server sent, and the answer that paid for them."""
         kind, ends = Kind(record["kind"]), (record["low"], record["high"])
         domain: Domain | None = None
         if ends[0] is not None:
@@ -203,21 +203,21 @@ class RemoteBounds(Bounds):
 
     @property
     def low(self) -> Any:
-        """The lowest value, a date or moment as text; None where no bin stood out of the noise."""
+        """The lower bound, a date or timestamp as text; None if no bin exceeded the noise."""
         return self.record["low"]
 
     @property
     def high(self) -> Any:
-        """The highest value."""
+        """The upper bound, a date or timestamp as text; None if no bin exceeded the noise."""
         return self.record["high"]
 
     @property
     def line(self) -> str:
-        """The column's line in a schema file; empty where no bin stood out of the noise."""
+        """The column's line in a schema file; empty if no bin exceeded the noise."""
         return str(self.record["line"])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The bounds as a JSON-ready dict, as the server sent it."""
         return dict(self.record)
 
     def __str__(self) -> str:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @final
 class RemotePrice(Price):
-    """The price of a question on a server. `plan`, and errors in groups of another size, are worked out here."""
+    """The price of a question on a server. `plan`, and `errors(rows=)` for groups of another size than the server's,
+    are computed here from the public schema.
+    """
 
     __slots__ = ("_late", "asked", "record")
 
@@ -76,11 +78,11 @@ class RemotePrice(Price):
         return tuple((str(name), Fraction(share)) for name, share in self.record["split"])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The price as a JSON-ready dict, as the server sent it."""
         return dict(self.record)
 
     def lines(self) -> list[str]:
-        """For people, as wide as a terminal."""
+        """The price as lines of text, at most as wide as a terminal."""
         return list(self.record["lines"])
 
     __repr__ = Price.__str__

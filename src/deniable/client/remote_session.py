@@ -305,7 +305,7 @@ class RemoteSession:
         return self._answer(self._wire.post(place, {**_said(question), **paid}), question)
 
     def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
-        """Dummy rows of each table."""
+        """Made-up rows for trying out code, `rows` of them for each table, drawn from the public schema alone."""
         found: dict[str, list[dict[str, Any]]] = self._wire.get(f"/v1/datasets/{self.dataset}/dummy?rows={rows}")[
             "tables"
         ]
@@ -421,7 +421,7 @@ class RemoteSession:
         raise InvalidOperation(f"{what} is for a session on the machine that has the data; {instead}")
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the HTTP connection. The dataset and its ledger stay on the server."""
         self._wire.close()
 
     def __enter__(self) -> Self:

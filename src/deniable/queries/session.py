@@ -328,7 +328,7 @@ class Session:
         return synthesis_measurement.measured_errors(self, synthetic)
 
     def table(self, name: str) -> Frame:
-        """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
+        """A table, for questions in Python: `s.table("visits").filter(...).agg(...)`. QuestionRefused if it is unknown."""
         from deniable.queries.frame.frame import Frame
 
         return Frame.of(name, self._tables)
@@ -363,7 +363,7 @@ class Session:
 
     @property
     def ledger(self) -> Ledger:
-        """Every entry, one after the other."""
+        """The ledger that this session spends from: its entries, limits and `verify()`."""
         return self._ledger
 
     @property
