@@ -328,7 +328,7 @@ class Session:
         return synthesis_measurement.measured_errors(self, synthetic)
 
     def table(self, name: str) -> Frame:
-        """A table, for questions in Python: `s.table("visits").filter(...).agg(...)`. QuestionRefused if it is unknown."""
+        """A table, for questions in Python: `s.table("visits").filter(...).agg(...)`. Unknown: QuestionRefused."""
         from deniable.queries.frame.frame import Frame
 
         return Frame.of(name, self._tables)
