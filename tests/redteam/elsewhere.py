@@ -164,7 +164,7 @@ ELSEWHERE: tuple[Case, ...] = (
                   "answers_from_before_there_were_versions_are_not_replayed")),
     Case("B15b", "analysts collude on every kind of store", "no more than the dataset has",
          _ledger("spending_accounts", "analysts_who_collude_get_no_more_than_the_dataset_has")),
-    Case("B17b", "every adaptive strategy on small filters, by enumeration; a composition that is no filter as control",
+    Case("B17b", "every adaptive strategy on small filters, by enumeration; as control a composition that is not a filter",
          "the filter's claim holds",
          tuple(f"tests/curves/test_filters.py::test_{name}" for name in (
              "pure_filter_holds_for_every_strategy_exactly", "gaussian_filter_holds_for_every_strategy",

@@ -62,7 +62,7 @@ def tables_of(about: Mapping[str, Any]) -> dict[str, Table]:
 
 @final
 class RemotePlanner:
-    """Makes plans for one dataset. It caches the description of the dataset, and reads it again if it is out of date."""
+    """Makes plans for one dataset. It caches the description of the dataset, and renews it if it is out of date."""
 
     __slots__ = ("_about", "_describe")
 

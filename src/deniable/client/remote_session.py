@@ -339,7 +339,7 @@ class RemoteSession:
         )
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph about all releases under this budget; it states ε at `delta`, by default the budget's δ."""
+        """A methods paragraph about all releases under this budget, with ε at `delta` (default: the budget's δ)."""
         from deniable.queries.answer import privacy_statement
 
         about = self.describe()

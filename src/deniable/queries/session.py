@@ -381,7 +381,7 @@ class Session:
         return self._ledger.guarantee
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph about all releases under this budget; it states ε at `delta`, by default the budget's δ."""
+        """A methods paragraph about all releases under this budget, with ε at `delta` (default: the budget's δ)."""
         from deniable.queries.answer import privacy_statement
 
         return privacy_statement.of_session(self, delta)

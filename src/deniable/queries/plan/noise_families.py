@@ -79,7 +79,7 @@ class NoiseFamily(ABC):
 
     @abstractmethod
     def count_cost(self, budget: Budget, rows: int, near: int, missed: float) -> Cost:
-        """The cost of a count that is off by more than `near` with probability `missed`, if a person has `rows` rows."""
+        """The cost of a count that is off by more than `near` with probability `missed`; a person has `rows` rows."""
 
     @abstractmethod
     def mean_distance(self, deviation: float) -> float:
