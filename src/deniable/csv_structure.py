@@ -1,14 +1,12 @@
-"""CSV files: whether one is a table (every line ends where it should, with as many fields as the first), and its cells.
+"""CSV files: a strict check that a file is a table, the number of its rows, and its records.
 
-What readers make of other files differs, and most of them say nothing: a quote that is never closed swallows the rows
-of everybody behind it, a line with a field too few is dropped. So all of a file is looked at before any of it is read,
-by one grammar (RFC 4180): records end in LF or CRLF; a field is plain, without quotes and line ends, or it stands in
-quotes, with anything inside and quotes doubled; lines without a character are no records. A reader then has to find as
-many rows as were counted here.
+CSV readers treat malformed files differently, and most of them silently: an unclosed quote swallows all rows after it,
+and a line with too few fields is dropped. So a whole file is checked before any of it is read, by one grammar (RFC
+4180): records end in LF or CRLF and have as many fields as the first; a field is plain, without quotes and line ends,
+or it is in quotes, with doubled quotes inside; empty lines are skipped. A reader must then find as many rows as were
+counted here (`check_rows`). All packages that read CSV files use this module, so they agree about every file.
 
-All rooms that read CSV files ask here, so that one file is one table to all of them.
-
-Blocks of bytes are looked at as arrays: each byte is inside quotes or outside, by the number of quotes before it.
+The scan works on arrays of bytes: the number of quotes before a byte decides whether it is inside quotes.
 """
 
 from __future__ import annotations
@@ -42,29 +40,30 @@ _REMEDIES: Final = {
 
 
 class Extent(NamedTuple):
-    """How large a CSV file is."""
+    """The size of a CSV file."""
 
     rows: int
-    """Behind its first line."""
+    """The number of records after the header."""
     longest: int
-    """How many bytes its longest record has."""
+    """The number of bytes of the longest record."""
     spanning: int
-    """Records that have more than one line."""
+    """The number of records of more than one line."""
     widest: int
-    """How many lines the record with the most lines has."""
+    """The number of lines of the record with the most lines."""
     blank: int | None
-    """The first line without a character, if any: no record, but in a file of one column easily meant as one."""
+    """The number of the first empty line, if any. It is skipped, but in a file of one column it may be meant as a row.
+    """
 
 
 def separator(path: str) -> str:
-    """What stands between the fields of a CSV file; its ending decides, never its content."""
+    """The separator of a CSV file: a tab for .tsv, else a comma. The name decides, never the content."""
     return "\t" if ".tsv" in Path(path).name.lower() else ","
 
 
 def fields_of(line: str, delimiter: str, *, spaces: bool = False) -> list[str] | None:
-    """The fields of one line, which is given without its end; None if they do not end with it.
+    """The fields of one line, given without its line end; None if a quoted field does not end in it.
 
-    `spaces` says whether blanks may stand before a field and count for nothing.
+    With `spaces`, blanks before a field are ignored.
 
     >>> fields_of('a,"b, c"', ","), fields_of('a,"b', ",")
     (['a', 'b, c'], None)
@@ -77,25 +76,26 @@ def fields_of(line: str, delimiter: str, *, spaces: bool = False) -> list[str] |
 
 
 def records_of(path: str, delimiter: str, longest: int) -> Iterator[list[str]]:
-    """The records of a CSV file that `extent_of` found to be a table, its first line included.
+    """The records of a CSV file, header included. Call `extent_of` first: it checks the file and gives `longest`.
 
-    Of another file they are what Python's reader makes of it.
+    For a file that was not checked, the records are whatever Python's csv module returns.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), longest + 1))  # a field may be as long as it likes
+    csv.field_size_limit(max(csv.field_size_limit(), longest + 1))  # no other limit on the length of a field
     with _opener(path)(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as file:
         yield from (row for row in csv.reader(file, delimiter=delimiter) if row)
 
 
 def rows_of(path: str, columns: int) -> int:
-    """How many rows a CSV file has behind its first line; InvalidParameter as for `extent_of`."""
+    """The number of rows of a CSV file after its header; InvalidParameter as for `extent_of`."""
     return extent_of(path, columns).rows
 
 
 def extent_of(path: str, columns: int, *, delimiter: str | None = None, called: str = "source") -> Extent:
-    """How large a CSV file is; InvalidParameter, with the line, if it is not a table.
+    """The size of a CSV file with `columns` fields in each record; InvalidParameter with the line number if it is not a
+    table.
 
-    The line is told to whoever registers the file: its owner. Nothing else of the file is. `called` is the parameter
-    that named the file.
+    Only the owner, who registers the file, sees this error; it contains no other part of the file. `called` is the name
+    of the parameter in the error.
     """
     scan = _Scan(ord(delimiter or separator(path)), columns)
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
@@ -105,7 +105,7 @@ def extent_of(path: str, columns: int, *, delimiter: str | None = None, called: 
             scan.add(block)
         decoder.decode(b"", final=True)
         records = scan.end()
-    except UnicodeDecodeError as error:  # what the decoder kept of the block before is part of one character: no line
+    except UnicodeDecodeError as error:  # the bytes carried over from the last block are part of one character
         line = scan.lines + 1 + error.object[: error.start].count(b"\n")
         raise _wrong(called, path, line, "is not text in UTF-8", "save the file again, as UTF-8") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -116,7 +116,7 @@ def extent_of(path: str, columns: int, *, delimiter: str | None = None, called: 
 
 
 def check_rows(found: int, expected: int | None) -> None:
-    """Refuse a source of which a reader found another number of rows than it has."""
+    """Raise InvalidParameter if an engine read another number of rows from a file than it has."""
     if expected is not None and found != expected:
         rule = "the engine finds another number of rows in this file than it has"
         raise InvalidParameter("source", NOTHING, rule, "save it as Parquet, or with LF at the end of every line")
@@ -144,7 +144,7 @@ class _Bad(Exception):  # never leaves this module
 
 
 class _Scan:
-    """A file as far as it was looked at."""
+    """The state of a scan: the position in the grammar, and counts of everything before it."""
 
     def __init__(self, delimiter: int, columns: int) -> None:
         self._delimiter, self._columns = delimiter, columns
@@ -157,7 +157,7 @@ class _Scan:
         self.blank: int | None = None
 
     def add(self, block: bytes) -> None:
-        """Look at the next bytes."""
+        """Scan the next bytes."""
         import numpy as np
 
         if not block:
@@ -182,7 +182,7 @@ class _Scan:
         self.lines += int(np.count_nonzero(found == _LF))
 
     def end(self) -> int:
-        """How many records there were, the first line included."""
+        """Finish the scan. Returns the number of records, header included."""
         if self._inside:
             raise _Bad(self._opened, _UNCLOSED)
         if self._before == _CR:
@@ -196,7 +196,7 @@ class _Scan:
         return self._records
 
     def _wrong_bytes(self, found: Any, previous: Any, outside: Any, opens: Any) -> Iterator[tuple[int, str]]:
-        """The first byte that breaks each rule, where one does."""
+        """(position, rule) of the first byte that breaks each rule."""
         import numpy as np
 
         starts = (previous == self._delimiter) | (previous == _LF) | (previous == _QUOTE)
@@ -210,7 +210,9 @@ class _Scan:
                 yield int(np.flatnonzero(wrong)[0]), rule
 
     def _wrong_records(self, found: Any, previous: Any, outside: Any, ends: Any) -> list[tuple[int, str]]:
-        """The end of the first record that has another number of fields; counts those that end here."""
+        """Count the records that end in this block. Returns (position, rule) of the first with a wrong number of
+        fields.
+        """
         import numpy as np
 
         at = np.flatnonzero(ends)
@@ -240,7 +242,7 @@ class _Scan:
         return [(int(at[np.flatnonzero(wrong)[0]]), _FIELDS)] if wrong.any() else []
 
     def _fold(self, spanning: Any, most: Any) -> None:
-        """So many records more that have line ends inside, and at most so many line ends in one."""
+        """Count records with line ends inside quotes, and the most line ends in one of them."""
         self.spanning += int(spanning)
         self.widest = max(self.widest, int(most) + 1)
 

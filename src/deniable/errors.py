@@ -242,8 +242,8 @@ class NotPrivateWarning(DeniableError, UserWarning):
 
 
 class WeakPrivacyWarning(DeniableError, UserWarning):
-    """The chosen ε or δ protects little: ε above 10 (at δ = 10⁻⁶, if μ, ρ or the noise was given), δ above a tenth of
-    one in the number of people, or δ above 1/1,000. Issued once per line of the caller's code; silence it by name with
+    """The chosen ε or δ protects little: ε above 10 (at δ = 10⁻⁶, if μ, ρ or the noise was given), δ above 1/(10 n) for
+    n declared people, or δ above 1/1,000. Issued once per line of the caller's code; silence it by name with
     `warnings.simplefilter("ignore", errors.WeakPrivacyWarning)`.
     """
 

@@ -14,8 +14,8 @@ def table() -> str:
     lines = [
         "# Every item of the courses",
         "",
-        f"{count} definitions, theorems, examples, exercises and figures: the names of the library that do each, and the place in "
-        "the course pages that tells it. Each is run and compared with an independent value by `tests/lectures`, from the list "
+        f"{count} definitions, theorems, examples, exercises and figures: the names of the library that compute each, and the place in "
+        "the course pages that explains it. Each is run and compared with an independent value by `tests/lectures`, from the list "
         "that also makes this table (`python -m tests.lectures`).",
         "",
         "The numbers are this table's own and follow the order of each course; F is a figure, E an exercise. A link leads to the "

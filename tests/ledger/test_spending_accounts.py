@@ -99,7 +99,7 @@ def test_analysts_who_collude_get_no_more_than_the_dataset_has(ledger: Ledger) -
 
 
 def test_a_payer_needs_an_account(ledger: Ledger) -> None:
-    for payer, rule in (("bob", "has no account"), (EVERYBODY, "is everybody"), ("", "1 to 500"), (7, "1 to 500")):
+    for payer, rule in (("bob", "has no account"), (EVERYBODY, "the whole dataset"), ("", "1 to 500"), (7, "1 to 500")):
         with pytest.raises(InvalidParameter, match=rule):
             ask(ledger, payer)
     assert ledger.left("bob") == Cost(0)

@@ -84,7 +84,7 @@ NODES: Final = (
 DIFFERENCES: Final = (
     "`/` divides: 7 / 2 is 3.5, also between integers.",
     "`LEAST` and `GREATEST` are NULL if any argument is, as in the standard. So is `CONCAT`.",
-    "What fails elsewhere is NULL here: a division by 0, a cast of text that is no number, a result that is not finite.",
+    "What fails elsewhere is NULL here: a division by 0, a cast of text that is not a number, a result that is not finite.",
     "`LOWER` and `UPPER` change A to Z alone; texts are compared and ordered by code point, exactly.",
     "`LIKE` has no escape character.",
     "Names of tables and columns are found without regard to case, quoted or not.",

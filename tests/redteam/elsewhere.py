@@ -164,7 +164,7 @@ ELSEWHERE: tuple[Case, ...] = (
                   "answers_from_before_there_were_versions_are_not_replayed")),
     Case("B15b", "analysts collude on every kind of store", "no more than the dataset has",
          _ledger("spending_accounts", "analysts_who_collude_get_no_more_than_the_dataset_has")),
-    Case("B17b", "every adaptive strategy on small filters, by enumeration; a composition that is no filter as control",
+    Case("B17b", "every adaptive strategy on small filters, by enumeration; as control a composition that is not a filter",
          "the filter's claim holds",
          tuple(f"tests/curves/test_filters.py::test_{name}" for name in (
              "pure_filter_holds_for_every_strategy_exactly", "gaussian_filter_holds_for_every_strategy",
@@ -223,7 +223,7 @@ ELSEWHERE: tuple[Case, ...] = (
              "a_refusal_tells_nothing_of_the_reports", "texts_that_encode_never_writes_are_not_read",
              "a_file_with_one_impossible_report_is_not_estimated_from"))),
     Case("A1", "a name in a header: user-name, X-User, X-Role", "means nothing", _server("access/roles", "names_in_headers_mean_nothing")),
-    Case("A3b", "releases and labels of another analyst of the same dataset", "404: there is no such thing",
+    Case("A3b", "releases and labels of another analyst of the same dataset", "404: not found, or not visible to this person",
          _server("access/roles", "what_belongs_to_others_does_not_exist", "an_analyst_sees_their_own_releases_only")),
     Case("A5d", "script in file names, columns, categories, aliases, SQL, reasons, people and datasets, on every page",
          "inert: nothing runs or is loaded",

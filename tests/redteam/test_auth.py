@@ -110,7 +110,7 @@ def test_a_planted_route_is_seen(tmp_path: Path) -> None:
 @case(
     "A4c",
     "an owner or an admin tries to edit, delete or shorten the ledger by every method on its paths",
-    "405 or 403: there is no such verb",
+    "405 or 403: the API has no method for it",
 )
 def test_nobody_edits_a_ledger(world: World) -> None:
     before = list(world.ledger.entries())

@@ -242,7 +242,7 @@ def test_repeating_gives_the_same_noise(tmp_path: Path) -> None:
 @case(
     "N3",
     "a seed, a scale or a sensitivity in the request or in the settings",
-    "refused: there is no such field",
+    "refused: unknown field",
 )
 def test_no_seed_can_be_given(tmp_path: Path) -> None:
     from deniable.errors import UnreadableRecord

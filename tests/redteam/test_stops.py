@@ -94,7 +94,7 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Worl
 
 @case(
     "S3",
-    "24 slow questions of one person in flight, nearly for nothing",
+    "24 slow questions of one person in flight, at nearly no cost",
     "another person's question and everybody's reads are answered before any of them",
 )
 def test_one_person_does_not_stop_the_others(held: tuple[World, threading.Event, list[str]]) -> None:

@@ -135,7 +135,7 @@ def test_synthetic_tables_that_race_for_the_last_budget(tmp_path: Path) -> None:
 @case(
     "B41",
     "the same synthetic table by 12 requests at once, with one key and without; by another person afterwards",
-    "one key is one charge; what was sealed is read again for nothing, with the same counts",
+    "one key is one charge; what was sealed is read again at no cost, with the same counts",
 )
 def test_one_synthetic_table_asked_for_by_a_crowd(tmp_path: Path) -> None:
     world = made(tmp_path)

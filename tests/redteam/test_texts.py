@@ -21,7 +21,7 @@ from tests.server.world import World
 
 @case(
     "S24",
-    "24 long questions of one person that are refused after they were read and planned, for nothing",
+    "24 long questions of one person that are refused after they were read and planned, at no cost",
     "new long texts, of SQL and of dataframes, wait for the person's one turn before they are read; known ones do not",
 )
 def test_long_texts_take_turns_before_they_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

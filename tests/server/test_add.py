@@ -84,7 +84,7 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
         (
             ["{}", "--each-row", "--budget", "1", "--grant", "nobody"],
             2,
-            "--grant='nobody': is no analyst of this server",
+            "--grant='nobody': is not an analyst of this server",
         ),
         (
             ["{}", "--each-row", "--budget", "1", "--people", "same"],

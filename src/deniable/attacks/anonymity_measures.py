@@ -95,7 +95,7 @@ class Anonymity:
     k: int
     """The size of the smallest class: k-anonymity (Samarati & Sweeney 1998)."""
     unique: float
-    """The share of rows that are unique in their class."""
+    """The share of rows that are alone in their class."""
     diversity: int | None = None
     """The smallest number of different secrets in a class: distinct l-diversity (Machanavajjhala et al. 2007)."""
     entropy_diversity: float | None = None

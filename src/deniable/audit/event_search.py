@@ -84,7 +84,7 @@ class Event:
 
     @property
     def ruler(self) -> Ruler:
-        """Its score and its finite thresholds."""
+        """(score, thresholds): the score of answers and the finite values of it at which the guess changes."""
         return self.score, np.array([at for at in (self.first_from, self.second_to) if math.isfinite(at)])
 
     @property

@@ -24,11 +24,12 @@ def register(
     grants: Sequence[str] = (),
     timeout: float = 600.0,
 ) -> dict[str, Any]:
-    """Register a dataset with the server at `url`, as an owner: files that lie in its data folders, by table.
+    """Register a dataset with the server at `url`, as an owner. `sources` are files in the server's data folders, by
+    table; only this description is sent, no data.
 
-    No data travels, only its description. `grants` are analysts who may ask from then on, up to the whole budget. What
-    comes back is all that is public about the dataset, with a `warning` where the data was known. Where the server says
-    that most ids are known (`same_people`), `people` is "same" (one budget) or "others", with a `reason`.
+    `grants` lists analysts who may ask from now on, each up to the whole budget. Returns all public facts about the
+    dataset, with a `warning` if the server knows the data already. If the server refuses because most ids are known
+    (`same_people`), call again with `people="same"` (the datasets share one budget) or `"others"`, and a `reason`.
     """
     wire = wire_to(url, token, timeout)
     try:
@@ -37,7 +38,7 @@ def register(
             for each in grants:
                 if each not in analysts:
                     known = ", ".join(analysts) or "there is none yet"
-                    rule = f"is no analyst of this server ({known}); nothing was added"
+                    rule = f"is not an analyst of this server ({known}); nothing was added"
                     raise InvalidParameter("grants", each, rule, "ask an admin to invite them")
         body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
         body |= {"people": people, "reason": reason}

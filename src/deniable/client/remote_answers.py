@@ -1,7 +1,7 @@
 """Answers, receipts and bounds of a server: the classes of a local session, with the numbers that the server sent.
 
-Cells, intervals, notes, receipt and guarantee are read from the record at once. What needs the plan of the question
-(`plan`, `rollup`, `shares`, `adding_up_to`, ...) makes it when it is first used: see `remote_plans`.
+Cells, intervals, notes, receipt and guarantee are read from the record at once. Methods that need the plan of the
+question (`plan`, `rollup`, `shares`, `adding_up_to`, ...) make it on first use: see `remote_plans`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ LatePlan = Callable[[], "NoisePlan"]
 """Makes the plan of an answer."""
 
 _MADE_LATE = ("_places", "_plan", "_released", "_shared")
-"""What an answer has only once its plan is made."""
+"""Attributes that exist only after the plan was made."""
 
 
 @final
 class RemoteAnswer(Answer):
-    """The noisy answer of a server: an `Answer`, and where it is kept (`dataset`, `release`)."""
+    """A noisy answer from a server: an `Answer`, with the `dataset` and the `release` by which the server keeps it."""
 
     __slots__ = ("_late", "_notes", "_promise", "_record", "curve", "dataset", "question", "release")
 
@@ -48,10 +48,10 @@ class RemoteAnswer(Answer):
     dataset: str
     question: str | Steps
     release: str | None
-    """What the server calls it: "visits:7"; None of a rehearsal."""
+    """The server's name of it, "visits:7"; None for an answer from dummy rows."""
 
     def __init__(self, record: dict[str, Any], question: str | Steps, late: LatePlan | None = None) -> None:
-        """`late` makes the plan; without it the answer can be shown and no more."""
+        """`late` makes the plan; without it the answer can only be displayed."""
         _fill(self, record, question)
         self._joint, self._late = None, late
         self._budget = self.receipt.budget
@@ -60,7 +60,7 @@ class RemoteAnswer(Answer):
     if not TYPE_CHECKING:  # else every misspelt name would pass
 
         def __getattr__(self, name: str) -> Any:
-            """A slot that is not filled yet."""
+            """Make the plan when an attribute that needs it is first used."""
             if name == "guarantee":
                 rule = "an answer from dummy rows is about nobody and promises nothing"
                 raise InvalidOperation(f"{rule}; ask with ask(...)")
@@ -72,14 +72,14 @@ class RemoteAnswer(Answer):
     def __copy__(self) -> Self:
         other = object.__new__(type(self))
         for name in (each for kind in type(self).__mro__ for each in getattr(kind, "__slots__", ())):
-            try:  # what is not made yet is not made for a copy
+            try:  # attributes that need the plan are not made for a copy
                 object.__setattr__(other, name, object.__getattribute__(self, name))
             except AttributeError:
                 continue
         return other
 
     def _make(self) -> None:
-        """Everything that needs the plan."""
+        """Make the plan, and set all attributes that need it."""
         if self._late is None:
             raise InvalidOperation("this answer was read without a session, so its plan is not known; use connect(...)")
         plan = self._late()
@@ -93,7 +93,7 @@ class RemoteAnswer(Answer):
             object.__setattr__(self, name, getattr(made, name))
 
     def _has_plan(self) -> bool:
-        """False where SQL cannot be read here: then what a plan would make better is done without it."""
+        """Whether the plan can be made; False without the extra "sql", and callers then do without the plan."""
         try:
             return self.plan is not None
         except MissingExtra:
@@ -101,7 +101,7 @@ class RemoteAnswer(Answer):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to know when reading it, a sentence each, as the server said it."""
+        """Notes for the reader, one sentence each, as the server wrote them."""
         return self._notes
 
     @property
@@ -127,7 +127,7 @@ class RemoteAnswer(Answer):
         return privacy_statement.of_curve(self.curve, unit, self.receipt.entry, self.adjustments, delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values: as the server sent it, or as it was adjusted since."""
+        """The answer as a JSON-ready dict: as the server sent it, or with later adjustments."""
         is_sent = self.adjustments == tuple(self._record["papers"]["adjustments"])
         return dict(self._record) if is_sent else Answer.to_dict(self)
 
@@ -145,7 +145,7 @@ class RemoteGrouped(Grouped):
     release: str | None
 
     def __init__(self, record: dict[str, Any], question: str, late: Callable[[int, str], LatePlan]) -> None:
-        """`late` gives what makes the plan of a table, by its place and the hash of its question."""
+        """`late` returns a function that makes the plan of a table, given its position and its question's hash."""
         _fill(self, record, question)
         self.tables = tuple(
             RemoteAnswer(each, question, late(place, each["provenance"]["question"]))
@@ -156,12 +156,12 @@ class RemoteGrouped(Grouped):
         __getattr__ = RemoteAnswer.__getattr__
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as the server sent it."""
+        """The tables as a JSON-ready dict, as the server sent it."""
         return dict(self._record)
 
 
 def _fill(answer: Any, record: dict[str, Any], question: str | Steps) -> None:
-    """What an answer and several tables together have in common; UnreadableRecord where something is missing."""
+    """Set the attributes that an answer and a group of tables have in common. UnreadableRecord if one is missing."""
     try:
         kinds, papers = record["kinds"], record["papers"]
         cells = [[_cell(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in record["rows"]]
@@ -187,13 +187,13 @@ def _fill(answer: Any, record: dict[str, Any], question: str | Steps) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class RemoteBounds(Bounds):
-    """Bounds that were bought on a server. The dataset has them from then on."""
+    """Bounds that were bought on a server. They are part of the dataset's public schema."""
 
     record: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def read(cls, record: dict[str, Any], answer: Answer) -> RemoteBounds:
-        """The bounds of a record."""
+        """The bounds from the record that the server sent, and the answer that paid for them."""
         kind, ends = Kind(record["kind"]), (record["low"], record["high"])
         domain: Domain | None = None
         if ends[0] is not None:
@@ -203,21 +203,21 @@ class RemoteBounds(Bounds):
 
     @property
     def low(self) -> Any:
-        """The lowest value, a date or moment as text; None where no bin stood out of the noise."""
+        """The lower bound, a date or timestamp as text; None if no bin exceeded the noise."""
         return self.record["low"]
 
     @property
     def high(self) -> Any:
-        """The highest value."""
+        """The upper bound, a date or timestamp as text; None if no bin exceeded the noise."""
         return self.record["high"]
 
     @property
     def line(self) -> str:
-        """The column's line in a schema file; empty where no bin stood out of the noise."""
+        """The column's line in a schema file; empty if no bin exceeded the noise."""
         return str(self.record["line"])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The bounds as a JSON-ready dict, as the server sent it."""
         return dict(self.record)
 
     def __str__(self) -> str:

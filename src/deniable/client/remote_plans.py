@@ -1,4 +1,4 @@
-"""The plan of a question that a server answered: made again here, from its text and the public schema alone."""
+"""The plan of a question that a server answered, computed here from its text and the public schema alone."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from deniable.queries.plan.question import Question
 
 Build = Callable[[Mapping[str, Table]], "str | Question"]
-"""A question, once the public schema is known."""
+"""A function from the public schema to a question."""
 
 
 def of_question(question: str | Steps) -> Build:
-    """What was asked as SQL, without its shares of a total, or as the steps of a dataframe."""
+    """A question in SQL (with counts in place of shares of a total), or from the steps of a dataframe."""
 
     def build(tables: Mapping[str, Table]) -> str | Question:
         if isinstance(question, Steps):
@@ -47,14 +47,14 @@ def of_set(text: str, place: int) -> Build:
 
 
 def of_bounds(column: str, table: str | None) -> Build:
-    """The noisy count that bounds are read off."""
+    """The noisy count by bins from which bounds are computed."""
     return lambda tables: bought_bounds.question(column, table, tables)[1]
 
 
 def tables_of(about: Mapping[str, Any]) -> dict[str, Table]:
     """The tables of a dataset, as the server describes it."""
     tables = read_schema({"version": 1, "tables": about["tables"]})
-    for public, known in about["partners"].items():  # how many rows of a public table one row can meet, at most
+    for public, known in about["partners"].items():  # the most rows of a public table that one row can be joined with
         partners = tuple((tuple(columns), most) for columns, most in known)
         tables[public] = replace(tables[public], most_partners=partners)
     return tables
@@ -62,7 +62,7 @@ def tables_of(about: Mapping[str, Any]) -> dict[str, Table]:
 
 @final
 class RemotePlanner:
-    """Makes plans for one dataset. The description of the dataset is kept, and read again where it is out of date."""
+    """Makes plans for one dataset. It caches the description of the dataset, and renews it if it is out of date."""
 
     __slots__ = ("_about", "_describe")
 
@@ -70,9 +70,10 @@ class RemotePlanner:
         self._describe, self._about = describe, dict[str, Any]()
 
     def plan(self, build: Build, hash: str) -> NoisePlan:
-        """The plan of the question with this hash; InvalidOperation if this version and this schema give another one.
+        """The plan of the question with this hash.
 
-        MissingExtra where SQL cannot be read here.
+        InvalidOperation if the question has another hash here, by another schema or version; MissingExtra without the
+        extra "sql".
         """
         for kept in (True, False):
             if not kept or not self._about:
@@ -83,7 +84,7 @@ class RemotePlanner:
                 built = plans.question(asked)
             except MissingExtra:
                 raise
-            except DeniableError:  # the question means nothing by this schema: perhaps by the one of today
+            except DeniableError:  # not a valid question under the cached schema; try the current one
                 continue
             if built.hash == hash:
                 return plans.plan(asked, built)

@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 
 @final
 class RemotePrice(Price):
-    """The price of a question on a server. `plan`, and errors in groups of another size, are worked out here."""
+    """The price of a question on a server. `plan`, and `errors(rows=)` for groups of another size than the server's,
+    are computed here from the public schema.
+    """
 
     __slots__ = ("_late", "asked", "record")
 
     _late: Callable[[], NoisePlan]
     asked: dict[str, Any]
-    """The request that it is the price of."""
+    """The body of the request for this price."""
     record: dict[str, Any]
 
     @classmethod
     def read(cls, record: dict[str, Any], asked: dict[str, Any], late: Callable[[], NoisePlan]) -> RemotePrice:
-        """The price of a record; `late` makes the plan."""
+        """The price from a record of the server; `asked` is the request, `late` makes the plan."""
         made = object.__new__(cls)
         try:
             papers = record["papers"]
@@ -51,7 +53,7 @@ class RemotePrice(Price):
     if not TYPE_CHECKING:  # else every misspelt name would pass
 
         def __getattr__(self, name: str) -> Any:
-            """A slot that is not filled yet."""
+            """Make the plan when it is first used."""
             if name != "plan":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             object.__setattr__(self, "plan", self._late())
@@ -59,7 +61,7 @@ class RemotePrice(Price):
 
     @property
     def threshold(self) -> int | None:
-        """The number of people from which on a key is shown, if keys are not public."""
+        """The smallest noisy number of people at which a key is shown; None if all keys are public."""
         threshold: int | None = self.record["threshold"]
         return threshold
 
@@ -76,11 +78,11 @@ class RemotePrice(Price):
         return tuple((str(name), Fraction(share)) for name, share in self.record["split"])
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """The price as a JSON-ready dict, as the server sent it."""
         return dict(self.record)
 
     def lines(self) -> list[str]:
-        """For people, as wide as a terminal."""
+        """The price as lines of text, at most as wide as a terminal."""
         return list(self.record["lines"])
 
     __repr__ = Price.__str__

@@ -1,7 +1,7 @@
-"""A session on a server: each verb is one request, and what comes back is what a local session gives.
+"""A session on a server: each method is one request, and returns the same objects as a local session.
 
-Nothing private is here: prices and answers come from the server, as they would from `deniable.session`. Every question
-carries an idempotency key, so that one whose answer was lost on the way is asked again at no cost.
+Nothing private is here: prices and answers come from the server. Every question carries an idempotency key, so that a
+question whose answer was lost on the way is asked again at no cost.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
 
 def connect(url: str, *, token: str, dataset: str | None = None, timeout: float = 120.0) -> RemoteSession:
-    """A session on the server at `url`. Without `dataset` it is the only one that the token may see.
+    """A session on the server at `url`, for `dataset`, or for the only dataset that the token may see.
 
-    The token is sent with every request, so `url` must be https, unless the server is on this machine.
+    The token is sent with every request, so `url` must be https, unless the server is on this machine. `timeout` is in
+    seconds. Raises InvalidParameter for an unknown dataset, ServerRefused for a wrong token, InvalidOperation for a
+    server that is too old.
     """
     wire = wire_to(url, token, timeout)
     try:
@@ -81,7 +83,7 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
         **unknown: Never,
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
-        """Answer a question in SQL; the arguments are those of a local session. What was asked before is free."""
+        """Answer a question in SQL. The arguments are those of a local session; a repeated question is free."""
         require_known(self.sql, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         return self._answer(self._wire.ask("/v1/questions", self._body(question, paid)), question)
@@ -100,7 +102,7 @@ class RemoteSession:
     def table(self, name: str) -> Recorded:
         """A table, for questions in Python: `s.ask(s.table("visits").group_by("ward").agg(n=count()), epsilon=0.1)`.
 
-        They are built and checked here, from the public schema, and built and checked again by the server.
+        Questions are built and checked here, from the public schema, and built and checked again by the server.
         """
         from deniable.queries.frame.recorded_steps import Recorded
 
@@ -126,8 +128,8 @@ class RemoteSession:
         within: Any = None, delta: Amount | None = None, confidence: float = 0.95,
         weights: Weights = None, **unknown: Never,
     ) -> RemotePrice | Quoted:  # fmt: skip
-        """What `sql` would charge, and how exact it would be; of a list, what `batch` would, and of a text with ROLLUP,
-        CUBE or GROUPING SETS, what its tables would as one. Free: no data is read.
+        """What `sql` would charge, and how exact its answer would be. For a list of questions, or a text with ROLLUP,
+        CUBE or GROUPING SETS, the price of one `batch`. Free: no data is read.
         """
         require_known(self.price, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
@@ -142,8 +144,8 @@ class RemoteSession:
         return RemotePrice.read(found, body, self._late(remote_plans.of_question(question), found["question"]))
 
     def explain(self, question: str | Steps | RemoteAnswer | RemoteGrouped | RemotePrice) -> str:
-        """The plan of a question, in the words of a local session: each step with its stability, each statistic with
-        its sensitivity, and the SQL that the server's engine runs; of a price also the noise. Free: no data is read.
+        """The plan of a question, as text: each step with its stability, each statistic with its sensitivity, and the
+        SQL that the server's engine runs; for a price also the noise. Free: no data is read.
         """
         if isinstance(question, RemotePrice):
             if question.asked.get("dataset") != self.dataset:
@@ -160,8 +162,8 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float | None = None,
         **unknown: Never,
     ) -> RemoteAnswer:  # fmt: skip
-        """Spend more on a question that was answered: the answers are merged by inverse variance. `confidence` is the
-        answer's, unless given.
+        """Spend more on a question that was answered: both answers are merged by inverse variance. `confidence` is by
+        default that of `answer`.
         """
         require_known(self.refine, amounts, unknown)
         if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
@@ -176,8 +178,8 @@ class RemoteSession:
         within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
         weights: Weights = None, **unknown: Never,
     ) -> list[RemoteAnswer]:  # fmt: skip
-        """Several questions at once, for one cost that they share: all are paid for, or none. `weights` and `within`
-        are those of a local session.
+        """Several questions at once, for one cost that they share: all are paid for, or none. The arguments are those
+        of a local session.
         """
         require_known(self.batch, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
@@ -201,14 +203,14 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
         cover: float = 0.99, **unknown: Never,
     ) -> RemoteBounds:  # fmt: skip
-        """Buy bounds of a column that has none, such that about `cover` of the rows are within; for owners.
+        """Buy bounds of a column without public bounds, between which about `cover` of the rows lie; for owners.
 
-        The dataset has them from then on: what was paid for is public.
+        They become part of the dataset's public schema, because they were paid for.
         """
         require_known(self.bounds, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         body = {"column": column, "table": table, "cover": cover, **paid}
-        then = RemotePlanner(partial(dict, self.describe()))  # what is bought changes the schema, and so the question
+        then = RemotePlanner(partial(dict, self.describe()))  # bought bounds change the schema, and so the question
         record = self._wire.ask(f"/v1/datasets/{self.dataset}/bounds", body)
         hash = record["answer"]["provenance"]["question"]
         late = partial(then.plan, remote_plans.of_bounds(column, table), hash)
@@ -236,8 +238,8 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
         **unknown: Never,
     ) -> Synthetic:  # fmt: skip
-        """A synthetic table, as of a local session. The server measures noisy counts, and they are fitted here. `rows`
-        is about how many rows the table has, if that is public: a cost that is too small for so many is refused.
+        """A synthetic table, as from a local session. The server measures noisy counts, and this machine fits them.
+        `rows` is the approximate number of rows of the table, if it is public: a cost that is too small is refused.
         """
         from deniable.queries.synthetic.synthesis_measurement import refuse_useless
 
@@ -260,8 +262,8 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
         **unknown: Never,
     ) -> SynthesisPrice:  # fmt: skip
-        """What `synthesize` with the same arguments, `rows` apart, would charge, and the noise of each count. Free: no
-        data is read.
+        """What `synthesize` with the same arguments (without `rows`) would charge, and the noise of each count. Free:
+        no data is read.
         """
         require_known(self.price_synthesis, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
@@ -278,12 +280,12 @@ class RemoteSession:
         return read_price(found, {"table": table, **wanted}, self.tables)
 
     def synthetic(self, release: str) -> Synthetic:
-        """A synthetic table that you bought or that the owner published ("visits:7"), for nothing."""
+        """A synthetic table that you bought or that the owner published, by its release ("visits:7"). Free."""
         charge = quote(release.rpartition(":")[2], safe="")
         return self._fitted(self._wire.get(f"/v1/datasets/{self.dataset}/synthetic/{charge}"))
 
     def synthetics(self) -> list[dict[str, Any]]:
-        """The synthetic tables that you bought, and those that the owner published."""
+        """The synthetic tables that you bought, and those that the owner published, as dicts."""
         place = f"/v1/datasets/{self.dataset}/synthetic"
         page = self._wire.get(place)
         found = list(page["synthetic"])
@@ -298,14 +300,14 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
         **unknown: Never,
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
-        """The same question to dummy rows, which are made from the public schema alone. Free, and about nobody."""
+        """Ask a question of dummy rows, which are made from the public schema alone. Free; reveals nothing."""
         require_known(self.rehearse, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
         return self._answer(self._wire.post(place, {**_said(question), **paid}), question)
 
     def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
-        """Dummy rows of each table."""
+        """Made-up rows for trying out code, `rows` of them for each table, drawn from the public schema alone."""
         found: dict[str, list[dict[str, Any]]] = self._wire.get(f"/v1/datasets/{self.dataset}/dummy?rows={rows}")[
             "tables"
         ]
@@ -314,20 +316,20 @@ class RemoteSession:
     # -- the account ---------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """All that is public about the dataset: tables, unit, budget, and what is left."""
+        """All public facts about the dataset, as a dict: tables, unit, budget, and what you may still spend."""
         found: dict[str, Any] = self._wire.get(f"/v1/datasets/{self.dataset}")
         return found
 
     @property
     def tables(self) -> Tables:
-        """The schemas, by name; print it to see the columns. All of it is public."""
+        """The public schema of each table, by name; print it to see the columns."""
         from deniable.queries.plan.answer_notes import Tables
 
         return Tables(tables_of(self.describe()))
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds about everything that is ever answered under the dataset's budget."""
+        """The guarantee of everything that is ever answered under the dataset's budget, if all of it is spent."""
         from deniable.curves import Curve
         from deniable.units import Guarantee
 
@@ -337,7 +339,7 @@ class RemoteSession:
         )
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
+        """A methods paragraph about all releases under this budget, with ε at `delta` (default: the budget's δ)."""
         from deniable.queries.answer import privacy_statement
 
         about = self.describe()
@@ -350,14 +352,14 @@ class RemoteSession:
 
     @property
     def spent(self) -> Curve:
-        """What was promised so far about the dataset, to everybody together, as a curve."""
+        """The guarantee of all answers so far, to all analysts together, as a curve."""
         from deniable.curves import Curve
 
         return Curve.from_dict(self.describe()["spent_curve"])
 
     @property
     def remaining(self) -> Remaining:
-        """What you may still spend, in the budget's currency and in questions."""
+        """What you may still spend; printed in the budget's currency and as a number of typical questions."""
         about = self.describe()
         budget, unit = Budget.from_dict(about["budget"]["record"]), read_unit(about["guarantee"]["unit"])
         return Remaining(budget, read_cost(about["left_in_units"]), unit)
@@ -381,8 +383,8 @@ class RemoteSession:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The runs that could not be finished and were answered as if the tables were empty. For the owner alone: the
-        server refuses anybody else.
+        """The runs that could not be finished, and were answered as if the tables were empty. For the owner alone: the
+        server refuses everybody else.
         """
         found = self._wire.get(f"/v1/datasets/{self.dataset}/failures")["failures"]
         return tuple(Failure(int(each["entry"]), str(each["code"])) for each in found)
@@ -421,7 +423,7 @@ class RemoteSession:
         raise InvalidOperation(f"{what} is for a session on the machine that has the data; {instead}")
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the HTTP connection. The dataset and its ledger stay on the server."""
         self._wire.close()
 
     def __enter__(self) -> Self:
@@ -472,7 +474,7 @@ class RemoteSession:
 
 
 def _cost(**given: Any) -> dict[str, Any]:
-    """What to spend, as it goes over the wire."""
+    """The cost as fields of a request."""
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -483,7 +485,7 @@ def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> di
 
 
 def _said(question: object) -> dict[str, Any]:
-    """A question as it goes over the wire."""
+    """A question as fields of a request."""
     if isinstance(question, str):
         return {"sql": question}
     record = getattr(question, "record", None)

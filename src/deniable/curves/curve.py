@@ -70,7 +70,7 @@ class Curve:
 
     @staticmethod
     def of(atom: Atom) -> Curve:
-        """The curve of one atom."""
+        """The curve of one run of this atom, an indivisible mechanism."""
         return Curve({atom: 1})
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -356,7 +356,7 @@ class Curve:
         return _give(found.reshape(array.shape), scalar)
 
     def renyi_function(self, order: float) -> float:
-        """`renyi` for one order, unchecked."""
+        """`renyi` at one order above 0, without checks of the argument: for functions that call it many times."""
         from deniable.curves.meaning import curve_readings
 
         return curve_readings.renyi(self, order)

@@ -225,7 +225,7 @@ class Checkpoint:
     signature: str
 
     def message(self) -> bytes:
-        """The bytes that are signed."""
+        """The bytes that the owner signs: the serial of the ledger, and the number, hash, sum and time of its end."""
         where = ["deniable checkpoint", FORMAT, self.serial, self.number, self.hash]
         return compact([*where, *amounts(self.spent), self.time]).encode()
 

@@ -1,10 +1,32 @@
 """Recompute a history from its beginning: every hash, sum, limit and signature.
 
-`Recount` takes entries, oldest first, from a store or from an exported file. It keeps its own totals of what each
-account was charged, and compares every entry with them: the entry must follow the one before it in the chain, its sum
-must be the sum of all charges, it must have fitted under every limit that was in force at its time, it may close only
-an open RESERVED entry of the same question, and it must be signed by the owner's key of that time where that is needed.
-LedgerDamaged names the first entry for which this is not so.
+**The problem.** A ledger is a list of entries in a file or a database, and its operator can edit both. An auditor wants
+to know whether the entries are the ones that the ledger wrote, and whether every charge was within its limits. The
+auditor trusts this code, the heading (budget, unit, dataset) and, if there is one, the owner's public key.
+
+**The idea.** Much of an entry follows from the entries before it: its number, the hash of the previous entry, its own
+hash, the sum of all charges so far, the count of charges, and the sum of its payer. `Recount` takes the entries oldest
+first, from a store or from an exported file, keeps its own totals, and compares. A changed entry has a wrong hash. To
+hide the change, somebody must recompute all hashes after it; then the chain has another end, which differs from any
+hash or checkpoint that was kept elsewhere, and the owner's signatures over later entries no longer hold.
+
+**What is checked**, for each entry in this order; LedgerDamaged names the first entry that fails:
+
+1. The chain: it has the next number and its own hash, and contains the hash of the entry before it. The first entry
+   contains the hash of the heading.
+2. The sums: its sum is the sum before it plus its own charge. From the first limit on, times never decrease.
+3. A charge (RESERVED) is added to the account of the dataset and to that of its payer, who must have been granted a
+   limit. It must fit under every limit that was in force at its time: in total, and in each window of time. SEALED and
+   FAILED entries must close one open charge of the same question, version of the data, cost, key and payer.
+4. Limits (GRANTED, ADJUSTED) take effect from here on. The total limit of the dataset changes only by an adjustment
+   that the owner signed. Checkpoints and statements must be signed with the owner's newest key; a new key must be
+   signed with the old one.
+
+At the end, `end` compares the newest entry with the head of the chain that the store reports.
+
+**What cannot be detected here.** A person who can write to the store can replace all unsigned entries by another
+consistent history, or cut off the newest ones. Only a number and hash, or a checkpoint, that is kept elsewhere reveals
+this. Answers are not recomputed: the chain contains their hashes.
 """
 
 from __future__ import annotations

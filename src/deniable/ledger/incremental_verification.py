@@ -5,9 +5,9 @@ entry is still in its place, and recomputes only the entries after it. If the en
 history is recomputed, and the first wrong entry is named.
 
 A change to an older entry, with the newest entries intact, is detected only when the whole history is recomputed. This
-happens at the first call, then at least every ten minutes, and on request (`verify_whole`). It takes time in proportion
-to the length of the history. Threads that ask for it at the same time share one run, which begins after the last of
-them asked. Threads that only verify new entries do not wait for it.
+happens at the first call, at the first call more than ten minutes after the last time, and on request
+(`verify_whole`). It takes time in proportion to the length of the history. Threads that ask for it at the same time
+share one run, which begins after the last of them asked. Threads that only verify new entries do not wait for it.
 """
 
 from __future__ import annotations

@@ -83,7 +83,8 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
 def checked_payer(payer: str | None) -> str | None:
     """A payer, or None; InvalidParameter for `EVERYBODY`, whose account always pays."""
     if payer == EVERYBODY:
-        raise InvalidParameter("payer", payer, "is everybody, who always pays", "name one payer, or none")
+        rule = "is the account of the whole dataset, which always pays"
+        raise InvalidParameter("payer", payer, rule, "name one payer, or leave it out")
     return None if payer is None else checked_name("payer", payer)
 
 

@@ -75,7 +75,9 @@ class Protocol(ABC):
 
     @abstractmethod
     def estimate(self, reports: Any) -> Estimate:
-        """The estimate from all reports together."""
+        """The collector's unbiased estimate from the reports of all people, with its standard error. Raises
+        InvalidParameter if there is no report, or if one cannot come from this protocol.
+        """
 
     @abstractmethod
     def parameters(self) -> dict[str, Parameter]:

@@ -172,7 +172,7 @@ class MemoisedMean(MeanProtocol):
         return np.asarray(bits).astype(np.int64)
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        """Of one report from a fresh memory."""
+        """P(0) and P(1) of the first report of a person with this answer."""
         kept, share = float(self.odds.number / (self.odds.number + 1)), self.place(answer) / self.steps
         bit = kept * share + (1 - kept) * (1 - share)
         one = bit + float(self.flip) * (1 - 2 * bit)

@@ -121,7 +121,7 @@ class _Bounded(Mechanism):
 
     @property
     def width(self) -> Fraction:
-        """high - low."""
+        """high - low, exactly."""
         return self.high - self.low
 
     def __repr__(self) -> str:
@@ -197,7 +197,7 @@ class Sum(_Bounded):
         return self.noise.release(self.total(value), entropy=entropy)
 
     def law(self, value: Any) -> NoiseLaw:
-        """The noise around the clamped sum."""
+        """The law of the answer: the sum of the clamped values plus noise."""
         total = self.total(value)
         return self.noise.law(total if self.noise.exponent is None else float(total))
 
@@ -257,7 +257,9 @@ class Mean(_Bounded):
         self._fill(low_end, high_end, unit, noisy, known)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
-        """The noisy mean of a column."""
+        """The noisy mean of a column, within [low, high]; of no rows, pure noise. NaN and missing values count
+        as the point nearest to 0. InvalidParameter if a declared number of rows is not met.
+        """
         witnessed(entropy)
         above, below = self._sums(value)
         if self.rows is not None:
@@ -365,7 +367,9 @@ class Variance(_Bounded):
         self._fill(low_end, high_end, unit, noisy, known)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
-        """The noisy variance of a column."""
+        """The noisy variance of a column (divided by n), between 0 and (high - low)²/4; 0 if the noisy number of rows
+        is not positive. InvalidParameter if a declared number of rows is not met.
+        """
         witnessed(entropy)
         b1, b2, *b0 = (self.noise.noisy(number, entropy) for number in self._sums(value))
         n = float(self.rows) if self.rows is not None else b0[0] + (b1 + b2)

@@ -216,7 +216,7 @@ class _GraphMechanism(Mechanism):
         return self.noise.curve
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
-        """The noisy statistic of a `Graph`."""
+        """The statistic of a `Graph` plus noise: an integer, or an array of integers with independent noise."""
         _check_graph(value)
         if entropy is not None:
             witnessed(entropy)

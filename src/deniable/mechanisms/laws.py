@@ -66,15 +66,17 @@ class OutputLaw(ABC):
 
     @property
     @abstractmethod
-    def mean(self) -> float: ...
+    def mean(self) -> float:
+        """The expected answer."""
 
     @property
     @abstractmethod
-    def variance(self) -> float: ...
+    def variance(self) -> float:
+        """The variance of the answer, in squared units of the answer."""
 
     @property
     def deviation(self) -> float:
-        """The standard deviation."""
+        """The standard deviation, in units of the answer."""
         return math.sqrt(self.variance)
 
     @abstractmethod

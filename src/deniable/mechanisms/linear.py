@@ -4,11 +4,12 @@ There are n people, each with a private bit x_j, and k public queries with weigh
 x_n)/n. Neighbours change one person's bit, so n is public.
 
     LinearQueries.laplace                Laplace noise on all k answers; error about k·log(k/β)/(εn)
-    LinearQueries.gaussian               Gaussian noise; error about √k, the best for many queries
-    LinearQueries.randomized_response    every bit is randomised once; error about √(log(k)/n)/ε; no curator
+    LinearQueries.gaussian               Gaussian noise; error about √(k·log(k/β))/(μn); needs δ > 0
+    LinearQueries.randomized_response    every bit is randomised once; error about √(log(k/β)/n)/ε; no curator
 
-For few queries noise on the answers is better, by a factor √n; for many, randomised bits are better than Laplace noise,
-because they are paid for once. `best` compares all three without looking at data.
+For few queries noise on the answers is better, by a factor of about √n. For many, randomised bits are better, because
+they are paid for once: than Laplace noise for k of the order of √n and more, than Gaussian noise for k of the order of
+n and more. `best` compares all three without looking at data.
 """
 
 from __future__ import annotations
@@ -86,10 +87,12 @@ class LinearQueries(Mechanism):
 
     @property
     def queries(self) -> int:
+        """k, the number of queries."""
         return len(self.weights)
 
     @property
     def people(self) -> int:
+        """n, the number of people, which is public."""
         return len(self.weights[0])
 
     def _bits(self, value: Any) -> input_values.Ints:

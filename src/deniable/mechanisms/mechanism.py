@@ -408,7 +408,9 @@ class Parallel(Mechanism):
 
     @classmethod
     def by_value(cls, parts: Sequence[Mechanism], *, unit: Unit) -> Parallel:
-        """Parts determined by the content of rows."""
+        """Parts determined by the content of rows, one mechanism for each; `unit` says what neighbours differ by.
+        Raises InvalidParameter for a part that was built for another unit.
+        """
         checked = _parts(parts, unit)
         if unit.relation is Relation.REPLACE:
             _stand_moves(checked)

@@ -211,7 +211,7 @@ class _ExponentialSelection(Selection):
         return np.asarray(weights / weights.sum())
 
     def overtakes(self, *, gap: float) -> float:
-        """1/(1 + e^(gap/scale))."""
+        """The probability that the lower of two candidates wins: 1/(1 + e^(gap/scale))."""
         p = math.exp(-curve_arguments.not_negative("gap", gap) / float(self.scale))
         return p / (1 + p)
 
@@ -294,7 +294,7 @@ class _FlippingSelection(_NoisySelection):
         return np.asarray(p * others)
 
     def overtakes(self, *, gap: float) -> float:
-        """e^(-gap/scale)/2."""
+        """The probability that the lower of two candidates wins: e^(-gap/scale)/2."""
         return math.exp(-curve_arguments.not_negative("gap", gap) / float(self.scale)) / 2
 
     def failure(self, gap: float, candidates: int) -> float:
@@ -360,7 +360,7 @@ class _LaplaceSelection(_NoisySelection):
         return np.asarray((half * weights).ravel() @ win)
 
     def overtakes(self, *, gap: float) -> float:
-        """(1 + gap/(2 scale)) e^(-gap/scale) / 2."""
+        """The probability that the lower of two candidates wins: (1 + gap/(2 scale)) e^(-gap/scale)/2."""
         d = curve_arguments.not_negative("gap", gap) / float(self.scale)
         return (1 + d / 2) * math.exp(-d) / 2
 
@@ -531,7 +531,7 @@ class OneShotTopK(Mechanism):
         )
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
-        """The indices, largest noisy score first."""
+        """The indices of the `count` chosen candidates, largest noisy score first."""
         source = witnessed(entropy)
         scores = exact_scores(value, self.selector.candidates)
         _enough(scores, self.count)

@@ -98,7 +98,7 @@ class Found:
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """As a `Sensitivity`, for mechanisms."""
+        """The three norms as a `Sensitivity`, which mechanisms take as their argument."""
         return Sensitivity(l1=self.l1, l2=self.l2, linf=self.linf)
 
 

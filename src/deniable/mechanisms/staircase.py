@@ -151,7 +151,9 @@ class Staircase(Mechanism):
         return _whole_curve(self.step, self.high, self.epsilon)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
-        """The number with noise."""
+        """The number with noise: an integer if `sensitivity` is an integer, else a float on a fine grid. Arrays are
+        refused, because the staircase is optimal for single numbers only.
+        """
         if entropy is not None:
             witnessed(entropy)
         if input_values.is_array(value):
@@ -178,7 +180,7 @@ class Staircase(Mechanism):
                 return -away if negative else away
 
     def law(self, value: Any) -> Stairs:
-        """The stairs around the value."""
+        """The law of the answer for this value: a density, or masses on integers, in the shape of stairs around it."""
         unit = 1.0 if self.exponent is None else math.ldexp(1.0, self.exponent)
         centre = laws.centre(value, is_whole=self.exponent is None)
         return Stairs(self.step * unit, self.high * unit, self.epsilon, self.exponent is None, centre, self.rms())

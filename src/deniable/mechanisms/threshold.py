@@ -157,7 +157,7 @@ class _Threshold(Mechanism):
 
     @property
     def threshold_scale(self) -> Fraction:
-        """Δ/ε₁."""
+        """The scale of the Laplace noise on the threshold: Δ/ε₁, exactly."""
         return self.sensitivity / (self.level * self.share)
 
     @property

@@ -48,7 +48,7 @@ class Entropy(ABC):
 
     @abstractmethod
     def bytes(self, count: int) -> Bytes:
-        """`count` random bytes."""
+        """`count` random bytes. InvalidParameter unless `count` is a whole number from 0."""
 
     def lineage(self) -> object:
         """An object that changes when draws made ahead must be discarded; None if none may be made ahead."""

@@ -1,4 +1,4 @@
-"""Pictures of curves: what to draw (a `Figure` of plain numbers) apart from how (`render`).
+"""Pictures of curves and of mechanisms' outputs: what to draw (a `Figure` of plain numbers) apart from how (`render`).
 
 >>> from deniable import curves, plots
 >>> figure = plots.profile({"one release": curves.gaussian(sigma=2)}, delta=1e-6)

@@ -50,7 +50,7 @@ class Line:
 @final
 @dataclass(frozen=True, slots=True)
 class ShadedBand:
-    """The area between two lines over the same x: a certified lower and upper bound."""
+    """The area between two lines over the same x: between certified bounds, within ±ε, or an error probability."""
 
     x: tuple[float, ...]
     low: tuple[float, ...]

@@ -373,15 +373,16 @@ class _Test:
 
     threshold: float
     below: float
-    """The probability of an output below the threshold, on x or on x2."""
+    """The probability of an output below the threshold on x, plus that on x2; 0 if no output is below it."""
     tied: float
     """The probability of an output at the threshold, on x."""
     coin: float
     misses: float
     alarms: Any
-    """Cells that together have nearly the rate of false alarms, without a coin: equal log-ratios from one end on."""
+    """Which cells raise an alarm in the drawing, where no coin is flipped: whole cells, in the order of the log-ratio
+    (of equal ones from one end on), as many as the rate of false alarms allows."""
     part: float
-    """The part of the next cell that they lack."""
+    """The fraction of the next cell that would complete the rate of false alarms."""
 
 
 def _best_test(p: Any, q: Any, ratio: Any, rate: float) -> _Test:

@@ -54,7 +54,7 @@ class Bounds:
 
     @property
     def receipt(self) -> Receipt:
-        """The receipt of the histogram."""
+        """What the bounds cost: the receipt of the noisy histogram that they were read off."""
         return self.answer.receipt
 
     @property

@@ -53,8 +53,8 @@ ASSUMPTIONS = ("the declared schema was not made from the data, but for bounds t
 class Session:
     """Questions about tables, under a budget that cannot be overspent. Made by `deniable.session`.
 
-    Promise: for all neighbours by the session's unit, everything answered is as private as the ledger's guarantee says,
-    at any time, however questions and costs were chosen. Threads may share a session.
+    Promise: for all neighbouring tables (by the unit of the session), all answers together are at most as
+    distinguishable as `guarantee` says, however questions and costs were chosen. Threads may share a session.
     """
 
     __slots__ = (
@@ -91,15 +91,15 @@ class Session:
     ) -> Answer | Grouped:  # fmt: skip
         """Answer a question in SQL.
 
-        Give the cost as exactly one of `epsilon`, `mu`, `rho`, `share` (a part, above 0 and at most 1, of what is left
-        in what the budget adds up: μ², or ε or ρ) and `within` (the half-width of the noise interval at `confidence`:
-        one number, or one by column). `delta` is for keys that are not public; without it they take a hundredth of the
-        δ that is left, and less once much of it is spent. With a `key`, a retry is charged once. With a `payer`, that
-        account of the ledger pays as well.
+        Give the cost as exactly one of `epsilon`, `mu`, `rho`, `share` (a fraction in (0, 1] of the remaining budget,
+        measured in what adds up: μ², ε or ρ) and `within` (the half-width of the noise interval at `confidence`: one
+        number, or one for each column). `delta` pays for keys that are not public; by default a hundredth of the
+        remaining δ, and less when much of it is spent. `key` is an idempotency key: a retry with it is charged once.
+        `payer` names an account of the ledger that is charged too.
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
-        before, at this cost or a higher one, is answered again from the ledger at no cost. ROLLUP, CUBE and GROUPING
-        SETS give several tables, which are a `batch`.
+        before, at this cost or a higher one, is replayed from the ledger at no cost. ROLLUP, CUBE and GROUPING SETS
+        give several tables, which are asked as one `batch`. Raises QuestionRefused, BudgetExceeded or EngineFailed.
         """
         require_known(self.sql, amounts, unknown)
         cost = AskedCost(
@@ -128,7 +128,7 @@ class Session:
     def recall(
         self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
     ) -> Answer | None:
-        """The newest answer that the ledger has of a question, or that of one entry, for nothing; None if none is."""
+        """The newest stored answer to a question, or the answer stored in `entry`; None if there is none. Free."""
         made = self._plans.plan(question, self._built(question))
         entry = (
             self._ledger.answer(made.question.hash, version=self._version(made.question)) if entry is None else entry
@@ -158,8 +158,8 @@ class Session:
         within: Any = None, delta: Amount | None = None, confidence: float = 0.95,
         weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
     ) -> Price | Quoted:  # fmt: skip
-        """What `sql` would charge, and how exact it would be; of a list, what `batch` would, and of a text with ROLLUP,
-        CUBE or GROUPING SETS, what its tables would as one. Free: no data is read.
+        """What `sql` would charge, and how exact its answer would be. For a list of questions, or a text with ROLLUP,
+        CUBE or GROUPING SETS, the price of one `batch`. Free: no data is read.
         """
         require_known(self.price, amounts, unknown)
         cost = AskedCost(
@@ -180,10 +180,10 @@ class Session:
     ) -> Answer:  # fmt: skip
         """Spend more on a question that was answered: a second answer is merged with the first by inverse variance.
 
-        Under a Gaussian budget nothing is lost: the result is as exact as if all had been spent at once. If the ledger
-        has a more exact answer to this question by now, that one is refined, so that no purchase is lost either.
-        `confidence` is the answer's, unless given. `text` describes the question in the ledger; without it, the
-        description of the first answer is kept.
+        Under a Gaussian budget the result is as exact as if both costs had been spent at once. If the ledger has a more
+        exact answer to this question by now, that one is refined, so that no earlier purchase is wasted. `confidence`
+        is by default that of `answer`. `text` describes the question in the ledger, by default as the first answer did.
+        A single quantile under a pure budget cannot be merged, and raises InvalidParameter.
         """
         require_known(self.refine, amounts, unknown)
         single_answers.check_answer(answer)
@@ -200,14 +200,14 @@ class Session:
         within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
         weights: batch_answers.Weights = None, key: str | None = None, payer: str | None = None, **unknown: Never,
     ) -> list[Answer]:  # fmt: skip
-        """Several questions at once, for one cost that they share: all are paid for, or none.
+        """Several questions at once, for one cost that they share: all are paid for, or none. One answer for each.
 
-        Counts and sums of the same rows by public keys are measured together: the noise is chosen such that the
-        variances of all cells add up to as little as possible, and the answers are sums of each other. `weights` says
-        how much a cell of each question counts (1, if not said; "fair": 1, and no table less exact than by itself with
-        an equal share of the cost); `within` how near each shall be, instead of a cost: one number, or one for each
-        (None: as it comes). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`) cost together
-        what one of them costs. One that was answered before, as exactly, costs nothing. With a `key`, a retry is free.
+        Counts and sums of the same rows by public keys are measured together: the noise minimises the weighted sum of
+        the variances of all cells, and coarser tables are exact sums of finer ones. `weights` are the weights of a cell
+        of each question (default 1; "fair": 1, and no table is less exact than if it were measured alone with an equal
+        share of the cost). `within` states the error instead of the cost: one number, or one for each question (None:
+        no limit). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`) cost together as much as
+        one of them. A question that was answered before, at least as exactly, is free. `key` is an idempotency key.
         """
         require_known(self.batch, amounts, unknown)
         cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)
@@ -220,7 +220,7 @@ class Session:
         weights: batch_answers.Weights = None, payer: str | None = None, **unknown: Never,
     ) -> Quoted:  # fmt: skip
         """What `batch` would charge, how exact each cell of each table would be, and how the cost is split. Free: no
-        data is read. `price` with a list of questions says the same. Also of a text with ROLLUP, CUBE or GROUPING SETS.
+        data is read. Also takes a text with ROLLUP, CUBE or GROUPING SETS. `price` with a list returns the same.
         """
         require_known(self.price_batch, amounts, unknown)
         cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)
@@ -234,9 +234,8 @@ class Session:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, cover: float = 0.99,
         key: str | None = None, payer: str | None = None, **unknown: Never,
     ) -> Bounds:  # fmt: skip
-        """Buy bounds for a number, a date or a timestamp that has none, such that about `cover` of the rows are within.
-
-        One question is asked, a noisy count by public bins, and paid for as by `sql`; the bounds are read off it.
+        """Buy bounds for a number, a date or a timestamp without public bounds, between which about `cover` of the rows
+        lie. It asks one question, a noisy count by public bins, which is paid for as by `sql`.
         """
         from deniable.queries import bought_bounds
 
@@ -274,12 +273,12 @@ class Session:
         payer: str | None = None, **unknown: Never,
     ) -> Synthetic:  # fmt: skip
         """A distribution of some columns of a table, from which synthetic rows can be drawn. `synthesis_request.Wanted`
-        explains each argument but the cost. `rows` is about how many rows the table has, if that is public: a cost that
-        is too small for so many is refused. How many synthetic rows are drawn is the argument of `Synthetic.rows`
-        (and `--rows` of `deniable synthesize`), not this one.
+        explains the arguments. `rows` is the approximate number of rows of the table, if it is public: a cost that is
+        too small for so many rows is refused. (The number of synthetic rows is the argument of `Synthetic.rows`, and of
+        `--rows` of `deniable synthesize`.)
 
-        Counts by columns and pairs of columns are measured with noise, for one cost and as one entry of the ledger; all
-        else is worked out from them. Asked again, it is read from the ledger.
+        Counts by columns and by pairs of columns are measured with noise, for one cost and as one entry of the ledger;
+        everything else is computed from them. The same request again is read from the ledger, free of charge.
         """
         from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 
@@ -303,8 +302,8 @@ class Session:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, payer: str | None = None,
         **unknown: Never,
     ) -> SynthesisPrice:  # fmt: skip
-        """What `synthesize` with the same arguments, `rows` apart, would charge, the noise of each count, and from how
-        many rows on it is of use. Free: no data is read.
+        """What `synthesize` with the same arguments (without `rows`) would charge, the noise of each count, and the
+        least number of rows for which the result is useful. Free: no data is read.
         """
         from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 
@@ -319,8 +318,8 @@ class Session:
         return synthesis_measurement.price(self, asked, cost, payer)
 
     def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
-        """How far the counts of a synthetic table are off. NOT PRIVATE: it reads the data and charges nothing, so it is
-        for the owner alone, as `registration` is.
+        """The exact errors of the counts of a synthetic table. NOT PRIVATE: it reads the data without noise and charges
+        nothing, so it is for the owner alone, like `registration`.
         """
         from deniable.queries.synthetic import synthesis_measurement
 
@@ -328,14 +327,14 @@ class Session:
         return synthesis_measurement.measured_errors(self, synthetic)
 
     def table(self, name: str) -> Frame:
-        """A table, for questions in Python: `s.table("visits").filter(...).group_by(...).agg(...)`."""
+        """A table, for questions in Python: `s.table("visits").filter(...).agg(...)`. Unknown: QuestionRefused."""
         from deniable.queries.frame.frame import Frame
 
         return Frame.of(name, self._tables)
 
     def explain(self, question: str | Question | Price | Answer) -> str:
-        """The plan of a question: each step with its stability, each statistic with its sensitivity, and the SQL that
-        the engine runs; of a price also the noise, of an answer that of its question. Free: no data is read.
+        """The plan of a question (or of a price or an answer, by its question): each step with its stability, each
+        statistic with its sensitivity, and the SQL that the engine runs; for a price also the noise. Free.
         """
         from deniable.queries.answer.explanation import explained_by
 
@@ -346,12 +345,12 @@ class Session:
 
     @property
     def tables(self) -> Tables:
-        """The schemas, by name; print it to see the columns. All of it is public."""
+        """The public schema of each table, by name; print it to see the columns."""
         return Tables(self._tables)
 
     @property
     def registration(self) -> Mapping[str, Registration]:
-        """What became of the rows of each table, exactly. NOT PRIVATE: for the owner alone, see `Registration`."""
+        """Exact numbers of rows read, cut and left out, by table. NOT PRIVATE: for the owner, see `Registration`."""
         from deniable.queries.engines.registration_report import Registrations
 
         return Registrations(self._registration)
@@ -363,53 +362,54 @@ class Session:
 
     @property
     def ledger(self) -> Ledger:
-        """Every entry, one after the other."""
+        """The ledger that this session spends from: its entries, limits and `verify()`."""
         return self._ledger
 
     @property
     def spent(self) -> Curve:
-        """What was promised so far, as a curve."""
+        """The guarantee of all answers so far together, as a curve."""
         return self._ledger.spent
 
     @property
     def remaining(self) -> Remaining:
-        """What is left, in the budget's currency and in questions."""
+        """The unspent budget; printed in its currency and as a number of typical questions."""
         return Remaining(self.budget, self._ledger.remaining, self._ledger.unit)
 
     @property
     def guarantee(self) -> Guarantee:
-        """What holds about everything that is ever answered under this budget."""
+        """The guarantee of everything that is ever answered under this budget, if all of it is spent."""
         return self._ledger.guarantee
 
     def statement(self, *, delta: float | None = None) -> Statement:
-        """A methods paragraph about all that is released; ε is told at the budget's δ, or at the one given."""
+        """A methods paragraph about all releases under this budget, with ε at `delta` (default: the budget's δ)."""
         from deniable.queries.answer import privacy_statement
 
         return privacy_statement.of_session(self, delta)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The runs that could not be finished and were answered as if the tables were empty. For the owner alone: that
-        one of them failed can depend on a single person. So show neither them nor the session to an analyst.
+        """The runs that could not be finished, and were answered as if the tables were empty. For the owner alone: a
+        failure can depend on one person's rows, so analysts must see neither this list nor the session.
         """
         return tuple(self._failures)
 
     def report_failures(self, to: Callable[[Failure], None]) -> None:
-        """From now on tell them to this function, instead of keeping them here."""
+        """Call this function with each later failure, instead of keeping it in `failures`."""
         self._noted = to
 
     def limit_answers(self, *, cells: int, evaluations: int | None = None, admits: Admits | None = None) -> None:
-        """From now on refuse answers of more cells (groups times columns), and questions of whose expressions more must
-        be worked out to plan them. Larger answers that are there can be read. `admits` is told the size of each first.
+        """Refuse later questions whose answers have more `cells` (groups × columns), or whose plans need more
+        evaluations of expressions. Stored answers can still be read. `admits` is called with the size of each answer
+        before it runs.
         """
         self._plans.limit(cells, evaluations, admits)
 
     def limits(self, text: str = "") -> AbstractContextManager[None]:
-        """Within it, what is built for this session has its limits; `text` is what it is built from."""
+        """A context in which building a question obeys the limits of this session; `text` is the question's source."""
         return self._plans.limits(text)
 
     def close(self) -> None:
-        """Forget the tables. The ledger's file, if any, stays; a `Ledger` that was given stays open."""
+        """Release the engine and its tables. A ledger's file stays, and a `Ledger` that was passed in stays open."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -437,7 +437,7 @@ class Session:
             raise InvalidOperation("this session is closed; open another, on the same ledger if it has a file")
 
     def _sets(self, question: object) -> Sets | None:
-        """The questions of a text that groups by several sets of keys."""
+        """The questions of a text with ROLLUP, CUBE or GROUPING SETS; None for any other question."""
         self._open()
         with self.limits(str(question) if names_sets(question) else ""):
             return sets_of(question, self._tables)
@@ -447,7 +447,7 @@ class Session:
         return self._plans.question(question)
 
     def _planned(self, question: str | Question) -> NoisePlan:
-        """The plan of a question whose answer is not too large, or that was answered when it was not."""
+        """The plan of a question. QuestionRefused if its answer is too large and the ledger has no stored answer."""
         with self.limits():
             built = self._built(question)
             large = self._plans.is_large(built)
@@ -456,7 +456,7 @@ class Session:
             return self._plans.plan(question, built)
 
     def _version(self, question: Question) -> str | None:
-        """Which version of the data a question is about: of all tables that it reads. None if an engine has none."""
+        """The version of all tables that a question reads; None if the engine does not compute versions."""
         reports = [self._registration.get(name) for name in tables_read(question.relation)]
         versions = sorted({(each.table, each.version) for each in reports if each is not None})
         if any(each is None for each in reports):
@@ -471,23 +471,23 @@ class Session:
         return Price(made, self.budget, cost, left, asked.confidence, asked.shares_delta(made))
 
     def _stored(self, made: NoisePlan, payer: str | None) -> tuple[Released, Replay] | None:
-        """What the ledger has of this question."""
+        """The stored answer to this question, with its ledger entries; None if there is none."""
         found = self._ledger.replay(made.question.hash, version=self._version(made.question), payer=payer)
         read = None if found is None else self._read(made, found.sealed)
         return None if found is None or read is None else (read, found)
 
     def _known(self, made: NoisePlan, price: Price, payer: str | None) -> tuple[Released, Replay] | None:
-        """The same, if it is as exact as what is asked."""
+        """The stored answer, if it is at least as exact as this price."""
         stored = self._stored(made, payer)
         return stored if stored is not None and price.is_met_by(stored[0].precision) else None
 
     def _read(self, made: NoisePlan, entry: Entry) -> Released | None:
-        """What a sealed entry holds."""
+        """The released numbers of a sealed entry; None if this version cannot read or refine them."""
         if entry.answer is None:
             return None
         try:
             read = Released.from_bytes(entry.answer, made)
-        except UnreadableRecord:  # by an older version: it must be asked anew
+        except UnreadableRecord:  # written by an older version: the question must be asked again
             return None
         return read if read.paired == bool(pairs(made, self.budget)) else None
 
@@ -500,15 +500,15 @@ class Session:
         return self._noise(made, price)
 
     def _noise(self, made: NoisePlan, price: Price) -> Noise:
-        """The noise of a price, made before anything is charged: whatever is wrong with it, is wrong in public."""
+        """The noise of a price, made before the charge, so that its errors depend on public facts alone."""
         drawn = noise(made, self.budget, price.cost)
         if not noise_cost(drawn, self.budget).units <= price.cost.units:
             raise AssertionError("noise that costs more than was charged")
         return drawn
 
     def _released(self, tasks: Sequence[tuple[NoisePlan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
-        """Everything that was paid for, or nothing: a failure closes all entries, and they stay charged. Each task has
-        an entry of its own, or all have one.
+        """Run all tasks. If one fails, all entries are closed as failed and stay charged. There is one entry for each
+        task, or one for all.
         """
         each = [*entries] * len(tasks) if len(entries) == 1 else entries
         return self._finished(
@@ -516,19 +516,19 @@ class Session:
         )
 
     def _finished(self, entries: Sequence[Entry], work: Callable[[], T]) -> T:
-        """What is worked out for these entries; a failure closes all of them, and they stay charged."""
+        """The result of `work` for these entries. If it fails, all of them are closed as failed and stay charged."""
         try:
             return work()
         except EngineFailed as failed:
             code = failed.code
-        except Exception:  # a bug: what it says may hold data, so nobody is told
+        except Exception:  # a bug: its message may contain data, so it is dropped
             code = "engine"
         for entry in entries:
             self._ledger.fail(entry, code)
         raise EngineFailed(code, "what was charged stays charged")
 
     def _run(self, made: NoisePlan, drawn: Noise, cost: Cost, entry: Entry) -> Released:
-        """One question."""
+        """Run one question on the engine and add noise."""
         found = self._attempt([made.collect], lambda counts: release(made, drawn, cost, counts[0]), entry)
         return replace(found, measured=(Measurement(self._mark(entry), cost),))
 
@@ -536,10 +536,11 @@ class Session:
         return mark_of(self._ledger.serial, entry.charge)
 
     def _attempt(self, collects: Sequence[Collect], release: Callable[[list[Any]], T], entry: Entry) -> T:
-        """A run that cannot be finished is answered as if the tables were empty, after a fixed time.
+        """Run the queries and release them. A run that fails is answered as if the tables were empty, after a fixed
+        time.
 
-        That a run failed, and when, can depend on one person, so it must not be seen: default values and fixed times as
-        in Haeberlen, Pierce & Narayan (USENIX Security 2011). What empty tables cannot answer either may be told then.
+        Whether and when a run fails can depend on one person, so analysts must not see it: default values and fixed
+        times as in Haeberlen, Pierce & Narayan (USENIX Security 2011). If empty tables fail too, the error is raised.
         """
         with self._engine.turn():  # the fixed time begins with the run, however long it waited for its turn
             began = monotonic()
@@ -549,9 +550,9 @@ class Session:
                 code = failed.code
             except InvalidOperation:  # the session was closed meanwhile
                 raise
-            except Exception:  # a bug, which a person's data may have brought out
+            except Exception:  # a bug, which may depend on a person's data
                 code = "engine"
-            if code == "source":  # it is gone, whoever is there
+            if code == "source":  # the source is gone, which does not depend on any person
                 raise EngineFailed(code)
             released = self._engine.instead(collects, release)
         if (patience := self._engine.patience) is not None:  # of each run
@@ -563,7 +564,7 @@ class Session:
         return released
 
     def _told(self, made: NoisePlan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
-        """What a sealed entry says, again."""
+        """The answer of a sealed entry, replayed."""
         assert sealed.answer is not None
         return self._again(made, Released.from_bytes(sealed.answer, made), self._replay(sealed, payer), confidence)
 
@@ -583,9 +584,9 @@ class Session:
     def _answer(
         self, made: NoisePlan, released: Released, entry: Entry, confidence: float, rest: Cost, *, replayed: bool
     ) -> Answer:
-        if made.totals is not None and not released.picked:  # by an earlier version, from running totals
+        if made.totals is not None and not released.picked:  # released by an earlier version, from running totals
             made = made.totals
-        # All of the receipt is from before any data was read: when and after whom a run ended depends on the data.
+        # The receipt contains only what was known before data was read: when a run ends depends on the data.
         receipt = Receipt(
             entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version
         )

@@ -1,9 +1,9 @@
-"""Questions as text, and as tagged records: the one place that decides what a text is.
+"""Questions as text, and as tagged records: the only place that decides which kind of question a text is.
 
 A client sends SQL, or the steps of a dataframe as JSON; no SQL begins with a brace, so the first character decides
-(`sent`). The catalogue notes the question of each release as text, such that the answer can be read again. Most notes
-are what the client sent. Four kinds of releases are not asked by one text, and are noted as JSON with a key of their
-own (`read_note`):
+(`sent`). The catalogue stores the question of each release as text, so that the answer can be read again. Most notes
+are the text that the client sent. Four kinds of releases are not determined by such a text, and are stored as JSON with
+a key of their own (`read_note`):
 
 ======================  ==============================================  ==============================================
 record                  note                                            release
@@ -105,7 +105,7 @@ class NotedBounds:
 @final
 @dataclass(frozen=True, slots=True)
 class NotedSynthesis:
-    """A synthetic table: what was asked for, as the request said it."""
+    """A synthetic table: the arguments of the request."""
 
     BEGINNING: ClassVar = '{"synthesis"'
     """How such a note begins, for a search in the catalogue."""
@@ -133,7 +133,7 @@ def sent(text: str) -> SentQuestion:
 
 
 def read_note(text: str) -> NotedQuestion:
-    """What was noted about a release.
+    """The question of a release, from its note.
 
     >>> read_note('{"bounds": "age", "table": "visits"}')
     NotedBounds(column='age', table='visits')
@@ -149,7 +149,7 @@ def read_note(text: str) -> NotedQuestion:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
-        return found  # whoever builds the question refuses it
+        return found  # building the question refuses it later
     match record:
         case {"bounds": str(column), "table": str(table)}:
             return NotedBounds(column, table)
@@ -164,5 +164,5 @@ def read_note(text: str) -> NotedQuestion:
 
 
 def words_of(text: str) -> str:
-    """A noted question, for people."""
+    """A noted question in words, for the console."""
     return read_note(text).words()

@@ -1,4 +1,4 @@
-"""Questions and answers as they go over the wire, and as they were noted."""
+"""Questions and answers as JSON: as the API sends and receives them, and as the catalogue stores them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ from deniable.server.noted_questions import (
 from deniable.tables.schema import write_schema
 
 RECORDS: Final = 2
-"""Which records the server sends: from 2 on they have papers (`sent_papers`). A client asks for it when it connects."""
+"""The version of the records that the server sends; from 2 on they have papers (`sent_papers`). Clients check it when
+they connect.
+"""
 MOST_WRITTEN: Final = 20_000
-"""Bytes of a dataframe's steps as JSON, which takes about twice as many as the same in SQL."""
+"""The most bytes of a dataframe's steps as JSON, which take about twice as many as the same question in SQL."""
 
 
 def question_now(session: Session, text: str) -> str | Question:
-    """A question as a session takes it: SQL, or what the steps of a dataframe build."""
+    """A question for a session, from the text that a client sent: SQL, or a question built from dataframe steps."""
     if isinstance(sent(text), NotedSQL):
         return text
     if len(text.encode()) > MOST_WRITTEN:
@@ -53,13 +55,13 @@ def question_now(session: Session, text: str) -> str | Question:
 
 
 def asked_now(session: Session, text: str, **cost: Any) -> Answer | Grouped:
-    """The answer to a question: of SQL also several tables, and shares of a total."""
+    """Ask a session. SQL may also have several sets of keys, or shares of a total."""
     asked = question_now(session, text)
     return session.sql(asked, **cost) if isinstance(asked, str) else session.ask(asked, **cost)
 
 
 def noted(text: str, found: Answer | Grouped) -> list[tuple[str, Answer]]:
-    """How each table of an answer is noted, such that it can be read again."""
+    """(note, table) for each table of an answer; `recalled` reads the table again by its note."""
     if isinstance(found, Grouped):
         return [(NotedSet(text, i).note(), each) for i, each in enumerate(found.tables)]
     has_shares = isinstance(sent(text), NotedSQL) and shares_in(text) is not None
@@ -67,7 +69,7 @@ def noted(text: str, found: Answer | Grouped) -> list[tuple[str, Answer]]:
 
 
 def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> Answer | None:
-    """The answer of a release, read again from the ledger by what was noted. None if there is none."""
+    """The answer of a release, read again from the ledger by its note; None if the ledger has no answer."""
     asked: str | Question
     match read_note(text):
         case NotedSQL():
@@ -90,7 +92,7 @@ def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> A
 
 
 def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer: str) -> str:
-    """The plan of a question, and the noise that a cost buys if one is given; of several tables how it is split."""
+    """The plan of a question as text. With a cost, also the noise that it buys; for several tables, its split."""
     asked = question_now(session, text)
     made = None if cost is None else session.price(asked, payer=payer, **cost)
     if made is None or isinstance(made, Price):
@@ -99,7 +101,7 @@ def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer
 
 
 def priced_batch(session: Session, dataset: str, questions: list[str], **cost: Any) -> dict[str, Any]:
-    """What several questions would cost together, as it goes over the wire."""
+    """The price of a batch as JSON."""
     with session.limits(questions[0] if len(questions) == 1 and names_sets(questions[0]) else ""):
         asked = [question_now(session, each) for each in questions]
         sets = sets_of(asked[0], session.tables) if len(asked) == 1 else None
@@ -107,25 +109,25 @@ def priced_batch(session: Session, dataset: str, questions: list[str], **cost: A
 
 
 def priced(dataset: str, found: Price | Quoted) -> dict[str, Any]:
-    """A price as it goes over the wire."""
+    """A price as JSON."""
     left = found.left.describe_rest(found.budget)
     return {**found.to_dict(), "dataset": dataset, "left": left, "lines": found.lines(), "papers": price_papers(found)}
 
 
 def moment(answer: Answer) -> float:
-    """When it was charged, in seconds."""
+    """The time of its charge, in seconds since 1970."""
     return datetime.fromisoformat(answer.receipt.time).timestamp()
 
 
 def told(dataset: str, answer: Answer | Grouped) -> dict[str, Any]:
-    """An answer as it goes over the wire. Of several tables, each is a release; that of the whole is the first one."""
+    """An answer as JSON. If it has several tables, each is a release, and the whole has the release of the first."""
     more = {"tables": [told(dataset, each) for each in answer.tables]} if isinstance(answer, Grouped) else {}
     where = {"dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
     return {**answer.to_dict(), **more, **where, "papers": papers_of(answer)}
 
 
 def rehearsed(dataset: str, answer: Answer | Grouped, left: Cost) -> dict[str, Any]:
-    """An answer from dummy rows, which paid nothing: what it seems to pay is of a copy of the ledger."""
+    """An answer from dummy rows as JSON. Its charge was in a copy of the ledger, so it states that nothing was paid."""
 
     def free(record: dict[str, Any], each: Answer | Grouped) -> dict[str, Any]:
         record["provenance"] |= {"paid": "nothing", "left": "as much as before"}
@@ -139,13 +141,13 @@ def rehearsed(dataset: str, answer: Answer | Grouped, left: Cost) -> dict[str, A
 
 
 def bought(dataset: str, found: Bounds) -> dict[str, Any]:
-    """Bounds as they go over the wire."""
+    """Bounds as JSON."""
     nullable = found.domain is None or found.domain.nullable
     return {**found.to_dict(), "nullable": nullable, "dataset": dataset, "answer": told(dataset, found.answer)}
 
 
 def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]:
-    """All that is public about the tables of a session, and its account; to the owner also the exact numbers of rows.
+    """All public facts about the tables and the budget of a session; for the owner also the exact numbers of rows.
 
     `left` is what the reader may still spend.
     """

@@ -8,8 +8,9 @@
     residual_noise, pure_splits, table_noise      the best noise for several tables, and its law in every table
     least_squares_fit, controlled_rounding        tables fitted to each other and rounded so that they add up
 
-`Session.synthesize` measures the marginals and passes the noisy counts through mixture -> raking -> forbidden ->
-row_drawing. Everything here is post-processing: no data is read and no budget is spent.
+`Session.synthesize` measures the marginals and passes the noisy counts through forbidden (cells that must be 0) ->
+mixture -> raking -> row_drawing. Nothing here reads data or spends budget: marginals, residual_noise and pure_splits
+plan a measurement from public facts before it is made, and the rest is post-processing of noisy counts.
 
 Randomness here is numpy's. It only starts fits and draws rows from public distributions, so it need not be secret. The
 noise that protects people is drawn before, by `deniable.noise`.

@@ -3,7 +3,8 @@
 Every cell of every table, and every controlled margin, is rounded to one of its two neighbours, and the rounded tables
 add up exactly. Of all such roundings the closest in L2 is taken. For tables by one or two keys one always exists
 (Causey, Cox & Ernst 1985: it is a network flow). With three or more keys it may not exist; then fewer margins are
-controlled, and as a last resort cells may move to the second neighbour. It is an integer programme, solved by HiGHS.
+controlled, and as a last resort cells may move to the second neighbour, with the least sum of absolute distances. Each
+attempt is an integer programme, solved by HiGHS to a relative gap of 1e-5 or until its time is over.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _WHOLE: Final = 1e-6
 
 @final
 class Control(Enum):
-    """Which margins a rounding controls."""
+    """Which margins a rounding controls: sums of the tables that are themselves rounded to a neighbour. Of a table by
+    five or more keys, only the table and the sums that it shares with other tables are controlled.
+    """
 
     EVERY_MARGIN = "every margin is a rounded margin"
     TABLES = "the tables add up, and every number in them is a rounded number; other margins may be further off"

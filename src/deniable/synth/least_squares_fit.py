@@ -46,7 +46,8 @@ class Margin:
     counts: Floats
     variance: float
     by_part: Mapping[Axes, float] | None = None
-    """The variance of the noise in each part, if the noise is not white; otherwise empty."""
+    """The variance of the noise in each part, for a table that was measured jointly with others; None for one that was
+    measured alone, whose noise is white."""
 
     def variance_of(self, part: Axes, sizes: Sequence[int]) -> float:
         """The variance of the noise in the sums by `part`, for merging that part."""

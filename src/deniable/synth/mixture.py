@@ -4,8 +4,8 @@
 
 Within a component the columns are independent, so every marginal is a sum over components, and all counts by two
 columns come from one matrix product: Pᵀ diag(w) P, where row k of P is the concatenation of p_k1, …, p_kd. Any
-distribution is such a mixture with enough components. With a hundred components, a mixture can represent dependence
-between columns, but not noise. This removes the noise.
+distribution is such a mixture with enough components. With about a hundred components, a mixture can follow dependence
+between columns, but not the independent noise of thousands of cells. So a fit removes most of the noise.
 
 The fit minimises Σ (marginal of the mixture - noisy count)² / (2·variance) by gradient steps on the logits, from a
 random start. Two measures keep the noise out; both use only its variance.
@@ -18,9 +18,11 @@ variance of the gradient due to the noise of the counts: parameters with gradien
 is |y - f|² - n + 2·Σ ∂f/∂y. The last sum, the degrees of freedom, is estimated by a second fit from the same start to
 counts that are shifted by ±h (Ramani, Blu & Unser 2008). Between two steps of the fit the estimate has a standard error
 of 2·|f - f'|. The fit stops when a quarter more steps do not lower the estimate by that much (the one-standard-error
-rule). It does not matter how many cells exceed their noise by chance.
+rule).
 
-Several such fits from different starts are combined into one mixture, so that their chance errors average out.
+The first fit has 60 components. If its distance to the counts is larger than noise explains (`misfit`), it is replaced
+by a fit with twice as many components, up to 240; such a fit stops as soon as noise explains its distance. Then several
+fits of that size from different starts are combined into one mixture, so that their chance errors average out.
 """
 
 from __future__ import annotations
@@ -170,7 +172,9 @@ def refitted(
 
 @dataclass(slots=True, eq=False)
 class _Slice:
-    """All measured marginals at one value of one column (or of none), as a matrix over the values of other columns."""
+    """Measured marginals as one matrix over the values of some columns: all marginals of one and two columns, or those
+    of three columns at one value of the column that they are sliced by.
+    """
 
     column: int | None
     value: int
@@ -190,7 +194,7 @@ class _Slice:
         return pairs, own
 
     def pairs(self, probabilities: Array, inside: Array) -> tuple[Array, Array, Array]:
-        """The fitted shares; single columns are on the diagonal. And what they are made of."""
+        """(fitted shares with single columns on the diagonal, the components' probabilities, the same with weights)."""
         held = probabilities[:, self.inside]
         weighted = held * inside[:, None]
         found = _product(held.T, weighted)
@@ -223,7 +227,7 @@ class _Problem:
         others: tuple[int, ...],
         found: dict[tuple[int | None, int, tuple[int, ...]], _Slice],
     ) -> None:
-        """Put a marginal where it belongs."""
+        """Add a marginal to the matrix of its slice, or of each slice if it has three columns."""
         axis = 0 if sliced is None else each.columns.index(sliced)
         weights = np.full(each.counts.shape, self.rows**2 / each.variance)
         if each.zeros is not None:
@@ -348,7 +352,7 @@ class _Problem:
         return loss, by_probability, by_share
 
     def _noise(self, probabilities: Array, shares: Array) -> tuple[Array, Array]:
-        """The variances that the noise of the counts gives the slopes of the logits of both."""
+        """The variance of the gradients by the logits of probabilities and of weights that the counts' noise causes."""
         by_probability, by_share = np.zeros_like(probabilities), np.zeros_like(shares)
         for each in self.slices:
             inside, chance = self._inside(each, probabilities, shares)

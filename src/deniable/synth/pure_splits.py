@@ -7,9 +7,9 @@ s_M n_{M∖A} in each cell. The residuals of one measured table are uncorrelated
 
     τ_A = Σ_{M⊇A} 1 / (s_M n_{M∖A}),    variance of a cell of S: Σ_{A⊆S} p_A / (n_{S∖A}² τ_A).
 
-The shares are found by descent from several starts, because the problem is not convex. Two simple solutions are among
-the candidates, so the result is never worse than either in the weighted sum of variances: an equal share for each
-requested table, and the finest table alone.
+The shares are found by descent from several starts, because the problem is not convex. Simple solutions are among the
+candidates, so the result is never worse than any of them in the weighted sum of variances: an equal share for each
+requested table, and each single table alone that determines all others (the finest one, if the caller offers it).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _LEAST: Final = 1e-12
 """The smallest variance, for costs so high that the noise is 0."""
 
 _SEARCHED: Final = 32
-"""Tables up to which fair shares are searched for freely, from fewer starts the more there are: prices are free."""
+"""The most tables for which `fair` searches over all shares. More tables get fewer starts: prices must be fast."""
 _SURE: Final = 1e-7
-"""By how much the search stays below a limit: it is exact to less."""
+"""The margin of the search below each limit, larger than its numerical error."""
 
 Variance = Callable[[float], float]
 """The variance of the noise on a count that gets a share of ε."""
@@ -80,7 +80,7 @@ def naive(workload: Workload) -> dict[Columns, float]:
 
 
 def variances(shares: Shares, variance: Variance, reach: Reach) -> dict[Columns, float]:
-    """The variance of each measured table at its share, divided by its relative sensitivity."""
+    """The variance of each measured table, at its share of ε divided by its relative sensitivity."""
     return {table: variance(f / reach.get(table, 1.0)) for table, f in shares.items()}
 
 

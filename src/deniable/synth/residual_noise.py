@@ -194,13 +194,16 @@ def _best(needs: Mapping[Columns, float], moved: Sequence[Moved], rounds: int = 
 
 def fair(workload: Workload, limits: Sequence[float], exchange: Exchange = Exchange.ADDED) -> dict[Columns, float]:
     """1/σ_A² with the least weighted sum of variances at μ = 1 and K = 1 such that no table has a larger variance than
-    its limit: that of the table by itself, with a share of μ² that all tables have alike.
+    its limit. The limit of a table is its variance if it is measured alone, with an equal share of μ².
 
-    There always is such noise. Every table by itself tells the residual A with the precision 1/(limit · n_{S∖A}), and
-    the best fit to all of them has τ_A = Σ_{S⊇A} 1/(limit_S n_{S∖A}). As residuals these precisions cost no more than
-    the tables, because Σ_{A⊆S} ‖P_A d_A‖² / n_{S∖A} = ‖d_S‖² for whatever d a person adds; and a best fit is nowhere
-    worse than what was measured. Variances are convex in the precisions, so a mixture with τ_A is found between the
-    solution, whose weights are raised where a limit is passed, and what is within all limits.
+    Such noise always exists. If each table S is measured alone, with variance limit_S in each cell, it determines the
+    residual A with precision 1/(limit_S n_{S∖A}), and the least-squares fit to all tables has the precisions
+    τ_A = Σ_{S⊇A} 1/(limit_S n_{S∖A}). Measuring residuals with these precisions costs no more than measuring the
+    tables, because Σ_{A⊆S} ‖P_A d_A‖² / n_{S∖A} = ‖d_S‖² for every change d by a person, and a least-squares fit has
+    nowhere a larger variance than the measurement. So τ is feasible.
+
+    The search: solve `best` with weights that are raised for every table above its limit. Variances are convex in the
+    precisions, so some mixture of that solution and of τ is within all limits; the one closest to the solution is kept.
     """
     residuals, sizes = workload.residuals, workload.sizes
     spreads = [workload.spread(table) for table in workload.tables]

@@ -383,7 +383,7 @@ def _nan(case: _Case) -> Check:
     elif (row := numbers_of(value)) is not None and np.asarray(value).dtype.kind == "f" and len(row):
         asked = np.where(np.arange(len(row)) == 0, math.nan, row).reshape(np.shape(value))
     else:
-        return Check("nan", None, "values are no floats")
+        return Check("nan", None, "the values are not floats")
     try:
         answer = case.mechanism.release(asked)
     except (ValueError, TypeError):

@@ -1,4 +1,4 @@
-"""Synthetic tables from a session: one entry, paid before data is read, read again for nothing, and within the schema."""
+"""Synthetic tables from a session: one entry, paid before data is read, read again at no cost, and within the schema."""
 
 from __future__ import annotations
 

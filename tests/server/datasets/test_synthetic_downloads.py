@@ -71,7 +71,7 @@ def test_the_analysts_share_pays(tmp_path: Path) -> None:
         spent = {each.name: each.spent.units for each in world.ledger.accounts()}
         assert spent["ana"] > 0
         assert spent["ben"] == 0
-        # What was paid for is read again for nothing, also by somebody else and where nothing is left.
+        # What was paid for is read again at no cost, also by somebody else and where nothing is left.
         assert buy(world, ["ward", "sex"], epsilon=0.5).json()["provenance"]["replayed"]
         theirs = buy(world, ["ward", "sex"], who="ben", epsilon=0.1).json()
         assert theirs["provenance"]["replayed"]

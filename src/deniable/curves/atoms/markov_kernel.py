@@ -88,7 +88,7 @@ class Kernel:
 
     @property
     def matrix(self) -> Floats:
-        """The rows as an array."""
+        """The kernel as an array: one row of probabilities for each input."""
         return np.array(self.rows)
 
     def then(self, other: Kernel | Sequence[Sequence[float]] | Floats) -> Kernel:

@@ -6,7 +6,7 @@
     entry_schema       the columns and indices of the table of entries, once for all stores
     entry_rows         entries as rows and back; a row whose hash is wrong never becomes an entry
     ledger_places      the one name and place of a ledger file
-    store_opening      the store that a place names, and what is said if another ledger lies there
+    store_opening      the store that a place names, and the error if another ledger is there
     home_and_secret    where a ledger is at home, and the secret that it keeps beside its chain
 
 `Ledger` (ledger/ledger.py) reserves in one transaction, and seals in another; a crash in between leaves the cost spent.

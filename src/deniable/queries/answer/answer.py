@@ -356,7 +356,7 @@ class Answer(Shown):
         }
 
     def to_json(self) -> str:
-        """`to_dict` as JSON."""
+        """`to_dict` as indented JSON text. It contains only released numbers and public facts."""
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=2, allow_nan=False)
 
 

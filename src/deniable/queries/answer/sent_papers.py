@@ -1,8 +1,10 @@
-"""What a server sends beside the words of an answer or a price, so that a client has the same objects as a session.
+"""Papers: what a server sends in addition to the text of an answer or a price, so that a client can build the same
+objects as a local session.
 
-A record of an answer tells people what was paid. Its papers tell it to a program: amounts in whole units as text (JSON
-numbers would round them), the budget, the unit, and the noisy statistics that were released. All of it is public or
-noisy. The version of the data is neither, because it is computed from the rows; the client uses the dataset's name.
+A record of an answer states the cost in words, for people. Its papers state it for programs: exact amounts in whole
+units as text (JSON numbers would round them), the budget, the unit, and the noisy statistics that were released. All of
+this is public or noisy. The version of the data is neither, because it is a hash of the rows; so it is not sent, and
+the client uses the dataset's name instead.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def written_cost(cost: Cost) -> list[str]:
-    """Units of the currency and of δ.
+    """A cost as two texts: units of the currency, and units of δ.
 
     >>> read_cost(written_cost(Cost(10**30, 5))) == Cost(10**30, 5)
     True
@@ -31,18 +33,18 @@ def written_cost(cost: Cost) -> list[str]:
 
 
 def read_cost(written: Sequence[str]) -> Cost:
-    """What `written_cost` wrote."""
+    """The inverse of `written_cost`."""
     units, delta_units = written
     return Cost(int(units), int(delta_units))
 
 
 def written_unit(unit: Unit) -> dict[str, Any]:
-    """What is protected, as plain values."""
+    """A unit as a JSON-ready dict."""
     return {"relation": unit.relation.value, "rows": unit.rows, "column": unit.column}
 
 
 def read_unit(written: Mapping[str, Any]) -> Unit:
-    """What `written_unit` wrote."""
+    """The inverse of `written_unit`."""
     return Unit(Relation(written["relation"]), rows=written["rows"], column=written["column"])
 
 
@@ -50,7 +52,9 @@ def read_unit(written: Mapping[str, Any]) -> Unit:
 
 
 def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
-    """What a client needs beside `to_dict` to have the same answer. The statistics of several tables are with each."""
+    """What a client needs in addition to `to_dict` to build the same answer. If there are several tables, the papers of
+    each contain its statistics.
+    """
     receipt, promise = answer.receipt, answer.guarantee
     papers = {
         "budget": receipt.budget.to_dict(),
@@ -64,7 +68,7 @@ def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
 
 
 def read_receipt(record: Mapping[str, Any]) -> Receipt:
-    """The receipt of an answer that was sent."""
+    """The receipt in a record that a server sent."""
     said, papers = record["provenance"], record["papers"]
     return Receipt(
         said["entry"],
@@ -80,7 +84,7 @@ def read_receipt(record: Mapping[str, Any]) -> Receipt:
 
 
 def read_promise(record: Mapping[str, Any]) -> Guarantee:
-    """The guarantee of an answer that was sent."""
+    """The guarantee in a record that a server sent."""
     papers = record["papers"]
     curve = Curve.from_dict(record["provenance"]["guarantee"])
     return Guarantee(curve, read_unit(papers["unit"]), assumptions=tuple(papers["assumptions"]))
@@ -90,7 +94,7 @@ def read_promise(record: Mapping[str, Any]) -> Guarantee:
 
 
 def price_papers(price: Price | Quoted) -> dict[str, Any]:
-    """What a client needs beside `to_dict` to have the same price."""
+    """What a client needs in addition to `to_dict` to build the same price."""
     papers = {
         "budget": price.budget.to_dict(),
         "cost": written_cost(price.cost),
@@ -102,7 +106,7 @@ def price_papers(price: Price | Quoted) -> dict[str, Any]:
 
 
 def read_quoted(record: Mapping[str, Any]) -> Quoted:
-    """The price of a batch that was sent."""
+    """The price of a batch, from a record that a server sent."""
     papers = record["papers"]
     tables = tuple(
         Quote(

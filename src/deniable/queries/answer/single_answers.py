@@ -1,7 +1,7 @@
 """One question: how it is answered, and how an answer is refined. `batch_answers` does the same for several at once.
 
-The order is what keeps the promise: the price is worked out from public facts, the ledger is asked for a stored answer,
-the cost is charged, and only then the data is read. Whatever can go wrong in public goes wrong before the charge.
+The order of the steps keeps the promise: the price is computed from public facts, the ledger is searched for a stored
+answer, the cost is charged, and only then data is read. All errors that depend on public facts come before the charge.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ def answered(
     """See `Session.ask`."""
     first = isinstance(question, str) and question not in session._plans
     made = session._planned(question)
-    # What is left is read from the ledger only where the cost depends on it; whether it fits is decided later.
+    # The rest of the budget is read only if the cost depends on it; whether the cost fits is checked by the charge.
     depends = asked.share is not None or asked.shares_delta(made)
     left = session._left(payer) if depends else session.budget.limit
     try:
         price = session._price(made, asked, left)
-    except BudgetExceeded:  # a share of nothing: any stored answer is worth more
+    except BudgetExceeded:  # a share of an empty budget: any stored answer is more exact
         stored = session._stored(made, payer)
         if stored is None:
             raise
         return session._again(made, *stored, asked.confidence)
     drawn = None
-    if first:  # most likely a new question: the ledger looks for an answer when it charges, and not before as well
-        with suppress(DeniableError):  # raised again below, where there is no stored answer
+    if first:  # most likely a new question, so the ledger is searched once, together with the charge
+        with suppress(DeniableError):  # raised again below, if there is no stored answer
             drawn = session._checked_noise(made, price)
     known = session._known(made, price, payer) if drawn is None else None
     if known is not None:
@@ -84,14 +84,14 @@ def answered(
         payer=payer,
         left=rest.append,
     )
-    if entry.state is State.SEALED:  # by somebody else meanwhile, or by the first request with this key
+    if entry.state is State.SEALED:  # answered by another thread meanwhile, or by the first request with this key
         return session._told(made, entry, price.confidence, payer)
     [released] = session._released([(made, drawn, price.cost)], [entry])
     return session._sealed(made, released, entry, price.confidence, rest[-1])
 
 
 def check_answer(answer: object) -> None:
-    """InvalidParameter unless it is an answer that a session of this process can refine."""
+    """Raise InvalidParameter unless this is an `Answer`."""
     if not isinstance(answer, Answer):
         raise InvalidParameter("answer", type_of(answer), "must be an Answer of this session")
 
@@ -119,7 +119,7 @@ def refined(
         payer=payer,
         version=session._version(made.question),
     )
-    if entry.state is State.SEALED:  # by the first request with this key
+    if entry.state is State.SEALED:  # answered by the first request with this key
         return session._told(made, entry, price.confidence, payer)
     rest = session._left(payer)
     [released] = session._released([(made, drawn, price.cost)], [entry])

@@ -63,7 +63,7 @@ def std(value: str | Expression, *, ddof: int = 1) -> Aggregation:
 
 
 def median(value: str | Expression) -> Aggregation:
-    """The median of a number."""
+    """The median of a number with public bounds: `quantile` at 0.5."""
     return Aggregation("quantile", _of(value), {"q": 0.5})
 
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from deniable.queries.relations.exact_statistics import Moves
 
 MARGIN: Final = Fraction(2**40 - 1, 2**40)
-"""Noise is made for a level this little below what is paid, so that roundings never cost more than was asked."""
+"""Noise is made for a level smaller by this factor, so that roundings never cost more than was charged."""
 
 _EXACT: Final = 1 - 1e-9
-"""What roundings may take off an amount that is told as an equal one."""
+"""A factor that makes `equal_units` a little too small, by more than its rounding errors."""
 
 _HALF_NORMAL: Final = math.sqrt(2 / math.pi)
 
@@ -43,7 +43,7 @@ class NoiseFamily(ABC):
     __slots__ = ()
 
     name: ClassVar[str]
-    """As it stands before "noise" in a sentence."""
+    """The name of the family in a sentence, before the word "noise"."""
 
     statement: ClassVar[str]
     """What a methods section says about the noise."""
@@ -52,16 +52,18 @@ class NoiseFamily(ABC):
     """What noise is added to when several tables are measured at once."""
 
     releases_pairs: ClassVar[bool]
-    """Whether a sum and its count are released as one vector: it pays off only where L1 sensitivity counts."""
+    """Whether a sum and its count are released as one vector, which helps only under L1 sensitivity."""
 
     draws_quantiles: ClassVar[bool]
-    """Whether the exponential mechanism may draw a single quantile: its price is a pure ε."""
+    """Whether a single quantile may be drawn by the exponential mechanism, whose cost is a pure ε."""
 
     @abstractmethod
     def mechanism(
         self, cells: int | None, moves: Moves, weight: Fraction, currency: Currency, level: Fraction
     ) -> Mechanism:
-        """The mechanism for a statistic that moves so far, at this share of a level; of running totals over `cells`."""
+        """The mechanism for a statistic with sensitivity `moves`, at a share `weight` of a level. With `cells`, the
+        mechanism for running totals over so many cells.
+        """
 
     @abstractmethod
     def precision(self, units: int) -> Fraction:
@@ -73,11 +75,11 @@ class NoiseFamily(ABC):
 
     @abstractmethod
     def equal_units(self, currency: Currency, moves: Moves, variance: float) -> int:
-        """The units at which a count or sum that moves so far has noise of this variance, rounded down."""
+        """The units at which a count or sum with sensitivity `moves` has noise of this variance, rounded down."""
 
     @abstractmethod
     def count_cost(self, budget: Budget, rows: int, near: int, missed: float) -> Cost:
-        """The cost of a count that is off by more than `near` with probability `missed`, for people of `rows` rows."""
+        """The cost of a count that is off by more than `near` with probability `missed`; a person has `rows` rows."""
 
     @abstractmethod
     def mean_distance(self, deviation: float) -> float:

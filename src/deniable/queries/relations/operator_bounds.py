@@ -454,7 +454,7 @@ def date_trunc(domains: Domains) -> Domain:
     if ends is None:
         return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
     first, last = (_start(str(_constant(unit)), end_of(a.kind, end)) for end in ends)  # type: ignore[arg-type]
-    # The start of a later day is never earlier, so that of the first and that of the last bound all others.
+    # The start of a later day is never earlier, so the starts of the first and the last day bound all others.
     starts = None if a.keys is not None else _starts(str(_constant(unit)), first, last)
     return Domain(a.kind, (ordinal(first), ordinal(last)), starts, a.nullable)
 

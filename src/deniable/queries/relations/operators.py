@@ -126,8 +126,9 @@ class Columns(Mapping[str, Domain]):
         return found
 
     def unlisted(self, name: str) -> Domain:
-        """The same for who needs no values: they are left out where nobody has listed them yet. Those of dates say more
-        than the bounds do, and are listed.
+        """The domain of a column without its list of public values, which may be expensive to compute.
+
+        The list is included if it is known already, and for dates, whose values say more than their bounds.
         """
         found, columns, at = self._domains[name], self, name
         while isinstance(found, str):
@@ -146,7 +147,7 @@ class Columns(Mapping[str, Domain]):
         return len(self._domains)
 
     def __reduce__(self) -> tuple[type[Columns], tuple[dict[str, Domain]]]:
-        return Columns, (dict(self),)  # to another process go the columns; what was found out is found again there
+        return Columns, (dict(self),)  # the cache is not pickled; another process fills its own
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -241,7 +242,7 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
 
 
 def _once(listed: Callable[[], tuple[Scalar, ...] | None]) -> Callable[[], tuple[Scalar, ...] | None]:
-    """Worked out when it is first asked for. (functools.cache takes longer to make than most expressions to check.)"""
+    """The function with its result cached. (`functools.cache` takes longer to set up than most checks take.)"""
     found: list[tuple[Scalar, ...] | None] = []
 
     def once() -> tuple[Scalar, ...] | None:
@@ -270,9 +271,10 @@ def _calculation(
 def _image(
     operator: Operator, result: Domain, work: Kind | None, below: tuple[Typed, ...], left: list[int]
 ) -> tuple[Scalar, ...] | None:
-    """The values a call can take: its image over its arguments' values where these are few, else those of its range.
+    """All values that a call can have: it is evaluated on every combination of its arguments' values if these are few;
+    otherwise the values between its bounds, if these are few; otherwise None.
 
-    `left` is how many evaluations the whole expression may still spend on this.
+    `left` is the number of evaluations that the whole expression may still use for this.
     """
     if intervals.only_null(result):
         return ()

@@ -7,7 +7,8 @@ length is computed on the plan, where each name is visited once and counted as o
     length of a column = length of its defining expression, with the lengths of its columns
     length of a question = sum over conditions, keys, joins and statistics
 
-For an operator whose SQL repeats its arguments, they count as often as they are repeated.
+NULLIF, LEAST and GREATEST repeat their arguments in SQL, so these count as often as they are repeated. (A cast of text
+repeats its argument twice; this is not counted here, but in `work_bound`.)
 """
 
 from __future__ import annotations

@@ -430,7 +430,7 @@ class Union(RelationNode):
 class Bound(OnOne):
     """At most `groups` values of `keys` for each person and `rows_per_group` rows in each, chosen by the secret rank.
 
-    Rows: groups × rows_per_group, or unchanged if that is less.
+    Rows: groups × rows_per_group, or those of the child if these are fewer.
     """
 
     keys: tuple[Expression, ...]

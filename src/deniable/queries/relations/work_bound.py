@@ -131,8 +131,8 @@ def work(collect: Collect, written: int | None = None) -> int:
         grouped = sum(_KEPT * bytes_of(key, sizes) for key in keys) + (_GATHER if keys else 0)
         each = sum(steps(expression, sizes, costs) for expression in read) + grouped
         total += rows * (each + sum(_of_statistic(statistic, sizes, keys) for statistic in statistics))
-        asked = [] if collect.known is None else [*keys, *keys]  # among those that are listed, or NULL
-        asked += _read_by(each for each in statistics if isinstance(each, Cells))  # and not NULL
+        asked = [] if collect.known is None else [*keys, *keys]  # the SQL asks whether a key is listed, or NULL
+        asked += _read_by(each for each in statistics if isinstance(each, Cells))  # and whether a value is not NULL
         total += tally.places(collect.relation) * sum(steps(expression, sizes, costs) for expression in asked)
         total += _DISTINCT_TABLE * sum(isinstance(each, CountDistinct | CountPersons) for each in statistics)
     if collect.known is None:
@@ -283,7 +283,7 @@ class _Tally:
 
     def _least(self, relation: RelationNode, name: str, expression: Expression, child: RelationNode) -> int:
         known = relation.columns.unlisted(name)
-        if known.kind is Kind.TEXT:  # how long it can be is told by its values
+        if known.kind is Kind.TEXT:  # the public values of a text limit its length
             known = relation.columns[name]
         return min(bytes_of(expression, self.sizes(child)), _size(known))
 
@@ -305,7 +305,7 @@ class _Tally:
                 return {**below, **{b: below.get(a, 0) for a, b in on}}
             case JoinPrivate(left=left, right=right, on=on):
                 found = {**self.costs(left), **self.costs(right)}
-                # What is said of one of two equal columns is asked of both.
+                # An engine applies a condition on one of two equal columns to both.
                 together = {name: found.get(a, 0) + found.get(b, 0) for a, b in on for name in (a, b)}
                 return {**found, **together}
             case PerPerson(child=child, keys=keys, aggregates=aggregates):
@@ -390,7 +390,7 @@ class _Tally:
     def _bounded(
         self, relation: Bound, child: RelationNode, needed: frozenset[str], keys: tuple[Expression, ...]
     ) -> int:
-        # Rows whose ranks tie are ordered by all that they hold.
+        # Rows with equal ranks are ordered by all of their columns.
         all_of = frozenset(child.columns) if _tied(child) else needed | _used(keys)
         below = self.sizes(child)
         width = sum(below[name] for name in all_of) + sum(bytes_of(key, below) for key in keys)

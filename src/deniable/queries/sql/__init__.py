@@ -3,11 +3,14 @@
     sql_reader              parse(): one SELECT as a `Question`; start reading here
     dialect                 the text as a syntax tree, and scalar expressions as our own
     name_scope              the names that a SELECT may use over a relation
-    from_clause, group_by, aggregate_functions, two_column_aggregates, share_windows     the parts of a SELECT
+    from_clause, group_by, aggregate_functions, two_column_aggregates     the parts of a SELECT
     key_sets                ROLLUP, CUBE and GROUPING SETS, as one SELECT for each set of keys
+    share_windows           COUNT(*) / SUM(COUNT(*)) OVER (), as a count and a division of the noisy answer
     function_names          the name of a function as it was written in the text
     question_templates      a cache: questions that differ only in constants are read once
 
-A text passes dialect (length, nesting, syntax) -> from_clause (tables, joins, sub-queries: a relation with a scope) ->
-group_by (keys) -> aggregate_functions (measures), and leaves as a `queries.plan.question.Question`.
+`queries.answer` calls `key_sets` and `share_windows` first, because one text may become several questions, or a
+question with a division afterwards. Then a text passes dialect (length, nesting, syntax) -> from_clause (tables, joins,
+sub-queries: a relation with a scope) -> group_by (keys) -> aggregate_functions (measures), and leaves as a
+`queries.plan.question.Question`.
 """

@@ -212,7 +212,10 @@ def _plain(value: float) -> int | float:
 @final
 @dataclass(slots=True)
 class AskedAggregates:
-    """The aggregates of the outermost SELECT, collected as noisy measures."""
+    """The aggregates of the outermost SELECT, collected as noisy measures; equal aggregates are one measure.
+
+    `wish` is the alias of the item of SELECT that is read now; a measure that makes up the whole item gets this name.
+    """
 
     relation: RelationNode
     keys: Sequence[Key]

@@ -420,7 +420,7 @@ class Scalars(ABC):
             if value is None:
                 raise QuestionRefused(
                     "constant",
-                    f"the text is no {kind.value}",
+                    f"the text cannot be read as a {kind.value}",
                     "write DATE '2024-12-31' or TIMESTAMP '2024-12-31 23:59:59'",
                 )
             return Literal(value)

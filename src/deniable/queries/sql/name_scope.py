@@ -28,7 +28,7 @@ class ScopeEntry(NamedTuple):
 @final
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A relation and the names of its columns in a SELECT."""
+    """A relation and the names of its columns in a SELECT. `nodes` is the number of its nodes, which is limited."""
 
     relation: RelationNode
     entries: tuple[ScopeEntry, ...]

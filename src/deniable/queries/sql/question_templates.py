@@ -56,7 +56,7 @@ class Shapes:
 
     def plan(self, text: str) -> NoisePlan | None:
         """The plan of a text with a verified shape; None if the text must be read."""
-        with suppress(QuestionRefused):  # by the number alone: whoever reads all of it says so in better words
+        with suppress(QuestionRefused):  # a number is too large: reading the whole text refuses it in better words
             found = _cut(text)
             known = None if found is None else self._kept.get(found[0])
             if found is not None and known is not None and known.believed:
@@ -83,6 +83,8 @@ class Shapes:
 @final
 @dataclass(slots=True)
 class _Known:
+    """The plan of the first text of a shape and its numbers; `believed` after a second text verified them."""
+
     plan: NoisePlan
     numbers: tuple[Number, ...]
     believed: bool = False

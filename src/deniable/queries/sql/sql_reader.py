@@ -1,4 +1,9 @@
-"""The SQL reader: one SELECT becomes a `Question`, or is refused, by its text and the public schema alone."""
+"""The SQL reader: one SELECT becomes a `Question`, or is refused, by its text and the public schema alone.
+
+A SELECT around a SELECT with aggregates, as in `SELECT n / 2 FROM (SELECT COUNT(*) AS n FROM visits)`, reads noisy
+answers. It becomes part of the post-processing (`Post`) of the inner question, and costs nothing. All other sub-queries
+are part of the relation that the question reads (`from_clause`).
+"""
 
 from __future__ import annotations
 

@@ -143,7 +143,9 @@ def _check_varies(node: exp.Expression, value: Expression, relation: RelationNod
 
 
 def _centred(value: Expression, relation: RelationNode) -> tuple[Expression, Expression]:
-    """(a number minus the middle of its bounds, that middle); unbounded numbers are unchanged, and refused later."""
+    """(a number minus the middle of its bounds, that middle). A number without bounds is unchanged: only REGR_COUNT
+    accepts one, and it counts rows.
+    """
     domain = typed(value, relation.columns).domain
     if domain.kind not in NUMBERS or domain.bounds is None:
         return value, lit(0.0)

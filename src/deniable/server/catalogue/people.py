@@ -249,13 +249,16 @@ class People(ABC):
     def invite(
         self, id: str, person: str, role: Role | None, hash: str, expires: float, *, by: str, issued: bool = False
     ) -> bool:
-        """Store an invitation; whether the person was known before.
+        """Store an invitation, and add or reopen the person if needed. Returns whether the person was known before.
 
         All tokens and older invitations of the person are revoked. So a lost token becomes useless to its finder, and a
         person who did not ask for the invitation notices it.
 
         `issued` says that the server accepts tokens of an issuer. Then a person who has used one cannot be invited:
         their own sign-in would still work, and they would not notice that another person uses their name.
+
+        Raises Problem: `not_found` for a new person without a role, `exists` for a known person with another role, or
+        `forbidden` for a person who signs in by OpenID Connect.
         """
         with self.writing() as connection:
             known = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == person)).first()

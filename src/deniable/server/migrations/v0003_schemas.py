@@ -1,4 +1,4 @@
-"""What was public about a dataset before its owner bought bounds: old releases are read by it."""
+"""The schema of a dataset before its owner bought bounds, by which old releases are read."""
 
 import sqlalchemy as sa
 from alembic import op

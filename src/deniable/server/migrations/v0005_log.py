@@ -1,4 +1,4 @@
-"""Invitations, the log of who was let in, and a way to somebody's own releases."""
+"""Invitations, the access log, and an index of releases by analyst."""
 
 import sqlalchemy as sa
 from alembic import op

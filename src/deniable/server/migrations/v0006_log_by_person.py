@@ -1,4 +1,4 @@
-"""A way to what the log says of one person."""
+"""An index of the access log by person."""
 
 from alembic import op
 

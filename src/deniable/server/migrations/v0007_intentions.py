@@ -1,4 +1,4 @@
-"""Registrations that have begun and are not done, and in which form the marks of each dataset are."""
+"""Unfinished registrations, and the version of the marks of each dataset."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""How often the values of a dataset's tables come."""
+"""Frequency profiles of the values of a dataset's tables."""
 
 import sqlalchemy as sa
 from alembic import op
