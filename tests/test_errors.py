@@ -25,6 +25,7 @@ from deniable.errors import (
     LedgerMismatch,
     LedgerUnavailable,
     MissingExtra,
+    NoiseHidesWarning,
     NotCertifiable,
     NotPrivateWarning,
     OutsideTheorem,
@@ -89,6 +90,7 @@ EXAMPLES: list[DeniableError] = [
     ServerRefused("forbidden", 403, "auditor may not ask"),
     NotPrivateWarning("drawn with replayable entropy"),
     WeakPrivacyWarning("delta 0.5 protects little"),
+    NoiseHidesWarning("the noise hides 3 of 3 centres"),
     MissingExtra("matplotlib", "plots"),
 ]
 

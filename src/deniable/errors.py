@@ -19,6 +19,7 @@
     ├── LedgerUnavailable                    a ledger that cannot be read or written now: busy, read-only, disk full
     ├── NotPrivateWarning (UserWarning)      an answer was drawn from replayable entropy: it protects nobody
     ├── WeakPrivacyWarning (UserWarning)     parameters that protect little; says what an attacker could learn
+    ├── NoiseHidesWarning (UserWarning)      the noise hides what was asked for; says what to change
     ├── ServerRefused                        a server refused a request: token, role, rate limit; carries its code
     ├── EngineFailed                         an engine could not finish; carries only a code of a closed list
     └── MissingExtra (ImportError)           an optional dependency is not installed; names the extra
@@ -245,6 +246,12 @@ class WeakPrivacyWarning(DeniableError, UserWarning):
     """The chosen ε or δ protects little: ε above 10 (at δ = 10⁻⁶, if μ, ρ or the noise was given), δ above 1/(10 n) for
     n declared people, or δ above 1/1,000. Issued once per line of the caller's code; silence it by name with
     `warnings.simplefilter("ignore", errors.WeakPrivacyWarning)`.
+    """
+
+
+class NoiseHidesWarning(DeniableError, UserWarning):
+    """The noise is as large as what was asked for. Decided by public parameters and by what was released, never by the
+    data itself.
     """
 
 

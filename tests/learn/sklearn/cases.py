@@ -25,6 +25,7 @@ from deniable.learn.sklearn import (
     LinearSVC,
     LogisticRegression,
     QuantileRegressor,
+    RandomForestClassifier,
     Ridge,
     StandardScaler,
 )
@@ -34,6 +35,7 @@ from deniable.learn.sklearn.private_estimator import Private
 TWO: dict[str, Any] = {"classes": [0, 1], "bounds": (-1, 1)}
 MANY: dict[str, Any] = {"classes": [0, 1, 2], "bounds": (-1, 1)}
 TARGET: dict[str, Any] = {"bounds": (-1, 1), "target_bounds": (-1, 1)}
+SMALL: dict[str, Any] = {"n_estimators": 5, "random_state": 0}
 
 MODELS: dict[str, Callable[..., Any]] = {
     "logistic": lambda **said: LogisticRegression(**TWO, steps=3, **said),
@@ -44,6 +46,8 @@ MODELS: dict[str, Callable[..., Any]] = {
     "bayes": lambda **said: GaussianNB(**MANY, **said),
     "additive": lambda **said: AdditiveClassifier(**TWO, epochs=2, grid=8, **said),
     "additive of many": lambda **said: AdditiveClassifier(**MANY, epochs=2, grid=8, **said),
+    "forest": lambda **said: RandomForestClassifier(**TWO, **SMALL, steps=2, max_depth=2, **said),
+    "forest of many": lambda **said: RandomForestClassifier(**MANY, **SMALL, steps=2, **said),
     "squares": lambda **said: LinearRegression(**TARGET, **said),
     "ridge": lambda **said: Ridge(**TARGET, **said),
     "shortened squares": lambda **said: LinearRegression(**TARGET, row_norm=1.2, **said),
@@ -196,3 +200,7 @@ class LabelledBayes(_PublicLabels, GaussianNB):
 
 class LabelledAdditive(_PublicLabels, AdditiveClassifier):
     __init__ = AdditiveClassifier.__init__
+
+
+class LabelledForest(_PublicLabels, RandomForestClassifier):
+    __init__ = RandomForestClassifier.__init__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from deniable import Budget, Unit, curves, noise
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidParameter, NoiseHidesWarning
 from deniable.learn.sklearn import GridSearch, LogisticRegression, guarantee
 from deniable.learn.sklearn import grid_search as search_module
 from deniable.learn.sklearn.fit_budget import GaussianPurse
@@ -220,3 +221,22 @@ def test_a_step_that_learns_nothing_is_an_assumption_of_the_whole_wherever_it_st
         assert sum("look at each row by itself" in words for words in promise.assumptions) == 1
     plain = make_pipeline("passthrough", MODELS["logistic"](mu=0.4)).fit(np.zeros((60, 2)), Y)
     assert not any("look at each row by itself" in words for words in guarantee(plain).assumptions)
+
+
+def test_a_search_with_noisy_trials_is_warned_of_before_anything_is_spent() -> None:
+    """By hand: 2 candidates in 3 folds with 0.4 of μ² have √(2·2/0.4) = 3.2 times the noise of one fit, and the last
+    fit, with half of μ², 1.4 times. In 2 folds it is √(2/0.4) = 2.2 times.
+    """
+    book = Ledger.open(budget=Budget(epsilon=1, delta=1e-6), unit=Unit.row(), dataset="people")
+    search = GridSearch(MODELS["logistic"](), {"C": [0.1, 1.0]}, session=book, epsilon=0.7)
+    with pytest.warns(NoiseHidesWarning, match="trials have 3.2 times the noise .* the last fit 1.4 times"):
+        search.fit(X, Y)
+    assert book.charged == book.budget.cost(epsilon=0.7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoiseHidesWarning)
+        GridSearch(MODELS["logistic"](), {"C": [0.1, 1.0]}, mu=1.0, folds=2).fit(X, Y)
+        GridSearch(MODELS["logistic"](), {"C": [1.0]}, mu=1.0).fit(X, Y)
+        unpaid = Ledger.open(budget=Budget(epsilon=1, delta=1e-6), unit=Unit.row(), dataset="others")
+        with pytest.raises(NoiseHidesWarning):
+            search.set_params(session=unpaid).fit(X, Y)
+    assert not list(unpaid.entries())[1:]  # the first entry opens the ledger

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +12,7 @@ from sklearn import decomposition, linear_model, naive_bayes, preprocessing
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidParameter, NoiseHidesWarning
 from deniable.learn.sklearn import (
     PCA,
     AdditiveClassifier,
@@ -172,3 +175,31 @@ def test_missing_values_have_a_shape_of_their_own_in_additive_models() -> None:
     rows[gone, 0] = np.nan
     model = AdditiveRegressor(target_bounds=(-1, 2), mu=NO_NOISE, epochs=20, **BOX).fit(rows, gone * 1.0)
     assert model.score(rows, gone * 1.0) > 0.95
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda mu: StandardScaler(mu=mu, **BOX), lambda mu: KMeans(n_clusters=2, mu=mu, random_state=0, **BOX)],
+    ids=["scaler", "clusters"],
+)
+def test_noise_that_hides_everything_is_warned_of(make: Any) -> None:
+    """At μ = 0.001 the noise on a sum has a standard deviation of 1,700 rows and more, for 30 rows. At μ = 1 it is below
+    5, for 3,000 rows. No rows at all are warned of as well: the noisy count says so.
+    """
+    for rows in (X[:30], X[:0]):
+        with pytest.warns(NoiseHidesWarning, match="the noise hides"):
+            model = make(0.001).fit(rows)
+        assert len(model.hidden_)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NoiseHidesWarning)
+        assert not len(make(1.0).fit(X).hidden_)
+
+
+def test_the_stated_error_of_a_mean_is_that_of_its_noise() -> None:
+    """400 fits to the same rows: their standard deviation has a relative error of 1/√800 = 3.5 %, and 25 % is seven of
+    these. Means are near the middle, the low and the high end of the bounds.
+    """
+    rows = np.column_stack([X[:, 0], np.full(3000, -3.9), np.full(3000, 3.9)])
+    fits = [StandardScaler(mu=0.3, **BOX).fit(rows) for _ in range(400)]
+    spread = np.std([fit.mean_ for fit in fits], axis=0)
+    assert np.mean([fit.mean_error_ for fit in fits], axis=0) == pytest.approx(spread, rel=0.25)

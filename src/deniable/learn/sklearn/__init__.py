@@ -15,6 +15,7 @@ from deniable.errors import require
 
 if TYPE_CHECKING:
     from deniable.learn.sklearn.additive_models import AdditiveClassifier, AdditiveRegressor
+    from deniable.learn.sklearn.estimator_checks import expected_failed_checks
     from deniable.learn.sklearn.feature_moments import GaussianNB, StandardScaler
     from deniable.learn.sklearn.grid_search import GridSearch, guarantee
     from deniable.learn.sklearn.integer_rows import Bought
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         QuantileRegressor,
         Ridge,
     )
+    from deniable.learn.sklearn.random_forest import RandomForestClassifier
     from deniable.learn.sklearn.unsupervised import PCA, KMeans
 
 _HOMES = {
@@ -41,8 +43,10 @@ _HOMES = {
     "LogisticRegression": "linear_models",
     "PCA": "unsupervised",
     "QuantileRegressor": "linear_models",
+    "RandomForestClassifier": "random_forest",
     "Ridge": "linear_models",
     "StandardScaler": "feature_moments",
+    "expected_failed_checks": "estimator_checks",
     "guarantee": "grid_search",
 }
 
@@ -59,8 +63,10 @@ __all__ = [
     "LinearSVC",
     "LogisticRegression",
     "QuantileRegressor",
+    "RandomForestClassifier",
     "Ridge",
     "StandardScaler",
+    "expected_failed_checks",
     "guarantee",
 ]
 

@@ -24,7 +24,13 @@ from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Box, Floats, binned
 from deniable.learn.sklearn.linear_models import left
 from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss
-from deniable.learn.sklearn.private_estimator import Private, PrivateClassifier, PrivateRegressor, stores_arguments
+from deniable.learn.sklearn.private_estimator import (
+    Private,
+    PrivateRegressor,
+    ScoreClassifier,
+    probabilities,
+    stores_arguments,
+)
 
 HISTOGRAM_SHARE: Final = Fraction(1, 10)
 """The share of μ² for the histogram."""
@@ -229,7 +235,7 @@ def _sizes(rest: Floats, clip: int) -> Floats:
 
 
 @final
-class AdditiveClassifier(_Additive, PrivateClassifier):
+class AdditiveClassifier(_Additive, ScoreClassifier):
     """A sum of step functions, one for each feature, as the log-odds of a label; with more classes, a softmax of sums.
 
     For all neighbours D, D′ that differ by one row: once, the row adds 1 to a cell of each of d features (a vector of
@@ -292,15 +298,6 @@ class AdditiveClassifier(_Additive, PrivateClassifier):
         found = self._scores(X)
         return found[:, 0] if len(self.classes_) == 2 else found
 
-    def predict(self, X: Any) -> Any:
-        """The label with the highest score."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
-
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            scores = np.column_stack([np.zeros(len(scores)), scores])
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        return probabilities(self.decision_function(X))

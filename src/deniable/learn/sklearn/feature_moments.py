@@ -24,9 +24,11 @@ HALF: Final = STEPS // 2
 """v = 1, in steps: its square, summed over 2³⁰ rows, fits into 64 bits."""
 
 
-def released(purse: Purse, X: Floats, groups: Ints, box: Box, *, count: int, share: Fraction) -> tuple[Floats, Floats]:
-    """The noisy number of rows in each of `count` groups, and their noisy moments (group, feature, 3), both in rows.
-    Each row is in one group.
+def released(
+    purse: Purse, X: Floats, groups: Ints, box: Box, *, count: int, share: Fraction
+) -> tuple[Floats, Floats, float]:
+    """The noisy number of rows in each of `count` groups, their noisy moments (group, feature, 3), and the standard
+    deviation of the noise on each moment, all in rows. Each row is in one group.
     """
     # Map −STEPS…STEPS to 0…HALF, row by row.
     up = ((box.steps(X).astype(np.int64) + STEPS) // (2 * STEPS // HALF)).astype(np.int64)
@@ -37,7 +39,7 @@ def released(purse: Purse, X: Floats, groups: Ints, box: Box, *, count: int, sha
         exact[group] = parts[groups == group].sum(axis=0)
     sums = purse.sums(share=share, square=X.shape[1] * HALF**4, size=exact.size)
     noisy = sums.release(exact) / HALF**2
-    return noisy.sum(axis=2).mean(axis=1), noisy
+    return noisy.sum(axis=2).mean(axis=1), noisy, sums.sigma / HALF**2
 
 
 def mean_and_variance(moments: Floats, box: Box, *, most: float = 0.25) -> tuple[Floats, Floats]:
@@ -49,6 +51,29 @@ def mean_and_variance(moments: Floats, box: Box, *, most: float = 0.25) -> tuple
     return box.low + mean * width, variance * width**2
 
 
+def errors_of(moments: Floats, sigma: float) -> tuple[Floats, Floats]:
+    """The standard deviations of the noise in each mean and variance, for bounds of width 1, to first order.
+
+    With n = B₀ + B₁ + B₂, the mean v = (B₁/2 + B₂)/n has the derivatives (−v, ½ − v, 1 − v)/n, and the mean square
+    q = B₂/n has (−q, −q, 1 − q)/n; the variance is q − v².
+    """
+    rows = np.maximum(moments.sum(axis=-1), 1.0)
+    mean = np.clip((moments[..., 1] / 2 + moments[..., 2]) / rows, 0.0, 1.0)
+    square = np.clip(moments[..., 2] / rows, 0.0, 1.0)
+    by_mean = np.stack([-mean, 0.5 - mean, 1 - mean])
+    by_variance = np.stack([-square, -square, 1 - square]) - 2 * mean * by_mean
+    scale = sigma / rows
+    return scale * np.sqrt((by_mean**2).sum(axis=0)), scale * np.sqrt((by_variance**2).sum(axis=0))
+
+
+def drawn_to(value: Floats, error: Floats, *, middle: Floats, spread: Floats) -> Floats:
+    """The posterior mean of a value with a normal error, if the value itself is normal about `middle`. Post-processing:
+    it matters only if the noise is about as large as `spread`.
+    """
+    weight = spread**2 / (spread**2 + error**2)
+    return np.asarray(middle + weight * (value - middle))
+
+
 @final
 class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     """Subtracts the noisy mean of each feature and divides by its noisy standard deviation.
@@ -57,7 +82,12 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     means and variances are computed. These sums, which include the number of rows, are released once with Gaussian
     noise.
 
-    A standard deviation is at least a thousandth of the width of the bounds. `transform` does not clamp new rows.
+    A standard deviation is at least a thousandth of the width of the bounds. As far as the noise hides them, means are
+    drawn towards the middle of the bounds, and variances towards that of a uniform law. `transform` does not clamp new
+    rows.
+    `mean_error_` is the standard deviation of the noise in each mean. `fit` issues a `NoiseHidesWarning` if it exceeds
+    half of a feature's standard deviation, or an eighth of the width of its bounds. This is computed from what was
+    released, so it costs nothing.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).uniform(20, 80, (5000, 1))
@@ -72,6 +102,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     mean_: Floats
     var_: Floats
     scale_: Floats
+    mean_error_: Floats
+    hidden_: Ints
+    """The features whose mean is hidden by the noise."""
 
     @stores_arguments
     def __init__(
@@ -90,13 +123,29 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
         """Learn from rows `X`."""
         return self._pay(self._table(X, reset=True))
 
+    def _hidden(self) -> str:
+        many = len(self.hidden_)
+        return f"the means of {many} of {len(self.mean_)} features (see hidden_)" if many else ""
+
     def _learn(self, purse: Purse, *data: Any) -> dict[str, Any]:
         [X] = data
         box = self._box(self.bounds, X, purse)
         everybody = np.zeros(len(X), dtype=np.int64)
-        _, moments = released(purse, X, everybody, box, count=1, share=left(self.bounds))
+        _, moments, sigma = released(purse, X, everybody, box, count=1, share=left(self.bounds))
         mean, variance = mean_and_variance(moments[0], box)
-        return {"mean_": mean, "var_": variance, "scale_": np.maximum(np.sqrt(variance), (box.high - box.low) / 1000)}
+        width = box.high - box.low
+        error, variance_error = errors_of(moments[0], sigma)
+        error = error * width
+        mean = drawn_to(mean, error, middle=box.middle, spread=width / 4)
+        variance = drawn_to(variance, variance_error * width**2, middle=width**2 / 12, spread=width**2 / 12)
+        scale = np.maximum(np.sqrt(variance), width / 1000)
+        return {
+            "mean_": mean,
+            "var_": variance,
+            "scale_": scale,
+            "mean_error_": error,
+            "hidden_": np.flatnonzero(error > np.minimum(scale / 2, width / 8)),
+        }
 
     def transform(self, X: Any) -> Floats:
         """Rows as distances from the mean in standard deviations."""
@@ -164,7 +213,7 @@ class GaussianNB(PrivateClassifier):
         X, y, classes = data
         least = curve_arguments.positive("floor", self.floor)
         box = self._box(self.bounds, X, purse)
-        rows, moments = released(purse, X, y, box, count=len(classes), share=left(self.bounds))
+        rows, moments, _ = released(purse, X, y, box, count=len(classes), share=left(self.bounds))
         mean, variance = mean_and_variance(moments, box)
         counts = np.maximum(rows, 1.0)
         return {

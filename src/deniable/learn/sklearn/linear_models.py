@@ -13,7 +13,7 @@ from deniable.errors import InvalidParameter
 from deniable.learn.sklearn.fit_budget import Ints, Purse
 from deniable.learn.sklearn.integer_rows import STEPS, Bought, Box, Floats, Gram, longest, part, shrunk, with_one
 from deniable.learn.sklearn.noisy_newton import FINE, LogisticLoss, Loss, Slopes, SmoothHinge, column_scores, descend
-from deniable.learn.sklearn.private_estimator import PrivateClassifier, PrivateRegressor, stores_arguments
+from deniable.learn.sklearn.private_estimator import PrivateRegressor, ScoreClassifier, probabilities, stores_arguments
 from deniable.mechanisms import rational_parameters
 
 MOST_STEPS: Final = 10_000
@@ -35,7 +35,7 @@ def straight(weights: Floats, box: Box) -> tuple[Floats, Floats]:
 # -- classifiers -----------------------------------------------------------------------------------------------------
 
 
-class _LinearClassifier(PrivateClassifier):
+class _LinearClassifier(ScoreClassifier):
     C: Any
     bounds: Any
     steps: Any
@@ -71,11 +71,6 @@ class _LinearClassifier(PrivateClassifier):
         rows = self._asked(X)
         found = column_scores(self.box_.clamp(rows), self.coef_, self.intercept_)
         return found[:, 0] if len(self.classes_) == 2 else found
-
-    def predict(self, X: Any) -> Any:
-        """The label with the highest score."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
 
 @final
@@ -122,13 +117,7 @@ class LogisticRegression(_LinearClassifier):
 
     def predict_proba(self, X: Any) -> Floats:
         """The probability of each class."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            from scipy.special import expit
-
-            return np.column_stack([expit(-scores), expit(scores)])
-        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+        return probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """The logarithm of the probability of each class."""

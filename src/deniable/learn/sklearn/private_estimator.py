@@ -16,19 +16,23 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter, NoiseHidesWarning
 from deniable.learn.sklearn import input_tables
 from deniable.learn.sklearn.fit_budget import FitAccount, Ints, LeftBehind, Purse
 from deniable.learn.sklearn.integer_rows import Bought, Box, Floats
 from deniable.units import Guarantee
+
+LOUDER: Final = "spend more (epsilon=), declare narrower bounds, or use more rows and fewer columns"
+"""What helps against noise."""
 
 Init = TypeVar("Init", bound=Callable[..., None])
 
@@ -78,7 +82,14 @@ class Private(BaseEstimator, ABC):
         for name, value in learnt.items():
             setattr(self, name, value)
         self.guarantee_ = account.guarantee
+        if hidden := self._hidden():
+            what = f"{type(self).__name__}: the noise hides {hidden}"
+            warnings.warn(f"{what}; {LOUDER}", NoiseHidesWarning, stacklevel=3)  # at the line that called fit
         return self
+
+    def _hidden(self) -> str:
+        """What the noise of this fit hides, in words, or nothing. It must follow from released values only."""
+        return ""
 
     def _without_session(self) -> Self:
         made = copy.copy(self)
@@ -157,6 +168,29 @@ class PrivateClassifier(ClassifierMixin, Private):
     def _labels(self) -> Any:
         """The declared labels. Which of them occur in the data is private and not used."""
         return declared(self.classes)
+
+
+class ScoreClassifier(PrivateClassifier):
+    """A classifier that predicts the label with the highest score."""
+
+    @abstractmethod
+    def decision_function(self, X: Any) -> Floats:
+        """The score of each row: one number for two classes, one for each class otherwise."""
+
+    def predict(self, X: Any) -> Any:
+        """The label with the highest score."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+
+def probabilities(scores: Floats) -> Floats:
+    """The probability of each class by logistic scores: one log-odds for two classes, else a softmax."""
+    if scores.ndim == 1:
+        from scipy.special import expit
+
+        return np.column_stack([expit(-scores), expit(scores)])
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 class PrivateRegressor(RegressorMixin, Private):

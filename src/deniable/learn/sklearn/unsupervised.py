@@ -21,6 +21,8 @@ SEEDS: Final = 8
 STARTS: Final = 4
 ROUNDS: Final = 10
 """Restarts, and rounds each, of the k-means that merges the noisy averages of initial centres."""
+HIDDEN: Final = 0.25
+"""A centre with a larger error is hidden by the noise: in units of half the width of the bounds."""
 SEED_SHARE: Final = Fraction(1, 4)
 """The share of μ² for the initial centres."""
 
@@ -127,6 +129,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     The first round has 8 times as many centres, at random between the bounds (`random_state` affects only these, not
     the noise). Their noisy averages, weighted by their noisy counts, are merged into `n_clusters`.
 
+    `fit` issues a `NoiseHidesWarning` if the noise in the coordinates of a centre, by its noisy count, has a standard
+    deviation of more than an eighth of the width of the bounds. This follows from released values, so it costs nothing.
+
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(rng.integers(0, 2, (4000, 1)) * 6, 1, (4000, 2))
@@ -142,6 +147,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     steps: Any
     random_state: Any
     cluster_centers_: Floats
+    center_errors_: Floats
+    """The standard deviation of the last round's noise in each coordinate of each centre, for a known count."""
+    hidden_: Ints
+    """The centres that are hidden by the noise."""
     box_: Box
 
     @stores_arguments
@@ -161,6 +170,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn from rows `X`."""
         return self._pay(self._table(X, reset=True))
+
+    def _hidden(self) -> str:
+        many = len(self.hidden_)
+        return f"{many} of {len(self.cluster_centers_)} centres (see hidden_)" if many else ""
 
     def fit_predict(self, X: Any, y: Any = None) -> Ints:
         """Learn from rows `X`, and return the number of each row's centre. These numbers are not private."""
@@ -187,7 +200,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
             seen = sums[:, 0] > later.sigma / STEPS
             moved = np.clip(sums[:, 1:] / np.maximum(sums[:, :1], 1.0), -1.0, 1.0) * STEPS
             centres = np.rint(np.where(seen[:, None], moved, centres))
-        return {"cluster_centers_": box.middle + centres / STEPS * box.half, "box_": box}
+        error = later.sigma / STEPS / np.maximum(sums[:, 0], 1.0)
+        return {
+            "cluster_centers_": box.middle + centres / STEPS * box.half,
+            "center_errors_": error[:, None] * box.half,
+            "hidden_": np.flatnonzero(error > HIDDEN),
+            "box_": box,
+        }
 
     @property
     def _n_features_out(self) -> int:
