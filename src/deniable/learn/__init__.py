@@ -1,6 +1,7 @@
 """Machine learning: training plans, which are pure maths, and the trainers and estimators that carry them out.
 
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
+    truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
     convex_perturbation   output and objective perturbation for convex losses
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
 from deniable.units import Guarantee, Unit
 
@@ -239,6 +240,12 @@ class DPSGD(Plan):
     With Rényi accounting, the same run would report ε = 3.2..., with Abadi's moments accountant ε = 3.7...
 
     Sampler and curve both use exactly the binary fraction that the float `rate` stores.
+
+    `truncate_at` bounds the number of records in a step: if more are drawn, so many of them are kept at random. This
+    needs a public upper bound on the number of `records`, and its price is in the curve: see `truncated_batches`.
+
+    >>> learn.DPSGD(clip=1.0, batch_size=256, records=60_000, truncate_at=320, steps=1000, noise=1.0)
+    DPSGD(clip=1.0, rate=0.00426667, steps=1000, truncate_at=320, noise=1)
     """
 
     clip: Clipping
@@ -246,6 +253,7 @@ class DPSGD(Plan):
     steps: int
     noise: float | None
     records: int | None
+    truncate_at: int | None
 
     def __init__(
         self,
@@ -257,6 +265,7 @@ class DPSGD(Plan):
         steps: int | None = None,
         epochs: float | None = None,
         noise: float | None = None,
+        truncate_at: int | None = None,
     ) -> None:
         known = None if records is None else curve_arguments.integer("records", records, 1)
         share = _rate(rate, batch_size, known)
@@ -266,6 +275,7 @@ class DPSGD(Plan):
         fill(self, "steps", _steps(steps, epochs, share))
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
         fill(self, "records", known)
+        fill(self, "truncate_at", _most(truncate_at, known))
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
         """See `Plan.calibrate`. Raises if δ is at least the probability 1 - (1 - rate)^steps that a record is drawn at
@@ -279,16 +289,31 @@ class DPSGD(Plan):
         return Plan.calibrate(self, epsilon=epsilon, delta=delta)
 
     def _with(self, noise: float) -> Self:
-        return type(self)(clip=self.clip, rate=self.rate, records=self.records, steps=self.steps, noise=noise)
+        return type(self)(
+            clip=self.clip,
+            rate=self.rate,
+            records=self.records,
+            steps=self.steps,
+            noise=noise,
+            truncate_at=self.truncate_at,
+        )
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
-        """Each record by its own exact coin of probability `rate`, fresh in each step."""
+        """Each record by its own exact coin of probability `rate`, fresh in each step; of more than `truncate_at`, so
+        many are kept, uniformly at random. With several processes, each truncates its own part, which is rarer.
+        """
         from deniable import noise
 
-        return records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
+        taken = records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
+        if self.truncate_at is None or len(taken) <= self.truncate_at:
+            return taken
+        return taken[np.sort(noise.permutation(len(taken), entropy=entropy)[: self.truncate_at])]
 
     def check_records(self, count: int) -> None:
-        """Any number will do: each record has its own coin."""
+        """Any number will do, because each record has its own coin; with `truncate_at`, at most `records`."""
+        if self.truncate_at is not None and self.records is not None and count > self.records:
+            rule = f"has {count} records, and the price of truncation is one for at most {self.records}"
+            raise InvalidParameter("dataset", NOTHING, rule, "give the plan a larger records=")
 
     def expected_batch(self, records: int) -> float:
         return self.rate * (records if self.records is None else self.records)
@@ -303,8 +328,9 @@ class DPSGD(Plan):
         return "fewer steps or a smaller rate"
 
     def in_full(self) -> str:
-        """The repr rounds the rate."""
-        return f"{self!r}, rate {self.rate!r}"
+        """The repr rounds the rate, and leaves out the number of records, on which the price of truncation depends."""
+        bound = "" if self.truncate_at is None else f", at most {self.records} records"
+        return f"{self!r}, rate {self.rate!r}{bound}"
 
     @property
     def curve(self) -> Curve:
@@ -313,17 +339,22 @@ class DPSGD(Plan):
     def so_far(self, steps: int) -> Curve:
         from deniable import curves
 
-        once = curves.gaussian(sigma=self.calibrated())
-        return (once if self.rate == 1 else once.sampled(rate=self.rate)) ** steps
+        if self.truncate_at is None or self.records is None:
+            return curves.gaussian(sigma=self.calibrated()).sampled(rate=self.rate) ** steps
+        once = truncated_step(
+            sigma=self.calibrated(), rate=self.rate, records=self.records, truncate_at=self.truncate_at
+        )
+        return once**steps
 
     @property
     def is_gaussian(self) -> bool:
-        return self.rate == 1
+        return self.rate == 1 and self.truncate_at is None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         drawn = ("every record is drawn independently in each step, and the drawn records stay secret",)
-        return drawn if self.rate < 1 else ()
+        known = (f"neighbouring datasets have at most {self.records} records",)
+        return (*(drawn if self.rate < 1 else ()), *(known if self.truncate_at is not None else ()))
 
     def compare(self, *, delta: float) -> dict[str, float]:
         """ε of the whole run at `delta`, by the certified curve and by two older methods, each rounded up.
@@ -348,7 +379,8 @@ class DPSGD(Plan):
         who = (
             f"each record with probability {self.rate:.5g}, independently{average}" if self.rate < 1 else "all records"
         )
-        lines = [f"Each of {self.steps} steps takes {who}."]
+        most = "" if self.truncate_at is None else f"; of more than {self.truncate_at}, so many are kept at random"
+        lines = [f"Each of {self.steps} steps takes {who}{most}."]
         if self.noise is None:
             lines.append(f"{self.clip.describe()}; the noise is not chosen yet: plan.calibrate(epsilon=, delta=).")
             return "\n".join(lines)
@@ -370,7 +402,8 @@ class DPSGD(Plan):
     def __repr__(self) -> str:
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
-        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{noise})"
+        most = "" if self.truncate_at is None else f", truncate_at={self.truncate_at}"
+        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{most}{noise})"
 
 
 def clipping(value: float | Clipping) -> Clipping:
@@ -391,6 +424,16 @@ def _rate(rate: float | None, batch_size: int | None, records: int | None) -> fl
     if size > records:
         raise InvalidParameter("batch_size", size, f"must be at most the {records} records")
     return float(Fraction(size, records))
+
+
+def _most(truncate_at: int | None, records: int | None) -> int | None:
+    if truncate_at is None:
+        return None
+    most = curve_arguments.integer("truncate_at", truncate_at, 1)
+    if records is None:
+        rule = "needs records=, a public upper bound on the number of records"
+        raise InvalidParameter("truncate_at", most, rule, "the more there are, the more often a batch is truncated")
+    return most
 
 
 def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
