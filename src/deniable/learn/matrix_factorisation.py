@@ -15,8 +15,9 @@ from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import weaknesses
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping
+from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
 from deniable.numbers import root_up, up
+from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -99,6 +100,7 @@ class DPFTRL(Plan):
     epochs: int
     bands: int
     noise: float | None
+    unit: Unit
 
     def __init__(
         self,
@@ -109,6 +111,7 @@ class DPFTRL(Plan):
         epochs: int,
         bands: int,
         noise: float | None = None,
+        unit: Unit | None = None,
     ) -> None:
         fill = object.__setattr__
         fill(self, "clip", clipping(clip))
@@ -117,13 +120,14 @@ class DPFTRL(Plan):
         fill(self, "epochs", curve_arguments.integer("epochs", epochs, 1))
         fill(self, "bands", curve_arguments.integer("bands", bands, 1))
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
+        fill(self, "unit", protected(unit))
         if self.batch_size > self.records:
             raise InvalidParameter("batch_size", batch_size, f"must be at most the {records} records")
         self._squared()
 
     def _with(self, noise: float) -> Self:
         shape = {"batch_size": self.batch_size, "records": self.records, "epochs": self.epochs, "bands": self.bands}
-        return type(self)(clip=self.clip, noise=noise, **shape)
+        return type(self)(clip=self.clip, noise=noise, unit=self.unit, **shape)
 
     @property
     def separation(self) -> int:
@@ -161,7 +165,7 @@ class DPFTRL(Plan):
 
     def check_records(self, count: int) -> None:
         if self.records != count:
-            rule = f"has {count} records, and the plan's order is one of {self.records}"
+            rule = f"has {count} {noun(self.unit, 2)}, and the plan's order is one of {self.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
     @property
@@ -186,7 +190,8 @@ class DPFTRL(Plan):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (
-            "the number and order of the records are public: one is removed by blanking it, added in place of a blank",
+            f"the number and order of the {noun(self.unit, 2)} are public: one is removed by blanking it, added in "
+            "place of a blank",
             "checkpoints made during the run are kept secret",
         )
 
@@ -214,7 +219,7 @@ class DPFTRL(Plan):
         """The plan and its guarantee in words, with ε at `delta`."""
         lines = [
             f"{self.epochs} epoch{'s' if self.epochs > 1 else ''} of {self.separation} steps over {self.records} "
-            f"records in a fixed order, {self.batch_size} at a time.",
+            f"{noun(self.unit, 2)} in a fixed order, {self.batch_size} at a time.",
             f"{self.clip.describe()}; noise is correlated over {self.bands} step{'s' if self.bands > 1 else ''}.",
         ]
         if self.noise is None:
@@ -227,8 +232,8 @@ class DPFTRL(Plan):
         )
         epsilon = self.curve.epsilon(delta=delta)
         lines.append(
-            "Between data that differ by one record blanked, an attacker who sees every step reaches at most "
-            f"ε = {rounded_up(epsilon)} at δ = {delta:g}."
+            f"Between data that differ by one {noun(self.unit)} blanked, an attacker who sees every step reaches at "
+            f"most ε = {rounded_up(epsilon)} at δ = {delta:g}."
         )
         lines += weaknesses(epsilon=epsilon, delta=delta, people=self.records)
         return "\n".join(lines)
@@ -236,7 +241,8 @@ class DPFTRL(Plan):
     def __repr__(self) -> str:
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
+        unit = "" if self.unit.column is None else f", unit={self.unit!r}"
         return (
             f"DPFTRL(clip={clip}, batch_size={self.batch_size}, records={self.records}, epochs={self.epochs}, "
-            f"bands={self.bands}{noise})"
+            f"bands={self.bands}{unit}{noise})"
         )

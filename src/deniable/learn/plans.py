@@ -21,7 +21,7 @@ from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
-from deniable.units import Guarantee, Unit
+from deniable.units import Guarantee, Relation, Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -89,11 +89,12 @@ class Plan(ABC):
     noise: float | None
     steps: int
     records: int | None
+    unit: Unit
 
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """The curve of the whole run, between datasets with and without one record."""
+        """The curve of the whole run, between datasets with and without one record, or person if `unit` is one."""
 
     @abstractmethod
     def so_far(self, steps: int) -> Curve:
@@ -184,8 +185,8 @@ class Plan(ABC):
     def _with(self, noise: float) -> Self: ...
 
     def guarantee(self, *more: str) -> Guarantee:
-        """The guarantee for one record: the curve, with the plan's assumptions and `more`."""
-        return Guarantee(self.curve, Unit.row(), assumptions=(*self.assumptions, *more))
+        """The guarantee for one unit: the curve, with the plan's assumptions and `more`."""
+        return Guarantee(self.curve, self.unit, assumptions=(*self.assumptions, *more))
 
     def price(self, budget: Budget, *, unit: Unit, delta: float | None) -> Cost:
         """The cost of the whole run for a ledger with this budget and unit.
@@ -197,8 +198,9 @@ class Plan(ABC):
         negative ε to positive ε of the other direction.) κ is `delta`, the part of the budget's δ that the run may
         spend. Raises `InvalidParameter` if `delta` is needed and missing, or too small.
         """
-        curve = self.curve if unit.row_changes == 1 else self.curve.group(size=unit.row_changes)
-        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and unit.row_changes == 1):
+        changes = unit_changes(self.unit, unit)
+        curve = self.curve if changes == 1 else self.curve.group(size=changes)
+        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and changes == 1):
             return budget.price(curve)
         if delta is None:
             remedy = "give delta=, the part of the budget's delta that the run may spend"
@@ -244,6 +246,9 @@ class DPSGD(Plan):
     `truncate_at` bounds the number of records in a step: if more are drawn, so many of them are kept at random. This
     needs a public upper bound on the number of `records`, and its price is in the curve: see `truncated_batches`.
 
+    `unit=Unit.person(column, rows=)` protects people instead of rows: each person is drawn with probability `rate`, the
+    mean of the gradients of at most `rows` of their rows is clipped once, and `records` counts people.
+
     >>> learn.DPSGD(clip=1.0, batch_size=256, records=60_000, truncate_at=320, steps=1000, noise=1.0)
     DPSGD(clip=1.0, rate=0.00426667, steps=1000, truncate_at=320, noise=1)
     """
@@ -254,6 +259,7 @@ class DPSGD(Plan):
     noise: float | None
     records: int | None
     truncate_at: int | None
+    unit: Unit
 
     def __init__(
         self,
@@ -266,6 +272,7 @@ class DPSGD(Plan):
         epochs: float | None = None,
         noise: float | None = None,
         truncate_at: int | None = None,
+        unit: Unit | None = None,
     ) -> None:
         known = None if records is None else curve_arguments.integer("records", records, 1)
         share = _rate(rate, batch_size, known)
@@ -276,6 +283,7 @@ class DPSGD(Plan):
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
         fill(self, "records", known)
         fill(self, "truncate_at", _most(truncate_at, known))
+        fill(self, "unit", protected(unit))
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
         """See `Plan.calibrate`. Raises if δ is at least the probability 1 - (1 - rate)^steps that a record is drawn at
@@ -296,6 +304,7 @@ class DPSGD(Plan):
             steps=self.steps,
             noise=noise,
             truncate_at=self.truncate_at,
+            unit=self.unit,
         )
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
@@ -320,7 +329,8 @@ class DPSGD(Plan):
 
     @property
     def training_assumptions(self) -> tuple[str, ...]:
-        known = ("the number of records is public: one is removed by blanking it, and added in place of a blank",)
+        many = noun(self.unit, 2)
+        known = (f"the number of {many} is public: one is removed by blanking it, and added in place of a blank",)
         return known if self.records is None else ()
 
     @property
@@ -352,8 +362,9 @@ class DPSGD(Plan):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        drawn = ("every record is drawn independently in each step, and the drawn records stay secret",)
-        known = (f"neighbouring datasets have at most {self.records} records",)
+        one, many = noun(self.unit), noun(self.unit, 2)
+        drawn = (f"every {one} is drawn independently in each step, and the drawn {many} stay secret",)
+        known = (f"neighbouring datasets have at most {self.records} {many}",)
         return (*(drawn if self.rate < 1 else ()), *(known if self.truncate_at is not None else ()))
 
     def compare(self, *, delta: float) -> dict[str, float]:
@@ -377,7 +388,9 @@ class DPSGD(Plan):
         """The plan and its guarantee in words, with ε at `delta`."""
         average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
         who = (
-            f"each record with probability {self.rate:.5g}, independently{average}" if self.rate < 1 else "all records"
+            f"each {noun(self.unit)} with probability {self.rate:.5g}, independently{average}"
+            if self.rate < 1
+            else f"all {noun(self.unit, 2)}"
         )
         most = "" if self.truncate_at is None else f"; of more than {self.truncate_at}, so many are kept at random"
         lines = [f"Each of {self.steps} steps takes {who}{most}."]
@@ -389,7 +402,7 @@ class DPSGD(Plan):
         compared = self.compare(delta=delta)
         found = {name: rounded_up(value) for name, value in compared.items()}
         lines.append(
-            "Between data that differ by one record, an attacker who sees every step reaches at most "
+            f"Between data that differ by one {noun(self.unit)}, an attacker who sees every step reaches at most "
             f"ε = {found['certified']} at δ = {delta:g}."
         )
         lines.append(
@@ -403,12 +416,50 @@ class DPSGD(Plan):
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
         most = "" if self.truncate_at is None else f", truncate_at={self.truncate_at}"
-        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{most}{noise})"
+        unit = "" if self.unit.column is None else f", unit={self.unit!r}"
+        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{most}{unit}{noise})"
 
 
 def clipping(value: float | Clipping) -> Clipping:
     """A clipping rule; a number means flat clipping with that norm."""
     return value if isinstance(value, Flat | Automatic) else Flat(value)
+
+
+def noun(unit: Unit, count: int = 1) -> str:
+    """What a plan draws: "record" or "person", or many of them."""
+    one, many = ("record", "records") if unit.column is None else ("person", "people")
+    return one if count == 1 else many
+
+
+def protected(unit: Unit | None) -> Unit:
+    """The unit of a plan: a row if none is given. Raises unless neighbours differ by one added or removed."""
+    if unit is None:
+        return Unit.row()
+    if not isinstance(unit, Unit) or unit.relation is not Relation.ADD_REMOVE:
+        rule = "must be Unit.row() or Unit.person(column, rows=): a plan's neighbours differ by one added or removed"
+        raise InvalidParameter("unit", unit, rule)
+    return unit
+
+
+def unit_changes(planned: Unit, asked: Unit) -> int:
+    """How many units of a plan are added or removed between neighbours by another unit.
+
+    A plan for rows: as many as the unit has rows. A plan for people, asked about people: one, or two if one is
+    replaced. Asked about a row: that person is removed and returns with other rows; a replaced row may have two owners.
+
+    >>> unit_changes(Unit.row(), Unit.person("id", rows=3))
+    3
+    >>> unit_changes(Unit.person("id", rows=9), Unit.person("id", rows=3))
+    1
+    """
+    if planned.column is None:
+        return asked.row_changes
+    if asked.column is None:
+        return 2 * asked.row_changes
+    if asked.column != planned.column:
+        rule = f"protects people by {planned.column!r}, and the ledger protects people by {asked.column!r}"
+        raise InvalidParameter("plan", NOTHING, rule, "plan for the people of the ledger")
+    return 1 if asked.relation is Relation.ADD_REMOVE else 2
 
 
 def _rate(rate: float | None, batch_size: int | None, records: int | None) -> float:

@@ -33,6 +33,7 @@ from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past_noise import Past
+from deniable.learn.torch.people_rows import ONE_EXAMPLE, People, check_people
 from deniable.learn.torch.run_history import History
 from deniable.learn.torch.run_payment import Payment
 from deniable.learn.torch.run_processes import Processes
@@ -66,6 +67,9 @@ class Trainer:
     Promise: for all datasets that differ by one record, an attacker who sees the model after every step cannot
     distinguish them better than `guarantee` allows. Its curve is the plan's; it lists all assumptions.
 
+    If the plan's unit is a person, `people` has the id of the person of each row. A batch has all rows of one person,
+    and the mean of their losses is the loss that is clipped.
+
     Iterate over the trainer for batches (all remaining steps; `take(n)` for the next n) and call `backward` once for
     each batch. `dataset` has records by number (a Dataset, a list), or is a tuple of tensors with one row per record.
     `physical_batch` bounds how many examples are in memory at once and does not affect the guarantee. `after_step` is
@@ -90,12 +94,14 @@ class Trainer:
         session: Session | None = None,
         delta: float | None = None,
         canaries: Any = None,
+        people: Any = None,
         process_group: Any = None,
         after_step: Callable[[Trainer], None] | None = None,
         progress: bool = True,
         entropy: chance.Entropy | None = None,
     ) -> None:
         training_checks.check_plan(plan)
+        check_people(plan, people, canaries)
         if plan.clip.norm < SHORTEST:
             rule = f"must be at least {SHORTEST:g} for training: squares of smaller norms are lost in rounding"
             raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
@@ -112,7 +118,9 @@ class Trainer:
         whole = training_checks.check_dataset(dataset)
         training_checks.check_callable("collate", collate)
         among = whole if self._canaries is None else self._canaries.among(whole)
-        self._records = Records(among, collate, (self._processes.rank, self._processes.count))
+        share = (self._processes.rank, self._processes.count)
+        rows = Records(among, collate, share)
+        self._records = rows if people is None else People(rows, people, plan.unit.rows, share, entropy)
         plan.check_records(self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
@@ -142,6 +150,7 @@ class Trainer:
         self._is_closed = False
         self._watch = ForwardWatch(model, self._parameters.values())
         self._following = Following(model, self._book, lambda: self._watch.is_on)
+        self._following.why_alone = None if people is None else ONE_EXAMPLE
         self._book.rest()
         self._loop = object()
         """Identifies the newest loop over the trainer; an older loop must not continue."""
@@ -171,8 +180,10 @@ class Trainer:
             more.append(f"the data of {self.public_steps} public steps is public")
         if self._payment is None and self._journals:
             more.append("a trainer that resumes from a copy of a checkpoint reaches the journal of the first one")
-        if self._payment is not None:
+        if self._payment is not None and self.plan.unit.column is None:
             more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
+        if self.plan.unit.column is not None:
+            more.append(f"people= has the {self.plan.unit.column!r} of every row, as the rows' own data say")
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
@@ -294,7 +305,7 @@ class Trainer:
             )
         self._processes.check_not_forked()
         trace = self._following.end()
-        training_checks.check_losses(losses, self._open)
+        losses = self._records.losses(losses, self._open)
         training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
             rule = "were not computed from this batch by this trainer's model"
