@@ -3,6 +3,7 @@
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
     truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
+    tuning                tune: the best of a random number of runs, with its curve
     convex_perturbation   output and objective perturbation for convex losses
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
     sklearn               private estimators for scikit-learn (needs the extra `sklearn`)
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
+    from deniable.learn.tuning import Repeats, Tuned, tune
 
 _HOMES = {
     "Automatic": "plans",
@@ -33,8 +35,11 @@ _HOMES = {
     "ObjectivePerturbation": "convex_perturbation",
     "OutputPerturbation": "convex_perturbation",
     "Plan": "plans",
+    "Repeats": "tuning",
+    "Tuned": "tuning",
     "sklearn": "sklearn",
     "torch": "torch",
+    "tune": "tuning",
 }
 
 __all__ = [
@@ -45,8 +50,11 @@ __all__ = [
     "ObjectivePerturbation",
     "OutputPerturbation",
     "Plan",
+    "Repeats",
+    "Tuned",
     "sklearn",
     "torch",
+    "tune",
 ]
 
 if not TYPE_CHECKING:

@@ -6,16 +6,19 @@ import math
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from deniable import curves, learn, noise
 from deniable.errors import InvalidParameter
-from deniable.learn.torch import GradientNoise, Trainer
 from deniable.ledger import Budget, Ledger
 from deniable.units import Unit
 
+torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
 pytestmark = pytest.mark.torch
+
+from torch import nn  # noqa: E402
+
+from deniable.learn.torch import GradientNoise, Trainer  # noqa: E402
+
 torch.set_num_threads(1)
 
 PERSON = Unit.person("user", rows=50)

@@ -43,7 +43,7 @@ def check_people(plan: Plan, people: Any, canaries: Any) -> None:
 
 
 @final
-class People:
+class PeopleRows:
     """The rows of a dataset by person. Has the methods of `Records`, with people in place of records."""
 
     def __init__(

@@ -33,7 +33,7 @@ from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past_noise import Past
-from deniable.learn.torch.people_rows import ONE_EXAMPLE, People, check_people
+from deniable.learn.torch.people_rows import ONE_EXAMPLE, PeopleRows, check_people
 from deniable.learn.torch.run_history import History
 from deniable.learn.torch.run_payment import Payment
 from deniable.learn.torch.run_processes import Processes
@@ -120,7 +120,7 @@ class Trainer:
         among = whole if self._canaries is None else self._canaries.among(whole)
         share = (self._processes.rank, self._processes.count)
         rows = Records(among, collate, share)
-        self._records = rows if people is None else People(rows, people, plan.unit.rows, share, entropy)
+        self._records = rows if people is None else PeopleRows(rows, people, plan.unit.rows, share, entropy)
         plan.check_records(self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
