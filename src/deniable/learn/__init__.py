@@ -1,6 +1,7 @@
 """Machine learning: training plans, which are pure maths, and the trainers and estimators that carry them out.
 
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
+    adaptive_clipping     AdaptiveNorm: a clipping norm that follows the gradients, and its price
     truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
     tuning                tune: the best of a random number of runs, with its curve
@@ -22,12 +23,14 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.learn import sklearn, torch
+    from deniable.learn.adaptive_clipping import AdaptiveNorm
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
     from deniable.learn.tuning import Repeats, Tuned, tune
 
 _HOMES = {
+    "AdaptiveNorm": "adaptive_clipping",
     "Automatic": "plans",
     "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
@@ -45,6 +48,7 @@ _HOMES = {
 __all__ = [
     "DPFTRL",
     "DPSGD",
+    "AdaptiveNorm",
     "Automatic",
     "Flat",
     "ObjectivePerturbation",

@@ -15,6 +15,7 @@ from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import weaknesses
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.adaptive_clipping import AdaptiveNorm
 from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
 from deniable.numbers import root_up, up
 from deniable.units import Unit
@@ -115,6 +116,9 @@ class DPFTRL(Plan):
     ) -> None:
         fill = object.__setattr__
         fill(self, "clip", clipping(clip))
+        if isinstance(self.clip, AdaptiveNorm):
+            rule = "is not for a fixed order of records: the counts of its steps would not be covered by the curve"
+            raise InvalidParameter("clip", self.clip, rule, "use DPSGD, or clip=Automatic(...)")
         fill(self, "records", curve_arguments.integer("records", records, 1))
         fill(self, "batch_size", curve_arguments.integer("batch_size", batch_size, 1))
         fill(self, "epochs", curve_arguments.integer("epochs", epochs, 1))

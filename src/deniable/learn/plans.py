@@ -19,6 +19,7 @@ from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.adaptive_clipping import AdaptiveNorm
 from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
 from deniable.units import Guarantee, Relation, Unit
@@ -77,7 +78,7 @@ class Automatic:
         return f"every gradient is scaled to a norm below {self.norm:g}"
 
 
-Clipping = Flat | Automatic
+Clipping = Flat | Automatic | AdaptiveNorm
 
 
 class Plan(ABC):
@@ -349,11 +350,11 @@ class DPSGD(Plan):
     def so_far(self, steps: int) -> Curve:
         from deniable import curves
 
+        alone = self.calibrated()
+        sigma = self.clip.together(alone) if isinstance(self.clip, AdaptiveNorm) else alone
         if self.truncate_at is None or self.records is None:
-            return curves.gaussian(sigma=self.calibrated()).sampled(rate=self.rate) ** steps
-        once = truncated_step(
-            sigma=self.calibrated(), rate=self.rate, records=self.records, truncate_at=self.truncate_at
-        )
+            return curves.gaussian(sigma=sigma).sampled(rate=self.rate) ** steps
+        once = truncated_step(sigma=sigma, rate=self.rate, records=self.records, truncate_at=self.truncate_at)
         return once**steps
 
     @property
@@ -422,7 +423,7 @@ class DPSGD(Plan):
 
 def clipping(value: float | Clipping) -> Clipping:
     """A clipping rule; a number means flat clipping with that norm."""
-    return value if isinstance(value, Flat | Automatic) else Flat(value)
+    return value if isinstance(value, Flat | Automatic | AdaptiveNorm) else Flat(value)
 
 
 def noun(unit: Unit, count: int = 1) -> str:

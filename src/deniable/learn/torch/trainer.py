@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from deniable import noise as chance
 from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.learn.plans import Flat, Places, Plan
+from deniable.learn.plans import Places, Plan
 from deniable.learn.torch import checkpoints
 from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries
+from deniable.learn.torch.clip_norms import ClipNorms
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Unproved
 from deniable.learn.torch.gradients.gradient_captures import counted
@@ -129,6 +130,7 @@ class Trainer:
         self._past = None if plan.coefficients is None else Past(plan.coefficients)
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
+        self._clipping = ClipNorms(plan, optimizer, entropy)
         self._after_step, self._progress = training_checks.check_callable("after_step", after_step), progress
         self._is_charged = False
         self._run = secrets.token_hex(16)
@@ -192,6 +194,11 @@ class Trainer:
     def one_by_one(self) -> str | None:
         """Why examples are computed one at a time, which is slow but always correct; None while batches are used."""
         return self._following.why_alone
+
+    @property
+    def clip_norm(self) -> float:
+        """The current clipping norm. It changes only with `AdaptiveNorm`, and then it is as private as the model."""
+        return self._clipping.norm
 
     @property
     def curve(self) -> Curve:
@@ -326,12 +333,13 @@ class Trainer:
                 if isinstance(error, Alone) and error.is_lasting:
                     self._following.go_alone(error.why)
                 return
-            sums = list(found.summed(self._factors(found.squared(losses), found.lost)))
+            sums = list(found.summed(self._clipping.factors(found.squared(losses), found.lost)))
             if not found.is_sound():
                 self._redo, self._is_added = "alone", True
                 return
             for name, part, (start, stop) in sums:
                 self._add(name, part, start, stop)
+        self._clipping.added()
         self._is_added = True
         self.history.losses(found.loss, found.count, found.left_out)
 
@@ -359,15 +367,6 @@ class Trainer:
         target = total[start:stop] if whole.dim() else total
         target += part
 
-    def _factors(self, squared: Tensor, lost: float) -> Tensor:
-        """The clipping factor of each example. After scaling, no gradient exceeds the clipping norm."""
-        clip = self.plan.clip
-        # Slightly more than the norm, to cover the rounding of single precision and underflow.
-        lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
-        if isinstance(clip, Flat):
-            return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
-        return clip.norm / (lengths + clip.stability)
-
     def _finish_step(self) -> None:
         self._watch.end()
         self._following.end_step()
@@ -376,7 +375,8 @@ class Trainer:
             total = self._sums.pop(name, None)
             totals[name] = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
         noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(totals))]
-        torch._foreach_div_(noisy, self.expected_batch)
+        expected = self.expected_batch
+        torch._foreach_div_(noisy, expected / self._clipping.end_step(self._processes, expected, self._device))
         self._forget_gradients()
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
             parameter.grad = grad if grad.dtype == parameter.dtype else grad.to(parameter.dtype)
@@ -503,6 +503,7 @@ class Trainer:
             "entry": None if payment is None or payment.entry is None else payment.entry.number,
             "token": None if payment is None else payment.share(),
             "past": None if self._past is None else self._past.state(),
+            "clip": self._clipping.norm,
             "journals": [str(each) for each in known],
         }
         checkpoints.write(place, record)
@@ -540,6 +541,7 @@ class Trainer:
         self.model.load_state_dict(record["model"])
         self.optimizer.load_state_dict(record["optimizer"])
         self._run, self._payment, self.steps_taken = record["run"], payment, steps
+        self._clipping.norm = record.get("clip", self.plan.clip.norm)
         self.public_steps = max(record["public_steps"], self.public_steps)
         self._journals = {**self._journals, **there}
         for journal in self._journals.values() if self._processes.is_first else ():
