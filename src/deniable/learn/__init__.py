@@ -4,6 +4,7 @@
     adaptive_clipping     AdaptiveNorm: a clipping norm that follows the gradients, and its price
     truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
+    banded_sampling       BandMF: correlated noise with sampling
     tuning                tune: the best of a random number of runs, with its curve
     convex_perturbation   output and objective perturbation for convex losses
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
@@ -24,6 +25,7 @@ from deniable.doors import lazy_door
 if TYPE_CHECKING:
     from deniable.learn import sklearn, torch
     from deniable.learn.adaptive_clipping import AdaptiveNorm
+    from deniable.learn.banded_sampling import BandMF
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AdaptiveNorm": "adaptive_clipping",
     "Automatic": "plans",
+    "BandMF": "banded_sampling",
     "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
     "Flat": "plans",
@@ -50,6 +53,7 @@ __all__ = [
     "DPSGD",
     "AdaptiveNorm",
     "Automatic",
+    "BandMF",
     "Flat",
     "ObjectivePerturbation",
     "OutputPerturbation",

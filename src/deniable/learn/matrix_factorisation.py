@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable.curves import Curve
     from deniable.noise import Entropy
 
-__all__ = ["DPFTRL", "sensitivity_squared", "square_root_coefficients"]
+__all__ = ["DPFTRL", "prefix_amplitude", "sensitivity_squared", "square_root_coefficients"]
 
 RESOLUTION = 2**12
 """Coefficients are rounded to multiples of 1/4096. Any coefficients are valid, and these are exact as floats."""
@@ -71,6 +71,26 @@ def sensitivity_squared(
     for place in range(0, steps, separation)[:participations]:
         total += sum((c * c for c in coefficients[: steps - place]), start=Fraction(0))
     return total
+
+
+def prefix_amplitude(coefficients: Sequence[Fraction], steps: int) -> float:
+    """The largest standard deviation of the noise C⁻¹Z in a prefix sum, for Z of variance 1 and C Toeplitz.
+
+    It is the largest row norm of B = A C⁻¹, where A computes prefix sums. Independent noise (one band) has √steps.
+    """
+    inverse: list[float] = []
+    total, worst = 0.0, 0.0
+    column = [float(c) for c in coefficients]
+    prefix = 0.0
+    for t in range(steps):
+        value = (1.0 if t == 0 else 0.0) - math.fsum(
+            column[j] * inverse[t - j] for j in range(1, min(t, len(column) - 1) + 1)
+        )
+        inverse.append(value)
+        prefix += value
+        total += prefix * prefix
+        worst = max(worst, total)
+    return math.sqrt(worst)
 
 
 @final
@@ -201,23 +221,8 @@ class DPFTRL(Plan):
 
     @property
     def amplitude(self) -> float:
-        """The largest standard deviation of the noise in a prefix sum of gradients, in units of noise × clip.
-
-        It is the largest row norm of B = A C⁻¹, where A computes prefix sums. Independent noise (one band) has √steps.
-        """
-        inverse: list[float] = []
-        total, worst = 0.0, 0.0
-        column = [float(c) for c in self.coefficients]
-        prefix = 0.0
-        for t in range(self.steps):
-            value = (1.0 if t == 0 else 0.0) - math.fsum(
-                column[j] * inverse[t - j] for j in range(1, min(t, self.bands - 1) + 1)
-            )
-            inverse.append(value)
-            prefix += value
-            total += prefix * prefix
-            worst = max(worst, total)
-        return math.sqrt(worst)
+        """The largest standard deviation of the noise in a prefix sum of gradients, in units of noise × clip."""
+        return prefix_amplitude(self.coefficients, self.steps)
 
     def explain(self, *, delta: float = 1e-5) -> str:
         """The plan and its guarantee in words, with ε at `delta`."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 @final
 class ClipNorms:
-    """Clips by the plan's rule. With `AdaptiveNorm`, sums are those of gradients times first norm/current norm, so that the
-    noise stays the same; `end_step` returns the factor that turns a sum back, and moves the norm.
+    """Clips by the plan's rule. With `AdaptiveNorm`, sums are those of gradients times first norm/current norm, so that
+    the noise stays the same; `end_step` returns the factor that turns a sum back, and moves the norm.
     """
 
     def __init__(self, plan: Plan, optimizer: torch.optim.Optimizer, entropy: chance.Entropy | None) -> None:
