@@ -4,6 +4,7 @@
     adaptive_clipping     AdaptiveNorm: a clipping norm that follows the gradients, and its price
     truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
+    buffered_noise        correlated noise by a few buffers, for DPFTRL
     banded_sampling       BandMF: correlated noise with sampling
     tuning                tune: the best of a random number of runs, with its curve
     convex_perturbation   output and objective perturbation for convex losses

@@ -122,7 +122,7 @@ class BandMF(Plan):
         """Records of the group whose turn it is, each by its own exact coin of probability `group_rate`."""
         from deniable import noise
 
-        group = records[records % self.bands == step % self.bands]
+        group: Places = records[records % self.bands == step % self.bands]
         return group[noise.bernoulli(p=self.group_rate, size=(len(group),), entropy=entropy)]
 
     def expected_batch(self, records: int) -> float:

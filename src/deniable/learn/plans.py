@@ -20,6 +20,7 @@ from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
+from deniable.learn.buffered_noise import Buffers
 from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
 from deniable.units import Guarantee, Relation, Unit
@@ -129,8 +130,12 @@ class Plan(ABC):
 
     @property
     def coefficients(self) -> tuple[Fraction, ...] | None:
-        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise."""
+        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise, and if
+        there are `buffers`."""
         return None
+
+    buffers: Buffers | None = None
+    """How noise is correlated over all steps, if by buffers (`buffered_noise`)."""
 
     @property
     def training_assumptions(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ own. Rows of one person may depend on each other in any way, and no other person
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Sized
+from collections.abc import Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -78,7 +78,7 @@ def _by_person(people: Any, count: int) -> Sequence[Places]:
     """The places of each person's rows, people in the order of their first row. No id appears in an error."""
     if isinstance(people, Tensor | np.ndarray):
         people = people.tolist()
-    if isinstance(people, str | bytes) or not isinstance(people, Sized) or not hasattr(people, "__iter__"):
+    if isinstance(people, str | bytes) or not isinstance(people, Collection):
         raise InvalidParameter("people", type_of(people), "must be a list or an array with one id for each row")
     if len(people) != count:
         rule = f"has {len(people)} ids, and the dataset has {count} rows"

@@ -33,7 +33,7 @@ from deniable.learn.torch.guards import training_checks
 from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.optimizers import AdamBC
-from deniable.learn.torch.past_noise import Past
+from deniable.learn.torch.past_noise import past_of
 from deniable.learn.torch.people_rows import ONE_EXAMPLE, PeopleRows, check_people
 from deniable.learn.torch.run_history import History
 from deniable.learn.torch.run_payment import Payment
@@ -127,7 +127,7 @@ class Trainer:
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
-        self._past = None if plan.coefficients is None else Past(plan.coefficients)
+        self._past = past_of(plan)
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
         self._clipping = ClipNorms(plan, optimizer, entropy)
