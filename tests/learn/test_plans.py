@@ -375,3 +375,37 @@ def test_two_plans_whose_rates_differ_in_the_last_digit_are_not_written_alike() 
     assert repr(one) == repr(other)
     assert one.in_full() != other.in_full()
     assert one.in_full() == "DPSGD(clip=1.0, rate=0.25, steps=3), rate 0.25"
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+def test_plans_for_people_say_so_and_cost_one_person() -> None:
+    person = Unit.person("user", rows=20)
+    plan = learn.DPSGD(clip=1.0, rate=0.1, steps=5, noise=2.0, unit=person)
+    assert plan.guarantee().unit == person
+    assert plan.curve == curves.gaussian(sigma=2).sampled(rate=0.1) ** 5
+    assert "each person" in plan.explain()
+    assert "one person," in plan.explain()
+    assert repr(person) in repr(plan)
+    assert plan.calibrate(epsilon=2, delta=1e-5).unit == person
+    assert any("every person" in each for each in plan.assumptions)
+    order = learn.DPFTRL(clip=1.0, batch_size=5, records=20, epochs=2, bands=2, unit=person)
+    assert order.calibrate(epsilon=2, delta=1e-5).unit == person
+    assert "20 people" in order.explain()
+    for wrong in (Unit.replaced_row(), Unit.replaced_person("user", rows=2), "person"):
+        with pytest.raises(InvalidParameter, match="added or removed"):
+            learn.DPSGD(clip=1.0, rate=0.1, steps=5, unit=wrong)
+
+
+def test_a_plan_for_people_covers_rows_and_replaced_people_as_a_group() -> None:
+    plan = learn.DPSGD(clip=1.0, rate=1.0, steps=4, noise=8.0, unit=Unit.person("user", rows=20))
+    budget = Budget.gaussian(mu=5, delta=1e-4)
+    one, two, row = (
+        plan.price(budget, unit=each, delta=1e-6).units
+        for each in (Unit.person("user", rows=3), Unit.replaced_person("user", rows=3), Unit.row())
+    )
+    assert two == pytest.approx(4 * one, rel=1e-3)
+    assert row == two
+    with pytest.raises(InvalidParameter, match="'patient'"):
+        plan.price(budget, unit=Unit.person("patient", rows=3), delta=1e-6)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable.curves.atoms.markov_kernel import Kernel, from_kernel
     from deniable.curves.atoms.quantization import quantized
     from deniable.curves.atoms.renyi_bounds import renyi, zcdp
+    from deniable.curves.atoms.repeated_selection import best_of_repeats
     from deniable.curves.atoms.standard import (
         approximate,
         discrete_gaussian,
@@ -49,6 +50,7 @@ _HOMES = {
     "Kernel": "atoms.markov_kernel",
     "LossDistribution": "meaning.loss_distribution",
     "approximate": "atoms.standard",
+    "best_of_repeats": "atoms.repeated_selection",
     "calibrate": "calibration",
     "discrete_gaussian": "atoms.standard",
     "discrete_laplace": "atoms.standard",
@@ -88,6 +90,7 @@ __all__ = [
     "Kernel",
     "LossDistribution",
     "approximate",
+    "best_of_repeats",
     "calibrate",
     "discrete_gaussian",
     "discrete_laplace",

@@ -27,6 +27,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         markov_kernel,
         quantization,
         renyi_bounds,
+        repeated_selection,
         standard,
         user_supplied,
     )
@@ -41,6 +42,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         markov_kernel,
         user_supplied,
         quantization,
+        repeated_selection,
     ):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Atom) and value is not Atom:

@@ -1,7 +1,12 @@
 """Machine learning: training plans, which are pure maths, and the trainers and estimators that carry them out.
 
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
+    adaptive_clipping     AdaptiveNorm: a clipping norm that follows the gradients, and its price
+    truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
+    buffered_noise        correlated noise by a few buffers, for DPFTRL
+    banded_sampling       BandMF: correlated noise with sampling
+    tuning                tune: the best of a random number of runs, with its curve
     convex_perturbation   output and objective perturbation for convex losses
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
     sklearn               private estimators for scikit-learn (needs the extra `sklearn`)
@@ -20,32 +25,45 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.learn import sklearn, torch
+    from deniable.learn.adaptive_clipping import AdaptiveNorm
+    from deniable.learn.banded_sampling import BandMF
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
+    from deniable.learn.tuning import Repeats, Tuned, tune
 
 _HOMES = {
+    "AdaptiveNorm": "adaptive_clipping",
     "Automatic": "plans",
+    "BandMF": "banded_sampling",
     "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
     "Flat": "plans",
     "ObjectivePerturbation": "convex_perturbation",
     "OutputPerturbation": "convex_perturbation",
     "Plan": "plans",
+    "Repeats": "tuning",
+    "Tuned": "tuning",
     "sklearn": "sklearn",
     "torch": "torch",
+    "tune": "tuning",
 }
 
 __all__ = [
     "DPFTRL",
     "DPSGD",
+    "AdaptiveNorm",
     "Automatic",
+    "BandMF",
     "Flat",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "Plan",
+    "Repeats",
+    "Tuned",
     "sklearn",
     "torch",
+    "tune",
 ]
 
 if not TYPE_CHECKING:

@@ -15,14 +15,23 @@ from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import weaknesses
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping
+from deniable.learn.adaptive_clipping import AdaptiveNorm
+from deniable.learn.buffered_noise import (
+    Buffers,
+    buffered_amplitude,
+    buffered_sensitivity,
+    chebyshev_buffers,
+    check_buffers,
+)
+from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
 from deniable.numbers import root_up, up
+from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
     from deniable.noise import Entropy
 
-__all__ = ["DPFTRL", "sensitivity_squared", "square_root_coefficients"]
+__all__ = ["DPFTRL", "prefix_amplitude", "sensitivity_squared", "square_root_coefficients"]
 
 RESOLUTION = 2**12
 """Coefficients are rounded to multiples of 1/4096. Any coefficients are valid, and these are exact as floats."""
@@ -71,6 +80,26 @@ def sensitivity_squared(
     return total
 
 
+def prefix_amplitude(coefficients: Sequence[Fraction], steps: int) -> float:
+    """The largest standard deviation of the noise C⁻¹Z in a prefix sum, for Z of variance 1 and C Toeplitz.
+
+    It is the largest row norm of B = A C⁻¹, where A computes prefix sums. Independent noise (one band) has √steps.
+    """
+    inverse: list[float] = []
+    total, worst = 0.0, 0.0
+    column = [float(c) for c in coefficients]
+    prefix = 0.0
+    for t in range(steps):
+        value = (1.0 if t == 0 else 0.0) - math.fsum(
+            column[j] * inverse[t - j] for j in range(1, min(t, len(column) - 1) + 1)
+        )
+        inverse.append(value)
+        prefix += value
+        total += prefix * prefix
+        worst = max(worst, total)
+    return math.sqrt(worst)
+
+
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class DPFTRL(Plan):
@@ -91,14 +120,22 @@ class DPFTRL(Plan):
     >>> plan = plan.calibrate(epsilon=3, delta=1e-5)
     >>> plan.curve.epsilon(delta=1e-5) <= 3
     True
+
+    With `buffers` in place of `bands`, C has no last band, and a run needs the memory of so many buffers: see
+    `buffered_noise`.
+
+    >>> learn.DPFTRL(clip=1.0, batch_size=500, records=60_000, epochs=2, buffers=6).steps
+    240
     """
 
     clip: Clipping
     batch_size: int
     records: int
     epochs: int
-    bands: int
+    bands: int | None
+    buffers: Buffers | None
     noise: float | None
+    unit: Unit
 
     def __init__(
         self,
@@ -107,23 +144,39 @@ class DPFTRL(Plan):
         batch_size: int,
         records: int,
         epochs: int,
-        bands: int,
+        bands: int | None = None,
+        buffers: int | None = None,
         noise: float | None = None,
+        unit: Unit | None = None,
     ) -> None:
         fill = object.__setattr__
         fill(self, "clip", clipping(clip))
+        if isinstance(self.clip, AdaptiveNorm):
+            rule = "is not for a fixed order of records: the counts of its steps would not be covered by the curve"
+            raise InvalidParameter("clip", self.clip, rule, "use DPSGD, or clip=Automatic(...)")
         fill(self, "records", curve_arguments.integer("records", records, 1))
         fill(self, "batch_size", curve_arguments.integer("batch_size", batch_size, 1))
         fill(self, "epochs", curve_arguments.integer("epochs", epochs, 1))
-        fill(self, "bands", curve_arguments.integer("bands", bands, 1))
+        is_banded = curve_arguments.exactly_one(bands=bands, buffers=buffers) == "bands"
+        fill(self, "bands", curve_arguments.integer("bands", bands, 1) if is_banded else None)
+        fill(self, "buffers", None if is_banded else chebyshev_buffers(check_buffers(buffers)))
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
+        fill(self, "unit", protected(unit))
         if self.batch_size > self.records:
             raise InvalidParameter("batch_size", batch_size, f"must be at most the {records} records")
-        self._squared()
+        self._moved(self.steps)
 
     def _with(self, noise: float) -> Self:
-        shape = {"batch_size": self.batch_size, "records": self.records, "epochs": self.epochs, "bands": self.bands}
-        return type(self)(clip=self.clip, noise=noise, **shape)
+        return type(self)(
+            clip=self.clip,
+            batch_size=self.batch_size,
+            records=self.records,
+            epochs=self.epochs,
+            bands=self.bands,
+            buffers=None if self.buffers is None else len(self.buffers),
+            noise=noise,
+            unit=self.unit,
+        )
 
     @property
     def separation(self) -> int:
@@ -136,20 +189,26 @@ class DPFTRL(Plan):
         return self.separation * self.epochs
 
     @property
-    def coefficients(self) -> tuple[Fraction, ...]:
-        """The first column of C."""
-        return square_root_coefficients(self.bands)
+    def coefficients(self) -> tuple[Fraction, ...] | None:
+        """The first column of C. None with buffers."""
+        return None if self.bands is None else square_root_coefficients(self.bands)
 
-    def _squared(self, steps: int | None = None) -> Fraction:
-        length = self.steps if steps is None else steps
-        return sensitivity_squared(
-            self.coefficients, steps=length, separation=self.separation, participations=self.epochs
+    def _moved(self, steps: int) -> float:
+        """The L2 sensitivity of CG over the first `steps` steps, in units of the clipping norm, rounded up."""
+        if self.buffers is not None:
+            return buffered_sensitivity(
+                self.buffers, steps=steps, separation=self.separation, participations=self.epochs
+            )
+        column = self.coefficients
+        assert column is not None
+        return up(
+            root_up(sensitivity_squared(column, steps=steps, separation=self.separation, participations=self.epochs))
         )
 
     @property
     def sensitivity(self) -> float:
         """The L2 sensitivity of CG to one record over the whole run, in units of the clipping norm, rounded up."""
-        return up(root_up(self._squared()))
+        return self._moved(self.steps)
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
         """The batch whose turn it is, in the fixed order."""
@@ -161,7 +220,7 @@ class DPFTRL(Plan):
 
     def check_records(self, count: int) -> None:
         if self.records != count:
-            rule = f"has {count} records, and the plan's order is one of {self.records}"
+            rule = f"has {count} {noun(self.unit, 2)}, and the plan's order is one of {self.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
     @property
@@ -177,7 +236,7 @@ class DPFTRL(Plan):
 
         if steps == 0:
             return curves.identity()
-        return curves.gaussian(mu=math.nextafter(up(root_up(self._squared(steps))) / self.calibrated(), math.inf))
+        return curves.gaussian(mu=math.nextafter(self._moved(steps) / self.calibrated(), math.inf))
 
     @property
     def is_gaussian(self) -> bool:
@@ -186,36 +245,31 @@ class DPFTRL(Plan):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return (
-            "the number and order of the records are public: one is removed by blanking it, added in place of a blank",
+            f"the number and order of the {noun(self.unit, 2)} are public: one is removed by blanking it, added in "
+            "place of a blank",
             "checkpoints made during the run are kept secret",
         )
 
     @property
     def amplitude(self) -> float:
-        """The largest standard deviation of the noise in a prefix sum of gradients, in units of noise × clip.
+        """The largest standard deviation of the noise in a prefix sum of gradients, in units of noise × clip."""
+        if self.buffers is not None:
+            return buffered_amplitude(self.buffers, self.steps)
+        assert self.coefficients is not None
+        return prefix_amplitude(self.coefficients, self.steps)
 
-        It is the largest row norm of B = A C⁻¹, where A computes prefix sums. Independent noise (one band) has √steps.
-        """
-        inverse: list[float] = []
-        total, worst = 0.0, 0.0
-        column = [float(c) for c in self.coefficients]
-        prefix = 0.0
-        for t in range(self.steps):
-            value = (1.0 if t == 0 else 0.0) - math.fsum(
-                column[j] * inverse[t - j] for j in range(1, min(t, self.bands - 1) + 1)
-            )
-            inverse.append(value)
-            prefix += value
-            total += prefix * prefix
-            worst = max(worst, total)
-        return math.sqrt(worst)
+    @property
+    def _memory(self) -> str:
+        if self.buffers is not None:
+            return f"over all steps, by {len(self.buffers)} buffer{'s' if len(self.buffers) > 1 else ''}"
+        return f"over {self.bands} step{'s' if self.bands != 1 else ''}"
 
     def explain(self, *, delta: float = 1e-5) -> str:
         """The plan and its guarantee in words, with ε at `delta`."""
         lines = [
             f"{self.epochs} epoch{'s' if self.epochs > 1 else ''} of {self.separation} steps over {self.records} "
-            f"records in a fixed order, {self.batch_size} at a time.",
-            f"{self.clip.describe()}; noise is correlated over {self.bands} step{'s' if self.bands > 1 else ''}.",
+            f"{noun(self.unit, 2)} in a fixed order, {self.batch_size} at a time.",
+            f"{self.clip.describe()}; noise is correlated {self._memory}.",
         ]
         if self.noise is None:
             lines.append("The noise is not chosen yet: plan.calibrate(epsilon=, delta=).")
@@ -227,8 +281,8 @@ class DPFTRL(Plan):
         )
         epsilon = self.curve.epsilon(delta=delta)
         lines.append(
-            "Between data that differ by one record blanked, an attacker who sees every step reaches at most "
-            f"ε = {rounded_up(epsilon)} at δ = {delta:g}."
+            f"Between data that differ by one {noun(self.unit)} blanked, an attacker who sees every step reaches at "
+            f"most ε = {rounded_up(epsilon)} at δ = {delta:g}."
         )
         lines += weaknesses(epsilon=epsilon, delta=delta, people=self.records)
         return "\n".join(lines)
@@ -236,7 +290,9 @@ class DPFTRL(Plan):
     def __repr__(self) -> str:
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
+        unit = "" if self.unit.column is None else f", unit={self.unit!r}"
+        memory = f"bands={self.bands}" if self.buffers is None else f"buffers={len(self.buffers)}"
         return (
             f"DPFTRL(clip={clip}, batch_size={self.batch_size}, records={self.records}, epochs={self.epochs}, "
-            f"bands={self.bands}{noise})"
+            f"{memory}{unit}{noise})"
         )

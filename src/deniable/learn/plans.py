@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
+from deniable.learn.adaptive_clipping import AdaptiveNorm
+from deniable.learn.buffered_noise import Buffers
+from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
-from deniable.units import Guarantee, Unit
+from deniable.units import Guarantee, Relation, Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -76,7 +79,7 @@ class Automatic:
         return f"every gradient is scaled to a norm below {self.norm:g}"
 
 
-Clipping = Flat | Automatic
+Clipping = Flat | Automatic | AdaptiveNorm
 
 
 class Plan(ABC):
@@ -88,11 +91,12 @@ class Plan(ABC):
     noise: float | None
     steps: int
     records: int | None
+    unit: Unit
 
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """The curve of the whole run, between datasets with and without one record."""
+        """The curve of the whole run, between datasets with and without one record, or person if `unit` is one."""
 
     @abstractmethod
     def so_far(self, steps: int) -> Curve:
@@ -126,8 +130,12 @@ class Plan(ABC):
 
     @property
     def coefficients(self) -> tuple[Fraction, ...] | None:
-        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise."""
+        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise, and if
+        there are `buffers`."""
         return None
+
+    buffers: Buffers | None = None
+    """How noise is correlated over all steps, if by buffers (`buffered_noise`)."""
 
     @property
     def training_assumptions(self) -> tuple[str, ...]:
@@ -183,8 +191,8 @@ class Plan(ABC):
     def _with(self, noise: float) -> Self: ...
 
     def guarantee(self, *more: str) -> Guarantee:
-        """The guarantee for one record: the curve, with the plan's assumptions and `more`."""
-        return Guarantee(self.curve, Unit.row(), assumptions=(*self.assumptions, *more))
+        """The guarantee for one unit: the curve, with the plan's assumptions and `more`."""
+        return Guarantee(self.curve, self.unit, assumptions=(*self.assumptions, *more))
 
     def price(self, budget: Budget, *, unit: Unit, delta: float | None) -> Cost:
         """The cost of the whole run for a ledger with this budget and unit.
@@ -196,8 +204,9 @@ class Plan(ABC):
         negative ε to positive ε of the other direction.) κ is `delta`, the part of the budget's δ that the run may
         spend. Raises `InvalidParameter` if `delta` is needed and missing, or too small.
         """
-        curve = self.curve if unit.row_changes == 1 else self.curve.group(size=unit.row_changes)
-        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and unit.row_changes == 1):
+        changes = unit_changes(self.unit, unit)
+        curve = self.curve if changes == 1 else self.curve.group(size=changes)
+        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and changes == 1):
             return budget.price(curve)
         if delta is None:
             remedy = "give delta=, the part of the budget's delta that the run may spend"
@@ -239,6 +248,15 @@ class DPSGD(Plan):
     With Rényi accounting, the same run would report ε = 3.2..., with Abadi's moments accountant ε = 3.7...
 
     Sampler and curve both use exactly the binary fraction that the float `rate` stores.
+
+    `truncate_at` bounds the number of records in a step: if more are drawn, so many of them are kept at random. This
+    needs a public upper bound on the number of `records`, and its price is in the curve: see `truncated_batches`.
+
+    `unit=Unit.person(column, rows=)` protects people instead of rows: each person is drawn with probability `rate`, the
+    mean of the gradients of at most `rows` of their rows is clipped once, and `records` counts people.
+
+    >>> learn.DPSGD(clip=1.0, batch_size=256, records=60_000, truncate_at=320, steps=1000, noise=1.0)
+    DPSGD(clip=1.0, rate=0.00426667, steps=1000, truncate_at=320, noise=1)
     """
 
     clip: Clipping
@@ -246,6 +264,8 @@ class DPSGD(Plan):
     steps: int
     noise: float | None
     records: int | None
+    truncate_at: int | None
+    unit: Unit
 
     def __init__(
         self,
@@ -257,6 +277,8 @@ class DPSGD(Plan):
         steps: int | None = None,
         epochs: float | None = None,
         noise: float | None = None,
+        truncate_at: int | None = None,
+        unit: Unit | None = None,
     ) -> None:
         known = None if records is None else curve_arguments.integer("records", records, 1)
         share = _rate(rate, batch_size, known)
@@ -266,6 +288,8 @@ class DPSGD(Plan):
         fill(self, "steps", _steps(steps, epochs, share))
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
         fill(self, "records", known)
+        fill(self, "truncate_at", _most(truncate_at, known))
+        fill(self, "unit", protected(unit))
 
     def calibrate(self, *, epsilon: float, delta: float) -> Self:
         """See `Plan.calibrate`. Raises if δ is at least the probability 1 - (1 - rate)^steps that a record is drawn at
@@ -279,23 +303,40 @@ class DPSGD(Plan):
         return Plan.calibrate(self, epsilon=epsilon, delta=delta)
 
     def _with(self, noise: float) -> Self:
-        return type(self)(clip=self.clip, rate=self.rate, records=self.records, steps=self.steps, noise=noise)
+        return type(self)(
+            clip=self.clip,
+            rate=self.rate,
+            records=self.records,
+            steps=self.steps,
+            noise=noise,
+            truncate_at=self.truncate_at,
+            unit=self.unit,
+        )
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
-        """Each record by its own exact coin of probability `rate`, fresh in each step."""
+        """Each record by its own exact coin of probability `rate`, fresh in each step; of more than `truncate_at`, so
+        many are kept, uniformly at random. With several processes, each truncates its own part, which is rarer.
+        """
         from deniable import noise
 
-        return records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
+        taken = records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
+        if self.truncate_at is None or len(taken) <= self.truncate_at:
+            return taken
+        return taken[np.sort(noise.permutation(len(taken), entropy=entropy)[: self.truncate_at])]
 
     def check_records(self, count: int) -> None:
-        """Any number will do: each record has its own coin."""
+        """Any number will do, because each record has its own coin; with `truncate_at`, at most `records`."""
+        if self.truncate_at is not None and self.records is not None and count > self.records:
+            rule = f"has {count} records, and the price of truncation is one for at most {self.records}"
+            raise InvalidParameter("dataset", NOTHING, rule, "give the plan a larger records=")
 
     def expected_batch(self, records: int) -> float:
         return self.rate * (records if self.records is None else self.records)
 
     @property
     def training_assumptions(self) -> tuple[str, ...]:
-        known = ("the number of records is public: one is removed by blanking it, and added in place of a blank",)
+        many = noun(self.unit, 2)
+        known = (f"the number of {many} is public: one is removed by blanking it, and added in place of a blank",)
         return known if self.records is None else ()
 
     @property
@@ -303,8 +344,9 @@ class DPSGD(Plan):
         return "fewer steps or a smaller rate"
 
     def in_full(self) -> str:
-        """The repr rounds the rate."""
-        return f"{self!r}, rate {self.rate!r}"
+        """The repr rounds the rate, and leaves out the number of records, on which the price of truncation depends."""
+        bound = "" if self.truncate_at is None else f", at most {self.records} records"
+        return f"{self!r}, rate {self.rate!r}{bound}"
 
     @property
     def curve(self) -> Curve:
@@ -313,17 +355,23 @@ class DPSGD(Plan):
     def so_far(self, steps: int) -> Curve:
         from deniable import curves
 
-        once = curves.gaussian(sigma=self.calibrated())
-        return (once if self.rate == 1 else once.sampled(rate=self.rate)) ** steps
+        alone = self.calibrated()
+        sigma = self.clip.together(alone) if isinstance(self.clip, AdaptiveNorm) else alone
+        if self.truncate_at is None or self.records is None:
+            return curves.gaussian(sigma=sigma).sampled(rate=self.rate) ** steps
+        once = truncated_step(sigma=sigma, rate=self.rate, records=self.records, truncate_at=self.truncate_at)
+        return once**steps
 
     @property
     def is_gaussian(self) -> bool:
-        return self.rate == 1
+        return self.rate == 1 and self.truncate_at is None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        drawn = ("every record is drawn independently in each step, and the drawn records stay secret",)
-        return drawn if self.rate < 1 else ()
+        one, many = noun(self.unit), noun(self.unit, 2)
+        drawn = (f"every {one} is drawn independently in each step, and the drawn {many} stay secret",)
+        known = (f"neighbouring datasets have at most {self.records} {many}",)
+        return (*(drawn if self.rate < 1 else ()), *(known if self.truncate_at is not None else ()))
 
     def compare(self, *, delta: float) -> dict[str, float]:
         """ε of the whole run at `delta`, by the certified curve and by two older methods, each rounded up.
@@ -346,9 +394,12 @@ class DPSGD(Plan):
         """The plan and its guarantee in words, with ε at `delta`."""
         average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
         who = (
-            f"each record with probability {self.rate:.5g}, independently{average}" if self.rate < 1 else "all records"
+            f"each {noun(self.unit)} with probability {self.rate:.5g}, independently{average}"
+            if self.rate < 1
+            else f"all {noun(self.unit, 2)}"
         )
-        lines = [f"Each of {self.steps} steps takes {who}."]
+        most = "" if self.truncate_at is None else f"; of more than {self.truncate_at}, so many are kept at random"
+        lines = [f"Each of {self.steps} steps takes {who}{most}."]
         if self.noise is None:
             lines.append(f"{self.clip.describe()}; the noise is not chosen yet: plan.calibrate(epsilon=, delta=).")
             return "\n".join(lines)
@@ -357,7 +408,7 @@ class DPSGD(Plan):
         compared = self.compare(delta=delta)
         found = {name: rounded_up(value) for name, value in compared.items()}
         lines.append(
-            "Between data that differ by one record, an attacker who sees every step reaches at most "
+            f"Between data that differ by one {noun(self.unit)}, an attacker who sees every step reaches at most "
             f"ε = {found['certified']} at δ = {delta:g}."
         )
         lines.append(
@@ -370,12 +421,51 @@ class DPSGD(Plan):
     def __repr__(self) -> str:
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
-        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{noise})"
+        most = "" if self.truncate_at is None else f", truncate_at={self.truncate_at}"
+        unit = "" if self.unit.column is None else f", unit={self.unit!r}"
+        return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{most}{unit}{noise})"
 
 
 def clipping(value: float | Clipping) -> Clipping:
     """A clipping rule; a number means flat clipping with that norm."""
-    return value if isinstance(value, Flat | Automatic) else Flat(value)
+    return value if isinstance(value, Flat | Automatic | AdaptiveNorm) else Flat(value)
+
+
+def noun(unit: Unit, count: int = 1) -> str:
+    """What a plan draws: "record" or "person", or many of them."""
+    one, many = ("record", "records") if unit.column is None else ("person", "people")
+    return one if count == 1 else many
+
+
+def protected(unit: Unit | None) -> Unit:
+    """The unit of a plan: a row if none is given. Raises unless neighbours differ by one added or removed."""
+    if unit is None:
+        return Unit.row()
+    if not isinstance(unit, Unit) or unit.relation is not Relation.ADD_REMOVE:
+        rule = "must be Unit.row() or Unit.person(column, rows=): a plan's neighbours differ by one added or removed"
+        raise InvalidParameter("unit", unit, rule)
+    return unit
+
+
+def unit_changes(planned: Unit, asked: Unit) -> int:
+    """How many units of a plan are added or removed between neighbours by another unit.
+
+    A plan for rows: as many as the unit has rows. A plan for people, asked about people: one, or two if one is
+    replaced. Asked about a row: that person is removed and returns with other rows; a replaced row may have two owners.
+
+    >>> unit_changes(Unit.row(), Unit.person("id", rows=3))
+    3
+    >>> unit_changes(Unit.person("id", rows=9), Unit.person("id", rows=3))
+    1
+    """
+    if planned.column is None:
+        return asked.row_changes
+    if asked.column is None:
+        return 2 * asked.row_changes
+    if asked.column != planned.column:
+        rule = f"protects people by {planned.column!r}, and the ledger protects people by {asked.column!r}"
+        raise InvalidParameter("plan", NOTHING, rule, "plan for the people of the ledger")
+    return 1 if asked.relation is Relation.ADD_REMOVE else 2
 
 
 def _rate(rate: float | None, batch_size: int | None, records: int | None) -> float:
@@ -391,6 +481,16 @@ def _rate(rate: float | None, batch_size: int | None, records: int | None) -> fl
     if size > records:
         raise InvalidParameter("batch_size", size, f"must be at most the {records} records")
     return float(Fraction(size, records))
+
+
+def _most(truncate_at: int | None, records: int | None) -> int | None:
+    if truncate_at is None:
+        return None
+    most = curve_arguments.integer("truncate_at", truncate_at, 1)
+    if records is None:
+        rule = "needs records=, a public upper bound on the number of records"
+        raise InvalidParameter("truncate_at", most, rule, "the more there are, the more often a batch is truncated")
+    return most
 
 
 def _steps(steps: int | None, epochs: float | None, rate: float) -> int:

@@ -230,7 +230,7 @@ def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     if last - first + 1 > LARGEST_SUPPORT:
         return None
     tops = np.arange(first, last + 1, dtype=float)
-    log_mass = _log_binomial(count, tops, p) + count * math.log(total)
+    log_mass = log_binomial(count, tops, p) + count * math.log(total)
     masses = np.exp(log_mass)
     losses = _outwards(tops * law.losses[1] + (count - tops) * law.losses[0], towards)
     infinity = _any_infinite(law.infinity, count, towards)
@@ -243,7 +243,7 @@ def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     return merged(losses, masses, infinity, error, towards=towards)
 
 
-def _log_binomial(n: int, x: Floats, p: float) -> Floats:
+def log_binomial(n: int, x: Floats, p: float) -> Floats:
     """Log of the binomial mass, by Stirling remainders and deviances (C. Loader, 2000)."""
     result = np.where(x == 0, n * math.log1p(-p), n * math.log(p))
     inner = (x > 0) & (x < n)

@@ -15,6 +15,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.learn.plans import Places
+from deniable.learn.torch.guards import training_checks
 
 
 @final
@@ -42,6 +43,10 @@ class Records:
         else:
             made = (self._collate or _stacked)([self._dataset[int(place)] for place in places])
         return tree_map(lambda each: each.to(device) if isinstance(each, torch.Tensor) else each, made)
+
+    def losses(self, losses: Any, count: int) -> torch.Tensor:
+        """The loss of each record: the given losses, one for each of the `count` records of the batch."""
+        return training_checks.check_losses(losses, count)
 
 
 def _stacked(records: list[Any]) -> Any:

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from deniable import noise as chance
 from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.learn.plans import Flat, Places, Plan
+from deniable.learn.plans import Places, Plan
 from deniable.learn.torch import checkpoints
 from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries
+from deniable.learn.torch.clip_norms import ClipNorms
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Unproved
 from deniable.learn.torch.gradients.gradient_captures import counted
@@ -32,7 +33,8 @@ from deniable.learn.torch.guards import training_checks
 from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.optimizers import AdamBC
-from deniable.learn.torch.past_noise import Past
+from deniable.learn.torch.past_noise import past_of
+from deniable.learn.torch.people_rows import ONE_EXAMPLE, PeopleRows, check_people
 from deniable.learn.torch.run_history import History
 from deniable.learn.torch.run_payment import Payment
 from deniable.learn.torch.run_processes import Processes
@@ -66,6 +68,9 @@ class Trainer:
     Promise: for all datasets that differ by one record, an attacker who sees the model after every step cannot
     distinguish them better than `guarantee` allows. Its curve is the plan's; it lists all assumptions.
 
+    If the plan's unit is a person, `people` has the id of the person of each row. A batch has all rows of one person,
+    and the mean of their losses is the loss that is clipped.
+
     Iterate over the trainer for batches (all remaining steps; `take(n)` for the next n) and call `backward` once for
     each batch. `dataset` has records by number (a Dataset, a list), or is a tuple of tensors with one row per record.
     `physical_batch` bounds how many examples are in memory at once and does not affect the guarantee. `after_step` is
@@ -90,12 +95,14 @@ class Trainer:
         session: Session | None = None,
         delta: float | None = None,
         canaries: Any = None,
+        people: Any = None,
         process_group: Any = None,
         after_step: Callable[[Trainer], None] | None = None,
         progress: bool = True,
         entropy: chance.Entropy | None = None,
     ) -> None:
         training_checks.check_plan(plan)
+        check_people(plan, people, canaries)
         if plan.clip.norm < SHORTEST:
             rule = f"must be at least {SHORTEST:g} for training: squares of smaller norms are lost in rounding"
             raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
@@ -112,15 +119,18 @@ class Trainer:
         whole = training_checks.check_dataset(dataset)
         training_checks.check_callable("collate", collate)
         among = whole if self._canaries is None else self._canaries.among(whole)
-        self._records = Records(among, collate, (self._processes.rank, self._processes.count))
+        share = (self._processes.rank, self._processes.count)
+        rows = Records(among, collate, share)
+        self._records = rows if people is None else PeopleRows(rows, people, plan.unit.rows, share, entropy)
         plan.check_records(self._records.count)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
-        self._past = None if plan.coefficients is None else Past(plan.coefficients)
+        self._past = past_of(plan)
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
+        self._clipping = ClipNorms(plan, optimizer, entropy)
         self._after_step, self._progress = training_checks.check_callable("after_step", after_step), progress
         self._is_charged = False
         self._run = secrets.token_hex(16)
@@ -142,6 +152,7 @@ class Trainer:
         self._is_closed = False
         self._watch = ForwardWatch(model, self._parameters.values())
         self._following = Following(model, self._book, lambda: self._watch.is_on)
+        self._following.why_alone = None if people is None else ONE_EXAMPLE
         self._book.rest()
         self._loop = object()
         """Identifies the newest loop over the trainer; an older loop must not continue."""
@@ -171,8 +182,10 @@ class Trainer:
             more.append(f"the data of {self.public_steps} public steps is public")
         if self._payment is None and self._journals:
             more.append("a trainer that resumes from a copy of a checkpoint reaches the journal of the first one")
-        if self._payment is not None:
+        if self._payment is not None and self.plan.unit.column is None:
             more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
+        if self.plan.unit.column is not None:
+            more.append(f"people= has the {self.plan.unit.column!r} of every row, as the rows' own data say")
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
@@ -181,6 +194,11 @@ class Trainer:
     def one_by_one(self) -> str | None:
         """Why examples are computed one at a time, which is slow but always correct; None while batches are used."""
         return self._following.why_alone
+
+    @property
+    def clip_norm(self) -> float:
+        """The current clipping norm. It changes only with `AdaptiveNorm`, and then it is as private as the model."""
+        return self._clipping.norm
 
     @property
     def curve(self) -> Curve:
@@ -294,7 +312,7 @@ class Trainer:
             )
         self._processes.check_not_forked()
         trace = self._following.end()
-        training_checks.check_losses(losses, self._open)
+        losses = self._records.losses(losses, self._open)
         training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
             rule = "were not computed from this batch by this trainer's model"
@@ -315,12 +333,13 @@ class Trainer:
                 if isinstance(error, Alone) and error.is_lasting:
                     self._following.go_alone(error.why)
                 return
-            sums = list(found.summed(self._factors(found.squared(losses), found.lost)))
+            sums = list(found.summed(self._clipping.factors(found.squared(losses), found.lost)))
             if not found.is_sound():
                 self._redo, self._is_added = "alone", True
                 return
             for name, part, (start, stop) in sums:
                 self._add(name, part, start, stop)
+        self._clipping.added()
         self._is_added = True
         self.history.losses(found.loss, found.count, found.left_out)
 
@@ -348,15 +367,6 @@ class Trainer:
         target = total[start:stop] if whole.dim() else total
         target += part
 
-    def _factors(self, squared: Tensor, lost: float) -> Tensor:
-        """The clipping factor of each example. After scaling, no gradient exceeds the clipping norm."""
-        clip = self.plan.clip
-        # Slightly more than the norm, to cover the rounding of single precision and underflow.
-        lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
-        if isinstance(clip, Flat):
-            return (clip.norm / lengths.clamp_(min=clip.norm)).clamp_(max=1.0)
-        return clip.norm / (lengths + clip.stability)
-
     def _finish_step(self) -> None:
         self._watch.end()
         self._following.end_step()
@@ -365,7 +375,8 @@ class Trainer:
             total = self._sums.pop(name, None)
             totals[name] = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
         noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(totals))]
-        torch._foreach_div_(noisy, self.expected_batch)
+        expected = self.expected_batch
+        torch._foreach_div_(noisy, expected / self._clipping.end_step(self._processes, expected, self._device))
         self._forget_gradients()
         for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
             parameter.grad = grad if grad.dtype == parameter.dtype else grad.to(parameter.dtype)
@@ -492,6 +503,7 @@ class Trainer:
             "entry": None if payment is None or payment.entry is None else payment.entry.number,
             "token": None if payment is None else payment.share(),
             "past": None if self._past is None else self._past.state(),
+            "clip": self._clipping.norm,
             "journals": [str(each) for each in known],
         }
         checkpoints.write(place, record)
@@ -529,6 +541,7 @@ class Trainer:
         self.model.load_state_dict(record["model"])
         self.optimizer.load_state_dict(record["optimizer"])
         self._run, self._payment, self.steps_taken = record["run"], payment, steps
+        self._clipping.norm = record.get("clip", self.plan.clip.norm)
         self.public_steps = max(record["public_steps"], self.public_steps)
         self._journals = {**self._journals, **there}
         for journal in self._journals.values() if self._processes.is_first else ():
