@@ -53,6 +53,7 @@ collect_ignore = [] if importlib.util.find_spec("pyspark") else ["src/deniable/q
 # The same of torch, its room and its page.
 if importlib.util.find_spec("torch") is None:
     collect_ignore += ["src/deniable/learn/torch", "docs/learn.md", "tests/learn/runs.py", "tests/learn/zoo.py"]
+    collect_ignore += ["tests/learn/mixing_models.py"]
 COLLECTED.ignored = collect_ignore
 
 
