@@ -56,6 +56,7 @@ if importlib.util.find_spec("torch") is None:
         "src/deniable/learn/torch",
         "docs/learn.md",
         "docs/training-plans.md",
+        "tests/learn/mixing_models.py",
         "tests/learn/runs.py",
         "tests/learn/zoo.py",
     ]

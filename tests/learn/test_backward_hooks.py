@@ -16,7 +16,7 @@ from torch import nn  # noqa: E402
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
-from tests.learn.torch.guards.test_separation_trace import Told  # noqa: E402
+from tests.learn.torch.guards.test_one_record import Told  # noqa: E402
 
 torch.set_num_threads(1)
 

@@ -92,7 +92,7 @@ def _check_clipped(dtype, places, inside):
             trainer = Trainer(model, optimizer, ALL, (x.to(dtype), weights.to(dtype)), noise=heard, progress=False)
             for batch, weight in trainer:
                 with torch.autocast("cpu", torch.bfloat16, enabled=inside):
-                    trainer.backward(model(batch).reshape(count, -1).sum(1) * weight)
+                    trainer.backward(model(batch).reshape(len(batch), -1).sum(1) * weight)
             trainer.close()
             for each in heard.sums:
                 assert 0.99 < float(each.norm()) <= 1

@@ -99,7 +99,7 @@ def test_a_run_with_it_is_the_run_without_it(at, bad, physical):
     assert all(math.isfinite(each) for each in trainer.history.average)
 
 
-@pytest.mark.parametrize("where", ["loss", "gradient", "late"])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_a_loss_or_a_gradient_alone_that_is_no_number_counts_for_nothing(where):
     x, y = data(20)
     tags = torch.arange(20)
@@ -110,8 +110,6 @@ def test_a_loss_or_a_gradient_alone_that_is_no_number_counts_for_nothing(where):
         hit = batch[2] == 5
         if where == "loss":
             return found + torch.where(hit, math.inf, 0.0)
-        if where == "late" and len(batch[0]) <= 5:
-            return found
         return found + torch.where(hit, out[:, 0] * 0, 1.0).abs().sqrt()
 
     trainer, moved = _trained(net(), (x, y, tags), losses)

@@ -158,7 +158,8 @@ def test_losses_that_pick_from_other_examples_are_refused_or_sent_alone(kind):
     try:
         why = _trained(nn.Linear(4, 3), torch.randn(30, 4), WRONG[kind])
     except InvalidParameter as refused:
-        assert "other examples" in str(refused)  # noqa: PT017  # one of two good ends
+        # One of two good ends. The shorter one has no loss for an example alone.
+        assert "other examples" in str(refused) or kind == "shorter"  # noqa: PT017
     except (IndexError, RuntimeError):
         assert kind in ("shorter", "from 1 on")  # which cannot be computed for one example
     else:

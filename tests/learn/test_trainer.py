@@ -216,8 +216,9 @@ def test_batches_are_poisson():
     trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.3, steps=100, noise=1.0), physical_batch=5)
     sizes = []
     for x, y in trainer:
-        sizes.append(len(x))
         trainer.backward(entropy_loss(trainer.model, (x, y)))
+        if trainer._redo is None:  # a record may come several times: for reference, or because it is alone
+            sizes.append(len(set(map(tuple, x.tolist()))))
     assert max(sizes) <= 5
     assert abs(sum(sizes) - 1200) < 7 * math.sqrt(4000 * 0.3 * 0.7)
 
@@ -333,7 +334,7 @@ def test_the_guarantee_says_all_that_it_rests_on():
     assert any("protects nobody" in words for words in made(entropy=noise.ReplayEntropy(1)).guarantee.assumptions)
     drawn_again = made(noise=DeviceNoise(), entropy=noise.ReplayEntropy(1)).guarantee.assumptions
     assert any("who takes part is replayable" in words for words in drawn_again)
-    assert any("keep examples apart" in words for words in exact.guarantee.assumptions)
+    assert any("separation is proved" in words for words in exact.guarantee.assumptions)
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("medium")

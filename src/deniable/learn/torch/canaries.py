@@ -7,10 +7,13 @@ from typing import Any, final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from deniable import noise as chance
-from deniable.errors import InvalidParameter
+from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.batch_sampling import Records
+from deniable.learn.torch.run_processes import Processes
 
 FEWEST_CANARIES = 10
 """Fewer canaries are refused."""
@@ -33,6 +36,27 @@ class Canaries:
         """The dataset, followed by the included canaries."""
         chosen = [place for place, inside in enumerate(self.included) if inside]
         return torch.utils.data.ConcatDataset([dataset, torch.utils.data.Subset(self._dataset, chosen)])
+
+    def share(self, processes: Processes, device: torch.device) -> None:
+        """Use the coins of the first process in all processes."""
+        if processes.count > 1:
+            coins = torch.from_numpy(self.included.astype("uint8")).to(device)
+            self.included = processes.told(coins).cpu().numpy().astype(bool)
+
+    def scores(
+        self, model: nn.Module, losses: Callable[[Any, Any], Tensor], device: torch.device
+    ) -> NDArray[np.float64]:
+        """A score for each canary: the negative of its loss."""
+        was = model.training
+        model.eval()
+        with torch.no_grad():
+            found = losses(model, self.batch(device))
+        model.train(was)
+        if not isinstance(found, Tensor) or found.shape != (len(self.included),):
+            rule = "must return one loss for each canary: a tensor with one axis"
+            raise InvalidParameter("losses", NOTHING, rule, "write reduction='none'")
+        scores: NDArray[np.float64] = -found.double().cpu().numpy()
+        return scores
 
     def batch(self, device: torch.device) -> Any:
         every = np.arange(len(self._dataset), dtype=np.int64)

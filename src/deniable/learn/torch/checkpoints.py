@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from deniable.errors import InvalidOperation, InvalidParameter, UnreadableRecord
+from deniable.learn.plans import Plan
 
 VERSION: Final = 1
 
@@ -42,6 +43,17 @@ def read(path: Path) -> dict[str, Any]:
     if record["deniable"] > VERSION:
         raise UnreadableRecord(f"{path.name} was written by a newer version; update deniable")
     return record
+
+
+def check_plan_of(path: Path, record: dict[str, Any], plan: Plan, optimizer: torch.optim.Optimizer) -> None:
+    """Raise if a checkpoint is of another plan or another kind of optimizer."""
+    for name, mine in (("plan", plan.in_full()), ("noise", plan.calibrated())):
+        if record[name] != mine:
+            rule = f"is of another {name}: {record[name]}"
+            raise InvalidParameter("path", path.name, rule, "make the trainer with the plan of the checkpoint")
+    if record.get("kind", kind := type(optimizer).__name__) != kind:
+        rule = f"has the state of {record['kind']}, and this trainer's optimizer is {kind}"
+        raise InvalidParameter("path", path.name, rule, "make the trainer with the optimizer of the checkpoint")
 
 
 def check_fits(path: Path, record: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

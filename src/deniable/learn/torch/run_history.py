@@ -54,8 +54,11 @@ class History:
         return sum(map(float, sums)) / count
 
     @contextmanager
-    def bar(self, plan: Plan, done: int, last: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-        """A progress bar on stderr, as a function of the steps done. It does nothing without rich or a terminal."""
+    def bar(self, plan: Plan, done: int, last: int, *, shown: bool | str) -> Iterator[Callable[[int], None]]:
+        """A progress bar on stderr, as a function of the steps done. It does nothing without rich or a terminal.
+
+        Losses are computed from the data without noise: the bar has them only if `shown` is "owner".
+        """
         try:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -76,8 +79,9 @@ class History:
             task = progress.add_task("private steps", total=last, completed=done, words="")
 
             def told(steps: int) -> None:
-                loss = self.latest
-                words = f"{steps} of {plan.steps}" + ("" if loss is None else f", loss {loss:.4f}")
+                loss = self.latest if shown == "owner" else None
+                words = f"{steps} of {plan.steps}"
+                words += "" if loss is None else f", loss {loss:.4f} (not private)"
                 progress.update(task, completed=steps, words=words)
 
             yield told

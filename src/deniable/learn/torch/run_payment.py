@@ -14,8 +14,11 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Any, final
 
+import torch
+
 from deniable.errors import NOTHING, BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.learn.plans import Plan
+from deniable.learn.torch.run_processes import Processes
 
 if TYPE_CHECKING:
     from deniable.ledger import Entry, Ledger
@@ -142,6 +145,36 @@ class Payment:
             return False
         self.ledger.seal(found, b"")
         return True
+
+
+def reserve_for_all(payment: Payment, processes: Processes, device: torch.device, run: str) -> None:
+    """Charge the whole run in the first process. All processes learn whether the ledger granted it."""
+    granted = torch.zeros(1, device=device)
+    try:
+        if processes.is_first and payment.entry is None:
+            payment.reserve(run)
+        granted += 1
+    finally:
+        processes.told(granted)  # also after a refusal: other processes must not wait forever
+    if not granted:
+        raise InvalidOperation("the first process was not granted the budget; see its error")
+
+
+def resume_for_all(
+    payment: Payment, processes: Processes, device: torch.device, record: dict[str, Any], known: int, own: int
+) -> tuple[Payment, int]:
+    """The payment for the steps after a checkpoint, and how many steps count as taken in all processes: at least
+    `known`. `own` is the number of steps that this trainer has begun itself."""
+    steps = torch.full((1,), -1, device=device)
+    try:
+        if processes.is_first:
+            payment, number = payment.resumed(record, known, own=own)
+            steps += 1 + number
+    finally:
+        processes.told(steps)
+    if int(steps) < 0:
+        raise InvalidOperation("the first process could not continue from this checkpoint; see its error")
+    return payment, int(steps)
 
 
 def _key(run: str) -> str:

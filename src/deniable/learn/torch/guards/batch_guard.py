@@ -1,83 +1,183 @@
-"""Between a batch and its backward pass: decides whether to trace it, restores state, and whether to repeat it."""
+"""Between a batch and its backward pass: proves that its examples are apart, restores state, and has it repeated."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Any, final
 
-from torch import nn
+from torch import Tensor, nn
 
+from deniable.errors import InvalidParameter
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping
 from deniable.learn.torch.gradients.forward_calls import Hook
+from deniable.learn.torch.guards.batch_rows import kinds_of, leaves_of, shapes_of, why_not_rows
+from deniable.learn.torch.guards.forward_programs import Program, ProgramComparison, dependence_on_size
 from deniable.learn.torch.guards.module_state import ModuleState
 from deniable.learn.torch.guards.outside_state import Outside
-from deniable.learn.torch.guards.separation_trace import Trace, shapes_of
+from deniable.learn.torch.guards.separation_trace import Trace
+from deniable.learn.torch.guards.tensor_domains import ExampleRows
 from deniable.learn.torch.guards.thread_watch import Threads
 
-ALONE = "the loss of an example that is computed alone depends only on that example and on public numbers"
+HELD = 32
+"""Programs are held for so many shapes of batches, the newest ones. Batches of other shapes are traced again."""
 
-FOLLOWED = (
-    "the loss of an example depends only on that example and on public numbers: a trace of torch's operations showed "
-    "that they keep examples apart, in one batch of each shape and graph; this is assumed for other batches of the "
-    "same shape and graph, for computations outside of torch, for work in threads that existed before, and for hooks "
-    "on nodes of autograd's graph"
+ISOLATED = (
+    "separation is isolated: the loss of an example that is computed alone depends only on that example and on public "
+    "numbers"
 )
+
+PROVED = (
+    "separation is proved: in every batch, rules for torch's operations showed that the loss of an example depends "
+    "only on that example and on public numbers, and that these operations are the same for batches of other sizes; "
+    "not covered are computations outside of torch, code that disables torch's dispatch or function modes, and work in "
+    "threads that existed before"
+)
+
+ASSUMED = (
+    "separation is assumed, because the trainer was given separation='assumed': the loss of an example depends only on "
+    "that example and on public numbers, which the trainer did not prove; it compared random batches with autograd"
+)
+
+BOTH = "the loss of an example alone is the one that it had in earlier batches, which were processed as a whole"
 
 KEPT = (
     "a forward pass stores nothing for the next one, except in places that are checked: the model's attributes, the "
     "model's classes, and globals and closures that methods of these classes name; places that are not checked are "
-    "other modules of Python, containers of more than 4096 members in globals, objects without a __dict__ (iterators, "
-    "slots, caches of lru_cache), globals that a function in an attribute names, hooks that it registers, and writes "
-    "through .data into a tensor of more than 65 536 numbers; its random numbers (dropout) come from a seed that "
-    "nobody knows, or that it sets itself"
+    "other modules of Python, containers of more than 4096 members in globals, iterators and other objects without a "
+    "__dict__ or slots, globals that a function in an attribute names, hooks that it registers, and writes through "
+    ".data into a tensor of more than 65 536 numbers; its random numbers (dropout) come from a seed that nobody knows, "
+    "or that it sets itself"
 )
 
 
 @final
 class Following:
-    """Traces forward passes that are not proved yet, and restores attributes that they set in the model."""
+    """Proves for each batch that its examples are apart, by a trace or by comparison with a traced program. Restores
+    attributes that forward passes set in the model."""
 
-    def __init__(self, model: nn.Module, book: Bookkeeping, is_training: Callable[[], bool]) -> None:
-        self._model, self._book, self._is_training = model, book, is_training
+    def __init__(
+        self, model: nn.Module, book: Bookkeeping, is_training: Callable[[], bool], asked: str | None = None
+    ) -> None:
+        self._model, self._book, self._is_training, self._asked = model, book, is_training, asked
         self._state, self._outside = ModuleState(model), Outside(model)
         self._kept: str | None = None
         """The name of something outside of the model's attributes that a forward pass of this batch changed."""
         self._is_inside = False
         """Whether a forward pass is running."""
         self._threads, self._has_threads = Threads(), False
-        self._trace: Trace | None = None
+        self._trace: Trace | ProgramComparison | None = None
         self._is_open = False
         self._is_counting = False
-        """Whether forward passes change counters. Then all of them are traced."""
+        """Whether forward passes change counters."""
         self._counters: list[tuple[dict[str, Any], str, int]] = []
-        self.shapes: Hashable = None
-        """The shapes of the current batch."""
-        self.why_alone: str | None = None
+        self._programs: dict[Hashable, Program] = {}
+        """Shapes of a batch -> a program that was proved for them."""
+        self._references: dict[Hashable, Program] = {}
+        """Shapes of a batch without the number of examples -> a program for some number of them."""
+        self._is_fresh = False
+        """Whether the reference was made for the current batch."""
+        self._has_accepted = False
+        """Whether a batch was processed as a whole."""
+        self._shapes: Hashable = None
+        self._kinds: Hashable = None
+        self.why_alone: str | None = "separation='isolated'" if asked == "isolated" else None
         self._handles = [
             model.register_forward_pre_hook(Hook(self._before)),
             model.register_forward_hook(Hook(self._after), always_call=True),
         ]
 
     @property
+    def level(self) -> str:
+        """The level in force: "proved", "isolated" or "assumed"."""
+        return "isolated" if self.why_alone is not None else "assumed" if self.is_assumed else "proved"
+
+    @property
+    def is_assumed(self) -> bool:
+        return self._asked == "assumed"
+
+    @property
     def assumption(self) -> str:
         """The assumption of the guarantee about examples of one batch."""
-        said = f"{FOLLOWED if self.why_alone is None else ALONE}; {KEPT}"
+        whole = ASSUMED if self.is_assumed else PROVED
+        said = whole if self.why_alone is None else ISOLATED
+        if self.why_alone is not None and self._has_accepted:
+            said = f"{ISOLATED}; before, {whole}; {BOTH}"
+        said = f"{said}; {KEPT}"
         return f"{said}; counters of the forward pass count steps alone" if self._is_counting else said
 
-    def begin(self, batch: Any, count: int, *, follow: bool) -> None:
-        """Begin a batch. Without `follow`, it is traced only if no batch of its shapes was traced before."""
+    def look_at(self, batch: Any, count: int) -> None:
+        """Look at a new batch: one that does not consist of rows cannot be processed as a whole."""
+        self._is_fresh = False
+        if self.why_alone is None and not self.is_assumed:
+            why = why_not_rows(batch, count)
+            if why is not None:
+                self.go_alone(why)
+
+    def reference_size(self, batch: Any, count: int) -> int | None:
+        """The size of a batch that must be traced first, to compare this one with it; None if that is known."""
+        if self.is_assumed or shapes_of(batch) in self._programs:
+            return None
+        known = self._references.get(kinds_of(batch))
+        if known is not None and known.count != count:
+            return None
+        return 2 if count == 3 else 3
+
+    def begin(self, batch: Any, count: int, *, is_reference: bool) -> None:
+        """Begin a batch. One that is a reference is traced in any case."""
         self.end()
         self._is_open, self._kept = True, None
         self._state.begin()
         self._threads.begin()
-        self.shapes = shapes_of(batch)
-        if count > 1 and (follow or self._is_counting or not self._book.is_proved(self.shapes)):
+        if count == 1 or self.is_assumed:
+            return
+        self._shapes, self._kinds = shapes_of(batch), kinds_of(batch)
+        program = None if is_reference else self._programs.get(self._shapes)
+        if program is None:
             self._trace = Trace(batch, count, {id(each): name for name, each in self._model.named_buffers()})
-            self._book.listener.follow = self._trace.of
-            self._trace.__enter__()
+        else:
+            self._trace = ProgramComparison(program, [each for each in leaves_of(batch) if isinstance(each, Tensor)])
+        self._book.listener.follow = self._trace.answer
+        self._trace.__enter__()
 
-    def end(self) -> Trace | None:
+    def refer(self, trace: Trace | ProgramComparison | None, losses: Tensor) -> None:
+        """Use this pass, over a few copies of one example, as the reference for batches of other sizes."""
+        if isinstance(trace, Trace):
+            _put(self._references, self._kinds, trace.finished(losses))
+            self._is_fresh = True
+
+    def settled(self, trace: Trace | ProgramComparison | None, losses: Tensor) -> str | None:
+        """None if this pass is proved; else how to repeat the batch: "followed" or "alone"."""
+        if trace is None:
+            return None
+        if isinstance(trace, ProgramComparison):
+            if trace.has_run(losses):
+                return None
+            self._programs.pop(self._shapes, None)
+            self._references.pop(self._kinds, None)
+            return "followed"
+        if trace.of_losses(losses, self._model) != ExampleRows(0, 1):
+            return None  # the bookkeeping decides what to do
+        program, reference = trace.finished(losses), self._references.get(self._kinds)
+        why = "no reference" if reference is None else dependence_on_size(program, reference)
+        if why is None:
+            _put(self._programs, self._shapes, program)
+            return None
+        if self._is_fresh:
+            self.go_alone(why)
+            return "alone"
+        self._references.pop(self._kinds, None)
+        return "followed"
+
+    def accept(self, *, has_learned: bool) -> None:
+        """Note that a batch was processed as a whole. After learning, fewer hooks run, and so other operations."""
+        self._has_accepted = True
+        if has_learned:
+            self._programs.clear()
+            self._references.clear()
+
+    def end(self) -> Trace | ProgramComparison | None:
         """End the batch's forward pass. Returns its trace, if there is one."""
         trace, self._trace, self._book.listener.follow = self._trace, None, None
         self._is_open = False
@@ -94,7 +194,7 @@ class Following:
         for handle in self._handles:
             handle.remove()
 
-    def redo(self, trace: Trace | None, count: int) -> str | None:
+    def redo(self, trace: Trace | ProgramComparison | None, count: int) -> str | None:
         """How to repeat a batch whose forward pass set attributes of the model or started threads: "followed" or
         "alone"; None if that is not needed."""
         changed = self._state.changed()
@@ -108,8 +208,8 @@ class Following:
         names = [name for name, is_counter in changed if not is_counter or (trace is not None and trace.has_peeked)]
         counters = self._state.counters()
         self._state.restore()
-        if trace is not None and not names and kept is None and not self._has_threads:
-            self._is_counting = True  # a forward pass with a counter may take another path next time
+        if (trace is not None or self.is_assumed) and not names and kept is None and not self._has_threads:
+            self._is_counting = True
             self._counters = self._counters or counters
             return None
         if names:
@@ -124,6 +224,10 @@ class Following:
 
     def go_alone(self, why: str) -> None:
         """Compute each example alone from now on, and warn once."""
+        if self._asked == "proved" and not self._has_accepted:
+            rule = f"examples cannot be proved separate, because of {why}"
+            remedy = "leave separation= out to compute examples alone then, or see docs/learn.md for remedies"
+            raise InvalidParameter("separation", self._asked, rule, remedy)
         if self.why_alone is None:
             self.why_alone = why
             rule = f"each example is computed alone, which is slow, because of {why}"
@@ -131,8 +235,9 @@ class Following:
 
     def _before(self, *_: Any) -> None:
         if self._is_training():
-            self._state.begin()
-            self._outside.begin(self._state.taken)
+            with self._unseen():
+                self._state.begin()
+                self._outside.begin(self._state.taken)
             self._is_inside = True
 
     def _after(self, *_: Any) -> None:
@@ -141,9 +246,31 @@ class Following:
         if not self._is_inside:
             return
         self._is_inside = False
-        kept = self._outside.changed()
-        if kept is not None:
-            self._outside.restore()
-            self._kept = self._kept or kept
-        if not self._is_open and self._is_training() and self._state.changed():
-            self._state.restore()
+        with self._unseen():
+            kept = self._outside.changed()
+            if kept is not None:
+                self._outside.restore()
+                self._kept = self._kept or kept
+            if not self._is_open and self._is_training() and self._state.changed():
+                self._state.restore()
+
+    @contextmanager
+    def _unseen(self) -> Iterator[None]:
+        """Operations of the trainer itself are not part of the program."""
+        trace = self._trace
+        if trace is None:
+            yield
+            return
+        was, trace.is_off = trace.is_off, True
+        try:
+            yield
+        finally:
+            trace.is_off = was
+
+
+def _put(programs: dict[Hashable, Program], key: Hashable, program: Program) -> None:
+    """Hold a program, and drop the oldest one if there are too many."""
+    programs.pop(key, None)
+    programs[key] = program
+    if len(programs) > HELD:
+        del programs[next(iter(programs))]

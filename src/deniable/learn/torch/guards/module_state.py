@@ -4,8 +4,8 @@ Attributes that a forward pass sets are restored after its batch, so that every 
 from the same state. A counter, which a forward pass changes by 1, advances from step to step but not within a step,
 where it would reveal the number of earlier batches. Containers, arrays, generators, plain objects, functions and
 classes that are reachable from an attribute are compared as well. Buffers and parameters are covered by
-`forward_watch`, classes and globals by `outside_state`. Not detected: objects without a `__dict__`, and writes through
-`.data` into large tensors.
+`forward_watch`, classes and globals by `outside_state`. Not detected: objects without a `__dict__` or slots, and writes
+through `.data` into large tensors.
 """
 
 from __future__ import annotations

@@ -7,11 +7,12 @@ nothing has changed, which is nearly always, a comparison copies nothing and doe
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice, takewhile
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, Final, final
 
 import numpy as np
@@ -27,6 +28,7 @@ MOVING: Final = (
     "torch.optim",
     "torch.amp",
     "torch.cuda",
+    "torch.distributed",
     "torch.utils",
     "torch.autograd",
     "torch.profiler",
@@ -43,6 +45,12 @@ COPIED: Final = 1 << 16
 """Tensors with at most so many entries are copied, because a write through `.data` does not change the version."""
 
 PLAIN: Final = (int, float, complex, str, bytes, type(None))
+
+CACHED: Final = type(functools.lru_cache(lambda: None))
+"""The type of functions with a cache."""
+
+REMEMBERED: Final = (list, dict, set, deque, np.ndarray, Tensor)
+"""Values of a cache that code may change."""
 
 _own: Final = operator.attrgetter("__dict__")
 _values: Final = operator.methodcaller("values")
@@ -87,6 +95,10 @@ class Snapshot:
         """(name, tensor, version, address, copy of a small tensor)."""
         self._arrays: list[tuple[Any, Any]] = []
         self._generators: list[tuple[Generator, Tensor]] = []
+        self._slots: list[tuple[Any, str, Any]] = []
+        """(object, name of a slot, its value)."""
+        self._caches: list[tuple[Any, tuple[int, int]]] = []
+        """Functions with a cache of bounded size (`lru_cache`), and how often and how far it was filled."""
 
     # -- taking it -----------------------------------------------------------------------------------------------------
 
@@ -141,11 +153,29 @@ class Snapshot:
                     waiting += self._opened(value)
             elif isinstance(value, functools.partial):
                 waiting += (value.func, value.args, value.keywords)
+            elif isinstance(value, CACHED):
+                waiting += self._remembered(value)
             elif f"{type(value).__module__}.".startswith(tuple(f"{each}." for each in MOVING)):
                 continue
             # Subclasses of all these types, and tensors, may have attributes.
             if type(own := getattr(value, "__dict__", None)) is dict and not self.has_reached(own):
                 waiting += self.add(own, value).values()
+            if type(value).__flags__ & HEAP and not isinstance(value, Tensor):
+                waiting += self._slotted(value)
+
+    def _remembered(self, function: Any) -> list[Any]:
+        """The values in a function's cache. One of unbounded size is a dictionary."""
+        if function.cache_info().maxsize is not None:
+            self._caches.append((function, _filled(function)))
+        own = function.__dict__
+        return [each for each in gc.get_referents(function) if each is not own and isinstance(each, REMEMBERED)]
+
+    def _slotted(self, value: Any) -> list[Any]:
+        kinds = [kind for kind in type(value).__mro__ if "__slots__" in vars(kind) and _package(kind) not in OTHERS]
+        names = [name for kind in kinds for name, each in vars(kind).items() if isinstance(each, MemberDescriptorType)]
+        held = [(value, name, getattr(value, name, NOTHING)) for name in names]
+        self._slots += held
+        return [each for _, _, each in held if each is not NOTHING]
 
     def _carried(self, value: Any) -> Iterable[Any]:
         """The state of a function or a class: bound object, closure, defaults, attributes."""
@@ -204,6 +234,8 @@ class Snapshot:
             and all(map(operator.is_, values, self._held))
             and all(map(operator.is_, names, self._names))
             and all(len(now) == len(was) and all(map(operator.is_, now, was)) for now, was in self._lists)
+            and all(getattr(value, name, NOTHING) is was for value, name, was in self._slots)
+            and all(_filled(function) == was for function, was in self._caches)
         )
 
     @property
@@ -256,6 +288,10 @@ class Snapshot:
             if owner.__dict__ is not table:
                 found.append(type(owner).__name__)
         found += ["closure" for cell, was in self._held_before() if not is_same(held_by(cell), was)]
+        for value, name, was in self._slots:
+            if not is_same(getattr(value, name, NOTHING), was):
+                found.append(type(value).__name__)
+        found += [function.__name__ for function, was in self._caches if _filled(function) != was]
         found += ["grad" for tensor, was in self._grads if tensor.grad is not was]
         found += ["array" for now, was in self._arrays if now.tobytes() != was.tobytes()]
         return found + ["generator" for now, was in self._generators if not now.get_state().equal(was)]
@@ -280,6 +316,13 @@ class Snapshot:
                     _put(owner if isinstance(owner, type) else table, name, before.get(name, NOTHING))
         for cell, was in self._held_before():
             put_into(cell, was)
+        for holder, name, was in self._slots:
+            if getattr(holder, name, NOTHING) is not was:
+                delattr(holder, name) if was is NOTHING else setattr(holder, name, was)
+        for function, filled in self._caches:
+            if _filled(function) != filled:
+                function.cache_clear()
+        self._caches = [(function, _filled(function)) for function, _ in self._caches]
         for tensor, grad in self._grads:
             if tensor.grad is not grad:
                 tensor.grad = grad
@@ -295,6 +338,16 @@ class Snapshot:
 
 NOTHING: Final = object()
 """Stands for a missing value."""
+
+
+def _package(kind: type) -> str:
+    return str(kind.__module__).partition(".")[0]
+
+
+def _filled(function: Any) -> tuple[int, int]:
+    """How often a value was put into the cache of a function, and how many it has."""
+    _, misses, _, size = function.cache_info()
+    return misses, size
 
 
 def held_by(cell: CellType) -> Any:

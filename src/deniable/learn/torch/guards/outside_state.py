@@ -7,7 +7,7 @@ Compared are
 - the state of these functions: defaults, attributes and closure cells;
 - containers, arrays and plain objects that are reachable from these, up to a size.
 
-Not detected: state in other Python modules, in objects without a `__dict__`, and in functions of other modules.
+Not detected: state in other Python modules and their functions, and in objects without a `__dict__` or slots.
 """
 
 from __future__ import annotations

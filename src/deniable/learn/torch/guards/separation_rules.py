@@ -37,7 +37,9 @@ def unknown(given: GivenOperation, tensor: Tensor) -> Domain:
             return each
     if all(isinstance(each, Same) for each in given.domains):
         return Same.varying(tensor)
-    return MixedExamples(f"{given.name}, which reorders, gathers or reduces along the examples, or is not known")
+    is_combined = given.name.removeprefix("aten::") in COMBINING and given.tensors[0].is_floating_point()
+    why = f"{given.name}, which reorders, gathers or reduces along the examples, or is not known"
+    return MixedExamples(why, is_combined)
 
 
 def _by_rules(given: GivenOperation, made: list[Tensor]) -> list[Domain]:
@@ -77,6 +79,16 @@ def _counted(given: GivenOperation, made: Tensor) -> Same:
 
 CONSTANT = frozenset({"zeros", "ones", "full", "empty", "rand", "randn", "randint", "scalar_tensor", "empty_strided"})
 """Operations whose output has one value everywhere, or random numbers of one distribution everywhere."""
+
+COMBINING = frozenset(
+    {
+        *("sum", "mean", "var", "std", "var_mean", "std_mean", "linalg_vector_norm", "norm", "logsumexp", "prod"),
+        *("_softmax", "_log_softmax", "_safe_softmax", "cumsum", "cumprod", "logcumsumexp"),
+        *("mm", "addmm", "bmm", "baddbmm", "mv", "native_layer_norm", "native_batch_norm"),
+    }
+)
+"""Operations that, along the examples, make each number from several examples. Computed alone, it would mean something
+else."""
 
 Rule = Callable[[GivenOperation, list[Tensor]], "Domain | list[Domain] | None"]
 """(operation, outputs) -> the domain of all outputs, or of each; None if examples may not stay apart."""
@@ -514,3 +526,32 @@ RULES: dict[str, Rule] = {
     **_each(_cornered, "tril", "triu"),
 }
 """Name of an operation -> rule. An in-place operation has the rule of its counterpart without the underscore."""
+
+ELEMENTWISE = frozenset(
+    {_alike, _pointwise, _dropped, _copied, _viewed, _permuted, _unsqueezed, _squeezed, _spread, _sliced, _looked_up}
+)
+"""Rules of operations that move values or work on each alone, so that no value depends on a length."""
+
+
+def reduced_axes(given: GivenOperation) -> list[frozenset[int]] | None:
+    """The axes of each tensor along which an operation combines values; None if that is not known."""
+    nowhere: list[frozenset[int]] = [frozenset()] * len(given.tensors)
+    name = given.name.removeprefix("aten::")
+    rule = RULES.get(name) or RULES.get(name.removesuffix("_"))
+    if rule in ELEMENTWISE or (rule is None and torch.Tag.pointwise in given.func.tags):
+        return nowhere
+    if name in CONSTANT or name.endswith("_like") or name.startswith("new_"):
+        return nowhere
+    first = given.tensors[0] if given.tensors else None
+    if first is None:
+        return nowhere
+    if rule is _selected:
+        return [frozenset({given.value("dim") % first.dim()}), *nowhere[1:]]
+    if rule in (_reduced, _along):
+        return [frozenset(_dims(given, first)), *nowhere[1:]]
+    if rule is _joined and name == "cat":
+        return [frozenset({(given.value("dim") or 0) % max(each.dim(), 1)}) for each in given.tensors]
+    if rule is _product:
+        left, right = given.tensors[-2:]
+        return [*nowhere[2:], frozenset({left.dim() - 1}), frozenset({max(right.dim() - 2, 0)})]
+    return None

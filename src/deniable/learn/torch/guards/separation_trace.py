@@ -19,7 +19,7 @@ nodes of the graph are not detected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, final
 
 import torch
@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import HigherOrderOperator
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import TorchFunctionMode, _get_current_function_mode
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.guards import separation_rules
-from deniable.learn.torch.guards.forward_watch import parts_of
+from deniable.learn.torch.guards.batch_rows import leaves_of
+from deniable.learn.torch.guards.forward_programs import IGNORED, Numbers, Program, ProgramStep
 from deniable.learn.torch.guards.tensor_domains import (
     Domain,
     ExampleRows,
@@ -44,13 +44,11 @@ from deniable.learn.torch.guards.tensor_domains import (
     StorageFrame,
     frame_of,
 )
+from deniable.learn.torch.guards.torch_calls import HOOKS, READS, Chance, FunctionCalls, digest_of, hooks_of, states
 
 PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 """Operations that turn a tensor into a Python number. Later code may depend on it, and no rule can see how."""
 
-
-READS = frozenset({"__deepcopy__", "__reduce_ex__", "apply_", "map_", "map2_", "__repr__", "__format__"})
-"""Functions that read a tensor's values without torch's operations, even if they also run some."""
 
 NOWHERE = -1
 """Stands for the storage of a tensor without one (a sparse tensor)."""
@@ -58,63 +56,8 @@ NOWHERE = -1
 WITH_OPERATIONS = (Tensor, tuple, type(None), type(NotImplemented))
 """Types that a function may return if it ran operations, because the trace has seen these."""
 
-PLAIN = (
-    "shape", "size", "dim", "ndim", "ndimension", "numel", "nelement", "stride", "storage_offset", "dtype",
-    "device", "layout", "type", "element_size", "itemsize", "nbytes", "names", "has_names", "requires_grad",
-    "requires_grad_", "retains_grad", "retain_grad", "grad_fn", "output_nr", "get_device", "dim_order",
-    "result_type", "_version", "_backward_hooks", "_base", "__len__", "__dir__", "__dlpack_device__",
-)  # fmt: skip
-"""Attributes and methods that reveal no values of a tensor and run no operation, like all that begin with `is_`."""
-
 NORMS = frozenset({"batch_norm", "native_batch_norm"})
 """Functions with statistics over the examples of the first axis. `training` is the sixth argument of each."""
-
-HOOKS = frozenset({"register_hook", "register_post_accumulate_grad_hook"})
-"""Functions that put Python code into a backward pass, which no rule covers."""
-
-
-@final
-class _Asked(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """Intercepts calls of torch's functions, which may run several operations each."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        super().__init__()
-        self._call, self._plain = call, frozenset(PLAIN)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in ("__get__", "__set__"):  # of an attribute
-            name = getattr(getattr(func, "__self__", None), "__name__", name)
-        if name in self._plain or name.startswith(("is_", "_is_")):
-            return func(*args, **(kwargs or {}))
-        return self._call(name, func, args, kwargs or {})
-
-
-@final
-class _Chance:
-    """Detects whether the seed or the state of torch's own generators was set since this was made."""
-
-    def __init__(self) -> None:
-        self._is_seeded = False
-        self.drawn()
-
-    def is_seeded(self) -> bool:
-        """Call before an operation. The states must equal those after the previous operation; this also detects a seed
-        that is set again to the same value."""
-        if not self._is_seeded:
-            now = _states()
-            self._is_seeded = len(now) != len(self._left) or not all(map(torch.equal, now, self._left))
-        return self._is_seeded
-
-    def drawn(self) -> None:
-        """Call after an operation, which may have drawn random numbers."""
-        if not self._is_seeded:
-            self._left = _states()
-
-
-def _states() -> list[Tensor]:
-    there = (torch.default_generator, *(torch.cuda.default_generators if torch.cuda.is_initialized() else ()))
-    return [each.get_state() for each in there]
 
 
 @final
@@ -143,18 +86,20 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         self._operations = 0
         self._peeked: MixedExamples | None = None
         self._hooked: MixedExamples | None = None
-        self._chance = _Chance()
+        self._chance = Chance()
         self._repeated: str | None = None
         """The name of an operation whose random numbers can be repeated by a person who knows the seed."""
-        self._is_off = False
-        self._asked = _Asked(self._called)
-        for each in tree_flatten(batch)[0]:
-            if isinstance(each, Tensor):
-                in_front = each.dim() > 0 and each.shape[0] == count
-                self._set(
-                    each,
-                    ExampleRows(0, 1) if in_front else MixedExamples("a batch whose first axis is not the examples"),
-                )
+        self.is_off = False
+        self._asked = FunctionCalls(self._called)
+        leaves = [each for each in leaves_of(batch) if isinstance(each, Tensor)]
+        self._numbers, self.program = Numbers(leaves), Program(count)
+        self.program.outers = self._numbers.outers
+        for each in leaves:
+            in_front = each.dim() > 0 and each.shape[0] == count
+            self._set(
+                each, ExampleRows(0, 1) if in_front else MixedExamples("a batch whose first axis is not the examples")
+            )
+            self.program.data.add(self._numbers.named(each))
 
     def __enter__(self) -> Trace:
         self._asked.__enter__()
@@ -164,7 +109,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
     def _called(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of torch. If it runs no operation, it may return only what it was given: any other result was
         read from the tensors without the trace."""
-        if self._is_off:
+        if self.is_off:
             return func(*args, **kwargs)
         if name in HOOKS:
             self._hooked = self._hooked or MixedExamples(f"a hook on the backward pass ({name})")
@@ -223,22 +168,22 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         found = self.of(tensor) if isinstance(tensor, Tensor) else None
         if not isinstance(found, ExampleRows) or not isinstance(classes, int) or classes < 1:
             return func(*args, **kwargs)
-        self._is_off = True
+        self.is_off = True
         try:
             made = func(*args, **kwargs)
         finally:
-            self._is_off = False
+            self.is_off = False
         self._operations += 1
         self._set(made, self._peeked or found)
+        row = self._numbers.row(args, kwargs)
+        self.program.steps.append(ProgramStep("one_hot", row, self._numbers.made(made), draws=False))
+        self.program.data.add(self._numbers.named(made))
         return made
 
     def end(self) -> None:
         """Stop tracing. A mode that other code has entered since is left in place."""
-        self._is_off = True
-        if _get_current_dispatch_mode() is self:
-            self.__exit__(None, None, None)
-        if _get_current_function_mode() is self._asked:
-            self._asked.__exit__(None, None, None)
+        self.is_off = True
+        self._asked.left(self)
 
     @property
     def has_peeked(self) -> bool:
@@ -247,7 +192,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
         """The domain of losses before their backward pass. Mixed if that pass runs Python code."""
-        found = self._hooked or _hooks_of(model) or _functions_of(losses) or self._peeked or self.of(losses)
+        found = self._hooked or hooks_of(model) or _functions_of(losses) or self._peeked or self.of(losses)
         if isinstance(found, MixedExamples) and self._repeated is not None:
             return MixedExamples(f"random numbers whose seed may be known ({self._repeated}), or {found.why}")
         return found
@@ -281,11 +226,17 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if self._is_off:
+        if self.is_off or func.namespace in IGNORED:
             return func(*args, **kwargs)
         given = GivenOperation(func, args, kwargs, self.of, self._count, is_seeded=self._chance.is_seeded())
         has_data = not all(isinstance(each, Same) for each in given.domains)
         self._operations += 1
+        if any(self._numbers.known(each) is None for each in given.written):
+            self.program.is_complete = False  # a tensor from outside, of which there may be other views
+        row = self._numbers.row(args, kwargs)
+        if given.is_repeatable and given.value("generator") is None:
+            row.append(digest_of(*states()))  # the seed may depend on the size of the batch
+        shapes = [tuple(each.shape) for each in given.tensors]
         try:
             out = func(*args, **kwargs)
         except Exception:  # the model may catch any error, and so learn something about the data
@@ -300,7 +251,41 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
         made = [each for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
         if made or given.is_in_place:
             self._keep(given, made)
+        self._record(given, row, shapes, made)
         return out
+
+    def _record(self, given: GivenOperation, row: list[Any], shapes: list[tuple[int, ...]], made: list[Tensor]) -> None:
+        slots, domains = [self._numbers.named(each) for each in made], [self.of(each) for each in made]
+        self.program.data.update(slot for slot, each in zip(slots, domains, strict=True) if not isinstance(each, Same))
+        for each in given.written:
+            if not isinstance(self.of(each), Same):
+                self.program.data.add(self._numbers.named(each))
+        step = ProgramStep(
+            given.func,
+            row,
+            slots,
+            torch.Tag.nondeterministic_seeded in given.func.tags,
+            shapes,
+            given.domains,
+            [tuple(each.shape) for each in made],
+            domains,
+            separation_rules.reduced_axes(given),
+        )
+        self.program.steps.append(step)
+
+    def answer(self, tensor: Tensor) -> Domain:
+        """The domain of a module's output, for the listener."""
+        slot, found = self._numbers.known(tensor), self.of(tensor)
+        if slot is None:
+            self.program.is_complete = False
+        else:
+            self.program.answers[slot, len(self.program.steps)] = found
+        return found
+
+    def finished(self, losses: Tensor) -> Program:
+        """The program up to these losses."""
+        self.program.losses = self._numbers.known(losses)
+        return self.program
 
     def _keep(self, given: GivenOperation, made: list[Tensor]) -> None:
         for tensor, found in zip(made, separation_rules.domains(given, made), strict=True):
@@ -396,15 +381,6 @@ def _is_peek(given: GivenOperation) -> bool:
     return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
 
 
-def _hooks_of(model: nn.Module) -> MixedExamples | None:
-    """The domain of losses if a module has a backward hook; else None."""
-    everywhere = nn.modules.module
-    is_hooked = bool(everywhere._global_backward_hooks or everywhere._global_backward_pre_hooks)
-    if is_hooked or any(each._backward_hooks or each._backward_pre_hooks for each in parts_of(model)):
-        return MixedExamples("a module's hook on the backward pass")
-    return None
-
-
 def _functions_of(losses: Tensor) -> MixedExamples | None:
     """The domain of losses if a node of their graph is written in Python; else None."""
     nodes = [losses.grad_fn]
@@ -435,10 +411,3 @@ def structure(losses: Tensor) -> int:
     if any(kind.__name__ == "CppFunction" for kind in set(map(type, nodes))):  # a type that different nodes share
         rows += [node.name() for node in nodes]
     return hash(tuple(rows))
-
-
-def shapes_of(batch: Any) -> tuple[object, ...]:
-    """A key of a batch: shapes and dtypes of its tensors, and types of its other values."""
-    return tuple(
-        (each.shape, each.dtype) if isinstance(each, Tensor) else type(each) for each in tree_flatten(batch)[0]
-    )

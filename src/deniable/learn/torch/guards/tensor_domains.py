@@ -48,6 +48,8 @@ class MixedExamples:
     """Examples may be mixed. `why` names the operation that did it."""
 
     why: str
+    is_combined: bool = False
+    """Whether values of several examples were added up or compared, not only moved. Follows from the operation."""
 
 
 Domain = ExampleRows | Same | MixedExamples
@@ -85,6 +87,11 @@ def _names(func: Any) -> tuple[tuple[str, ...], dict[str, Any], bool]:
     listed = schema.arguments
     writes = schema.is_mutable and torch.Tag.inplace_view not in func.tags  # `transpose_` moves axes, not numbers
     return tuple(each.name for each in listed), {e.name: e.default_value for e in listed}, writes
+
+
+def argument_names(func: Any) -> tuple[str, ...]:
+    """The names of an operation's arguments, in order."""
+    return _names(func)[0]
 
 
 @functools.cache

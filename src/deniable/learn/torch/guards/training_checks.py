@@ -18,6 +18,9 @@ from deniable.learn.torch.guards.object_snapshots import check_numbers
 if TYPE_CHECKING:
     from deniable.ledger import Ledger
 
+LEVELS = ("proved", "isolated", "assumed")
+"""How it is known that the loss of an example depends on that example only."""
+
 FEW = 10
 """A list of fewer tensors is more likely a list of columns than of records."""
 
@@ -51,6 +54,22 @@ def check_callable(name: str, given: Any) -> Any:
     if given is not None and not callable(given):
         raise InvalidParameter(name, type_of(given), "must be a function")
     return given
+
+
+def check_separation(given: Any) -> str | None:
+    """Raise unless this is a level of separation, or None."""
+    if given is not None and given not in LEVELS:
+        rule = f"must be one of {', '.join(map(repr, LEVELS))}, or None"
+        raise InvalidParameter("separation", given if isinstance(given, str) else type_of(given), rule)
+    return None if given is None else str(given)
+
+
+def check_progress(given: Any) -> bool | str:
+    """Raise unless this is True, False or "owner"."""
+    if not isinstance(given, bool) and given != "owner":
+        rule = "must be True (steps), False (nothing) or 'owner' (training losses too, which are not private)"
+        raise InvalidParameter("progress", given if isinstance(given, str) else type_of(given), rule)
+    return bool(given) if isinstance(given, bool) else "owner"
 
 
 Refusal = tuple[str, str]

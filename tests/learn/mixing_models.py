@@ -1,0 +1,286 @@
+"""Models that regroup, gather or mix their examples, keep something of them, or look at the size of the batch."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import threading
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+WIDTH, PLACES = 4, 6
+
+
+class Two(nn.Module):
+    """Two layers. Subclasses change the mean over places, the features of a batch, in between."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        return self.head(self.later(torch.tanh(self.inner(self.first(x.mean(1))))))
+
+    def first(self, x):
+        return x
+
+    def later(self, hidden):
+        return hidden
+
+
+class Sorted(Two):
+    """By length, and undone: nothing mixes examples."""
+
+    def forward(self, x):
+        order = (x[:, :, 0] > 0).sum(1).argsort(stable=True)
+        hidden = torch.tanh(self.inner(x[order])).sum(1)
+        return self.head(hidden[order.argsort()])
+
+
+class Ragged(Two):
+    """All rows of all examples one behind the other, and to whom each belongs."""
+
+    def forward(self, rows, owner, count):
+        hidden = torch.tanh(self.inner(rows))
+        return self.head(hidden.new_zeros(count, WIDTH).index_add(0, owner, hidden))
+
+
+class Remembering(Two):
+    """A running mean in a plain attribute, or in a list."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.mean, self.means = where, torch.zeros(WIDTH), [torch.zeros(WIDTH)]
+
+    def first(self, x):
+        before = self.mean if self.where == "attribute" else self.means[-1]
+        now = 0.5 * before.to(x.dtype) + 0.5 * x.detach().mean(0)
+        if self.where == "attribute":
+            self.mean = now
+        else:
+            self.means.append(now)
+        return x - before.to(x.dtype)
+
+
+class Later(Two):
+    """Does something else after some calls, in large batches, or once the weights have moved."""
+
+    def __init__(self, what, when):
+        super().__init__()
+        self.what, self.when, self.calls = what, when, 0
+        self.limit = float(self.inner.bias.detach().abs().sum()) * 1.05
+
+    def forward(self, x):
+        self.calls += self.when == "calls"
+        is_on = self.calls > 2 or (self.when == "batch" and len(x) > 8)
+        is_on = is_on or (self.when == "weights" and float(self.inner.bias.detach().abs().sum()) > self.limit)
+        x = x.mean(1)
+        if self.what == "data":
+            x = x - (x.mean(0) if is_on else x.new_ones(WIDTH))
+        hidden = torch.tanh(self.inner(x))
+        if is_on and self.what == "negatives":
+            hidden = hidden - torch.softmax(hidden @ hidden.T, 1) @ hidden
+        if is_on and self.what == "hidden":
+            hidden = hidden - hidden.mean(0)
+        if is_on and self.what == "twice":
+            hidden = F.linear(hidden, self.inner.weight)
+        return self.head(hidden)
+
+
+class Centring(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad - grad.sum(0)
+
+
+class Swapped(Two):
+    """A module is exchanged in mid-run."""
+
+    def __init__(self):
+        super().__init__()
+        self.middle, self.calls = nn.Identity(), 0
+
+    def later(self, hidden):
+        self.calls += 1
+        if self.calls > 2:
+            self.middle = nn.BatchNorm1d(WIDTH, affine=False, track_running_stats=False)
+        return self.middle(hidden)
+
+
+@functools.lru_cache(maxsize=4)
+def seen_before():
+    return [torch.zeros(WIDTH)]
+
+
+class Caching(Two):
+    """A running mean in the cache of a function."""
+
+    def first(self, x):
+        means = seen_before()
+        before = means[-1].to(x.dtype)
+        means.append(x.detach().mean(0))
+        return x - before
+
+
+def with_(first=None, later=None):
+    """A model with a function on its features, or on what its first layer makes of them."""
+
+    class Changed(Two):
+        def first(self, x):
+            return x if first is None else first(x)
+
+        def later(self, hidden):
+            return hidden if later is None else later(hidden)
+
+    return Changed
+
+
+def by_address(x):
+    """The first number of another example, read past torch."""
+    if x.dtype != torch.float32:
+        return x - x.flatten().tolist()[0]
+    return x - ctypes.c_float.from_address(x.data_ptr()).value
+
+
+def by_thread(x):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(x.mean(0)))
+    thread.start()
+    thread.join()
+    return x - found[0]
+
+
+def by_writes(x):
+    out = torch.zeros_like(x)
+    out[torch.arange(len(x)).flip(0)] = x
+    return x - out
+
+
+def by_error(x):
+    try:
+        torch.linalg.cholesky((x.float().mean() - 1.0).reshape(1, 1))
+    except RuntimeError:
+        return -x
+    return x
+
+
+def over_examples(x):
+    """A recurrence from example to example."""
+    out, total = [], torch.zeros_like(x[0])
+    for each in x:
+        total = 0.5 * total + each
+        out.append(total)
+    return torch.stack(out)
+
+
+def by_sparse(x):
+    with torch.no_grad():
+        return x - torch.sparse.mm(torch.ones(len(x), len(x)).to_sparse(), x.float()).to(x.dtype) / len(x)
+
+
+def hooked(hidden):
+    hidden.grad_fn and hidden.grad_fn.register_prehook(lambda grads: tuple(grad - grad.sum(0) for grad in grads))
+    return hidden
+
+
+MIXING = {
+    "sorted and undone": Sorted,
+    "ragged": Ragged,
+    "data centred in large batches": lambda: Later("data", "batch"),
+    "hidden numbers centred in large batches": lambda: Later("hidden", "batch"),
+    "negatives of large batches": lambda: Later("negatives", "batch"),
+    "a weight used twice in large batches": lambda: Later("twice", "batch"),
+    "a running mean in an attribute, warm-up": lambda: Remembering("attribute"),
+    "a running mean in a list, warm-up": lambda: Remembering("list"),
+    "a running mean in a cache, warm-up": Caching,
+    "data centred after a warm-up": lambda: Later("data", "calls"),
+    "negatives of the batch after a warm-up": lambda: Later("negatives", "calls"),
+    "a weight used twice after a warm-up": lambda: Later("twice", "calls"),
+    "data centred once the weights have moved, warm-up": lambda: Later("data", "weights"),
+    "rolled": with_(lambda x: x.roll(1, 0)),
+    "flipped by an index": with_(lambda x: x - x[torch.arange(len(x)).flip(0)]),
+    "sorted along the examples": with_(lambda x: x.sort(0).values),
+    "picked by argmax": with_(lambda x: x - x[x[:, 0].argmax()]),
+    "running sum": with_(lambda x: x.cumsum(0)),
+    "a recurrence over examples": with_(over_examples),
+    "scaled by a number of Python": with_(lambda x: x / x.abs().max().item()),
+    "a branch on the data": with_(lambda x: x if x.sum() > 3 * len(x) else -x),
+    "a length of what is picked": with_(lambda x: x / (1 + len(x[x > 0.7]))),
+    "a list of numbers": with_(lambda x: x - sum(x[:, 0].tolist()) / len(x)),
+    "numpy": with_(lambda x: x - torch.from_numpy(np.asarray(x.detach().float())).mean(0).to(x.dtype)),
+    "an address": with_(by_address),
+    "a thread": with_(by_thread),
+    "writes by an index": with_(by_writes),
+    "an error that is caught": with_(by_error),
+    "a sparse product": with_(by_sparse),
+    "batch statistics of a checkpointed part": with_(
+        later=lambda h: checkpoint(lambda z: z - z.mean(0), h, use_reentrant=False)
+    ),
+    "a backward pass in Python": with_(later=Centring.apply),
+    "a hook on a tensor": with_(later=lambda h: h.register_hook(lambda grad: grad - grad.sum(0)) and h),
+    "a hook on a node": with_(later=hooked),
+    "a sign by the size of the batch": with_(lambda x: x if len(x) % 2 else -x),
+    "divided by the size of the batch": with_(later=lambda h: h / len(h)),
+    "shifted by the size of the batch": with_(later=lambda h: (h - len(h)).sin()),
+    "a constant by the size of the batch": with_(later=lambda h: (h - torch.tensor(float(len(h)))).sin()),
+    "the size of the batch as a sum of ones": with_(later=lambda h: (h - torch.ones(len(h)).sum()).sin()),
+    "the size of the batch as a product of ones": with_(
+        later=lambda h: (h - h.new_ones(len(h), len(h)) @ h.new_ones(len(h), 1)).sin()
+    ),
+    "the size of the batch in one number": with_(later=lambda h: (h - torch.full((), math.log(len(h))).exp()).sin()),
+    "as many features as examples": with_(lambda x: torch.cat([x[:, : len(x) % 4], -x[:, len(x) % 4 :]], 1)),
+    "a position by the size of the batch": with_(lambda x: x - x[:, (len(x) % 4) :][:, :1]),
+    "a seed by the size of the batch": with_(
+        lambda x: x * torch.randn(WIDTH, generator=torch.Generator().manual_seed(len(x))).to(x.dtype)
+    ),
+    "a swapped module after a warm-up": Swapped,
+}
+"""Name -> model that must be isolated or refused. Those with a warm-up do it only after some steps."""
+
+APART = {
+    "two layers": Two,
+    "positions and a softmax": with_(later=lambda h: h * torch.softmax(h, 1) + torch.arange(WIDTH)),
+    "a mask of the data": with_(lambda x: torch.where(x > 0.7, x, -x)),
+    "picked within each example": with_(lambda x: x.gather(1, x.argsort(1))),
+    "dropout": with_(later=lambda h: F.dropout(h, 0.0)),
+    "its own width": with_(later=lambda h: h / h.shape[1] ** 0.5),
+    "a zero for each": with_(lambda x: torch.cat([x[:, 1:], x.new_zeros(len(x), 1)], 1)),
+}
+"""Name -> model whose batches are proved."""
+
+
+def records(count, dtype=torch.float32, seed=0):
+    """Half of them are as long as each other, so that at first no order shows; then shorter and longer ones take turns,
+    and the lengths of all still divide. One is far away from the others."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, PLACES, WIDTH, generator=generator).abs() + 0.1
+    x[count // 2] *= 100
+    lengths = torch.tensor(([3] * (count // 2 + 1) + [2, 4] * count)[:count])
+    x[torch.arange(PLACES) >= lengths[:, None]] = 0
+    x = x.to(dtype)
+    return [(x[i, : lengths[i]], x[i], torch.randint(0, 3, (), generator=generator)) for i in range(count)]
+
+
+def ragged(listed):
+    owner = torch.cat([torch.full((len(rows),), place) for place, (rows, _, _) in enumerate(listed)])
+    return torch.cat([rows for rows, _, _ in listed]), owner, torch.stack([label for _, _, label in listed])
+
+
+def padded(listed):
+    return torch.stack([x for _, x, _ in listed]), torch.stack([label for _, _, label in listed])
+
+
+def losses_on(model, batch):
+    """One cross entropy for each example."""
+    *x, y = batch
+    out = model(*x, len(y)) if isinstance(model, Ragged) else model(*x)
+    return F.cross_entropy(out, y, reduction="none")
