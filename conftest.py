@@ -53,6 +53,15 @@ collect_ignore = [] if importlib.util.find_spec("pyspark") else ["src/deniable/q
 # The same of torch, its room and its page.
 if importlib.util.find_spec("torch") is None:
     collect_ignore += ["src/deniable/learn/torch", "docs/learn.md", "tests/learn/runs.py", "tests/learn/zoo.py"]
+
+# And of other training loops, each behind its adapter.
+for package, adapter in (
+    ("accelerate", "accelerate_loops"),
+    ("lightning", "lightning_callback"),
+    ("transformers", "hugging_face"),
+):
+    if importlib.util.find_spec(package) is None:
+        collect_ignore.append(f"src/deniable/learn/torch/adapters/{adapter}.py")
 COLLECTED.ignored = collect_ignore
 
 

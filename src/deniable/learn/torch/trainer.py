@@ -31,6 +31,7 @@ from deniable.learn.torch.gradients.gradient_check import Checked, checked
 from deniable.learn.torch.guards import training_checks
 from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
+from deniable.learn.torch.loss_scaling import check_not_scaled
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past_noise import Past
 from deniable.learn.torch.run_history import History
@@ -295,6 +296,7 @@ class Trainer:
         self._processes.check_not_forked()
         trace = self._following.end()
         training_checks.check_losses(losses, self._open)
+        check_not_scaled(losses)
         training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
             rule = "were not computed from this batch by this trainer's model"
