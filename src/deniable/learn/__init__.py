@@ -2,6 +2,7 @@
 
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
+    loss_membership       how many members an attacker finds from losses, at a rate of false alarms
     convex_perturbation   output and objective perturbation for convex losses
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
     sklearn               private estimators for scikit-learn (needs the extra `sklearn`)
@@ -21,6 +22,7 @@ from deniable.doors import lazy_door
 if TYPE_CHECKING:
     from deniable.learn import sklearn, torch
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
+    from deniable.learn.loss_membership import MembershipTest, membership_test
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
 
@@ -29,9 +31,11 @@ _HOMES = {
     "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
     "Flat": "plans",
+    "MembershipTest": "loss_membership",
     "ObjectivePerturbation": "convex_perturbation",
     "OutputPerturbation": "convex_perturbation",
     "Plan": "plans",
+    "membership_test": "loss_membership",
     "sklearn": "sklearn",
     "torch": "torch",
 }
@@ -41,9 +45,11 @@ __all__ = [
     "DPSGD",
     "Automatic",
     "Flat",
+    "MembershipTest",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "Plan",
+    "membership_test",
     "sklearn",
     "torch",
 ]

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -42,6 +42,7 @@ from deniable.noise.entropy import given_or_current
 if TYPE_CHECKING:
     from deniable.audit import OneRun
     from deniable.curves import Curve
+    from deniable.learn.torch.training_report import ReportParts, TrainingReport
     from deniable.ledger import Ledger
     from deniable.plots import Figure
     from deniable.queries.session import Session
@@ -423,6 +424,13 @@ class Trainer:
         """A figure of loss and ε over the steps so far. The losses are not private: for the owner's eyes only."""
         return self.history.figure(self.plan, self.steps_taken, delta)
 
+    def report(self, *, delta: float, **parts: Unpack[ReportParts]) -> TrainingReport:
+        """A model card of this run, with ε at `delta`: statement for a paper, plan, assumptions, tests; with `to_html`
+        and `to_markdown`. Losses and accuracies are in it only if you pass them: see `ReportParts`."""
+        from deniable.learn.torch import training_report
+
+        return training_report.made(self, delta=delta, **parts)
+
     def audit(self, losses: Losses, *, delta: float, confidence: float, guesses: int | None = None) -> OneRun:
         """A certified lower bound on the privacy loss of this run, from the canaries given to the trainer.
 
@@ -480,6 +488,8 @@ class Trainer:
         for journal in self._journals.values():
             journal.check_mine()
         known = {**self._journals, place.resolve(): checkpoints.Journal(place.resolve(), self._run)}
+        from deniable.learn.torch.training_report import guarantee_text
+
         payment = self._payment
         record: dict[str, Any] = {
             "run": self._run,
@@ -495,6 +505,7 @@ class Trainer:
             "token": None if payment is None else payment.share(),
             "past": None if self._past is None else self._past.state(),
             "journals": [str(each) for each in known],
+            "guarantee": guarantee_text(self),
         }
         checkpoints.write(place, record)
         known[place.resolve()].begin(self.steps_taken)
