@@ -4,6 +4,7 @@
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
     loss_membership       how many members an attacker finds from losses, at a rate of false alarms
     convex_perturbation   output and objective perturbation for convex losses
+    private_metrics       accuracy, confusion matrix, mean loss and AUROC as questions to a session
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
     sklearn               private estimators for scikit-learn (needs the extra `sklearn`)
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
-    from deniable.learn import sklearn, torch
+    from deniable.learn import private_metrics, sklearn, torch
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
     from deniable.learn.loss_membership import MembershipTest, membership_test
     from deniable.learn.matrix_factorisation import DPFTRL
@@ -36,6 +37,7 @@ _HOMES = {
     "OutputPerturbation": "convex_perturbation",
     "Plan": "plans",
     "membership_test": "loss_membership",
+    "private_metrics": "private_metrics",
     "sklearn": "sklearn",
     "torch": "torch",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "OutputPerturbation",
     "Plan",
     "membership_test",
+    "private_metrics",
     "sklearn",
     "torch",
 ]
