@@ -52,7 +52,13 @@ collect_ignore = [] if importlib.util.find_spec("pyspark") else ["src/deniable/q
 
 # The same of torch, its room and its page.
 if importlib.util.find_spec("torch") is None:
-    collect_ignore += ["src/deniable/learn/torch", "docs/learn.md", "tests/learn/runs.py", "tests/learn/zoo.py"]
+    collect_ignore += [
+        "src/deniable/learn/torch",
+        "docs/learn.md",
+        "docs/learn-tools.md",
+        "tests/learn/runs.py",
+        "tests/learn/zoo.py",
+    ]
 
 # And of other training loops, each behind its adapter.
 for package, adapter in (

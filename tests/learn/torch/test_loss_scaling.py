@@ -64,6 +64,27 @@ class Packed(nn.Module):
         return self.out(self.rnn(packed)[1][0][-1])
 
 
+class Padded(Packed):
+    def forward(self, x, lengths):
+        out = self.rnn(x)[0]
+        return self.out(out[torch.arange(len(out)), lengths - 1])
+
+
+def test_padded_sequences_are_the_remedy():
+    """The same outputs as packed ones, with the same weights, and no example is computed alone."""
+    torch.manual_seed(0)
+    x, lengths = torch.randn(24, 5, 4), torch.arange(24) % 5 + 1
+    model, packed = Padded(), Packed()
+    packed.load_state_dict(model.state_dict())
+    assert torch.allclose(model(x, lengths), packed(x, lengths), atol=1e-6)
+    plan = learn.DPSGD(clip=1.0, rate=0.5, steps=3, noise=1.0)
+    given = (x, lengths, lengths % 2)
+    trainer = Trainer(model, torch.optim.SGD(model.parameters(), lr=0.1), plan, given, progress=False)
+    for features, sizes, labels in trainer:
+        trainer.backward(F.cross_entropy(model(features, sizes), labels, reduction="none"))
+    assert trainer.one_by_one is None
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each example is computed alone")
 def test_packed_sequences_are_trained_one_by_one_for_the_true_reason():
