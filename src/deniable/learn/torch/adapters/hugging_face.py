@@ -57,6 +57,9 @@ class PrivateTrainer(transformers.Trainer):
     with `losses="owner"`. Raises `InvalidParameter` for settings that would break the guarantee.
     """
 
+    args: Any
+    """transformers.TrainingArguments."""
+
     def __init__(
         self,
         *given: Any,

@@ -7,6 +7,7 @@ private.run.guarantee
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,7 +67,6 @@ class PrivateSteps(lightning.Callback):
         self._place = None if checkpoint is None else Path(require_path("checkpoint", checkpoint, "run.pt"))
         self._is_resumed = False
         self._module: Any = None
-        self._losses: Callable[[Any, int], Tensor] | None = None
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Refuse settings that would break the guarantee, before anything runs."""
@@ -98,19 +98,18 @@ class PrivateSteps(lightning.Callback):
                 "ckpt_path", "a checkpoint", rule, 'write PrivateSteps(..., checkpoint="run.pt") from the start'
             )
         fresh_seed()
-        self._module, self._losses = pl_module, pl_module.training_step
+        self._module, losses = pl_module, pl_module.training_step
         with _Apart(pl_module):
-            self.run = Trainer(pl_module, trainer.optimizers[0], self.plan, self._dataset, **self._options)
+            self.run = run = Trainer(pl_module, trainer.optimizers[0], self.plan, self._dataset, **self._options)
         if self._is_resumed and self._place is not None:
-            self.run.load(self._place)
+            run.load(self._place)
         pl_module.automatic_optimization = False
-        pl_module.training_step = self._step
+        pl_module.training_step = functools.partial(self._step, pl_module, run, losses)
 
-    def _step(self, *_: Any) -> None:
-        module, run = self._module, self.run
+    def _step(self, module: Any, run: Trainer, losses: Callable[[Any, int], Tensor], *_: Any) -> None:
         host = module.trainer
         with _Apart(module):
-            take_step(run, lambda batch: self._losses(batch, run.steps_taken - 1))
+            take_step(run, lambda batch: losses(batch, run.steps_taken - 1))
         module.optimizers().step()  # there are no gradients, so nothing changes, but Lightning counts its steps here
         for config in host.lr_scheduler_configs:
             if config.interval == "step" and run.steps_taken % config.frequency == 0:
