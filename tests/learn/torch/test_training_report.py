@@ -33,6 +33,13 @@ def test_the_cap_on_membership_is_the_closed_form_of_gaussian_noise():
     assert f"{PLAN.curve.epsilon(delta=1e-5):.3f}"[:-1] in text
 
 
+def test_mu_is_told_twice_only_where_the_far_tail_makes_a_difference():
+    assert "Up to a probability" not in made(plan=PLAN).report(delta=1e-5).statement.text()
+    plan = learn.DPSGD(clip=1.0, rate=0.25, steps=40, noise=2.46)
+    told = " ".join(made(plan=plan).report(delta=1e-5).statement.sentences)
+    assert f"Up to a probability of δ = 10⁻⁵, it is μ = {plan.curve.gdp(delta=1e-5):.2f}"[:-1] in told
+
+
 def test_nothing_of_the_data_is_in_it():
     """Runs on other data, with other losses, have the same report to the last letter."""
     plan = learn.DPSGD(clip=1.0, rate=0.3, steps=4, noise=1.0, records=40)

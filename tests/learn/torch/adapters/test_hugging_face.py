@@ -17,8 +17,9 @@ from torch.nn import functional as F  # noqa: E402
 from deniable import learn, noise  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
+from deniable.learn.torch.adapters import hugging_face  # noqa: E402
 from deniable.learn.torch.adapters.hugging_face import FILE, PrivateTrainer  # noqa: E402
-from deniable.learn.torch.adapters.step_numbers import steps_in_epoch  # noqa: E402
+from deniable.learn.torch.adapters.step_numbers import check_settings, steps_in_epoch  # noqa: E402
 from deniable.ledger import Budget, Ledger  # noqa: E402
 from deniable.units import Unit  # noqa: E402
 
@@ -171,10 +172,10 @@ def test_settings_that_would_break_the_promise_are_refused_by_name(tmp_path, set
 
 def test_half_precision_with_a_scaler_and_new_models_are_refused(tmp_path):
     arguments = tf.TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
+    arguments.push_to_hub, arguments.hub_strategy = True, "all_checkpoints"
+    with pytest.raises(InvalidParameter, match="would publish private_run"):
+        check_settings(hugging_face._settings(arguments))
     arguments.fp16 = True  # on a CPU transformers refuses it itself, when it opens accelerate's scaler
-    from deniable.learn.torch.adapters import hugging_face
-    from deniable.learn.torch.adapters.step_numbers import check_settings
-
     with pytest.raises(InvalidParameter, match="GradScaler"):
         check_settings(hugging_face._settings(arguments))
     with pytest.raises(InvalidParameter, match="each run must be paid for"):

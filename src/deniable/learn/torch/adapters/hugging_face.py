@@ -197,6 +197,9 @@ def _settings(args: Any) -> Iterator[Setting]:
     yield Setting("label_smoothing_factor", smooth, not smooth, rule, example_losses.WRITE)
     rule, alpha = "adds noise by a hook that depends on the padding of the batch", args.neftune_noise_alpha
     yield Setting("neftune_noise_alpha", alpha, not alpha, rule, "leave it out")
+    rule, pushed = f"would publish {FILE}, which is for the owner alone", str(getattr(args, "hub_strategy", ""))
+    is_kept = not (args.push_to_hub and "checkpoint" in pushed.lower())
+    yield Setting("hub_strategy", pushed, is_kept, rule, 'write "end" or "every_save", which push the model')
     rule, optimizer = "updates weights inside of the backward pass, without the plan's noise", str(args.optim)
     is_whole = not any(word in optimizer.lower() for word in ("lomo", "layerwise"))
     yield Setting("optim", optimizer, is_whole, rule, 'use "adamw_torch" or another optimizer that steps once')
