@@ -21,7 +21,7 @@ from deniable import noise as chance
 from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
 from deniable.learn.plans import Flat, Places, Plan
-from deniable.learn.torch import checkpoints
+from deniable.learn.torch import checkpoints, training_report
 from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
@@ -31,7 +31,6 @@ from deniable.learn.torch.gradients.gradient_check import Checked, checked
 from deniable.learn.torch.guards import training_checks
 from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
-from deniable.learn.torch.loss_scaling import check_not_scaled
 from deniable.learn.torch.optimizers import AdamBC
 from deniable.learn.torch.past_noise import Past
 from deniable.learn.torch.run_history import History
@@ -42,7 +41,6 @@ from deniable.noise.entropy import given_or_current
 if TYPE_CHECKING:
     from deniable.audit import OneRun
     from deniable.curves import Curve
-    from deniable.learn.torch.training_report import ReportParts, TrainingReport
     from deniable.ledger import Ledger
     from deniable.plots import Figure
     from deniable.queries.session import Session
@@ -297,7 +295,6 @@ class Trainer:
         self._processes.check_not_forked()
         trace = self._following.end()
         training_checks.check_losses(losses, self._open)
-        check_not_scaled(losses)
         training_checks.check_left_alone(self._parameters, self._weights)
         if self._book.is_learning and not self._book.listener.calls:
             rule = "were not computed from this batch by this trainer's model"
@@ -424,11 +421,8 @@ class Trainer:
         """A figure of loss and ε over the steps so far. The losses are not private: for the owner's eyes only."""
         return self.history.figure(self.plan, self.steps_taken, delta)
 
-    def report(self, *, delta: float, **parts: Unpack[ReportParts]) -> TrainingReport:
-        """A model card of this run, with ε at `delta`: statement for a paper, plan, assumptions, tests; with `to_html`
-        and `to_markdown`. Losses and accuracies are in it only if you pass them: see `ReportParts`."""
-        from deniable.learn.torch import training_report
-
+    def report(self, *, delta: float, **parts: Unpack[training_report.ReportParts]) -> training_report.TrainingReport:
+        """A model card of this run, with ε at `delta`. Losses and accuracies are in it only if you pass them."""
         return training_report.made(self, delta=delta, **parts)
 
     def audit(self, losses: Losses, *, delta: float, confidence: float, guesses: int | None = None) -> OneRun:
@@ -488,8 +482,6 @@ class Trainer:
         for journal in self._journals.values():
             journal.check_mine()
         known = {**self._journals, place.resolve(): checkpoints.Journal(place.resolve(), self._run)}
-        from deniable.learn.torch.training_report import guarantee_text
-
         payment = self._payment
         record: dict[str, Any] = {
             "run": self._run,
@@ -505,7 +497,7 @@ class Trainer:
             "token": None if payment is None else payment.share(),
             "past": None if self._past is None else self._past.state(),
             "journals": [str(each) for each in known],
-            "guarantee": guarantee_text(self),
+            "guarantee": training_report.guarantee_text(self),
         }
         checkpoints.write(place, record)
         known[place.resolve()].begin(self.steps_taken)
