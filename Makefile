@@ -18,7 +18,7 @@ PYTHON ?=
 BIN := .venv/bin
 TO_RUN := demo
 # A comma written into a call would end its argument.
-WITH_SPARK := .[dev,spark]
+WITH_SPARK := .[dev,spark,adapters]
 # pip finds a small wheel for processors by this version; others bring gigabytes for accelerators.
 TORCH := torch==2.13.0 llvmlite==0.50.0
 # One worker per file at a time: the code blocks of a page share a namespace. Three on two cores, as many tests wait.

@@ -55,11 +55,21 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore += [
         "src/deniable/learn/torch",
         "docs/learn.md",
+        "docs/learn-tools.md",
         "docs/training-plans.md",
         "tests/learn/mixing_models.py",
         "tests/learn/runs.py",
         "tests/learn/zoo.py",
     ]
+
+# And of other training loops, each behind its adapter.
+for package, adapter in (
+    ("accelerate", "accelerate_loops"),
+    ("lightning", "lightning_callback"),
+    ("transformers", "hugging_face"),
+):
+    if importlib.util.find_spec(package) is None:
+        collect_ignore.append(f"src/deniable/learn/torch/adapters/{adapter}.py")
 COLLECTED.ignored = collect_ignore
 
 

@@ -7,7 +7,9 @@
     buffered_noise        correlated noise by a few buffers, for DPFTRL
     banded_sampling       BandMF: correlated noise with sampling
     tuning                tune: the best of a random number of runs, with its curve
+    loss_membership       how many members an attacker finds from losses, at a rate of false alarms
     convex_perturbation   output and objective perturbation for convex losses
+    private_metrics       accuracy, confusion matrix, mean loss and AUROC as questions to a session
     torch                 Trainer: carries out a plan on an unmodified PyTorch model (needs the extra `torch`)
     sklearn               private estimators for scikit-learn (needs the extra `sklearn`)
 
@@ -24,10 +26,11 @@ from typing import TYPE_CHECKING
 from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
-    from deniable.learn import sklearn, torch
+    from deniable.learn import private_metrics, sklearn, torch
     from deniable.learn.adaptive_clipping import AdaptiveNorm
     from deniable.learn.banded_sampling import BandMF
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
+    from deniable.learn.loss_membership import MembershipTest, membership_test
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
     from deniable.learn.tuning import Repeats, Tuned, tune
@@ -39,11 +42,14 @@ _HOMES = {
     "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
     "Flat": "plans",
+    "MembershipTest": "loss_membership",
     "ObjectivePerturbation": "convex_perturbation",
     "OutputPerturbation": "convex_perturbation",
     "Plan": "plans",
     "Repeats": "tuning",
     "Tuned": "tuning",
+    "membership_test": "loss_membership",
+    "private_metrics": "private_metrics",
     "sklearn": "sklearn",
     "torch": "torch",
     "tune": "tuning",
@@ -56,11 +62,14 @@ __all__ = [
     "Automatic",
     "BandMF",
     "Flat",
+    "MembershipTest",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "Plan",
     "Repeats",
     "Tuned",
+    "membership_test",
+    "private_metrics",
     "sklearn",
     "torch",
     "tune",

@@ -108,8 +108,8 @@ class Plan(ABC):
         """The assumptions of the curve, in words."""
 
     @abstractmethod
-    def explain(self) -> str:
-        """The plan and its guarantee in words."""
+    def explain(self, *, delta: float = 1e-5) -> str:
+        """The plan and its guarantee in words, with ε at `delta`."""
 
     # -- who takes part ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from deniable import noise as chance
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.torch.batch_sampling import Records
 from deniable.learn.torch.run_processes import Processes
+
+if TYPE_CHECKING:
+    from deniable.audit import OneRun
 
 FEWEST_CANARIES = 10
 """Fewer canaries are refused."""
@@ -57,6 +60,12 @@ class Canaries:
             raise InvalidParameter("losses", NOTHING, rule, "write reduction='none'")
         scores: NDArray[np.float64] = -found.double().cpu().numpy()
         return scores
+
+    def audited(self, scores: NDArray[np.float64], delta: float, confidence: float, guesses: int | None) -> OneRun:
+        """The certified lower bound of one run, from the scores of its canaries."""
+        from deniable.audit import one_run
+
+        return one_run(scores, self.included, delta=delta, confidence=confidence, guesses=guesses)
 
     def batch(self, device: torch.device) -> Any:
         every = np.arange(len(self._dataset), dtype=np.int64)

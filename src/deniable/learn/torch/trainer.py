@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from deniable import noise as chance
 from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
 from deniable.learn.plans import Places, Plan
-from deniable.learn.torch import checkpoints
+from deniable.learn.torch import checkpoints, training_report
 from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries
 from deniable.learn.torch.clip_norms import ClipNorms
@@ -197,10 +197,7 @@ class Trainer:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of the whole run, with all its assumptions."""
-        more = [
-            self._following.assumption,
-            "gradients, their norms and their sums are computed as in real arithmetic",
-        ]
+        more = [self._following.assumption, "gradients, their norms and their sums are computed as in real arithmetic"]
         if not given_or_current(self._entropy).is_private:
             more.append("who takes part is replayable, for tests only: this protects nobody")
         if training_checks.is_less_than_single(self.model, self._device):
@@ -441,9 +438,7 @@ class Trainer:
     def _noisy(self, totals: dict[str, Tensor]) -> list[Tensor]:
         if not self._processes.is_first:
             return list(totals.values())
-        return (
-            self._noise.add(list(totals.values())) if self._past is None else self._past.released(totals, self._noise)
-        )
+        return self._noise.add([*totals.values()]) if self._past is None else self._past.released(totals, self._noise)
 
     def public_step(self, loss: Tensor) -> None:
         """Take an ordinary step, without clipping and noise, on a scalar loss over public data.
@@ -483,6 +478,10 @@ class Trainer:
         """A figure of loss and ε over the steps so far. The losses are not private: for the owner's eyes only."""
         return self.history.figure(self.plan, self.steps_taken, delta)
 
+    def report(self, *, delta: float, **parts: Unpack[training_report.ReportParts]) -> training_report.TrainingReport:
+        """A model card of this run, with ε at `delta`. Losses and accuracies are in it only if you pass them."""
+        return training_report.made(self, delta=delta, **parts)
+
     def audit(self, losses: Losses, *, delta: float, confidence: float, guesses: int | None = None) -> OneRun:
         """A certified lower bound on the privacy loss of this run, from the canaries given to the trainer.
 
@@ -496,10 +495,8 @@ class Trainer:
             raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
         if not self.steps_taken:
             raise InvalidOperation("an audit is about a run, but no step was taken; train first")
-        from deniable.audit import one_run
-
         scores = self._canaries.scores(self.model, losses, self._device)
-        return one_run(scores, self._canaries.included, delta=delta, confidence=confidence, guesses=guesses)
+        return self._canaries.audited(scores, delta, confidence, guesses)
 
     def close(self) -> None:
         """Remove the hooks from the model, and seal the run in the ledger. This trainer cannot train any more."""
@@ -549,6 +546,7 @@ class Trainer:
             "past": None if self._past is None else self._past.state(),
             "clip": self._clipping.norm,
             "journals": [str(each) for each in known],
+            "guarantee": training_report.guarantee_text(self),
         }
         checkpoints.write(place, record)
         known[place.resolve()].begin(self.steps_taken)

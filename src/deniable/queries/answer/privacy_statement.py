@@ -172,6 +172,25 @@ def of_description(
     )
 
 
+def of_training(promise: Guarantee, how: Sequence[str], *, delta: float) -> Statement:
+    """The statement about a trained model. `how` has sentences about sampling, clipping and noise."""
+    at = _checked(delta)
+    what = "This model, with every model of the steps before it,"
+    promised = _promised(promise.curve, promise.unit.describe(), at, what)
+    mu = float(promise.curve.gdp(delta=at)) if at else math.inf
+    whole = float(promise.curve.gdp())
+    if mu < 0.99 * whole < math.inf:  # μ of a sampled curve is that of its far tail
+        promised += (f"Up to a probability of δ = {power(at)}, it is μ = {_told(rounded_up(mu, 4))}.",)
+    sections = (
+        ("Protection", promised),
+        ("In odds", _odds(promise.curve, at)),
+        ("Training", tuple(how)),
+        ("Assumptions", _assumed(promise.assumptions)),
+        ("Software", (_software(),)),
+    )
+    return Statement(tuple((name, said) for name, said in sections if said))
+
+
 def of_curve(curve: Curve, unit: str, charge: int, adjustments: Sequence[str], delta: float | None) -> Statement:
     """The statement about one answer of which only the curve is known."""
     read = 0.0 if math.isfinite(curve.epsilon(delta=0.0)) else USUAL_DELTA
@@ -206,8 +225,6 @@ def made(
 
     `synthetic` has, for a synthetic table, the sentences on how it was made and on the public facts of its columns.
     """
-    # Not by an import: `deniable/__init__` is above this package.
-    version = sys.modules["deniable"].__version__
     ends = _intervals(confidence) if synthetic is None else (
         "Standard errors, intervals and tests that take synthetic rows for real ones are too narrow.",
     )  # fmt: skip
@@ -218,17 +235,26 @@ def made(
         ("Synthetic data", tuple(synthetic[0]) if synthetic else ()),
         ("What is public", (synthetic[1],) if synthetic else tuple(_public(tables)) if tables else ()),
         ("Adjustments", _adjusted(adjustments)),
-        ("Assumptions", tuple(f"{each[:1].upper()}{each[1:]}." for each in assumptions)),
-        ("Software", (f"Computed by deniable {version} (Python).",)),
+        ("Assumptions", _assumed(assumptions)),
+        ("Software", (_software(),)),
     ]
     return Statement(tuple((name, said) for name, said in sections if said))
+
+
+def _assumed(assumptions: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{each[:1].upper()}{each[1:]}." for each in assumptions)
+
+
+def _software() -> str:
+    # Not by an import: `deniable/__init__` is above this package.
+    return f"Computed by deniable {sys.modules['deniable'].__version__} (Python)."
 
 
 def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
     level = f"ε = {_told(rounded_up(epsilon, 4))}"
     private = f"ε-differentially private with {level}" if delta == 0 else (
-        f"(ε, δ)-differentially private with {level} at δ = {_power(delta)}"
+        f"(ε, δ)-differentially private with {level} at δ = {power(delta)}"
     )  # fmt: skip
     is_one = what.startswith(("This", "Every"))
     said = [
@@ -238,7 +264,7 @@ def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ..
     mu = float(curve.gdp())
     up_to = ""
     if math.isinf(mu) and delta > 0:
-        mu, up_to = float(curve.gdp(delta=delta)), f", up to a probability of δ = {_power(delta)}"
+        mu, up_to = float(curve.gdp(delta=delta)), f", up to a probability of δ = {power(delta)}"
     if math.isfinite(mu):
         said.append(f"As Gaussian differential privacy, μ = {_told(rounded_up(mu, 4))}{up_to}.")
     return tuple(said)
@@ -247,7 +273,7 @@ def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ..
 def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
     factor = _told(rounded_up(math.nextafter(math.exp(min(epsilon, 700.0)), math.inf), 4))
-    but = f", except for a part of probability δ = {_power(delta)}" if delta else ""
+    but = f", except for a part of probability δ = {power(delta)}" if delta else ""
     right = percent_up((1 + curve.advantage()) / 2)
     missed = rounded_down(100 * float(curve.beta(alpha=_FALSE_ALARMS)), 3)
     return (
@@ -331,7 +357,7 @@ def _told(number: str) -> str:
     return f"{mantissa} × 10{exponent.translate(_POWERS)}" if power else number
 
 
-def _power(number: float) -> str:
+def power(number: float) -> str:
     """A δ: 1e-6 as 10⁻⁶."""
     exact = Decimal(f"{number:.12g}").normalize()
     digits, exponent = exact.as_tuple().digits, exact.adjusted()

@@ -23,6 +23,7 @@ from deniable.learn.torch.guards.batch_guard import KEPT, PROVED  # noqa: E402
 from deniable.learn.torch.guards.module_state import ModuleState  # noqa: E402
 from deniable.learn.torch.guards.object_snapshots import NOTHING, held_by, put_into  # noqa: E402
 from deniable.learn.torch.guards.training_checks import check_model  # noqa: E402
+from tests.learn.runs import made, run  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -297,3 +298,31 @@ def test_a_cell_that_was_empty_is_emptied_again():
             put_into(cell, before)
             assert held_by(cell) is before
     assert held_by(CellType()) is NOTHING
+
+
+class Instantiating(OrderedDict):
+    """Makes an object each time a name is read, as the table of activations of transformers does."""
+
+    def __getitem__(self, name):
+        return super().__getitem__(name)()
+
+
+TABLE = Instantiating({"relu": nn.ReLU, "tanh": nn.Tanh})
+
+
+class ByName(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.act, self.last = nn.Linear(4, 5), TABLE["tanh"], nn.Linear(5, 2)
+
+    def forward(self, x):
+        return self.last(self.act(self.first(x)) if "tanh" in TABLE else x)
+
+
+def test_a_dictionary_that_makes_objects_when_it_is_read_stays_as_it_is():
+    """It was filled with the objects that reading it had made, and each example was computed alone."""
+    model = ByName()
+    trainer = made(model)
+    run(trainer)
+    assert trainer.one_by_one is None
+    assert dict(zip(TABLE, TABLE.values(), strict=True)) == {"relu": nn.ReLU, "tanh": nn.Tanh}

@@ -109,7 +109,8 @@ class Snapshot:
 
         With `left_alone=None`, `is_still` compares the values, but `changes` and `restore` ignore the table.
         """
-        before = dict(table)
+        # dict(table) of a subclass may call its own __getitem__, which may make a new object for each name.
+        before = dict(table) if type(table) is dict else dict(zip(table, table.values(), strict=True))
         self._tables.append(table)
         self._before.append((before, owner, left_alone))
         self._lengths.append(len(before))

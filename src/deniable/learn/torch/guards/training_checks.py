@@ -14,6 +14,7 @@ from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
 from deniable.learn.plans import Plan
 from deniable.learn.torch.gradients.forward_calls import shown
 from deniable.learn.torch.guards.object_snapshots import check_numbers
+from deniable.learn.torch.loss_scaling import check_not_scaled
 
 if TYPE_CHECKING:
     from deniable.ledger import Ledger
@@ -256,6 +257,7 @@ def check_losses(losses: Any, count: int) -> torch.Tensor:
     if not losses.requires_grad:
         rule = "have no autograd graph: they do not depend on trained parameters"
         raise InvalidParameter("losses", NOTHING, rule, "compute them outside of torch.no_grad()")
+    check_not_scaled(losses)
     return losses
 
 
