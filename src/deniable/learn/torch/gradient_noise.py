@@ -6,7 +6,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import final
 
@@ -24,6 +24,10 @@ FARTHEST = float(2**62)
 
 PIECE = 2**20
 """Numbers drawn at a time. Many, because rejected ones are drawn again in ever smaller rounds."""
+
+ON_A_DEVICE = 2**26
+"""The same on an accelerator: one kernel launch for small models, and little memory beside the gradients of large ones.
+"""
 
 CHUNK = 2**15
 """Numbers that get noise at a time: few enough to stay in the caches."""
@@ -120,11 +124,11 @@ class DeviceNoise(GradientNoise):
         source = given_or_current(self._entropy)
         _piecewise(on_cpu, lambda part: drawing[part.dtype].add(part, self._sigma, source))
         for kind in {(each.device, each.dtype) for each in totals if each.device.type != "cpu"}:
-            # One draw for all tensors: one kernel launch, and at the end of a step there is memory for it.
             several = [each for each in totals if (each.device, each.dtype) == kind]
-            drawn = torch.empty(sum(each.numel() for each in several), device=kind[0], dtype=kind[1])
-            drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0]))
-            torch._foreach_add_(several, _unflatten_dense_tensors(drawn, several))
+            for pieces in _portions(several):
+                drawn = torch.empty(sum(each.numel() for each in pieces), device=kind[0], dtype=kind[1])
+                drawn.normal_(0.0, self._sigma, generator=self._generator(kind[0]))
+                torch._foreach_add_(pieces, _unflatten_dense_tensors(drawn, pieces))
         return list(totals)
 
     def _generator(self, device: torch.device) -> torch.Generator:
@@ -187,6 +191,21 @@ def _replayable(entropy: noise.Entropy | None) -> tuple[str, ...]:
     if given_or_current(entropy).is_private:
         return ()
     return ("the entropy is replayable, for tests only: this protects nobody",)
+
+
+def _portions(totals: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Views of all numbers of these tensors, in lists of at most about ON_A_DEVICE numbers each."""
+    held: list[Tensor] = []
+    count = 0
+    for total in totals:
+        is_cut = total.numel() > ON_A_DEVICE and total.is_contiguous()
+        for piece in total.view(-1).split(ON_A_DEVICE) if is_cut else (total,):
+            count += piece.numel()
+            if held and count > ON_A_DEVICE:
+                yield held
+                held, count = [], piece.numel()
+            held.append(piece)
+    yield held
 
 
 def _piecewise(totals: Sequence[Tensor], work: Callable[[Tensor], None]) -> None:

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.torch
 
 from torch import nn  # noqa: E402
 
-from deniable.learn.torch.gradients import gradient_captures, stacked_layers  # noqa: E402
+from deniable.learn.torch.gradients import gradient_captures, reduced_norms, stacked_layers  # noqa: E402
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping  # noqa: E402
 from tests.learn.torch.gradients.test_bookkeeping import close, one_by_one  # noqa: E402
 
@@ -227,6 +227,41 @@ def test_inputs_are_held_once(monkeypatch):
     book.close()
 
 
+@pytest.mark.parametrize("pending", [1, 2**26], ids=["one by one", "several at once"])
+@pytest.mark.parametrize("name", CASES)
+def test_large_normalisations_are_summed_during_the_backward_pass(name, pending, monkeypatch):
+    """The same gradients as autograd's, and none of the inputs and output gradients is held."""
+    monkeypatch.setattr(gradient_captures, "QUICK", ())
+    monkeypatch.setattr(stacked_layers, "ROOM", 1)
+    monkeypatch.setattr(reduced_norms, "PENDING", pending)
+    torch.manual_seed(0)
+    model = CASES[name][0]().double()
+    book = Bookkeeping(model)
+    asked = []
+    real = reduced_norms.ReducedNorms._reduce
+    monkeypatch.setattr(
+        reduced_norms.ReducedNorms, "_reduce", lambda self: (asked.append(len(self._waiting)), real(self))
+    )
+    for seed in range(3):
+        x = _inputs(name, model, COUNT, seed)
+        truth = one_by_one(model, _losses(model, x))
+        book.forget()
+        asked.clear()
+        losses = _losses(model, x)
+        found = book.gradients(losses)
+        squares = sum(g.reshape(COUNT, -1).square().sum(1) for g in truth.values())
+        assert close(found.squared(losses), squares, 1e-6)
+        factors = torch.rand(COUNT, dtype=torch.float64)
+        sums = {key: torch.zeros_like(value[0]) for key, value in truth.items()}
+        for key, part, (start, stop) in found.summed(factors):
+            sums[key][start:stop].add_(part)
+        for key, value in truth.items():
+            assert close(sums[key], torch.tensordot(factors, value, 1)), key
+        if seed and isinstance(model, Blocks) and name != "channels last":
+            assert sum(asked) == 2  # the first has no trained layer before it, so that its gradient is asked for
+    book.close()
+
+
 def test_a_cpu_is_handed_one_layer_after_the_other():
     model = Blocks().double()
     book = Bookkeeping(model)
@@ -291,9 +326,11 @@ class Switched(Blocks):
         return self.head(x.mean(0 if self.is_turned else 1))
 
 
+@pytest.mark.parametrize("room", [stacked_layers.ROOM, 1])
 @pytest.mark.parametrize("switch", ["leaves_out", "is_turned"])
-def test_what_the_first_batch_taught_may_change(switch, monkeypatch):
+def test_what_the_first_batch_taught_may_change(switch, room, monkeypatch):
     monkeypatch.setattr(gradient_captures, "QUICK", ())
+    monkeypatch.setattr(stacked_layers, "ROOM", room)
     torch.manual_seed(0)
     model = Switched().double()
     book = Bookkeeping(model)

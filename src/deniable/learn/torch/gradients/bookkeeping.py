@@ -57,7 +57,8 @@ from deniable.learn.torch.gradients.gradient_captures import Capture, Vectors, c
 from deniable.learn.torch.gradients.layers import closed_form, outer_product, passed, spread_over, summed_to_last
 from deniable.learn.torch.gradients.parameters import Trained, common_path, names_at, sources, trained_parameters
 from deniable.learn.torch.gradients.per_example import Block, Gathered, PerExample, all_rows
-from deniable.learn.torch.gradients.stacked_layers import IN_ORDER, Family, alike, put_together
+from deniable.learn.torch.gradients.reduced_norms import ReducedNorms
+from deniable.learn.torch.gradients.stacked_layers import IN_ORDER, Family, alike, put_together, too_large
 from deniable.learn.torch.gradients.vmap_rerun import input_layouts, rerun
 from deniable.learn.torch.guards.separation_trace import structure
 from deniable.learn.torch.guards.single_example import check_alone
@@ -227,15 +228,23 @@ class Bookkeeping:
             self._check_graph(losses, calls, asked, count)
         # An output that had no gradient on the learning batch may have one now; then layouts are learned again.
         unlearnt = [call for call in calls if call.key not in self._spread and None in self._layouts[call.key]]
+        reduced = ReducedNorms([call for call in too_large(calls) if call.key in asked], asked, self._layouts, count)
         edges = [edge for listed in asked.values() for edge in listed]
-        grads = gradients(losses, edges, keep=bool(unlearnt), times=self.scale)[::-1]
+        with reduced.during():
+            grads = gradients(losses, edges, keep=bool(unlearnt), times=self.scale)[::-1]
         pulled: Pulled = {key: [grads.pop() for _ in listed] for key, listed in asked.items()}
         for call in unlearnt:
             for grad, layout in zip(pulled[call.key], self._layouts[call.key], strict=True):
                 if layout is None and has_nonzero(grad):
                     return self._learned(losses, calls, count)
         families: list[Family] = []
-        gathered = self._gathered(calls, pulled, count, None, families)
+        gathered = self._gathered(
+            [each for each in calls if each.key not in reduced.keys], pulled, count, None, families
+        )
+        for path, local, capture in reduced.captures:
+            trained = self._closed_at(path, None).get(local)
+            if trained is not None:
+                gathered[trained.name][all_rows(trained.tensor)].append(capture)
         return PerExample(self.parameters, gathered, count, scale=self.scale, families=families)
 
     def _look_again(self, losses: Tensor, calls: list[ModuleCall], count: int) -> None:
@@ -428,11 +437,12 @@ class Bookkeeping:
         if not all(is_multiple(SCALE, before, grad) for before, grad in zip(unscaled, grads, strict=True)):
             self.scale, grads = 1.0, unscaled
         pulled = self._learn_layouts(calls, spread, grads, searches)
+        coarse = tolerance_of(calls)  # a model may convert what it computed in half precision
         for call in calls:
             if call.is_whole_model and self.is_learning and not self._has_proof:
                 with self.listener.quiet():
-                    check_alone(self.model, call, self._layouts[call.key], count, TOLERANCE)
-        truth = AutogradComparison(self.parameters, self.scale, losses, probed, tolerance_of(calls))
+                    check_alone(self.model, call, self._layouts[call.key], count, dict.fromkeys(TOLERANCE, coarse))
+        truth = AutogradComparison(self.parameters, self.scale, losses, probed, coarse)
         gathered = self._settle(calls, pulled, truth, count)
         self.is_learning = False
         self._closed = {path for each in self.parameters.values() if each.unit is None for path in sources(each)}

@@ -16,6 +16,11 @@ from torch.utils._pytree import tree_flatten
 from deniable.errors import InvalidParameter
 from deniable.learn.torch.gradients.attention_projections import Listening, block_of
 from deniable.learn.torch.guards.tensor_domains import Domain
+from deniable.learn.torch.kernels.half_products import HALF
+
+VIEWS = ("ViewBackward0", "UnsafeViewBackward0")
+PRODUCTS = {"AddmmBackward0": "_saved_mat1", "MmBackward0": "_saved_self"}
+"""Nodes of autograd's graph for a linear map: a change of shape, and the product with the input that it used."""
 
 Key = tuple[str, str, int]
 """Path of the module, kind of record, and the number of the call among those of this path and kind."""
@@ -170,6 +175,7 @@ class Listener:
         """Record a call that maps one tensor to one tensor."""
         if not isinstance(output, Tensor) or not output.requires_grad:
             return None
+        x = _as_used(x, output)
         call = ModuleCall(
             self._key(path, kind),
             module,
@@ -242,6 +248,20 @@ class Listener:
         mode = self._modes.pop() if self._modes else None
         if mode is not None:
             mode.__exit__(None, None, None)
+
+
+def _as_used(x: Tensor, output: Tensor) -> Tensor:
+    """The input of a linear map as autocast converted it: autograd holds that copy in any case, so that nobody has to
+    hold the input itself. The input if there is no such copy."""
+    if output.dtype not in HALF or not x.is_floating_point() or x.dtype == output.dtype:
+        return x
+    node = output.grad_fn
+    if node.name() in VIEWS:
+        node = node.next_functions[0][0]
+    used = None if node is None else getattr(node, PRODUCTS.get(node.name(), ""), None)
+    if used is None or used.dtype != output.dtype or used.shape[-1] != x.shape[-1] or used.numel() != x.numel():
+        return x
+    return used.detach().reshape(x.shape)
 
 
 def _edge(output: Tensor) -> GradientEdge:

@@ -31,6 +31,9 @@ Vectors        stored as it is                        computed as it is
 **Rounding.** Norms must not be too small, or an example would be clipped too little. Ghost norms add terms of both
 signs, so rounding can lose more than in a sum of squares; `_summed_up` adds a bound on that loss. `Capture.lost` bounds
 the effect of underflow (see `per_example`).
+
+**Half precision.** On an accelerator, an `Outer` holds g and a as autocast left them, and `half_products` computes from
+them as exactly as from copies in single precision. All other captures are in single precision.
 """
 
 from __future__ import annotations
@@ -38,14 +41,15 @@ from __future__ import annotations
 import math
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Protocol, final
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from deniable.learn.torch.kernels import half_products
 from deniable.learn.torch.kernels.convolution_kernel import columns, offsets, products
+from deniable.learn.torch.kernels.half_products import HALF
 
 CPU_ROOM = 2**20
 """The most numbers in a temporary tensor on a CPU. 4 MB of single precision stay near the caches and are reused; larger
@@ -53,8 +57,6 @@ ones get new pages from the system each time, which costs more than filling them
 
 DEVICE_ROOM = 2**28
 """The same on an accelerator, where one large product is faster than many small ones."""
-
-HALF = (torch.bfloat16, torch.float16)
 
 KEPT = 2
 """A convolution forms and holds its gradients if they have at most so many times the entries of its input windows and
@@ -161,7 +163,19 @@ class Outer(Capture):
     def direct(self, low: int, high: int) -> Tensor:
         """The gradients of examples low, …, high - 1, one row for each, block after block."""
         g, a = self.some(low, high)
+        if self.is_half:
+            return half_products.outer_product(g, a).view(high - low, -1)
         return torch.bmm(g.transpose(1, 2), a).view(high - low, -1)
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the factors are in half precision. Norms and sums are in single precision in any case."""
+        return self.g.dtype in HALF
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for captures that `half_products` computes together."""
+        return self.g.dtype, self.g.shape, self.a.shape
 
     @property
     def is_ghost(self) -> bool:
@@ -177,11 +191,11 @@ class Outer(Capture):
     def squared(self, *, with_sums: bool = False) -> Tensor:
         """‖G_i‖². With one place, `with_sums` adds the squared norm of the bias' gradient."""
         if self.g.shape[1] == 1:
-            a = square(self.a)
-            return _by_example(square(self.g).mul_(a.add_(1) if with_sums else a), self.count)
+            g, a = (square(each.to(counted(each.dtype))) for each in (self.g, self.a))
+            return _by_example(g.mul_(a.add_(1) if with_sums else a), self.count)
         assert not with_sums
         if self.is_ghost:
-            return ghosts([self], self.count, self.g)
+            return half_ghosts([self]) if self.is_half else ghosts([self], self.count, self.g)
         self._kept = self.direct(0, self.count)  # `summed` uses them again
         return square(self._kept)
 
@@ -195,18 +209,21 @@ class Outer(Capture):
 
     def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
         """See `Ghost`."""
-        g, a = self.some(low, high)
+        g, a = (each.to(counted(each.dtype)) for each in self.some(low, high))
         one, other = torch.bmm(g, g.transpose(1, 2)), torch.bmm(a, a.transpose(1, 2))
         return one.mul_(other) if onto is None else onto.addcmul_(one, other)
 
     def cross(self, rows: EmbeddingRows) -> Tensor:
         """The inner product ⟨G_i, R_i⟩ with the gradient R_i of an embedding that shares the weight."""
-        heard = torch.gather(self.g, 2, rows.ids.unsqueeze(1).expand(-1, self.g.shape[1], -1))
-        return (heard * torch.bmm(self.a, rows.g.transpose(1, 2))).flatten(1).sum(1)
+        g, a = (each.to(rows.g.dtype) for each in (self.g, self.a))
+        heard = torch.gather(g, 2, rows.ids.unsqueeze(1).expand(-1, g.shape[1], -1))
+        return (heard * torch.bmm(a, rows.g.transpose(1, 2))).flatten(1).sum(1)
 
     def summed(self, factors: Factors) -> Tensor:
         if self._kept is not None:
             return torch.mv(self._kept.T, factors.each).view(self.shape)
+        if self.is_half:
+            return half_products.weighted([self.g], [self.a], factors.each)[0]
         g, a = self.g.reshape(-1, self.g.shape[-1]), self.a.reshape(-1, self.a.shape[-1])
         if g.shape[1] <= a.shape[1]:
             return torch.mm(factors.scaled(g, self.g.shape[1]).T, a)
@@ -282,12 +299,15 @@ class Convolution(Capture):
         x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
         count, more = high - low, self.x.shape[1]
         last = x.movedim(1, -1).contiguous()
-        out, (each, *spatial) = g.shape[3:], last.stride()[:-1]
+        wide = 8 // x.element_size()
+        if not is_quick(x) and self.shape[1] % wide == 0:
+            last = last.view(torch.int64)  # a device copies numbers of eight bytes in the same time as shorter ones
+        out, (each, *spatial), channels = g.shape[3:], last.stride()[:-1], last.shape[-1] // self.groups
         windows = last.as_strided(
-            (count, self.groups, more, *out, *self.kernel, self.shape[1]),
+            (count, self.groups, more, *out, *self.kernel, channels),
             (
                 more * each,
-                self.shape[1],
+                channels,
                 each,
                 *(s * d for s, d in zip(spatial, self.stride, strict=True)),
                 *(s * d for s, d in zip(spatial, self.dilation, strict=True)),
@@ -295,7 +315,7 @@ class Convolution(Capture):
             ),
         )
         places, outs = math.prod(out), self.shape[0] // self.groups
-        a = windows.reshape(count * self.groups, more * places, math.prod(self.shape[1:]))
+        a = windows.reshape(count * self.groups, more * places, math.prod(self.kernel) * channels).view(x.dtype)
         g = g.reshape(count, more, self.groups, outs, places)
         g = g[:, 0].transpose(-1, -2) if more == 1 else g.permute(0, 2, 1, 4, 3).flatten(2, 3)
         return Outer(g.flatten(0, 1), a, self.shape, self.groups)
@@ -320,10 +340,13 @@ class Convolution(Capture):
         if columns(outs) * ins <= most:
             self._kept = self._multiplied()
         if self._kept is None and outs * ins <= most:
-            kept = self._kept = self.x.new_empty((count * self.groups, ins, outs))
+            kept = self._kept = self.x.new_empty((count * self.groups, ins, outs), dtype=counted(self.x.dtype))
             for low, high in chunks(count, self._each, room(self.x)):
-                rows = self._unfolded(low, high)
-                torch.bmm(rows.a.transpose(1, 2), rows.g, out=kept[low * self.groups : high * self.groups])
+                rows, part = self._unfolded(low, high), kept[low * self.groups : high * self.groups]
+                if rows.is_half:
+                    part.copy_(half_products.outer_product(rows.a, rows.g))
+                else:
+                    torch.bmm(rows.a.transpose(1, 2), rows.g, out=part)
         return self._kept
 
     @property
@@ -345,8 +368,9 @@ class Convolution(Capture):
             whole = whole.view(self.groups, *self._kept.shape[1:])[..., : self.shape[0] // self.groups]
             return self._ordered(whole.transpose(1, 2).flatten())
         spatial = len(self.kernel)
+        # Factors in half precision are converted first: rounded products could exceed the clipping norm.
         weighted = (self.g * factors.each.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
-        x = self.x.flatten(0, 1)
+        x = self.x.flatten(0, 1).to(weighted.dtype)
         nothing = [0] * spatial
         _, whole, _ = torch.ops.aten.convolution_backward(
             weighted,
@@ -529,6 +553,27 @@ def ghosts(several: Sequence[Ghost], count: int, on: Tensor) -> Tensor:
     return found[0] if len(found) == 1 else torch.cat(found)
 
 
+def half_ghosts(several: Sequence[Outer]) -> Tensor:
+    """Σ ‖G_i‖² of each example over several weights of one `Outer.kind`, whose factors are in half precision."""
+    first = several[0]
+    found = half_products.ghost([each.g for each in several], [each.a for each in several])
+    if found is None:
+        return ghosts(several, first.count, first.g)
+    whole, diagonal = found
+    widths = first.g.shape[-1] + first.a.shape[-1]
+    margin = MARGIN + len(several) * first.blocks + widths // half_products.ROUNDING
+    return _by_example(whole.add_(diagonal, alpha=margin * torch.finfo(whole.dtype).eps * first.places), first.count)
+
+
+def held_together(several: Sequence[Outer]) -> Tensor:
+    """Σ ‖G_i‖² of each example over several weights of one `Outer.kind`, in half precision, whose gradients are smaller
+    than their factors. The gradients are formed and held."""
+    made = half_products.outer_products([each.g for each in several], [each.a for each in several]).flatten(2)
+    for each, kept in zip(several, made, strict=True):
+        each._kept = kept
+    return square(made).sum(0)
+
+
 def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
     """Σ_ts of the inner products (B·m, T, T) for each of B examples, plus a bound on the rounding error.
 
@@ -545,11 +590,3 @@ def chunks(count: int, each: int, most: int) -> list[tuple[int, int]]:
     """Ranges (low, high) of examples such that a range has at most `most` numbers, at `each` numbers per example."""
     size = max(1, min(count, most // max(each, 1)))
     return [(low, min(low + size, count)) for low in range(0, max(count, 1), size)]
-
-
-def padded(x: Tensor, module: torch.nn.Module) -> Tensor:
-    """The input of a convolution with explicit padding."""
-    padding = module._reversed_padding_repeated_twice
-    if module.padding_mode != "zeros":
-        return F.pad(x, padding, mode=module.padding_mode)
-    return F.pad(x, padding) if any(padding) else x

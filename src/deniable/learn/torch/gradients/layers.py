@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -13,15 +13,16 @@ from torch.nn import functional as F
 from deniable.learn.torch.gradients.batch_layout import Layout
 from deniable.learn.torch.gradients.broadcast_additions import narrowed
 from deniable.learn.torch.gradients.gradient_captures import (
-    HALF,
     BiasSums,
     Capture,
     Convolution,
     EmbeddingRows,
     Outer,
     Vectors,
-    padded,
+    counted,
+    is_quick,
 )
+from deniable.learn.torch.kernels.half_products import HALF, normalised, place_sums
 
 Found = dict[str, Capture]
 """Name of the parameter inside its module -> capture."""
@@ -54,10 +55,20 @@ class Passed:
 
 
 def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
-    """The call in one precision. What autocast computed in half precision is rounded as it was, then held in single."""
+    """The call in one precision. What autocast computed in half precision is rounded as it was. Then it is held in
+    single precision, except for convolutions and linear maps with several places on an accelerator."""
     if g.dtype in HALF:
-        x, g = (x.to(g.dtype).float() if x.is_floating_point() else x), g.float()
+        x = x.to(g.dtype) if x.is_floating_point() else x
+        if is_quick(g) or not is_held_in_half(module, g, count):
+            x, g = (x.float() if x.is_floating_point() else x), g.float()
     return Passed(module, x, g, layout, count)
+
+
+def is_held_in_half(module: nn.Module, g: Tensor, count: int) -> bool:
+    """Whether the capture of this layer's weight holds its factors in half precision."""
+    if type(module) in (nn.Linear, nn.MultiheadAttention):
+        return bool(g.dtype in HALF and g.numel() > count * g.shape[-1])
+    return isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d)
 
 
 def spread_over(
@@ -85,7 +96,7 @@ def outer_product(call: Passed, shape: torch.Size) -> Outer:
 
 def summed_to_last(call: Passed) -> Vectors:
     """The capture of a bias on the last axis."""
-    return Vectors(call.rows(call.g).sum(1))
+    return Vectors(place_sums([call.rows(call.g)])[0])
 
 
 def _linear(call: Passed) -> Found:
@@ -93,15 +104,23 @@ def _linear(call: Passed) -> Found:
     if weight.g.shape[1] == 1:
         return {"weight": weight, "bias": BiasSums(weight)}
     bias = call.module.bias
-    return {"weight": weight} if bias is None else {"weight": weight, "bias": Vectors(weight.g.sum(1))}
+    return {"weight": weight} if bias is None else {"weight": weight, "bias": Vectors(place_sums([weight.g])[0])}
+
+
+def _padded(x: Tensor, module: nn.Module) -> Tensor:
+    """The input of a convolution with explicit padding."""
+    padding = module._reversed_padding_repeated_twice
+    if module.padding_mode != "zeros":
+        return F.pad(x, padding, mode=module.padding_mode)
+    return F.pad(x, padding) if any(padding) else x
 
 
 def _convolution(call: Passed) -> Found:
     layer, spatial = call.module, len(call.module.kernel_size)
     x, g = call.split(call.x), call.split(call.g)
-    x = padded(x.flatten(0, 1), layer).unflatten(0, (-1, x.shape[1]))
+    x = _padded(x.flatten(0, 1), layer).unflatten(0, (-1, x.shape[1]))
     weight = Convolution(g, x, layer.weight.shape, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
-    return {"weight": weight, "bias": Vectors(g.sum((1, *range(3, 3 + spatial))))}
+    return {"weight": weight, "bias": Vectors(g.sum((1, *range(3, 3 + spatial)), dtype=counted(g.dtype)))}
 
 
 def _embedding(call: Passed) -> Found:
@@ -125,7 +144,21 @@ def _normalised(call: Passed, plain: Tensor, axes: int) -> Found:
 
 def _layer_norm(call: Passed) -> Found:
     shape = call.module.normalized_shape
+    found = layer_norms([call])
+    if found is not None:
+        return found[0]
     return _normalised(call, F.layer_norm(call.x, shape, None, None, call.module.eps), len(shape))
+
+
+def layer_norms(calls: Sequence[Passed]) -> list[Found] | None:
+    """The captures of equal layer normalisations by one kernel; None if it does not apply."""
+    if len(calls[0].module.normalized_shape) > 1:
+        return None
+    xs, gs = [call.rows(call.x) for call in calls], [call.rows(call.g) for call in calls]
+    found = normalised(xs, gs, calls[0].module.eps)
+    if found is None:
+        return None
+    return [{"weight": Vectors(weight), "bias": Vectors(bias)} for weight, bias in zip(*found, strict=True)]
 
 
 def _rms_norm(call: Passed) -> Found:

@@ -14,7 +14,7 @@ run or change the weight of other records: both would reveal its presence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import final
 
@@ -32,12 +32,15 @@ from deniable.learn.torch.gradients.gradient_captures import (
     Vectors,
     counted,
     ghosts,
+    half_ghosts,
+    held_together,
     is_quick,
     only,
 )
 from deniable.learn.torch.gradients.parameter_uses import Uses
 from deniable.learn.torch.gradients.parameters import Trained
 from deniable.learn.torch.gradients.stacked_layers import Family
+from deniable.learn.torch.kernels import half_products
 
 SMALL = 2**13
 """Per-example gradients with at most so many entries each are concatenated, for fewer and larger operations."""
@@ -136,6 +139,7 @@ class PerExample:
     def _parts(self) -> list[Tensor]:
         """Squared norms to add up, each over one or more parameters: equal shapes together, biases with weights."""
         small: dict[torch.dtype, list[tuple[str, Tensor]]] = {}
+        halves: dict[Hashable, list[Outer]] = {}
         ghostly: dict[tuple[int, torch.dtype], list[tuple[str, Ghost]]] = {}
         outers: dict[int, Outer] = {}
         beside: dict[int, BiasSums] = {}
@@ -149,7 +153,9 @@ class PerExample:
             self._lost += sum(uses.lost for uses in blocks.values())
             if name in together:
                 continue
-            if isinstance(sole, Outer | EmbeddingRows) and sole.is_ghost:
+            if isinstance(sole, Outer) and sole.is_half:
+                halves.setdefault(sole.kind, []).append(sole)
+            elif isinstance(sole, Outer | EmbeddingRows) and sole.is_ghost:
                 ghostly.setdefault((sole.places, sole.g.dtype), []).append((name, sole))
             elif isinstance(sole, Outer):
                 outers[id(sole)] = sole
@@ -162,6 +168,7 @@ class PerExample:
         for alike in ghostly.values():
             of_one = self._parameters[alike[0][0]].tensor
             parts.append(ghosts([each for _, each in alike], self.count, of_one))
+        parts += [half_ghosts(same) if same[0].is_ghost else held_together(same) for same in halves.values()]
         for key, outer in outers.items():
             parts.append(outer.squared(with_sums=beside.pop(key, None) is not None))
         parts += [sums.squared() for sums in beside.values()]
@@ -195,10 +202,28 @@ class PerExample:
             for name, part in zip(family.members, family.summed(of(family.dtype)), strict=True):
                 del self._uses[name]
                 yield name, part, all_rows(part)
+        yield from self._summed_halves(of)
         for name in list(self._uses):
             dtype = counted(self._parameters[name].tensor.dtype)
             for rows, uses in self._uses.pop(name).items():
                 yield name, uses.summed(of(dtype)), rows
+
+    def _summed_halves(self, of: Callable[[torch.dtype], Factors]) -> Iterator[tuple[str, Tensor, Block]]:
+        """The sums of weights whose factors are in half precision, equal shapes together. Frees their captures."""
+        groups: dict[Hashable, dict[str, Outer]] = {}
+        for name, blocks in self._uses.items():
+            sole = _sole(blocks)
+            if isinstance(sole, Outer) and sole.is_half and sole.is_ghost:
+                groups.setdefault(sole.kind, {})[name] = sole
+            del sole
+        for group in groups.values():
+            outers = group.values()
+            factors = of(torch.float32).each
+            sums = half_products.weighted([each.g for each in outers], [each.a for each in outers], factors)
+            for name, part in zip(group, sums, strict=True):
+                rows = next(iter(self._uses.pop(name)))
+                yield name, part, rows
+            group.clear()
 
     def each(self, name: str, low: int, high: int) -> Tensor | None:
         """The gradients of one parameter for examples low, …, high - 1; None if the forward pass did not use it."""

@@ -2,6 +2,7 @@
 
 The blocks of a transformer have linear maps and normalisations of equal shapes. The inputs and output gradients of
 equal layers are concatenated along the batch, as if one layer had seen all examples: a few operations replace hundreds.
+Linear maps in half precision are computed together too, but not concatenated (`half_products`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch import Tensor, nn
 from deniable.learn.torch.gradients.batch_layout import Layout
 from deniable.learn.torch.gradients.forward_calls import ModuleCall
 from deniable.learn.torch.gradients.gradient_captures import BiasSums, Capture, Factors, Outer, Vectors
-from deniable.learn.torch.gradients.layers import Found, closed_form, passed
+from deniable.learn.torch.gradients.layers import Found, closed_form, outer_product, passed
+from deniable.learn.torch.kernels.half_products import HALF, place_sums
 
 ROOM = 2**27
 """The most numbers that are copied for a group. Larger groups have operations that are large enough already."""
@@ -75,7 +77,12 @@ def alike(calls: Iterable[ModuleCall]) -> list[list[ModuleCall]]:
         if kind is not None and x.dim() > 2:
             groups[kind, x.shape, x.dtype, x.device, call.dtypes[0]].append(call)
     several = [group for group in groups.values() if len(group) > 1]
-    return [group for group in several if sum(map(_held, group)) <= ROOM]
+    return [group for group in several if _is_half(group[0]) or sum(map(_held, group)) <= ROOM]
+
+
+def _is_half(call: ModuleCall) -> bool:
+    """Whether `half_products` computes calls like this one together, without copies."""
+    return type(call.module) is nn.Linear and call.dtypes[0] in HALF
 
 
 def _kind(module: nn.Module) -> Hashable:
@@ -92,12 +99,22 @@ def _held(call: ModuleCall) -> int:
     return int(math.prod(call.x.shape) + math.prod(call.shapes[0]))
 
 
+def too_large(calls: Iterable[ModuleCall]) -> list[ModuleCall]:
+    """The layer normalisations that have too many numbers to be concatenated."""
+    norms = [call for call in calls if type(call.module) is nn.LayerNorm]
+    together = {call.key for group in alike(norms) for call in group}
+    alone = [call for call in norms if call.key not in together]
+    return alone if sum(map(_held, alone)) > ROOM else []
+
+
 def put_together(group: Sequence[ModuleCall], grads: list[Tensor], count: int) -> tuple[list[Found], Outer | None]:
     """The captures of each call of a group, and one capture of all their weights if ghost norms are used (else None).
 
     Frees the inputs of the calls and empties `grads` after copying, so that at most one group is in memory twice.
     """
     module = group[0].module
+    if _is_half(group[0]):
+        return _side_by_side(group, grads, count), None
     x = torch.cat([call.x for call in group])
     for call in group:
         call.let_go()
@@ -110,6 +127,17 @@ def put_together(group: Sequence[ModuleCall], grads: list[Tensor], count: int) -
     weight = found["weight"]
     whole = weight if isinstance(weight, Outer) and weight.is_ghost else None
     return [{local: parts[each] for local, parts in apart.items()} for each in range(len(group))], whole
+
+
+def _side_by_side(group: Sequence[ModuleCall], grads: list[Tensor], count: int) -> list[Found]:
+    """The captures of linear maps in half precision. Their factors stay where they are."""
+    calls = [passed(call.module, call.x, g, IN_ORDER[0], count) for call, g in zip(group, grads, strict=True)]
+    weights = [outer_product(call, call.module.weight.shape) for call in calls]
+    found: list[Found] = [{"weight": weight} for weight in weights]
+    if group[0].module.bias is not None:
+        for each, sums in zip(found, place_sums([weight.g for weight in weights]), strict=True):
+            each["bias"] = Vectors(sums)
+    return found
 
 
 def _apart(capture: Capture, layers: int) -> list[Capture]:

@@ -15,8 +15,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from deniable.learn.torch.gradients.batch_layout import Layout, candidates
 from deniable.learn.torch.gradients.forward_calls import ModuleCall
-from deniable.learn.torch.gradients.gradient_captures import HALF, Vectors
+from deniable.learn.torch.gradients.gradient_captures import Vectors
 from deniable.learn.torch.guards.tensor_domains import Domain, ExampleRows
+from deniable.learn.torch.kernels.half_products import HALF
 
 
 def layout_of_input(value: Tensor, count: int, at_output: Layout, size: int) -> Layout | None:
