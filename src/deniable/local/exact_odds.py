@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import noise
+from deniable import arguments, noise
 from deniable.curves.curve_arguments import exactly_one
 from deniable.curves.meaning.weakness_advice import warn_if_weak
 from deniable.errors import InvalidParameter
-from deniable.noise import Wheel, noise_arguments
+from deniable.noise import Wheel
 from deniable.numbers import up
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Odds:
     def of(cls, *, epsilon: Rational | None = None, odds: Rational | None = None) -> Odds:
         """From ε, or from e^ε if that is the rational number."""
         if exactly_one(epsilon=epsilon, odds=odds) == "epsilon":
-            return cls(Fraction(1), noise_arguments.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
-        return cls(noise_arguments.rational("odds", odds), Fraction(0)).chosen("odds", odds)
+            return cls(Fraction(1), arguments.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
+        return cls(arguments.rational("odds", odds), Fraction(0)).chosen("odds", odds)
 
     def within(self, name: str, asked: object) -> Odds:
         """These odds, if ε lies in [1e-6, 50]. Raises InvalidParameter otherwise; `name` and `asked` describe the
