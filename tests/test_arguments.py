@@ -19,6 +19,8 @@ from deniable.curves import curve_arguments, decimal_arithmetic
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import rational_parameters
 from deniable.numbers import down, up
+from tests.table import every_row
+from tests.wording import worded
 
 SOURCE = Path(arguments.__file__).parent
 
@@ -166,6 +168,35 @@ def test_the_textbook_takes_what_a_float_can_hold() -> None:
     for beyond in (arguments.BEYOND_FLOATS, -arguments.BEYOND_FLOATS):
         with pytest.raises(InvalidParameter):
             decimal_arithmetic.real("x", beyond)
+
+
+SAID: list[tuple[Any, Any]] = [
+    (lambda x: arguments.rational("scale", x, POSITIVE), ["1", math.inf, 0]),
+    (lambda x: arguments.rational("rate", x, NOT_NEGATIVE), [-1]),
+    (lambda x: arguments.rational("p", x, PROBABILITY), [1.5]),
+    (lambda x: arguments.rational("p", x, INNER_PROBABILITY), [1]),
+    (lambda x: arguments.whole("bins", x, at_least(1)), ["1", 2.5, 3.0, 0]),
+    (lambda x: arguments.python_int("units", x, COUNT), [1.0, -1]),
+    (lambda x: curve_arguments.number("sigma", x), [None, math.nan, 10**400]),
+    (lambda x: curve_arguments.positive("sigma", x), [math.inf, 0]),
+    (lambda x: curve_arguments.not_negative("tolerance", x), [-1]),
+    (lambda x: curve_arguments.probability("rate", x), [2]),
+    (lambda x: curve_arguments.inner_probability("confidence", x), [1]),
+    (lambda x: decimal_arithmetic.non_negative("mu", x), ["1", math.nan, -1]),
+    (lambda x: decimal_arithmetic.positive("sigma", x), [0]),
+    (lambda x: decimal_arithmetic.probability("delta", x), [2]),
+    (lambda x: decimal_arithmetic.whole("count", x), [0, 10**301]),
+    (decimal_arithmetic.renyi_order, [1]),
+    (lambda x: rational_parameters.positive("epsilon", x), [1e-130]),
+    (lambda x: rational_parameters.chance_at_most("delta", x), [0]),
+    (lambda x: curve_arguments.exactly_one(sigma=x, mu=x), [None, 1]),
+]
+
+
+@every_row((check, value) for check, values in SAID for value in values)
+def test_what_each_check_says(check: Any, value: Any) -> None:
+    with worded(InvalidParameter):
+        check(value)
 
 
 ELSEWHERE = {
