@@ -22,7 +22,7 @@ from deniable.curves.curve_arguments import exactly_one
 from deniable.curves.meaning.weakness_advice import warn_if_weak
 from deniable.errors import InvalidParameter
 from deniable.noise import Wheel
-from deniable.numbers import up
+from deniable.numbers import root_up, up
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -114,10 +114,10 @@ class Odds:
 
     def root(self) -> Odds:
         """The odds for ε/2. Raises InvalidParameter for rational odds that are not a square."""
-        top, bottom = math.isqrt(self.ratio.numerator), math.isqrt(self.ratio.denominator)
-        if Fraction(top * top, bottom * bottom) != self.ratio:
+        root = root_up(self.ratio)
+        if root * root != self.ratio:
             raise InvalidParameter("odds", self.ratio, "must be the square of a rational number here", "give epsilon")
-        return Odds(Fraction(top, bottom), self.log / 2)
+        return Odds(root, self.log / 2)
 
     def heads(self, size: int, entropy: Entropy | None, *, yes: int = 1, no: int = 1) -> NDArray[np.bool_]:
         """Coins that are True with probability yes × odds / (yes × odds + no)."""
