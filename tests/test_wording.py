@@ -37,7 +37,8 @@ def test_the_file_has_words_of_tests_that_are_there_in_order() -> None:
         assert said, test
     for file, tests in by_file.items():
         assert "worded(" in (ROOT / file).read_text(), file
-        assert tests <= _using(ROOT / file), sorted(tests - _using(ROOT / file))
+        there = _using(ROOT / file)
+        assert tests <= there, sorted(tests - there)
 
 
 def test_an_error_with_the_right_facts_and_words() -> None:
