@@ -47,7 +47,7 @@ TINTS = {
 }
 """The colour of each room; rooms that serve one purpose share it."""
 
-FOUNDATION = ("numbers", "csv_structure", "errors", "doors")
+FOUNDATION = ("arguments", "numbers", "csv_structure", "errors", "doors")
 """Rooms of one file that all others may use: their doors are left out of the map, not of the table of doors."""
 
 

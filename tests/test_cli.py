@@ -404,6 +404,7 @@ def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], mes
 UNIT = ["--unit", "patient_id", "--rows", "5"]
 
 
+@pytest.mark.slow
 def test_unlisted_keys_open_an_account_with_a_delta_and_say_so(visits: Path) -> None:
     budget = ["--epsilon", "0.5", "--budget", "1.0"]
     note = "keys that no schema lists need a δ, and none was given: the budget gets --delta 1e-6"

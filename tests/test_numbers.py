@@ -205,12 +205,12 @@ def test_roots_are_on_their_side_by_exact_squares() -> None:
     [0.1, 3, Fraction(1, 3), Decimal("0.1"), np.float32(0.1), np.float64(0.1), np.longdouble(1) / 3, np.int8(-7)],
 )
 def test_every_room_takes_a_number_as_the_rational_that_it_stores(given) -> None:
+    from deniable import arguments
     from deniable.curves import decimal_arithmetic
-    from deniable.noise import noise_arguments
 
     exact = numbers.rational(given)
     assert exact == Fraction(*given.as_integer_ratio()) if hasattr(given, "as_integer_ratio") else exact == int(given)
-    assert noise_arguments.rational("x", given) == exact
+    assert arguments.rational("x", given) == exact
     if not isinstance(given, Decimal):
         assert decimal_arithmetic.real("x", given) == exact
     for absent in (math.nan, math.inf, np.float32("inf"), Decimal("sNaN")):

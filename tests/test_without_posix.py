@@ -36,6 +36,7 @@ with deniable.session(
 """
 
 
+@pytest.mark.slow
 def test_all_can_be_imported_and_asked_without_what_only_posix_has(tmp_path):
     (tmp_path / "t.csv").write_text("age\n3\n4\n", encoding="utf-8")
     command = [sys.executable, "-c", WITHOUT, str(tmp_path / "t.csv")]

@@ -52,6 +52,8 @@ def rational(given: Any) -> Fraction:
 
     Raises ValueError or OverflowError if it is not finite.
     """
+    if type(given) is Fraction:
+        return given
     if isinstance(given, Rational):
         return Fraction(int(given.numerator), int(given.denominator))
     exact = given if hasattr(given, "as_integer_ratio") else float(given)

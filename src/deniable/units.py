@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
-from numbers import Real
 from typing import TYPE_CHECKING, Final, final
 
-from deniable import numbers
+from deniable import arguments, numbers
+from deniable.arguments import NumberRange
 from deniable.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -26,7 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Guarantee", "Relation", "Sensitivity", "Unit"]
 
 # Above this, neighbouring integers share one float and "at most `rows` rows" would no longer be exact.
-_MOST_ROWS: Final = 2**53
+_ROWS: Final = NumberRange("must be a whole number of rows, from 1 to 2**53", least=1, most=2**53)
+_OUTPUTS: Final = NumberRange("must be a whole number, at least 1", least=1)
+_BOUNDS: Final = NumberRange("must be positive and finite", above=Fraction(1, 2**1075), below=arguments.BEYOND_FLOATS)
+"""Numbers whose nearest float is positive and finite."""
 
 
 @final
@@ -68,8 +70,7 @@ class Unit:
             raise InvalidParameter("relation", self.relation, "must be a Relation", "write Unit.row() or Unit.person()")
         object.__setattr__(self, "rows", numbers.plain(self.rows))
         object.__setattr__(self, "column", numbers.plain(self.column))
-        if isinstance(self.rows, bool) or not isinstance(self.rows, int) or not 1 <= self.rows <= _MOST_ROWS:
-            raise InvalidParameter("rows", self.rows, "must be a whole number of rows, from 1 to 2**53")
+        arguments.python_int("rows", self.rows, _ROWS)
         if self.column is None:
             if self.rows != 1:
                 raise InvalidParameter(
@@ -215,8 +216,7 @@ class Sensitivity:
         Source: ‖v‖₁ ≤ k‖v‖∞ and ‖v‖₂ ≤ √k‖v‖∞ for v of k coordinates. Only an upper bound: see `histogram`.
         """
         linf = _checked_bound("bound", bound)
-        if isinstance(outputs, bool) or not isinstance(outputs, int) or outputs < 1:
-            raise InvalidParameter("outputs", outputs, "must be a whole number, at least 1")
+        arguments.python_int("outputs", outputs, _OUTPUTS)
         return cls(l1=_product_up(linf, outputs), l2=_product_up(linf, numbers.root_up(Fraction(outputs))), linf=linf)
 
     def over(self, unit: Unit) -> Sensitivity:
@@ -296,15 +296,7 @@ class Guarantee:
 
 
 def _checked_bound(name: str, value: object) -> float:
-    # bool is an int to Python, but a sensitivity of True is a mistake.
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise InvalidParameter(name, value, "must be a number")
-    try:
-        nearest = float(value)
-    except (OverflowError, ValueError):  # 10**400, Decimal("sNaN")
-        nearest = math.nan
-    if not 0 < nearest < math.inf:  # NaN fails this
-        raise InvalidParameter(name, value, "must be positive and finite")
+    arguments.rational(name, value, _BOUNDS, type_rule="must be a number", finite_rule=_BOUNDS.rule)
     return numbers.Rounded.as_of(_float_up(numbers.meant(value)), value)
 
 

@@ -21,6 +21,7 @@ from deniable.audit.event_search import FOR_CLAIM, Event, Sample, Tally, band, p
 from deniable.audit.scores import Combined
 from deniable.errors import InvalidParameter, NotCertifiable
 from deniable.testing import statistics
+from tests.wording import worded
 
 LAPLACE = mechanisms.Laplace(sensitivity=1.0, epsilon=1.0)
 SURE = 1 - 1e-9
@@ -547,7 +548,7 @@ DIFFERENT: dict[str, tuple[Any, Any]] = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_one_value_has_no_neighbour_in_itself(name: str) -> None:
-    with pytest.raises(InvalidParameter, match="neighbours: must be two different values"):
+    with worded(InvalidParameter, parameter="neighbours"):
         audit.measure(lambda value: random.random(), neighbours=SAME[name], trials=100, confidence=0.9)
 
 

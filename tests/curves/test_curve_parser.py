@@ -15,6 +15,7 @@ from deniable import curves
 from deniable.curves.curve_parser import CONSTRUCTORS, DEEPEST, LONGEST, METHODS, available, parse
 from deniable.errors import InvalidExpression
 from tests.table import every_row
+from tests.wording import worded
 
 READ = {
     "gaussian(sigma=50)**1000 * laplace(scale=4)": curves.gaussian(sigma=50) ** 1000 * curves.laplace(scale=4),
@@ -187,7 +188,7 @@ def test_the_caret_is_right_in_a_long_expression() -> None:
 
 @pytest.mark.parametrize("value", [None, 3, b"pure(epsilon=1)", ["pure(epsilon=1)"], curves.pure(epsilon=1)])
 def test_only_text_is_read(value: object) -> None:
-    with pytest.raises(InvalidExpression, match="must be a string"):
+    with worded(InvalidExpression, parameter="expression"):
         parse(value)  # type: ignore[arg-type]
 
 

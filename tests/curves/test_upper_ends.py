@@ -67,6 +67,7 @@ def test_one_reading_is_the_upper_end_of_the_bracket() -> None:
         assert curve.delta(epsilon=epsilon) == high, case
 
 
+@pytest.mark.slow
 def test_calibration_ends_with_the_full_reading() -> None:
     """σ for ε = 0.047 over 2,569 rare samples: the search meets the sharp ε, not one that is ten times as large."""
     sigma = curves.calibrate(

@@ -20,6 +20,7 @@ from deniable.curves.filters import UNIT, Filter, GaussianFilter, PureFilter, ZC
 from deniable.errors import BudgetExceeded, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger import Budget, Cost, epsilon_mu_conversion
 from tests.table import every_row
+from tests.wording import worded
 
 ONE = 10**30
 
@@ -161,7 +162,7 @@ def test_curves_are_priced_in_the_currency_rounded_up() -> None:
     ids=["gaussian in epsilon", "approximate in mu2", "approximate in rho"],
 )
 def test_an_infinite_price_is_refused_with_a_way_out(budget: Budget, curve: curves.Curve) -> None:
-    with pytest.raises(InvalidParameter, match=r"has no finite .* another kind of budget"):
+    with worded(InvalidParameter, parameter="curve"):
         budget.price(curve)
 
 
@@ -231,7 +232,7 @@ def test_deltas_that_mean_nothing(bad: object) -> None:
 def test_a_gaussian_budget_without_delta_points_to_the_pure_one() -> None:
     with pytest.raises(InvalidParameter, match=r"Budget.pure\(epsilon=...\)"):
         Budget(epsilon=1, delta=0)
-    with pytest.raises(InvalidParameter, match="the noise needs the rest"):
+    with worded(InvalidParameter, parameter="keys_delta"):
         Budget(epsilon=1, delta=1e-6, keys_delta=1e-6)
     with pytest.raises(InvalidParameter, match="leaves nothing"):
         Budget(epsilon="1e-30", delta="1e-30")

@@ -19,6 +19,7 @@ from deniable.errors import BudgetExceeded, DeniableError, InvalidOperation, Inv
 from deniable.ledger import Budget, Cost, Entry, Ledger, State
 from deniable.units import Guarantee, Unit
 from tests.table import every_row
+from tests.wording import worded
 
 PURE = Budget.pure(epsilon=1, delta=1e-6)
 TENTH = PURE.cost(epsilon=0.1)
@@ -101,7 +102,7 @@ def test_what_does_not_fit_leaves_no_mark(ledger: Ledger) -> None:
         ask(ledger, number=number)
     before = written(ledger)
     for cost in (TENTH + Cost(1), Cost(0, PURE.limit.delta_units + 1), Cost(10**36)):
-        with pytest.raises(BudgetExceeded, match=r"left epsilon 0\.1, delta 0\.000001; nothing was spent"):
+        with worded(BudgetExceeded):
             ask(ledger, cost)
     assert written(ledger) == before
     ask(ledger, TENTH + Cost(0, PURE.limit.delta_units))
@@ -198,7 +199,7 @@ def test_an_entry_is_closed_once_and_only_here(ledger: Ledger, tmp_path: Path) -
     with Ledger.open(tmp_path / "other", budget=PURE, unit=UNIT, dataset="visits") as other:
         ask(other)
         ask(other)
-        with pytest.raises(InvalidParameter, match="is not an entry of this ledger"):
+        with worded(InvalidParameter, parameter="entry"):
             other.seal(second, b"2")
     assert written(ledger) == before
     ledger.fail(second, "timed-out")
@@ -220,7 +221,7 @@ def test_all_or_nothing(ledger: Ledger) -> None:
     entries = ledger.reserve_all(asks)
     assert [entry.number for entry in entries] == [1, 2, 3, 4, 5, 6]
     before = written(ledger)
-    with pytest.raises(BudgetExceeded, match=r"asked epsilon 0.6, left epsilon 0.4"):
+    with worded(BudgetExceeded):
         ledger.reserve_all(asks)
     with pytest.raises(InvalidParameter):
         ledger.reserve_all([*asks[:2], (TENTH, "no hash", "x")])
@@ -243,7 +244,7 @@ def test_the_newest_answer_is_replayed(ledger: Ledger) -> None:
 
 def test_a_retry_with_the_same_key_is_charged_once(ledger: Ledger) -> None:
     entry = ask(ledger, key="request 1")
-    with pytest.raises(InvalidParameter, match="has no answer yet"):
+    with worded(InvalidParameter, parameter="key"):
         ask(ledger, key="request 1")
     sealed = ledger.seal(entry, b"42")
     assert ask(ledger, key="request 1") == sealed
@@ -335,7 +336,7 @@ def test_a_new_ledger_needs_to_know_what_it_is_about(tmp_path: Path) -> None:
         for missing in ("budget", "unit", "dataset"):
             about = {"budget": PURE, "unit": UNIT, "dataset": "visits"}
             del about[missing]
-            with pytest.raises(InvalidParameter, match="a budget, a unit and a dataset"):
+            with worded(InvalidParameter, parameter="budget"):
                 Ledger.open(path, **about)
         for field, bad in (("budget", 1.0), ("unit", "row"), ("dataset", ""), ("dataset", 5)):
             with pytest.raises(InvalidParameter, match=field):

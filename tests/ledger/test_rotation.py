@@ -17,6 +17,7 @@ from deniable.errors import InvalidOperation, InvalidParameter, LedgerDamaged, L
 from deniable.ledger import EVERYBODY, Ledger, State, keys, verify_export, write_checkpoint
 from deniable.ledger.entries import KEYS, Rotation
 from tests.ledger.test_evidence import ABOUT, COST, OTHER, lines_of, question, rechained, write_lines
+from tests.wording import worded
 
 FIRST, SECOND, THIRD = (keys.SigningKey.generate() for _ in range(3))
 
@@ -46,7 +47,7 @@ def test_the_first_key_vouches_for_all_that_came_after(place: str | Path | None,
         assert ledger.owner == THIRD.public
         assert ledger.verify(FIRST.public).number == 6
         for later in (SECOND, THIRD, OTHER):  # whoever begins elsewhere is not vouched for
-            with pytest.raises(LedgerDamaged, match="entry 2: is signed with another key"):
+            with worded(LedgerDamaged, number=2):
                 ledger.verify(later.public)
         ledger.export(tmp_path / "all.jsonl")
         found = verify_export(tmp_path / "all.jsonl", key=FIRST.public)
@@ -54,7 +55,7 @@ def test_the_first_key_vouches_for_all_that_came_after(place: str | Path | None,
         # An account like any other goes on, and none can be called as keys are looked up.
         ledger.grant("anna", COST, by="olga")
         assert [each.name for each in ledger.accounts()] == [EVERYBODY, "anna"]
-        with pytest.raises(InvalidParameter, match="owner's keys are looked up"):
+        with worded(InvalidParameter, parameter="account"):
             ledger.grant(KEYS, COST, by="olga")
 
 
@@ -68,11 +69,11 @@ def test_a_key_that_was_replaced_signs_nothing_and_does_not_come_back(place: str
             ):
                 with pytest.raises(InvalidParameter, match="was replaced"):
                     sign(old)
-            with pytest.raises(InvalidParameter, match="is or was a key"):
+            with worded(InvalidParameter, parameter="successor"):
                 ledger.rotate(old.public, by="x", reason="x", key=THIRD)
-        with pytest.raises(InvalidParameter, match="is not the key"):
+        with worded(InvalidParameter, parameter="key"):
             ledger.rotate(OTHER.public, by="x", reason="x", key=OTHER)
-        with pytest.raises(InvalidParameter, match="is or was a key"):
+        with worded(InvalidParameter, parameter="successor"):
             ledger.rotate(THIRD.public, by="x", reason="x", key=THIRD)
         for wrong in (THIRD, "key", None):
             with pytest.raises(InvalidParameter):
@@ -90,7 +91,7 @@ def test_a_ledger_is_opened_with_the_key_that_it_has_now(tmp_path: Path) -> None
 
 def test_a_ledger_without_an_owner_has_no_key_to_replace() -> None:
     with Ledger.open(**ABOUT) as ledger:
-        with pytest.raises(InvalidOperation, match="any key may sign"):
+        with worded(InvalidOperation):
             ledger.rotate(SECOND.public, by="x", reason="x", key=FIRST)
         assert ledger.keys == []
 
@@ -107,7 +108,7 @@ def test_checkpoints_are_believed_from_whoever_held_the_key_then(tmp_path: Path)
     forged = type(new)(**{name: getattr(new, name) for name in ("serial", "number", "hash", "spent", "time")},
                        signer=FIRST.public.hex, signature=FIRST.sign(new.message()))  # fmt: skip
     write_checkpoint(tmp_path / "forged.json", forged)
-    with pytest.raises(InvalidParameter, match="another key than the owner's"):
+    with worded(InvalidParameter, parameter="checkpoint"):
         Ledger.open(tmp_path / "ledger", checkpoint=tmp_path / "forged.json")
 
 

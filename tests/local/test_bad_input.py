@@ -12,6 +12,7 @@ import pytest
 from deniable import local
 from deniable.errors import InvalidParameter
 from tests.table import every_row
+from tests.wording import worded
 
 
 class Nameless:
@@ -180,7 +181,7 @@ def test_nobody_gives_no_reports_and_no_estimate(answers) -> None:
         protocol = make(1.0)
         reports = protocol.randomize(answers)
         assert len(reports) == 0
-        with pytest.raises(InvalidParameter, match="at least one report"):
+        with worded(InvalidParameter, parameter="reports"):
             protocol.estimate(reports)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from deniable import local
 from deniable.errors import InvalidParameter
+from tests.wording import worded
 
 WORDS = ["tea", "milk", "water"]
 COLUMNS: dict[str, Any] = {
@@ -91,7 +92,7 @@ def test_estimates_cover_what_is_true_of_a_table() -> None:
 
 def test_a_column_without_a_protocol_is_refused_and_so_is_what_is_no_table() -> None:
     good = {"smokes": [True], "drink": ["tea"], "likes": [False]}
-    with pytest.raises(InvalidParameter, match="'name' is a column without a protocol"):
+    with worded(InvalidParameter, parameter="table"):
         TABLE.randomize({**good, "name": ["Ann"]})
     for wrong in ({"smokes": [True]}, {**good, "drink": ["tea", "milk"]}, [1, 2], "answers.csv"):
         with pytest.raises(InvalidParameter):

@@ -14,6 +14,7 @@ from deniable import curves, local, noise
 from deniable.errors import InvalidParameter
 from deniable.local import rappor
 from tests.local.enumeration import hockey_stick, largest_loss, law, mp
+from tests.wording import worded
 
 HALF, QUARTER, THREE_QUARTERS = Fraction(1, 2), Fraction(1, 4), Fraction(3, 4)
 BASIC = local.Rappor(categories=10, f=HALF, p=HALF, q=THREE_QUARTERS)
@@ -133,7 +134,7 @@ def test_a_memory_shows_nothing_of_itself_and_fits_only_its_protocol() -> None:
     assert repr(memory) == "Memory(people=3)"
     assert len(memory) == 3
     for wrong in (memory.rows, None, local.Rappor(categories=50, f=0.5, p=0.5, q=0.75).memorize([1])):
-        with pytest.raises(InvalidParameter, match="memory: must be what memorize"):
+        with worded(InvalidParameter, parameter="memory"):
             BASIC.report(wrong)
 
 
@@ -216,7 +217,7 @@ def test_intervals_of_candidates_cover() -> None:
 def test_candidates_that_look_alike_are_refused() -> None:
     protocol = bloom(bits=2, hashes=1, cohorts=1)
     reports = protocol.randomize(["a"] * 20)
-    with pytest.raises(InvalidParameter, match="cannot be told apart"):
+    with worded(InvalidParameter, parameter="candidates"):
         protocol.estimate(reports, candidates=["a", "b", "c"])
     for wrong in ([], ["a", "a"], "a", [1], None, 7):
         with pytest.raises(InvalidParameter, match="candidates"):
@@ -238,7 +239,7 @@ def test_bloom_reports_survive_a_file_and_others_are_refused() -> None:
         with pytest.raises(InvalidParameter, match="reports"):
             protocol.estimate(wrong, candidates=FRUIT)
     for answers in ([1, 2], None, 3):
-        with pytest.raises(InvalidParameter, match="answers: must be a list of texts"):
+        with worded(InvalidParameter, parameter="answers"):
             protocol.randomize(answers)
 
 

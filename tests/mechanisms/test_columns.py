@@ -28,6 +28,7 @@ from deniable.mechanisms import (
 )
 from deniable.mechanisms.inverse_sensitivity import BinaryInverseSensitivity
 from tests.table import every_row
+from tests.wording import worded
 
 U, REPLACED = Unit.row(), Unit.replaced_row()
 
@@ -117,7 +118,7 @@ NO_NUMBERS = {
 @pytest.mark.parametrize("kind", [kind for kind in NO_NUMBERS if kind != "pandas str" or pd.__version__ >= "3"])
 def test_a_column_whose_type_holds_no_numbers_is_refused(kind: str) -> None:
     for taker in ("Sum", "Mean", "Median", "Histogram of numbers", "Bounds", "median by inverse sensitivity"):
-        with pytest.raises(InvalidParameter, match=r"must be a column of numbers|must contain numbers"):
+        with worded(InvalidParameter, parameter="value"):
             TAKERS[taker](NO_NUMBERS[kind])
 
 
@@ -178,7 +179,7 @@ def test_counts_by_key_are_taken_by_key_whatever_their_order() -> None:
 
 def test_counts_by_key_have_no_order_of_bins() -> None:
     ages = pd.Series([3, 3, 30])
-    with pytest.raises(InvalidParameter, match="order of the bins"):
+    with worded(InvalidParameter, parameter="value"):
         Histogram(edges=[0, 18, 65], unit=U, epsilon=1).release_counts(pd.cut(ages, [0, 18, 65]).value_counts())
 
 
@@ -285,13 +286,13 @@ OTHER = Histogram(categories=["a", "b"], unit=REPLACED, epsilon=1)
     ],
 )
 def test_promises_about_different_units_do_not_compose(compose: Callable[[], Any]) -> None:
-    with pytest.raises(InvalidOperation, match=r"different units do not compose: Unit\.row\(\) and Unit\."):
+    with worded(InvalidOperation):
         compose()
 
 
 def test_parts_are_made_for_the_unit_of_the_whole() -> None:
     for make in (Parallel.by_value, Parallel.by_unit):
-        with pytest.raises(InvalidParameter, match=r"made for another, Unit\.row\(\)"):
+        with worded(InvalidParameter, parameter="unit"):
             make([ADDED, ADDED], unit=REPLACED)
         assert make([ADDED, ADDED], unit=U).unit == U
         assert make([OTHER, mechanisms.Laplace(sensitivity=2, epsilon=1)], unit=REPLACED).unit == REPLACED
@@ -344,10 +345,10 @@ TREE = mechanisms.TreeCounter(horizon=4, sensitivity=1, epsilon=1)
 
 @pytest.mark.parametrize("value", [None, True, "a"])
 def test_what_is_no_real_number_is_told_what_to_do(value: Any) -> None:
-    with pytest.raises(InvalidParameter, match="must be a real number; "):
+    with worded(InvalidParameter, parameter="value"):
         mechanisms.Laplace(sensitivity=1.0, epsilon=1).release(value)
 
 
 def test_scores_are_asked_for_in_plain_words() -> None:
-    with pytest.raises(InvalidParameter, match="a list of 6 numbers, a score for each candidate"):
+    with worded(InvalidParameter, parameter="value"):
         mechanisms.Exponential(sensitivity=1, epsilon=1, candidates=6).release([1, 2])

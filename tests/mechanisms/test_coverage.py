@@ -25,6 +25,7 @@ from deniable.errors import InvalidOperation, NotPrivateWarning
 from deniable.mechanisms import Mechanism, PoissonMechanism, poisson_mechanism
 from deniable.mechanisms import cautionary as lessons
 from tests.mechanisms import lattice_laws as laws
+from tests.wording import worded
 
 pytestmark = pytest.mark.filterwarnings("ignore::deniable.errors.NotPrivateWarning")
 
@@ -243,7 +244,7 @@ def test_an_answer_that_can_be_replayed_says_so(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITHOUT)
 def test_where_no_error_can_be_told_none_is_made_up(name: str) -> None:
-    with pytest.raises(InvalidOperation, match="no error in numbers"):
+    with worded(InvalidOperation):
         WITHOUT[name].error(confidence=0.9)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import deniable as dn
 from deniable.errors import InvalidParameter, QuestionRefused
+from tests.wording import worded
 
 BUDGETS = {"pure": dn.Budget.pure(epsilon=1000), "gaussian": dn.Budget.gaussian(mu=1000)}
 SELECT = "SELECT MEDIAN(x) AS m, QUANTILE(x, 0.1) AS q, MIN(x) AS a, MAX(x) AS b, AVG(x) AS v FROM t"
@@ -49,7 +50,7 @@ def test_the_only_possible_day_is_told() -> None:
 
 @pytest.mark.parametrize("ends", [(0, 1e-320), (-1e-310, 0), (0, 1e-260), (5e-324, 5e-324)])
 def test_bounds_too_near_to_0_failed_after_they_were_charged(ends) -> None:
-    with pytest.raises(InvalidParameter, match=r"nearer to 0 than 1e-250, so nothing can be summed; .* smaller unit"):
+    with worded(InvalidParameter, parameter="bounds"):
         dn.Domain.real(*ends)
     assert dn.Domain.real(0, 1e-249).bounds
     assert dn.Domain.real(0, 0).bounds

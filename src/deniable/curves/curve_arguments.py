@@ -1,65 +1,69 @@
-"""Argument checks at the border of this room: one function for each kind. Inside the room, types are trusted.
+"""The ranges of this room's arguments. `deniable.arguments` checks them; inside the room, types are trusted.
 
-Each function takes the name of the argument, for the error, and its value; it returns the checked value and raises
+Numbers are floats that can be squared: at most 1e150 in size, and at least 1e-150 where they must be positive. Each
+function takes the name of the argument, for the error, and its value; it returns the checked value and raises
 InvalidParameter otherwise.
 """
 
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
+from deniable import arguments
+from deniable.arguments import NumberRange, Rounding
 from deniable.curves.outward_rounding import Floats
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.numbers import meant, rational, up
 
-LARGEST = 1e150
+LARGEST: Final = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
 
-LONGEST_RATIO = 700
+LONGEST_RATIO: Final = 700
 """Most characters of a ratio: enough for the quotient of any two numbers within `LARGEST`."""
 
-Rounding = Callable[[Fraction], float]
+_OVERFLOW: Final = f"must be at most {LARGEST:g} in size"
+_FINITE: Final = NumberRange(f"must be finite and at most {LARGEST:g} in size", least=-LARGEST, most=LARGEST)
+_POSITIVE: Final = NumberRange(f"must be positive, and at least {1 / LARGEST:g}", least=1 / LARGEST)
 
 
-def number(name: str, value: Any, rounded: Rounding = up) -> float:
-    """A real number (not a bool, a string or NaN; infinities are allowed).
-
-    A number that a float cannot store is rounded up, because most arguments are costs. Pass `rounded=down` for widths
-    of noise, and for limits that must not be exceeded.
-    """
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real | np.floating | np.integer):
-        raise InvalidParameter(name, value, "must be a real number")
-    try:
-        # NumPy's longdouble is not a float and has more digits.
-        longer = isinstance(value, numbers.Rational) or (not isinstance(value, float) and math.isfinite(value))
-        result = rounded(rational(value)) if longer else float(value)
-    except OverflowError:
-        raise InvalidParameter(name, value, f"must be at most {LARGEST:g} in size") from None
-    if math.isnan(result):
-        raise InvalidParameter(name, value, "must not be NaN")
-    return result
+def number(name: str, value: Any, *ranges: NumberRange, rounded: Rounding = up) -> float:
+    """A real number (not a bool, a string or NaN; infinities are allowed), rounded as `arguments.real` does."""
+    return arguments.real(name, value, *ranges, rounded=rounded, overflow_rule=_OVERFLOW)
 
 
 def finite(name: str, value: Any, rounded: Rounding = up) -> float:
     """A finite number of size at most `LARGEST`."""
-    result = number(name, value, rounded)
-    if not math.isfinite(result) or abs(result) > LARGEST:
-        raise InvalidParameter(name, value, f"must be finite and at most {LARGEST:g} in size")
-    return result
+    return number(name, value, _FINITE, rounded=rounded)
 
 
 def positive(name: str, value: Any, rounded: Rounding = up) -> float:
     """A positive number whose square neither overflows nor vanishes."""
-    result = finite(name, value, rounded)
-    if result < 1 / LARGEST:
-        raise InvalidParameter(name, value, f"must be positive, and at least {1 / LARGEST:g}")
-    return result
+    return number(name, value, _FINITE, _POSITIVE, rounded=rounded)
+
+
+def not_negative(name: str, value: Any, rounded: Rounding = up) -> float:
+    """A finite number that is at least 0."""
+    return number(name, value, _FINITE, arguments.NOT_NEGATIVE, rounded=rounded)
+
+
+def probability(name: str, value: Any, rounded: Rounding = up) -> float:
+    """A number in [0, 1]."""
+    return number(name, value, arguments.PROBABILITY, rounded=rounded)
+
+
+def inner_probability(name: str, value: Any) -> float:
+    """A number in (0, 1)."""
+    return number(name, value, arguments.INNER_PROBABILITY)
+
+
+def integer(name: str, value: Any, least: int) -> int:
+    """A whole number (an int, or a numpy integer), at least `least`."""
+    return arguments.whole(name, value, arguments.at_least(least))
 
 
 def shift(name: str, noise: Any, sensitivity: Any) -> Fraction:
@@ -92,41 +96,6 @@ def written(exact: Fraction) -> str:
     """
     text = "" if Fraction(up(exact)) == exact else str(exact)
     return text if len(text) <= LONGEST_RATIO else ""
-
-
-def not_negative(name: str, value: Any, rounded: Rounding = up) -> float:
-    """A finite number that is at least 0."""
-    result = finite(name, value, rounded)
-    if result < 0:
-        raise InvalidParameter(name, value, "must be at least 0")
-    return result
-
-
-def probability(name: str, value: Any, rounded: Rounding = up) -> float:
-    """A number in [0, 1]."""
-    result = number(name, value, rounded)
-    if not 0 <= result <= 1:
-        raise InvalidParameter(name, value, "must lie in [0, 1]")
-    return result
-
-
-def inner_probability(name: str, value: Any) -> float:
-    """A number in (0, 1)."""
-    result = number(name, value)
-    if not 0 < result < 1:
-        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
-    return result
-
-
-def integer(name: str, value: Any, least: int) -> int:
-    """A whole number (an int, or a numpy integer), at least `least`."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Integral):
-        whole = isinstance(value, float) and value.is_integer()
-        raise InvalidParameter(name, value, "must be a whole number", f"write {int(value)}" if whole else "")
-    result = int(value)
-    if result < least:
-        raise InvalidParameter(name, result, f"must be at least {least}")
-    return result
 
 
 def exactly_one(**given: Any) -> str:

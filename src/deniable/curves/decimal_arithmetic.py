@@ -10,18 +10,19 @@ point, and its numbers are the same on every machine.
 from __future__ import annotations
 
 import math
-import operator
 import struct
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, getcontext, localcontext
 from fractions import Fraction
 from functools import cache
 from numbers import Real
 from typing import Final, NamedTuple, SupportsIndex
 
-from deniable.errors import InvalidParameter, OutsideTheorem
-from deniable.numbers import least_float, rational
+from deniable import arguments
+from deniable.arguments import NumberRange
+from deniable.errors import OutsideTheorem
+from deniable.numbers import least_float
 
 Number = float | Fraction
 """What a caller may pass: an int, a float (taken as the binary number that it stores) or a Fraction."""
@@ -53,58 +54,43 @@ class AtOrder(NamedTuple):
 # --- the border: what a number may be -------------------------------------------------------------------------------
 
 
-def real(name: str, value: Number) -> Fraction:
+_FINITE: Final = "must be a finite real number"
+_FLOATS: Final = NumberRange(_FINITE, above=-arguments.BEYOND_FLOATS, below=arguments.BEYOND_FLOATS)
+_NOT_NEGATIVE: Final = NumberRange("must not be negative", least=0)
+_POSITIVE: Final = NumberRange("must be above 0", above=0)
+_ABOVE_ONE: Final = NumberRange("must be above 1", above=1)
+_COUNT: Final = NumberRange("must be a whole number, at least 1", least=1)
+_REPRESENTABLE: Final = NumberRange("must be at most 10**300", most=10**300)
+
+
+def real(name: str, value: Number, *ranges: NumberRange) -> Fraction:
     """The exact value of a finite real number. Raises InvalidParameter for anything else."""
-    if isinstance(value, Real) and not isinstance(value, bool):
-        with suppress(OverflowError):
-            if math.isfinite(float(value)):
-                return rational(value)
-    raise InvalidParameter(name, value, "must be a finite real number")
+    return arguments.rational(name, value, _FLOATS, *ranges, kind=Real, type_rule=_FINITE, finite_rule=_FINITE)
 
 
 def non_negative(name: str, value: Number) -> Fraction:
     """A finite number that is at least zero."""
-    exact = real(name, value)
-    if exact < 0:
-        raise InvalidParameter(name, value, "must not be negative")
-    return exact
+    return real(name, value, _NOT_NEGATIVE)
 
 
 def positive(name: str, value: Number) -> Fraction:
     """A finite number above zero."""
-    exact = real(name, value)
-    if exact <= 0:
-        raise InvalidParameter(name, value, "must be above 0")
-    return exact
+    return real(name, value, _POSITIVE)
 
 
 def probability(name: str, value: Number) -> Fraction:
     """A number in [0, 1]."""
-    exact = real(name, value)
-    if not 0 <= exact <= 1:
-        raise InvalidParameter(name, value, "must lie in [0, 1]")
-    return exact
+    return real(name, value, arguments.PROBABILITY)
 
 
 def whole(name: str, value: SupportsIndex) -> int:
     """A count: a whole number of at least one."""
-    try:
-        counted = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        counted = None
-    if counted is None or counted < 1:
-        raise InvalidParameter(name, value, "must be a whole number, at least 1")
-    if counted > 10**300:
-        raise InvalidParameter(name, value, "must be at most 10**300")
-    return counted
+    return arguments.whole(name, value, _COUNT, _REPRESENTABLE, type_rule=_COUNT.rule)
 
 
 def renyi_order(value: Number) -> Fraction:
     """A Rényi order above one."""
-    exact = real("order", value)
-    if exact <= 1:
-        raise InvalidParameter("order", value, "must be above 1")
-    return exact
+    return real("order", value, _ABOVE_ONE)
 
 
 def some_delta(theorem: str, value: Number, name: str = "delta", remedy: str = "") -> Fraction:

@@ -45,6 +45,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Self, final
 
+from deniable import arguments
+from deniable.arguments import COUNT
 from deniable.curves.decimal_arithmetic import Number, dec, digits, log_inverse, renyi_order, up
 from deniable.curves.exact_amounts import (
     DECIMALS,
@@ -199,8 +201,7 @@ class Filter(ABC):
     def charge_units(self, units: int, delta_units: int = 0) -> Self:
         """The filter after a cost given in units (see `price`). Raises BudgetExceeded if it does not fit."""
         for name, count in (("units", units), ("delta_units", delta_units)):
-            if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-                raise InvalidParameter(name, count, "must be a whole number, at least 0")
+            arguments.python_int(name, count, COUNT)
         return self._after(units, delta_units)
 
     def admits_units(self, units: int, delta_units: int = 0) -> bool:

@@ -34,8 +34,7 @@ quietly = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="i
 
 def quotient_up(a: float, b: float) -> float:
     """a / b for positive numbers, rounded up."""
-    result = a / b
-    return result if Fraction(result) * Fraction(b) >= Fraction(a) else math.nextafter(result, math.inf)
+    return up(Fraction(a) / Fraction(b))
 
 
 FEW = 16

@@ -27,6 +27,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
+from deniable import arguments
+from deniable.arguments import COUNT
 from deniable.curves.decimal_arithmetic import down as float_down
 from deniable.curves.decimal_arithmetic import up as float_up
 from deniable.curves.filters import (
@@ -78,8 +80,7 @@ class Cost:
         if type(units) is int and type(delta_units) is int and units >= 0 and delta_units >= 0:
             return  # the fast path: costs are made often
         for name, value in (("units", units), ("delta_units", delta_units)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InvalidParameter(name, value, "must be a whole number, at least 0")
+            arguments.python_int(name, value, COUNT)
 
     def __add__(self, other: Cost) -> Cost:
         if not isinstance(other, Cost):

@@ -19,6 +19,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final, TypeVar, final
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger.budget import Budget, Cost
 from deniable.units import Relation, Unit
@@ -459,9 +461,10 @@ def checked_kind(kind: type[Kind], name: str, value: object) -> Kind:
 
 def checked_number(number: int) -> int:
     """A number that an entry can have: from 1 to 2^63 - 1."""
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 < number < 2**63:
-        raise InvalidParameter("number", number, "must be a whole number, at least 1")
-    return number
+    return arguments.python_int("number", number, _NUMBERS)
+
+
+_NUMBERS: Final = NumberRange("must be a whole number, at least 1", least=1, below=2**63)
 
 
 def checked_question(question: str) -> str:

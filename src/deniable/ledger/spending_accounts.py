@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, final
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger.budget import MOST_UNITS, Budget, Cost
 from deniable.ledger.entries import EVERYBODY, KEYS, Terms, checked_name
@@ -36,6 +38,9 @@ __all__ = [
 ]
 
 _LONGEST_WINDOW: Final = 10 * 366 * 86_400
+_WINDOWS: Final = NumberRange(
+    f"must be a whole number of seconds, from 1 to {_LONGEST_WINDOW:,}", least=1, most=_LONGEST_WINDOW
+)
 SPENT: Final = "nothing was spent; what was allowed is used up; answers to earlier questions can still be read"
 
 Limits = dict[tuple[str, int | None], Cost]
@@ -71,8 +76,8 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
     checked_name("by", by)
     if account == KEYS:
         raise InvalidParameter("account", account, "is where the owner's keys are looked up", "choose another name")
-    if window is not None and (type(window) is not int or not 1 <= window <= _LONGEST_WINDOW):
-        raise InvalidParameter("window", window, f"must be a whole number of seconds, from 1 to {_LONGEST_WINDOW:,}")
+    if window is not None:
+        arguments.python_int("window", window, _WINDOWS)
     if limit.units > MOST_UNITS or limit.delta_units >= 10**30:
         raise InvalidParameter(
             "limit", limit, "would protect nobody", "choose a limit below a million, and delta below 1"

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
+from deniable.arguments import INNER_PROBABILITY
 from deniable.curves import Curve
 from deniable.curves.curve_arguments import exactly_one
 from deniable.errors import NOTHING, InvalidParameter
@@ -30,7 +31,6 @@ from deniable.local.collector_estimates import Support
 from deniable.local.exact_odds import Number, Odds, Rational, exact
 from deniable.local.local_protocol import Parameter, SharesProtocol
 from deniable.local.report_checks import Ints
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -121,8 +121,8 @@ class TwoCoinSurvey(BinaryProtocol):
     yes: Fraction
 
     def __init__(self, *, truth: Rational, yes: Rational) -> None:
-        object.__setattr__(self, "truth", _inside("truth", truth))
-        object.__setattr__(self, "yes", _inside("yes", yes))
+        object.__setattr__(self, "truth", arguments.rational("truth", truth, INNER_PROBABILITY))
+        object.__setattr__(self, "yes", arguments.rational("yes", yes, INNER_PROBABILITY))
         own, other = self._chances()
         Odds(max(own / other, (1 - other) / (1 - own)), Fraction(0)).chosen("truth", truth)
 
@@ -169,7 +169,7 @@ class WarnerSurvey(BinaryProtocol):
     p: Fraction
 
     def __init__(self, *, p: Rational) -> None:
-        object.__setattr__(self, "p", _inside("p", p))
+        object.__setattr__(self, "p", arguments.rational("p", p, INNER_PROBABILITY))
         self._odds().chosen("p", p)
 
     @property
@@ -220,7 +220,7 @@ class NuRandomizedResponse(FlippedAnswer):
             odds = Odds.of(epsilon=epsilon)
         else:
             # The report is the truth with probability ν + (1 - ν)/2 = (1 + ν)/2, and otherwise its opposite.
-            share = _inside("nu", nu)
+            share = arguments.rational("nu", nu, INNER_PROBABILITY)
             odds = Odds((1 + share) / (1 - share), Fraction(0)).chosen("nu", nu)
         object.__setattr__(self, "odds", odds)
 
@@ -254,7 +254,7 @@ class RandomizedResponse(FlippedAnswer):
         if exactly_one(p=p, epsilon=epsilon) == "epsilon":
             odds = Odds.of(epsilon=epsilon)
         else:
-            keep = _inside("p", p)
+            keep = arguments.rational("p", p, INNER_PROBABILITY)
             odds = Odds(keep / (1 - keep), Fraction(0)).chosen("p", p)
         object.__setattr__(self, "odds", odds)
 
@@ -267,10 +267,3 @@ class RandomizedResponse(FlippedAnswer):
         if self.odds.log:
             return {"epsilon": exact(self.odds.log)}
         return {"p": exact(self.odds.ratio / (self.odds.ratio + 1))}
-
-
-def _inside(name: str, value: Rational | None) -> Fraction:
-    result = noise_arguments.rational(name, value)
-    if not 0 < result < 1:
-        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
-    return result

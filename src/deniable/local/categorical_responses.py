@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import packed_bits, report_checks
@@ -45,7 +45,6 @@ from deniable.local.local_protocol import (
     too_many,
 )
 from deniable.local.report_checks import Ints, Packed
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -264,7 +263,7 @@ class LocalHashing(SharesProtocol):
     ) -> None:
         _prepare(self, categories, epsilon, odds)
         if buckets is not None:
-            chosen = noise_arguments.whole("buckets", buckets)
+            chosen = arguments.whole("buckets", buckets)
         else:
             near = min(math.floor(self.odds.number) + 1, MOST_BUCKETS - 1)
             chosen = min((near, near + 1), key=lambda g: _hashed(self.odds, g).variance(0, 1))
@@ -394,7 +393,7 @@ class SubsetSelection(BitsProtocol):
     ) -> None:
         _prepare(self, categories, epsilon, odds)
         if size is not None:
-            chosen = noise_arguments.whole("size", size)
+            chosen = arguments.whole("size", size)
         else:
             near = max(1, math.floor(self.categories / (self.odds.number + 1)))
             sizes = {near, min(near + 1, self.categories - 1)}

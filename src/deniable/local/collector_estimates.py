@@ -20,10 +20,10 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from deniable.errors import InvalidParameter
+from deniable import arguments
+from deniable.arguments import INNER_PROBABILITY
 from deniable.local.exact_odds import Number
 from deniable.local.report_checks import Floats, Ints
-from deniable.noise import noise_arguments
 from deniable.numbers import onto_simplex
 
 
@@ -308,10 +308,7 @@ def given(values: Any) -> Any:
 
 def within(name: str, value: float) -> float:
     """A number strictly between 0 and 1."""
-    exact = noise_arguments.rational(name, value)
-    if not 0 < exact < 1:
-        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
-    return float(exact)
+    return float(arguments.rational(name, value, INNER_PROBABILITY))
 
 
 def deviation(confidence: float) -> float:

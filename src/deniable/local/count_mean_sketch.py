@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
+from deniable.arguments import NumberRange
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import packed_bits, report_checks
@@ -33,7 +34,6 @@ from deniable.local.exact_odds import Odds, Rational
 from deniable.local.local_protocol import Parameter, Protocol, Telling, diluted, two_bits
 from deniable.local.rappor import CohortReports, checked_rows
 from deniable.local.report_checks import Floats, Ints, Packed
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -53,18 +53,16 @@ class _Sketch(Protocol):
 
     def _fill(self, width: Any, hashes: Any, epsilon: Rational | None, odds: Rational | None) -> None:
         for name, value, least, most in (("width", width, 2, MOST_WIDTH), ("hashes", hashes, 1, MOST_HASHES)):
-            number = noise_arguments.whole(name, value)
-            if not least <= number <= most:
-                raise InvalidParameter(name, value, f"must lie between {least} and {most:,}")
-            object.__setattr__(self, name, number)
+            within = NumberRange(f"must lie between {least} and {most:,}", least=least, most=most)
+            object.__setattr__(self, name, arguments.whole(name, value, within))
         object.__setattr__(self, "odds", Odds.of(epsilon=epsilon, odds=odds))
 
     def place_of(self, answer: str, *, number: int) -> int:
         """The place of a text under one of the hash functions. Public: anybody can compute it."""
         if not isinstance(answer, str):
             raise InvalidParameter("answer", NOTHING, "must be a text")
-        if not 0 <= noise_arguments.whole("number", number) < self.hashes:
-            raise InvalidParameter("number", number, f"must be below {self.hashes}, and not negative")
+        rule = f"must be below {self.hashes}, and not negative"
+        arguments.whole("number", number, NumberRange(rule, least=0, below=self.hashes))
         # "surrogatepass" gives bytes for every text, even half of a surrogate pair: an encoding error would quote the
         # answer.
         written = answer.encode("utf-8", "surrogatepass")

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import noise
+from deniable import arguments, noise
 from deniable.curves.curve_arguments import exactly_one
 from deniable.curves.meaning.weakness_advice import warn_if_weak
 from deniable.errors import InvalidParameter
-from deniable.noise import Wheel, noise_arguments
-from deniable.numbers import up
+from deniable.noise import Wheel
+from deniable.numbers import root_up, up
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -68,8 +68,8 @@ class Odds:
     def of(cls, *, epsilon: Rational | None = None, odds: Rational | None = None) -> Odds:
         """From ε, or from e^ε if that is the rational number."""
         if exactly_one(epsilon=epsilon, odds=odds) == "epsilon":
-            return cls(Fraction(1), noise_arguments.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
-        return cls(noise_arguments.rational("odds", odds), Fraction(0)).chosen("odds", odds)
+            return cls(Fraction(1), arguments.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
+        return cls(arguments.rational("odds", odds), Fraction(0)).chosen("odds", odds)
 
     def within(self, name: str, asked: object) -> Odds:
         """These odds, if ε lies in [1e-6, 50]. Raises InvalidParameter otherwise; `name` and `asked` describe the
@@ -114,10 +114,10 @@ class Odds:
 
     def root(self) -> Odds:
         """The odds for ε/2. Raises InvalidParameter for rational odds that are not a square."""
-        top, bottom = math.isqrt(self.ratio.numerator), math.isqrt(self.ratio.denominator)
-        if Fraction(top * top, bottom * bottom) != self.ratio:
+        root = root_up(self.ratio)
+        if root * root != self.ratio:
             raise InvalidParameter("odds", self.ratio, "must be the square of a rational number here", "give epsilon")
-        return Odds(Fraction(top, bottom), self.log / 2)
+        return Odds(root, self.log / 2)
 
     def heads(self, size: int, entropy: Entropy | None, *, yes: int = 1, no: int = 1) -> NDArray[np.bool_]:
         """Coins that are True with probability yes × odds / (yes × odds + no)."""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from deniable import curves
+from deniable import arguments, curves
+from deniable.arguments import NumberRange
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.local import packed_bits, report_checks
 from deniable.local.collector_estimates import Estimate, Shares, Support, within
 from deniable.local.report_checks import Ints, Packed
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -153,9 +153,11 @@ class SharesProtocol(Protocol):
 
         Hoeffding's inequality for n reports in [0, 1] and a union bound over the shares, β = 1 - confidence.
         """
-        n, k = report_checks.people(people), noise_arguments.whole("shares", shares)
-        if not 1 <= k <= MOST_CATEGORIES:
-            raise InvalidParameter("shares", k, f"must be at least 1 and at most {MOST_CATEGORIES:,}")
+        rule = f"must be at least 1 and at most {MOST_CATEGORIES:,}"
+        n, k = (
+            report_checks.people(people),
+            arguments.whole("shares", shares, NumberRange(rule, least=1, most=MOST_CATEGORIES)),
+        )
         return math.sqrt(math.log(2 * k / (1 - within("confidence", confidence))) / (2 * n)) / float(self.support.gap)
 
 
@@ -246,10 +248,8 @@ def diluted(curve: Curve, chance: float) -> Curve:
 
 def category_count(value: Any) -> int:
     """A number of categories, 2 to 2^24."""
-    count = noise_arguments.whole("categories", value)
-    if not 2 <= count <= MOST_CATEGORIES:
-        raise InvalidParameter("categories", count, f"must be at least 2 and at most {MOST_CATEGORIES:,}")
-    return count
+    rule = f"must be at least 2 and at most {MOST_CATEGORIES:,}"
+    return arguments.whole("categories", value, NumberRange(rule, least=2, most=MOST_CATEGORIES))
 
 
 MOST_CATEGORIES = 2**24

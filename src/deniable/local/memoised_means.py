@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
+from deniable.arguments import PROBABILITY, NumberRange, at_least
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import report_checks
@@ -36,12 +37,15 @@ from deniable.local.exact_odds import ROUNDING, Odds, Rational, exact
 from deniable.local.local_protocol import Parameter
 from deniable.local.numeric_means import FINENESS, MeanProtocol, Spread, on_grid
 from deniable.local.report_checks import Floats, Ints
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 MOST_POINTS: Final = 4096
+_POINTS: Final = NumberRange(f"must lie between 1 and {MOST_POINTS:,}", least=1, most=MOST_POINTS)
+_FLIP: Final = NumberRange(
+    "must be at least 0 and below 1/2: at 1/2 a report is pure noise", least=0, below=Fraction(1, 2)
+)
 
 Bits = NDArray[np.bool_]
 
@@ -91,11 +95,7 @@ class MemoisedMean(MeanProtocol):
 
     def __init__(self, *, low: Rational, high: Rational, epsilon: Rational, points: int, flip: Rational) -> None:
         self._prepare(low, high, epsilon)
-        count, chance = noise_arguments.whole("points", points), noise_arguments.probability("flip", flip)
-        if not 1 <= count <= MOST_POINTS:
-            raise InvalidParameter("points", points, f"must lie between 1 and {MOST_POINTS:,}")
-        if not 0 <= chance < Fraction(1, 2):
-            raise InvalidParameter("flip", flip, "must be at least 0 and below 1/2: at 1/2 a report is pure noise")
+        count, chance = arguments.whole("points", points, _POINTS), arguments.rational("flip", flip, PROBABILITY, _FLIP)
         if chance:
             Odds((1 - chance) / chance, Fraction(0)).within("flip", flip)
         object.__setattr__(self, "points", count)
@@ -123,9 +123,7 @@ class MemoisedMean(MeanProtocol):
         One report costs what `curve` says; each of several may cost as much as its flip allows. Raises InvalidParameter
         if `flip` is 0.
         """
-        times = noise_arguments.whole("reports", reports)
-        if times < 1:
-            raise InvalidParameter("reports", reports, "must be at least 1")
+        times = arguments.whole("reports", reports, at_least(1))
         if not self.flip:
             rule = "must be above 0: a bit that changes proves that the number changed"
             raise InvalidParameter(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import report_checks
@@ -31,7 +31,6 @@ from deniable.local.collector_estimates import Mean
 from deniable.local.exact_odds import ROUNDING, Odds, Rational, exact, log
 from deniable.local.local_protocol import Parameter, Protocol, Telling, diluted
 from deniable.local.report_checks import Floats, Ints
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -133,7 +132,7 @@ class MeanProtocol(Protocol):
 
     def variance(self, *, answer: Rational, people: int) -> float:
         """The variance of the estimate if all `people` people have this answer (clipped to the bounds)."""
-        inside = min(max(noise_arguments.rational("answer", answer), self.low), self.high)
+        inside = min(max(arguments.rational("answer", answer), self.low), self.high)
         half = float(self.high - self.low) / 2
         x = float(inside - self.low) / half - 1
         return (self.spread.slope * x * x + self.spread.level) * half**2 / report_checks.people(people)
@@ -142,7 +141,7 @@ class MeanProtocol(Protocol):
         return {"low": exact(self.low), "high": exact(self.high), **self.odds.written()}
 
     def _prepare(self, low: Rational, high: Rational, epsilon: Rational) -> None:
-        ends = noise_arguments.rational("low", low), noise_arguments.rational("high", high)
+        ends = arguments.rational("low", low), arguments.rational("high", high)
         if max(abs(end) for end in ends) > LARGEST or 0 <= ends[1] - ends[0] < 1 / LARGEST:
             raise InvalidParameter(
                 "low, high", (low, high), "must be below 1e100 in size and further apart than 1e-100"

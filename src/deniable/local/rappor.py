@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
+from deniable.arguments import INNER_PROBABILITY, PROBABILITY, NumberRange
 from deniable.curves import Curve
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.local import packed_bits, report_checks
@@ -28,13 +29,19 @@ from deniable.local.collector_estimates import Fitted, Support
 from deniable.local.exact_odds import Odds, Rational, exact
 from deniable.local.local_protocol import BitsProtocol, Parameter, Protocol, Telling, category_count
 from deniable.local.report_checks import Ints, Packed
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 MOST_REPORTS: Final = 2000
 """Most reports whose exact curve is computed; beyond, `longitudinal` bounds any number of them."""
+
+_REPORTS: Final = NumberRange(
+    f"must be at least 1 and at most {MOST_REPORTS}",
+    least=1,
+    most=MOST_REPORTS,
+    remedy="longitudinal bounds any number of them",
+)
 
 LIGHT: Final = Fraction(1, 10**200)
 """Outcomes lighter than this are moved to the two largest losses, where they count more, before they become floats."""
@@ -55,12 +62,10 @@ class Coins:
     def of(cls, f: Rational, p: Rational, q: Rational) -> Coins:
         """The three probabilities, checked: 0 < f < 1 and 0 <= p < q <= 1."""
         coins = cls(
-            noise_arguments.probability("f", f),
-            noise_arguments.probability("p", p),
-            noise_arguments.probability("q", q),
+            arguments.rational("f", f, PROBABILITY, INNER_PROBABILITY),
+            arguments.rational("p", p, PROBABILITY),
+            arguments.rational("q", q, PROBABILITY),
         )
-        if not 0 < coins.f < 1:
-            raise InvalidParameter("f", f, "must lie strictly between 0 and 1")
         if not coins.p < coins.q:
             raise InvalidParameter("p", p, f"must be below q = {float(coins.q):g}")
         coins.wrong.within("f", f)
@@ -96,10 +101,7 @@ class Coins:
         """The curve of this many reports: the counts of how often each of 2 × hashes bits was set, half of them in each
         direction.
         """
-        times = noise_arguments.whole("reports", reports)
-        if not 1 <= times <= MOST_REPORTS:
-            rule = f"must be at least 1 and at most {MOST_REPORTS}"
-            raise InvalidParameter("reports", reports, rule, "longitudinal bounds any number of them")
+        times = arguments.whole("reports", reports, _REPORTS)
         one, other = _bit_laws(self, times)
         return (curves.from_pmf(one, other, tied=True) * curves.from_pmf(other, one, tied=True)) ** hashes
 
@@ -281,10 +283,8 @@ class BloomRappor(Protocol):
             ("hashes", hashes, 1, MOST_HASHES),
             ("cohorts", cohorts, 1, MOST_COHORTS),
         ):
-            number = noise_arguments.whole(name, value)
-            if not least <= number <= most:
-                raise InvalidParameter(name, value, f"must lie between {least} and {most}")
-            object.__setattr__(self, name, number)
+            within = NumberRange(f"must lie between {least} and {most}", least=least, most=most)
+            object.__setattr__(self, name, arguments.whole(name, value, within))
         object.__setattr__(self, "coins", Coins.of(f, p, q))
 
     @property
@@ -320,8 +320,8 @@ class BloomRappor(Protocol):
         """The bits that an answer sets in a cohort. Public: anybody can compute it."""
         if not isinstance(answer, str):
             raise InvalidParameter("answer", NOTHING, "must be a text")
-        if not 0 <= noise_arguments.whole("cohort", cohort) < self.cohorts:
-            raise InvalidParameter("cohort", cohort, f"must be below {self.cohorts}, and not negative")
+        rule = f"must be below {self.cohorts}, and not negative"
+        arguments.whole("cohort", cohort, NumberRange(rule, least=0, below=self.cohorts))
         # "surrogatepass" gives bytes for every text, even half of a surrogate pair: an encoding error would quote the
         # answer.
         written, found = answer.encode("utf-8", "surrogatepass"), set()

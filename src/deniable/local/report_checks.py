@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import noise
+from deniable import arguments, noise
+from deniable.arguments import PROBABILITY, NumberRange
 from deniable.errors import NOTHING, InvalidParameter, NotPrivateWarning
-from deniable.noise import noise_arguments
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -31,7 +31,7 @@ Packed = NDArray[np.uint8]
 def witnessed(entropy: Entropy | None) -> Entropy | None:
     """The entropy of one call. Warns if it can be replayed; raises InvalidParameter if it is not an Entropy."""
     if entropy is not None and not isinstance(entropy, noise.Entropy):
-        raise InvalidParameter("entropy", noise_arguments.blamed(entropy), "must be an Entropy")
+        raise InvalidParameter("entropy", arguments.blamed(entropy), "must be an Entropy")
     if entropy is not None and not entropy.is_private:
         warnings.warn("these reports were drawn with replayable entropy: they are not private", NotPrivateWarning, 3)
     return entropy
@@ -181,26 +181,20 @@ def written(reports: Any, below: int) -> list[str]:
 
 def people(value: Any) -> int:
     """A number of people, 1 to 10^18."""
-    count = noise_arguments.whole("people", value)
-    if not 1 <= count <= MOST_PEOPLE:
-        raise InvalidParameter("people", count, "must be at least 1 and at most 10**18")
-    return count
+    return arguments.whole("people", value, _PEOPLE)
 
 
-MOST_PEOPLE: Final = 10**18
+_PEOPLE: Final = NumberRange("must be at least 1 and at most 10**18", least=1, most=10**18)
 
 
 def share(value: Any) -> Any:
     """A share in [0, 1], or an array of them. A Fraction, Decimal or int becomes an exact Fraction."""
-    rule = "must lie in [0, 1]"
     if isinstance(value, int | float | Fraction | Decimal | np.number):
-        exact = noise_arguments.rational("share", value)
-        if not 0 <= exact <= 1:
-            raise InvalidParameter("share", value, rule)
+        exact = arguments.rational("share", value, PROBABILITY)
         return exact if isinstance(value, Fraction | Decimal | int) else float(value)
     given = numbers("share", value)[0]
     if not np.all((given >= 0) & (given <= 1)):
-        raise InvalidParameter("share", NOTHING, rule)
+        raise InvalidParameter("share", NOTHING, PROBABILITY.rule)
     return given
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable import curves, noise
+from deniable.arguments import PROBABILITY
 from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import input_values, rational_parameters
@@ -48,8 +49,7 @@ def _records(value: Any) -> list[Any]:
 
 def _share(name: str, value: Number) -> Fraction:
     share = rational_parameters.not_negative(name, value)
-    if share > 1:
-        raise InvalidParameter(name, value, "must lie in [0, 1]")
+    PROBABILITY.check(name, value, share)
     return share
 
 

@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable import curves, noise
+from deniable.arguments import blamed
 from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
-from deniable.noise.noise_arguments import blamed
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:

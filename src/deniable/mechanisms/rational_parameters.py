@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
-from deniable import numbers
+from deniable import arguments, numbers
+from deniable.arguments import INNER_PROBABILITY, NOT_NEGATIVE, POSITIVE, NumberRange
 from deniable.curves.meaning.weakness_advice import warn_if_weak
 from deniable.errors import InvalidParameter
-from deniable.noise import noise_arguments
 from deniable.numbers import down, root_up, up
 from deniable.units import Sensitivity
 
@@ -18,12 +18,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+_MEASURABLE: Final = NumberRange(
+    "must lie between 1e-120 and 1e120", least=Fraction(2) ** -400, most=Fraction(2) ** 400
+)
+
+
 def positive(name: str, value: Any) -> Fraction:
     """The exact value of a positive number between 1e-120 and 1e120."""
-    result = noise_arguments.positive(name, value)
-    if not Fraction(2) ** -400 <= result <= Fraction(2) ** 400:
-        raise InvalidParameter(name, value, "must lie between 1e-120 and 1e120")
-    return result
+    return arguments.rational(name, value, POSITIVE, _MEASURABLE)
 
 
 def epsilon(value: Any) -> Fraction:
@@ -35,13 +37,13 @@ def epsilon(value: Any) -> Fraction:
 
 def not_negative(name: str, value: Any) -> Fraction:
     """The exact value of a number that is 0 or positive."""
-    result = noise_arguments.not_negative(name, value)
+    result = arguments.rational(name, value, NOT_NEGATIVE)
     return positive(name, value) if result else result
 
 
 def finite(name: str, value: Any) -> Fraction:
     """The exact value of a number that is 0 or between 1e-120 and 1e120 in size."""
-    result = noise_arguments.rational(name, value)
+    result = arguments.rational(name, value)
     if result:
         positive(name, abs(result))
     return result
@@ -54,10 +56,7 @@ def at_most(name: str, value: Any) -> float:
 
 def chance_at_most(name: str, value: Any) -> float:
     """A δ strictly between 0 and 1, rounded down to a float."""
-    result = noise_arguments.rational(name, value)
-    if not 0 < result < 1:
-        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
-    return down(result)
+    return down(arguments.rational(name, value, INNER_PROBABILITY))
 
 
 def short(exact: Fraction) -> int | float | Fraction:

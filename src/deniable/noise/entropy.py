@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 
+from deniable import arguments
+from deniable.arguments import NOT_NEGATIVE
 from deniable.errors import InvalidParameter
-from deniable.noise import noise_arguments
 
 Words = npt.NDArray[np.uint64]
 Bytes = bytes  # the method of this name hides the type inside the classes
@@ -61,7 +62,7 @@ class Entropy(ABC):
 
     def words(self, count: int) -> Words:
         """`count` random 64-bit words, as a new array."""
-        made = np.empty(noise_arguments.count("count", count), dtype=np.uint64)
+        made = np.empty(arguments.whole("count", count, NOT_NEGATIVE), dtype=np.uint64)
         self.fill(made)
         return made
 
@@ -75,7 +76,7 @@ class Entropy(ABC):
 
     def bits(self, count: int) -> int:
         """An integer of `count` random bits, uniform on 0 .. 2^count - 1."""
-        asked = noise_arguments.count("count", count)
+        asked = arguments.whole("count", count, NOT_NEGATIVE)
         if asked <= WORD:
             return self.word() >> (WORD - asked)
         return int.from_bytes(self.bytes((asked + 7) // 8), "little") >> (-asked % 8)
@@ -158,7 +159,7 @@ class SystemEntropy(Entropy):
         return self._lineage
 
     def bytes(self, count: int) -> Bytes:
-        return self._stream().bytes(noise_arguments.count("count", count))
+        return self._stream().bytes(arguments.whole("count", count, NOT_NEGATIVE))
 
     def word(self) -> int:
         return self._stream().word()
@@ -207,11 +208,11 @@ class ReplayEntropy(Entropy):
     is_private = False
 
     def __init__(self, seed: int) -> None:
-        self._seed = noise_arguments.whole("seed", seed)
+        self._seed = arguments.whole("seed", seed)
         self._stream = _Stream(hashlib.sha256(b"deniable replay %d" % self._seed).digest())
 
     def bytes(self, count: int) -> Bytes:
-        return self._stream.bytes(noise_arguments.count("count", count))
+        return self._stream.bytes(arguments.whole("count", count, NOT_NEGATIVE))
 
     def word(self) -> int:
         return self._stream.word()

@@ -17,6 +17,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from deniable import arguments
+from deniable.arguments import POSITIVE, NumberRange
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.noise import noise_arguments
 from deniable.noise.inversion_table import CHUNK, Integers
@@ -28,6 +30,10 @@ FARTHEST = 2**62
 
 LEAST_EXPONENT, LARGEST_EXPONENT = -1074, 961
 """The spacing of the smallest floats, and the largest spacing at which 2⁶² steps are a finite float."""
+
+_EXPONENTS = NumberRange(
+    f"must lie in [{LEAST_EXPONENT}, {LARGEST_EXPONENT}]", least=LEAST_EXPONENT, most=LARGEST_EXPONENT
+)
 
 FINENESS = 32
 """One scale of noise is 2³¹ to 2³² steps: rounding moves an answer by less than 2⁻³¹ scales, and 2³⁰ scales fit."""
@@ -59,10 +65,7 @@ class Grid:
     exponent: int
 
     def __post_init__(self) -> None:
-        exponent = noise_arguments.whole("exponent", self.exponent)
-        if not LEAST_EXPONENT <= exponent <= LARGEST_EXPONENT:
-            raise InvalidParameter("exponent", exponent, f"must lie in [{LEAST_EXPONENT}, {LARGEST_EXPONENT}]")
-        object.__setattr__(self, "exponent", exponent)
+        object.__setattr__(self, "exponent", arguments.whole("exponent", self.exponent, _EXPONENTS))
 
     @classmethod
     def for_noise(cls, scale: noise_arguments.Rational) -> Grid:
@@ -72,7 +75,7 @@ class Grid:
         >>> noise.Grid.for_noise(1.0)
         Grid(exponent=-31)
         """
-        exact = noise_arguments.positive("scale", scale)
+        exact = arguments.rational("scale", scale, POSITIVE)
         log = exact.numerator.bit_length() - exact.denominator.bit_length()
         floor_log = log if exact >= Fraction(2) ** log else log - 1
         return cls(exponent=min(max(floor_log + 1 - FINENESS, LEAST_EXPONENT), LARGEST_EXPONENT))

@@ -14,6 +14,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 import numpy as np
 
+from deniable import arguments
+from deniable.arguments import NOT_NEGATIVE, POSITIVE, PROBABILITY, NumberRange, at_least
 from deniable.errors import InvalidParameter
 from deniable.noise import noise_arguments
 from deniable.noise.entropy import Entropy, given_or_current
@@ -35,10 +37,11 @@ from deniable.noise.wide_noise import WideDiscreteGaussian, WideGeometric, WideL
 
 Size = int | tuple[int, ...]
 
-LARGEST_SCALE = 2**50
-"""Noise of this scale leaves ±2⁶² with probability below e^-4096."""
+_WIDTHS = NumberRange("must be at most 2**50, so that noise fits into 64 bits", most=2**50, remedy="use a coarser grid")
+"""Noise of scale 2⁵⁰ leaves ±2⁶² with probability below e^-4096."""
 
 LARGEST_RATE = 2**36
+_RATES = NumberRange("must be at most 2**36, so that a draw takes bounded time", most=LARGEST_RATE)
 PIECE = 2**23
 """Poisson and binomial laws of larger variance are sums of such pieces: their tables stay below 2^16 entries."""
 
@@ -92,12 +95,7 @@ def _flipped(coin: Coin, size: Size | None, entropy: Entropy | None) -> bool | F
 
 
 def _scale(name: str, value: Any) -> Fraction:
-    exact = noise_arguments.positive(name, value)
-    if exact > LARGEST_SCALE:
-        raise InvalidParameter(
-            name, value, "must be at most 2**50, so that noise fits into 64 bits", "use a coarser grid"
-        )
-    return exact
+    return arguments.rational(name, value, POSITIVE, _WIDTHS)
 
 
 @_remembered
@@ -126,9 +124,7 @@ def _rounded_gaussian(sigma: Any) -> Sampler:
 
 @_remembered
 def _poisson(rate: Any) -> Sampler:
-    exact = noise_arguments.not_negative("rate", rate)
-    if exact > LARGEST_RATE:
-        raise InvalidParameter("rate", rate, "must be at most 2**36, so that a draw takes bounded time")
+    exact = arguments.rational("rate", rate, NOT_NEGATIVE, _RATES)
     if exact == 0:
         return Constant(0)
     pieces = -(-exact // PIECE)
@@ -138,7 +134,7 @@ def _poisson(rate: Any) -> Sampler:
 
 @_remembered
 def _binomial(n: Any, p: Any) -> Sampler:
-    total, exact = noise_arguments.count("n", n), noise_arguments.probability("p", p)
+    total, exact = arguments.whole("n", n, NOT_NEGATIVE), arguments.rational("p", p, PROBABILITY)
     if exact in (0, 1) or total == 0:
         return Constant(total * int(exact))
     pieces = max(1, -(-total * exact * (1 - exact) // PIECE))
@@ -153,12 +149,12 @@ def _binomial(n: Any, p: Any) -> Sampler:
 
 @_remembered
 def _bernoulli(p: Any) -> Coin:
-    return Coin(BernoulliLaw(noise_arguments.probability("p", p)))
+    return Coin(BernoulliLaw(arguments.rational("p", p, PROBABILITY)))
 
 
 @_remembered
 def _bernoulli_exp(x: Any) -> Coin:
-    return Coin(BernoulliExpLaw(noise_arguments.not_negative("x", x)))
+    return Coin(BernoulliExpLaw(arguments.rational("x", x, NOT_NEGATIVE)))
 
 
 @overload
@@ -172,9 +168,7 @@ def uniform(*, below: int, size: Size | None = None, entropy: Entropy | None = N
     >>> 0 <= noise.uniform(below=6) < 6
     True
     """
-    count = noise_arguments.whole("below", below)
-    if count < 1:
-        raise InvalidParameter("below", count, "must be at least 1")
+    count = arguments.whole("below", below, at_least(1))
     if size is not None and count > 2**63:
         raise InvalidParameter("below", count, "must be at most 2**63 for an array", "draw one at a time")
     return _drawn(Uniform(count), size, entropy)
@@ -339,7 +333,7 @@ def permutation(n: int, *, entropy: Entropy | None = None) -> Integers:
     >>> sorted(noise.permutation(4).tolist())
     [0, 1, 2, 3]
     """
-    count, source = noise_arguments.count("n", n), given_or_current(entropy)
+    count, source = arguments.whole("n", n, NOT_NEGATIVE), given_or_current(entropy)
     keys = [source.words(count)]
     while True:
         order = np.lexsort(keys[::-1])

@@ -16,6 +16,7 @@ from typing import Any, TypeGuard, final
 import numpy as np
 import numpy.typing as npt
 
+from deniable import arguments
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.noise import noise_arguments
 from deniable.noise.entropy import Entropy
@@ -150,7 +151,7 @@ def _one_by_one(log_weights: Numbers, weights: Numbers) -> tuple[Integers, Integ
 
 
 def _exact(values: Numbers, i: int) -> Fraction:
-    return noise_arguments.rational("", values[i])
+    return arguments.rational("", values[i])
 
 
 @final

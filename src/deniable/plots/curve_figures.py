@@ -15,6 +15,8 @@ from typing import Literal
 
 import numpy as np
 
+from deniable import arguments
+from deniable.arguments import INNER_PROBABILITY, PROBABILITY, NumberRange
 from deniable.curves import textbook
 from deniable.curves.curve import Curve
 from deniable.curves.curve_display import rounded_up
@@ -97,7 +99,7 @@ def odds(*curves: Curve | Mapping[str, Curve], false_alarms: float, prior: float
     none, πβ / (πβ + (1 - π)(1 - α)). β is the certified lower bound, so that the best attacker stays between them.
     With `prior`, both are marked there.
     """
-    named, alpha = _named(curves), _inside("false_alarms", false_alarms)
+    named, alpha = _named(curves), arguments.python_float("false_alarms", false_alarms, INNER_PROBABILITY)
     before = np.linspace(0, 1, 201)
     marks: list[Mark] = [Line("learns nothing", (0.0, 1.0), (0.0, 1.0), REFERENCE, "dashed")]
     for colour, (label, curve) in enumerate(named.items()):
@@ -106,7 +108,7 @@ def odds(*curves: Curve | Mapping[str, Curve], false_alarms: float, prior: float
         marks += [ShadedBand(_floats(before), _floats(low), _floats(high), colour)]
         marks += [Line(label, _floats(before), _floats(high), colour), Line("", _floats(before), _floats(low), colour)]
         if prior is not None:
-            at = _inside("prior", prior)
+            at = arguments.python_float("prior", prior, INNER_PROBABILITY)
             marks += [Marker(at, float(y), colour=colour) for y in believed(beta, alpha, np.array(at))]
     if prior is not None:
         marks.append(Level(float(prior), "x", f"{prior:.3g} before"))
@@ -454,23 +456,15 @@ def _named(given: tuple[Curve | Mapping[str, Curve], ...]) -> dict[str, Curve]:
 def _level(delta: float | None) -> float | None:
     if delta is None:
         return None
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta <= 1:
-        raise InvalidParameter("delta", delta, "must lie in [0, 1]")
-    return float(delta)
-
-
-def _inside(name: str, value: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise InvalidParameter(name, value, "must lie strictly between 0 and 1")
-    return float(value)
+    return arguments.python_float("delta", delta, PROBABILITY)
 
 
 def _checked_growth(curve: Curve, delta: float, most: int) -> tuple[float, float]:
     """(ε of one run, δ), checked for the composition theorems; `InvalidParameter` otherwise."""
     if not isinstance(curve, Curve):
         raise InvalidOperation(f"the growth of one curve can be drawn, not of {type(curve).__name__}")
-    if isinstance(most, bool) or not isinstance(most, int) or not 2 <= most <= 10**6:
-        raise InvalidParameter("most", most, "must be a whole number between 2 and 1,000,000")
+    rule = "must be a whole number between 2 and 1,000,000"
+    arguments.python_int("most", most, NumberRange(rule, least=2, most=10**6))
     allowed, each = _level(delta), curve.epsilon(delta=0.0)
     if allowed is None or not 0 < allowed < 1:
         raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1", "advanced composition needs some δ")

@@ -15,6 +15,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
@@ -210,11 +212,14 @@ def _to_zero(kind: Kind, low: Any, high: Any) -> tuple[Any, Any]:
     return low, high
 
 
+_COVER: Final = NumberRange(
+    "must be a share of the rows, above 0.5 and at most 1", above=0.5, most=1, remedy="try 0.99"
+)
+
+
 def checked_cover(cover: object) -> float:
     """`cover` as a float; `InvalidParameter` unless it is above 0.5 and at most 1."""
-    if isinstance(cover, bool) or not isinstance(cover, int | float) or not 0.5 < cover <= 1:
-        raise InvalidParameter("cover", cover, "must be a share of the rows, above 0.5 and at most 1", "try 0.99")
-    return float(cover)
+    return arguments.python_float("cover", cover, _COVER)
 
 
 def _kind(asked: Question) -> Kind:

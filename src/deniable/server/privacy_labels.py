@@ -26,11 +26,12 @@ from deniable.server.noted_questions import words_of
 from deniable.tables.schema import write_schema
 
 if TYPE_CHECKING:
-    from deniable.ledger import Budget, Entry
+    from deniable.ledger import Budget, Cost, Entry, Ledger
     from deniable.queries.answer.release import Draw, Released
     from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.session import Session
     from deniable.server.datasets.synthetic_downloads import Recalled
+    from deniable.units import Guarantee
 
 __all__ = ["as_html", "as_svg", "check_label", "label_of", "label_of_synthetic", "lines", "signed"]
 
@@ -53,18 +54,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     tables = {table.name: table for table in plan.question.relation.tables}
     merged = _MERGED + ("" if plan.people is None else _SOME)
     return {
-        "version": VERSION,
-        "release": f"{dataset}:{entry.charge}",
-        "dataset": dataset,
-        "question": sql,
-        "question_hash": entry.question,
-        "time": entry.time,
-        "unit": ledger.unit.describe(),
-        "neighbours": ledger.unit.relation.value,
-        "loss": answer.released.cost.describe(budget),
-        "curve": answer.guarantee.curve.to_dict(),
-        "lifetime_limit": ledger.largest_limit.describe(budget),
-        "lifetime_spent": entry.spent.describe(budget),
+        **_heading(dataset, sql, answer.released.cost, answer.guarantee, entry, session),
         "draws": [
             _drawn(each, plan, budget) if released.law is None else _drawn_together(released, plan, budget)
             for each in released.all_draws
@@ -77,9 +67,7 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         ],
         "public": json.loads(write_schema(tables, form="json"))["tables"],
         "answer": answer_digest(answer.to_dict()),
-        "assumptions": list(answer.guarantee.assumptions),
-        "threat_model": THREAT_MODEL,
-        "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
+        **_footing(answer.guarantee, entry, ledger),
     }
 
 
@@ -98,6 +86,24 @@ def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, se
         for mechanism in _drawn(draw, plan, budget)["mechanisms"]
     ]
     return {
+        **_heading(dataset, sql, entry.cost, made.guarantee, entry, session),
+        "draws": [{"paid": entry.cost.describe(budget), "summed_cells": 1, "mechanisms": mechanisms}],
+        "merged": None,
+        "deviations": [
+            {"of": name, "deviation": released.deviation(plan, budget, 0)} for name, plan, released in each_of
+        ],
+        "public": json.loads(write_schema({table.name: table}, form="json"))["tables"],
+        "answer": answer_digest(record),
+        **_footing(made.guarantee, entry, ledger),
+    }
+
+
+def _heading(
+    dataset: str, sql: str, loss: Cost, guarantee: Guarantee, entry: Entry, session: Session
+) -> dict[str, Any]:
+    """How every label begins: what was released, and what it cost."""
+    budget, ledger = session.budget, session.ledger
+    return {
         "version": VERSION,
         "release": f"{dataset}:{entry.charge}",
         "dataset": dataset,
@@ -106,18 +112,17 @@ def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, se
         "time": entry.time,
         "unit": ledger.unit.describe(),
         "neighbours": ledger.unit.relation.value,
-        "loss": entry.cost.describe(budget),
-        "curve": made.guarantee.curve.to_dict(),
+        "loss": loss.describe(budget),
+        "curve": guarantee.curve.to_dict(),
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
-        "draws": [{"paid": entry.cost.describe(budget), "summed_cells": 1, "mechanisms": mechanisms}],
-        "merged": None,
-        "deviations": [
-            {"of": name, "deviation": released.deviation(plan, budget, 0)} for name, plan, released in each_of
-        ],
-        "public": json.loads(write_schema({table.name: table}, form="json"))["tables"],
-        "answer": answer_digest(record),
-        "assumptions": list(made.guarantee.assumptions),
+    }
+
+
+def _footing(guarantee: Guarantee, entry: Entry, ledger: Ledger) -> dict[str, Any]:
+    """How every label ends: what it rests on, and where the ledger has it."""
+    return {
+        "assumptions": list(guarantee.assumptions),
         "threat_model": THREAT_MODEL,
         "ledger": {"serial": ledger.serial, "entry": entry.charge, "hash": entry.hash},
     }

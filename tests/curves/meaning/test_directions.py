@@ -352,13 +352,13 @@ def test_a_record_of_version_1_is_read_with_the_pairing_it_meant():
 def test_the_convex_hull_of_beta_is_the_symmetrized_curve():
     """min(T(P, Q), T(Q, P)) of an asymmetric pair is not convex; `symmetrized` gives its hull, a trade-off function."""
     curve = curves.from_pmf([0.6, 0.4, 0.0], [0.3, 0.1, 0.6])
-    alpha = np.linspace(0, 1, 401)
+    alpha = np.linspace(0, 1, 101)
     least = np.array(curve.beta(alpha=alpha))
-    assert np.min(np.diff(least, 2)) < -1e-4
+    assert np.min(np.diff(least, 2)) < -1e-3
     hull = np.array(curve.symmetrized().beta(alpha=alpha))
     assert np.all(hull <= least + 1e-9)
     assert np.min(np.diff(hull, 2)) > -1e-9
-    curves.tradeoff(lambda a: np.array(curve.symmetrized().beta(alpha=a)))
+    curves.tradeoff(lambda a: np.interp(a, alpha, hull))
 
 
 @pytest.mark.parametrize("order", [0, -1, math.nan, 2e9])

@@ -23,6 +23,7 @@ from deniable.queries.sql.sql_reader import parse
 from deniable.synth import residual_noise
 from tests.queries.answer.test_batch_shares import COARSE, FINE, TOTAL, FailsAt
 from tests.queries.hospital import BUDGETS, opened, visits
+from tests.wording import worded
 
 SEXES = "SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex"
 TABLES = [FINE, COARSE, SEXES, TOTAL]
@@ -449,9 +450,9 @@ def test_bad_weights_and_targets_are_refused_and_nothing_is_charged() -> None:
             with pytest.raises(InvalidParameter):
                 s.batch(TABLES, within=within)
         for more in ({"weights": [1, 2], "mu": 1}, {"within": [1, 2]}):
-            with pytest.raises(InvalidParameter, match="there are 4 questions and 2 numbers"):
+            with worded(InvalidParameter):
                 s.batch(TABLES, **more)
-        with pytest.raises(InvalidParameter, match="give a number for one of them"):
+        with worded(InvalidParameter, parameter="within"):
             s.batch(TABLES, within=[None] * 4)
         with pytest.raises(InvalidParameter, match="exactly one"):
             s.batch(TABLES, within=10, mu=1)
@@ -518,7 +519,7 @@ def test_a_table_that_nobody_asked_for_is_within_the_limits_of_answers() -> None
         s.limit_answers(cells=1_179)
         assert not any("region × age × sex" in name for name, _ in s.price(texts, epsilon=1).split)
         s.limit_answers(cells=100)
-        with pytest.raises(QuestionRefused, match="together would have 780 cells"):
+        with worded(QuestionRefused, code="key"):
             s.batch(texts, epsilon=1)
         assert s.ledger.charged.units == 0
 

@@ -11,6 +11,7 @@ from deniable.errors import BudgetExceeded
 from deniable.ledger import Cost
 from deniable.queries.plan.pricing import AskedCost
 from tests.queries.hospital import BUDGETS, opened
+from tests.wording import worded
 
 WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
 TOWNS = "SELECT town, COUNT(*) AS n FROM visits WHERE age > {} GROUP BY town"
@@ -56,19 +57,17 @@ def test_a_question_by_unlisted_keys_that_was_answered_stays_free(tmp_path: Path
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_when_delta_runs_out_the_error_says_delta(kind: str) -> None:
     with opened(budget=BUDGETS[kind]) as s:
-        with pytest.raises(
-            BudgetExceeded, match=r"too little delta is left.*lower delta=, declare the keys"
-        ) as refused:
+        with worded(BudgetExceeded) as refused:
             s.sql(TOWNS.format(0), share=0.001, delta=2e-3)
         assert "delta 0.002" in refused.value.asked
         assert "lower the cost" not in refused.value.remedy
         most = amount_of(s.ledger.remaining.delta_units)
         bought = s.sql(TOWNS.format(0), share=0.001, delta=most)
-        with pytest.raises(BudgetExceeded, match="delta for unlisted keys, left none of it; declare the keys"):
+        with worded(BudgetExceeded):
             s.sql(TOWNS.format(1), share=0.001)
         assert s.sql(TOWNS.format(0), share=0.001).rows == bought.rows, "told again for nothing"
         s.sql(WARDS, share=0.001)
-        with pytest.raises(BudgetExceeded, match="lower the cost, or ask"):
+        with worded(BudgetExceeded):
             s.sql(
                 "SELECT COUNT(*) AS n FROM visits", **{{"mu2": "mu"}.get(s.budget.currency, s.budget.currency): 10**6}
             )

@@ -16,6 +16,7 @@ from deniable.queries.relations.relation_nodes import Project, Source
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.expressions import Column, Expression, col
 from deniable.tables.schema import read_schema
+from tests.wording import worded
 
 TABLES = read_schema(
     """\
@@ -100,7 +101,7 @@ def test_a_limit_counts_all_expressions_of_a_question_together() -> None:
     with evaluation_limit.at_most(300_000):
         parse(few, TABLES)
     with (
-        pytest.raises(QuestionRefused, match="takes too long to list the values") as refused,
+        worded(QuestionRefused, code="work") as refused,
         evaluation_limit.at_most(300_000),
     ):
         parse(many, TABLES)

@@ -18,6 +18,7 @@ from deniable.queries.relations.relation_nodes import FilterRows, Project, Relat
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.expressions import MOST_PARTS, Call, Column, Expression, call, case, col, lit
 from tests.queries.page import QUESTIONS
+from tests.wording import worded
 
 
 def chain(levels: int, step: str, first: str = "age > 60", last: str = "SELECT COUNT(*) FROM c{} WHERE x") -> str:
@@ -53,7 +54,7 @@ def test_a_short_question_that_is_long_when_written_out_is_refused_from_its_plan
     text = BOMBS[name]
     assert len(text) < 1200
     question = parse(text, EXAMPLE)
-    with pytest.raises(QuestionRefused, match=r"with every name written out, this question has .* parts") as refused:
+    with worded(QuestionRefused, code="too_deep") as refused:
         plan(question)
     assert refused.value.code == "too_deep"
 
@@ -91,7 +92,7 @@ def test_a_dataframe_that_doubles_a_column_is_refused_as_well() -> None:
     for _ in range(14):
         frame = frame.with_columns(x=~col("x") | col("x"))
     question = frame.filter(col("x")).agg(n=count())
-    with pytest.raises(QuestionRefused, match="with every name written out"):
+    with worded(QuestionRefused, code="too_deep"):
         plan(question)
 
 
@@ -168,7 +169,7 @@ def test_values_that_are_never_null_do_not_make_a_tournament() -> None:
     for _ in range(5):
         maybe, sure = (call("least", call("greatest", each, 0), 100) for each in (maybe, sure))
     assert length(Collect(source, (), ((),), (Count(sure),))) == 3 + 5 * 4
-    with pytest.raises(QuestionRefused, match="with every name written out"):
+    with worded(QuestionRefused, code="too_deep"):
         Collect(source, (), ((),), (Count(maybe),))
 
 

@@ -16,6 +16,7 @@ from deniable.ledger import Budget, Ledger, keys
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import read_schema
 from deniable.units import Unit
+from tests.wording import worded
 
 FRAME = pd.DataFrame({"x": [0, 1], "y": [0.5, 1.5]})
 ABOUT: dict[str, Any] = {"unit": Unit.row(), "budget": Budget.pure(epsilon=1)}
@@ -48,23 +49,23 @@ def test_a_ledger_that_is_no_place(ledger: Any, words: str, tmp_path: Path, monk
 
 @pytest.mark.parametrize("schema", [["x"], {"x"}, 5, b"x"])
 def test_a_schema_that_is_none_was_passed_over(schema: Any) -> None:
-    with pytest.raises(InvalidParameter, match="must map columns to what is known of them"):
+    with worded(InvalidParameter, parameter="schema"):
         dn.session({"t": FRAME}, schema=schema, **ABOUT)
 
 
 def test_a_column_that_is_called_by_a_number() -> None:
     """ "0 is no column; did you mean 0?"."""
-    with pytest.raises(InvalidParameter, match="is int, not text; columns are called by text: write '0'"):
+    with worded(InvalidParameter, parameter="schema"):
         dn.session({"t": pd.DataFrame({"0": [1]})}, schema={0: Domain.integer(0, 1)}, **ABOUT)  # type: ignore[dict-item]
 
 
 def test_a_column_with_spaces_is_proposed_in_quotes() -> None:
-    with pytest.raises(InvalidParameter, match=r"did you mean ' x'\?"):
+    with worded(InvalidParameter, parameter="schema"):
         dn.session({"t": pd.DataFrame({" x": [1]})}, schema={"x": Domain.integer(0, 1)}, **ABOUT)
 
 
 def test_no_table_at_all_was_called_public() -> None:
-    with pytest.raises(InvalidParameter, match="no table was given"):
+    with worded(InvalidParameter, parameter="source"):
         dn.session({}, **ABOUT)
 
 
@@ -73,20 +74,20 @@ def test_a_missing_file_was_called_a_table_that_the_schema_lacks(tmp_path: Path)
     with pytest.raises(InvalidParameter, match="there is no such file"):
         dn.session(tmp_path / "nofile.csv", schema=schema, **ABOUT)
     (tmp_path / "there.csv").write_text("x\n1\n", encoding="utf-8")
-    with pytest.raises(InvalidParameter, match="is not in the schema"):
+    with worded(InvalidParameter, parameter="schema"):
         dn.session(tmp_path / "there.csv", schema=schema, **ABOUT)
 
 
 def test_a_number_declared_as_text_says_what_it_is() -> None:
     """The reason was that nested and binary columns have no kind."""
-    with pytest.raises(InvalidParameter, match="is real in the source, and cannot be read as text; declare it as real"):
+    with worded(InvalidParameter, parameter="columns"):
         dn.session({"t": FRAME}, schema={"y": Domain.text()}, **ABOUT)
 
 
 def test_booleans_of_numpy_are_booleans() -> None:
     assert Domain.integer(0, 1, nullable=np.False_) == Domain.integer(0, 1, nullable=False)  # type: ignore[arg-type]
     assert Domain.boolean(nullable=np.True_) == Domain.boolean()  # type: ignore[arg-type]
-    with pytest.raises(InvalidParameter, match="must be True or False"):
+    with worded(InvalidParameter, parameter="nullable"):
         Domain.boolean(nullable=0)  # type: ignore[arg-type]
 
 
@@ -94,13 +95,13 @@ def test_booleans_of_numpy_are_booleans() -> None:
 @pytest.mark.parametrize("make", [Domain.date, Domain.timestamp])
 def test_bounds_that_are_no_time_were_no_bounds(make: Any, nat: Any) -> None:
     for ends in ((nat, nat), ("2024-01-01 00:00", nat)):
-        with pytest.raises(InvalidParameter, match="is not a time"):
+        with worded(InvalidParameter):
             make(*ends)
 
 
 def test_a_key_with_half_a_character_is_said() -> None:
     """The source "could not be read"."""
-    with pytest.raises(InvalidParameter, match="half of a surrogate pair"):
+    with worded(InvalidParameter, parameter="keys"):
         Domain.text("a\ud800")
 
 
@@ -110,7 +111,7 @@ def test_a_column_given_twice_kept_the_last(form: str, tmp_path: Path) -> None:
     text = f'{{"tables": {{"t": {{"public": true, "columns": {{\n"x": {one},\n"x": {two}}}}}}}}}'
     path = tmp_path / f"schema.{form}"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(UnreadableRecord, match="'x' is given twice"):
+    with worded(UnreadableRecord):
         read_schema(path)
 
 
@@ -127,7 +128,7 @@ tables:
     [table] = read_schema(text).values()
     assert [name for name, _ in table.columns] == ["no", "1_000", "2024-01-01"]
     text = "tables: {t: {public: true, columns: {x: {kind: text, keys: [yes, no]}}}}\n"
-    with pytest.raises(InvalidParameter, match="put text in quotes"):
+    with worded(InvalidParameter, parameter="t.x.keys"):
         read_schema(text)
 
 
@@ -162,16 +163,16 @@ def test_what_is_within_the_range_is_taken() -> None:
 
 def test_words_are_no_number() -> None:
     for wrong in ("abc", "nan", "inf", float("nan"), True, "1/0"):
-        with pytest.raises(InvalidParameter, match="must be a finite number"):
+        with worded(InvalidParameter, parameter="epsilon"):
             Budget.pure(epsilon=1).cost(epsilon=wrong)
 
 
 def test_a_share_too_small_to_count_was_called_a_spent_budget() -> None:
     with dn.session({"t": FRAME}, **ABOUT) as session:
-        with pytest.raises(InvalidParameter, match="is less than one unit of what is left; give a larger share"):
+        with worded(InvalidParameter, parameter="share"):
             session.price(COUNT, share="1e-31")
         session.sql(COUNT, epsilon=1)
-        with pytest.raises(BudgetExceeded, match="what was allowed is used up"):
+        with worded(BudgetExceeded):
             session.price("SELECT COUNT(*) AS n FROM t WHERE x > 0", share="1e-31")
 
 
@@ -180,7 +181,7 @@ def test_how_near_may_be_written_as_text() -> None:
         one = session.price(COUNT, within="5").cost
         assert one == session.price(COUNT, within=5).cost == session.price(COUNT, within={"n": Fraction(5)}).cost
         for wrong in ("x", 0, -1, "1e-400", True, float("nan"), float("inf"), None.__class__):
-            with pytest.raises(InvalidParameter, match="must be a positive number"):
+            with worded(InvalidParameter, parameter="within"):
                 session.price(COUNT, within=wrong)
 
 
@@ -208,35 +209,35 @@ NO_PATHS: dict[str, Any] = {
 @pytest.mark.parametrize("path", [5, b"x", ""])
 @pytest.mark.parametrize("called", NO_PATHS)
 def test_a_path_that_is_none_was_a_bare_type_error(called: str, path: Any) -> None:
-    with pytest.raises(InvalidParameter, match="path of a file"):
+    with worded(InvalidParameter):
         NO_PATHS[called](path)
 
 
 @pytest.mark.parametrize("public", [["a"], {1: FRAME}, 5])
 def test_public_tables_have_names(public: Any) -> None:
     """A bare AttributeError, and a bare KeyError."""
-    with pytest.raises(InvalidParameter, match="must map the names of tables"):
+    with worded(InvalidParameter, parameter="public"):
         dn.session({"t": FRAME}, public=public, **ABOUT)
 
 
 def test_a_schema_or_a_table_that_is_a_number() -> None:
-    with pytest.raises(InvalidParameter, match="must be a path, the text of a schema or a mapping, not int"):
+    with worded(InvalidParameter, parameter="schema"):
         read_schema(5)  # type: ignore[arg-type]
-    with dn.session({"t": FRAME}, **ABOUT) as session, pytest.raises(QuestionRefused, match="there is no table 5"):
+    with dn.session({"t": FRAME}, **ABOUT) as session, worded(QuestionRefused, code="table"):
         session.table(5)  # type: ignore[arg-type]
 
 
 def test_a_budget_without_a_delta_says_what_to_write() -> None:
     """It was a TypeError about a keyword, and then delta=0 was refused as well."""
-    with pytest.raises(InvalidParameter, match=r"delta: must be given; write .*Budget\.pure\(epsilon=1\) for none"):
+    with worded(InvalidParameter, parameter="delta"):
         dn.Budget(epsilon=1)
 
 
 def test_what_is_no_table_is_named() -> None:
     about: dict[str, Any] = {"unit": dn.Unit.row(), "budget": dn.Budget.pure(epsilon=1)}
-    with pytest.raises(InvalidParameter, match="not list; name several tables in a mapping"):
+    with worded(InvalidParameter, parameter="source"):
         dn.session([1], **about)
-    with pytest.raises(InvalidParameter, match=r"source=1: is int, not text; name each table"):
+    with worded(InvalidParameter, parameter="source"):
         dn.session({1: "visits.csv"}, **about)
 
 
@@ -248,10 +249,10 @@ def test_types_that_cannot_be_read_are_not_called_no_columns() -> None:
     rule = r"source='t': has no column of a type that can be read \(month is period\[M\]\); store them as"
     with pytest.raises(InvalidParameter, match=rule):
         dn.session({"t": frame}, **about)
-    with pytest.raises(InvalidParameter, match="source='t': has no columns"):
+    with worded(InvalidParameter, parameter="source"):
         dn.session({"t": pd.DataFrame()}, **about)
 
 
 def test_a_whole_number_that_is_a_float_is_told_how_to_write_it() -> None:
-    with pytest.raises(InvalidParameter, match="must be a whole number; write 1000000"):
+    with worded(InvalidParameter, parameter="power"):
         dn.curves.gaussian(sigma=1) ** 1e6  # type: ignore[operator]

@@ -18,6 +18,7 @@ from deniable.queries.plan.refusals import EXAMPLE
 from deniable.queries.sql.sql_reader import parse
 from deniable.testing import statistics
 from tests.queries.hospital import BUDGETS, opened
+from tests.wording import worded
 
 ASKED = (
     "COVAR_POP",
@@ -176,7 +177,7 @@ def test_bins_are_told_of_a_column_that_is_there() -> None:
     made = dn.session(
         {"t": frame}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1), schema={"x": dn.Domain.real(0, 3)}
     )
-    with made as s, pytest.raises(QuestionRefused, match=r"GROUP BY FLOOR\(x / 10\)"):
+    with made as s, worded(QuestionRefused, code="key"):
         s.price("SELECT x, COUNT(*) AS n FROM t GROUP BY x", mu=1)
 
 
@@ -184,7 +185,7 @@ def test_distinct_pairs_are_said_to_be_counted_only() -> None:
     """CORR(DISTINCT y, x) "takes more arguments", though it had two."""
     with opened() as s:
         for call in ("CORR(DISTINCT age, cost)", "REGR_SLOPE(DISTINCT cost, age)", "COVAR_POP(DISTINCT age, cost)"):
-            with pytest.raises(QuestionRefused, match="DISTINCT is for COUNT"):
+            with worded(QuestionRefused, code="aggregate"):
                 s.price(f"SELECT {call} AS a FROM visits", mu=1)
 
 

@@ -25,6 +25,7 @@ from deniable.server.operations.settings import Settings
 from deniable.server.roles import Role
 from tests.server.browsing import Browser
 from tests.server.world import World, made
+from tests.wording import worded
 
 ISSUER, AUDIENCE = "https://login.example.org", "deniable"
 KEYS: dict[str, tuple[str, Any]] = {
@@ -250,7 +251,7 @@ def test_a_file_of_settings_names_the_keys_beside_it(tmp_path: Path) -> None:
 def test_a_set_that_is_none_is_said(tmp_path: Path, world: World) -> None:
     (tmp_path / "keys.json").write_text("[]")
     about = {"issuer": ISSUER, "audience": AUDIENCE, "keys": str(tmp_path / "keys.json")}
-    with pytest.raises(UnreadableRecord, match="not a JSON Web Key Set"):
+    with worded(UnreadableRecord):
         oidc.configured(world.curator.catalogue, about)
 
 
@@ -337,5 +338,5 @@ def test_what_was_done_in_a_name_is_told_until_the_day_after_it_was_seen(
 
 def test_a_misspelt_entry_was_told_as_one_that_is_missing(world: World) -> None:
     settings = {"issuer": "https://x", "audiance": "deniable", "keys": "keys.json"}
-    with pytest.raises(InvalidParameter, match="did you mean 'audience'"):
+    with worded(InvalidParameter, parameter="oidc"):
         oidc.configured(world.curator.catalogue, settings)

@@ -19,6 +19,7 @@ from deniable.server import problems
 from deniable.server.privacy_labels import check_label, lines, signed
 from deniable.server.problems import CODES, Problem, problem_of
 from tests.server.world import WARDS, World
+from tests.wording import worded
 
 
 def test_an_export_verifies_offline_with_the_servers_key(world: World, tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_the_label_of_a_count_that_was_helped_says_so(world: World, monkeypatch:
 
 def test_an_edited_label_is_seen(label: dict[str, Any], world: World) -> None:
     for name, value in (("loss", "epsilon 0.001"), ("unit", "a row"), ("threat_model", "everybody"), ("more", 1)):
-        with pytest.raises(UnreadableRecord, match="not as it was signed"):
+        with worded(UnreadableRecord):
             check_label({**label, name: value}, world.curator.key.public)
     with pytest.raises(UnreadableRecord):
         check_label({name: value for name, value in label.items() if name != "loss"}, world.curator.key.public)
@@ -166,7 +167,7 @@ def test_a_label_signed_with_another_key_is_seen(label: dict[str, Any], world: W
     forged = signed({**unsigned, "loss": "epsilon 0.001"}, SigningKey.generate())
     with pytest.raises(UnreadableRecord, match="another key"):
         check_label(forged, world.curator.key.public)
-    with pytest.raises(UnreadableRecord, match="not as it was signed"):
+    with worded(UnreadableRecord):
         check_label({**forged, "key": world.curator.key.public.hex}, world.curator.key.public)
 
 

@@ -16,6 +16,7 @@ from deniable.ledger import keys, verify_label
 from deniable.server.privacy_labels import signed
 from tests.server.browsing import FORM, Browser
 from tests.server.world import WARDS, World
+from tests.wording import worded
 
 QUESTIONS = (
     WARDS,
@@ -90,7 +91,7 @@ def test_a_digest_that_was_edited_breaks_the_signature(
 ) -> None:
     label, answer = both
     for other in ({**label, "answer": "0" * 64}, {each: label[each] for each in label if each != "answer"}):
-        with pytest.raises(UnreadableRecord, match="not as it was signed"):
+        with worded(UnreadableRecord):
             verify_label(other, answer, world.curator.key.public)
     with pytest.raises(UnreadableRecord, match="another key"):
         verify_label({**label, "key": "0" * 64}, answer, world.curator.key.public)

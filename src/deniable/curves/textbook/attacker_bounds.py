@@ -9,6 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import SupportsIndex
 
+from deniable.arguments import INNER_PROBABILITY, PROBABILITY
 from deniable.curves.decimal_arithmetic import (
     SMALLEST,
     Number,
@@ -21,12 +22,12 @@ from deniable.curves.decimal_arithmetic import (
     normal_tail,
     positive,
     probability,
+    real,
     tanh,
     up,
     up_probability,
     whole,
 )
-from deniable.errors import InvalidParameter
 
 
 def risk_bound(*, epsilon: Number, delta: Number, risk: Number) -> float:
@@ -95,10 +96,7 @@ def nu_response_bound(*, nu: Number) -> float:
 
 
 def _share(nu: Number) -> Fraction:
-    share = probability("nu", nu)
-    if not 0 < share < 1:
-        raise InvalidParameter("nu", nu, "must lie strictly between 0 and 1")
-    return share
+    return real("nu", nu, PROBABILITY, INNER_PROBABILITY)
 
 
 def posterior_bound(*, epsilon: Number, prior: Number) -> float:

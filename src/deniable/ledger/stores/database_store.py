@@ -89,29 +89,26 @@ ENTRIES: Final = sa.Table(
 
 # Statements are built once, so that SQLAlchemy finds their SQL in its cache.
 _E = ENTRIES.c
-_ROWS = sa.select(*(_E[name] for name in COLUMNS)).where(_E.ledger == sa.bindparam("ledger"))
-_LAST = (_E.time.desc(), _E.number.desc())
 _HEAD = sa.select(LEDGERS.c.number, LEDGERS.c.hash).where(LEDGERS.c.id == sa.bindparam("ledger"))
 _LINK_OF = sa.select(_E.previous).where(_E.ledger == sa.bindparam("ledger"), _E.number == sa.bindparam("number"))
 _LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")).with_for_update()
-_MINE = _ROWS.where(_E.payer == sa.bindparam("payer"), _E.state == sa.literal_column("'RESERVED'"))
-_ONE: sa.ColumnClause[int] = sa.literal_column("1")
-_FINDS: Final = {
-    Find.PAGE: _ROWS.where(_E.number > sa.bindparam("after"))
-    .order_by(_E.number)
-    .limit(sa.bindparam("most", type_=sa.Integer)),
-    Find.CLOSING: _ROWS.where(_E.closes == sa.bindparam("number")),
-    Find.KEYED: _ROWS.where(_E.key == sa.bindparam("key"), _E.state == sa.literal_column("'RESERVED'")),
-    Find.SEALED: _ROWS.where(
-        _E.question == sa.bindparam("question"), _E.state == sa.literal_column("'SEALED'")
-    ).order_by(_E.number.desc()),
-    Find.BEFORE: _ROWS.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(_ONE),
-    Find.PAID: _MINE.order_by(*_LAST).limit(_ONE),
-    Find.PAID_BEFORE: _MINE.where(_E.time < sa.bindparam("time")).order_by(*_LAST).limit(_ONE),
-    Find.ABOUT: _ROWS.where(_E.account.in_(sa.bindparam("accounts", expanding=True))).order_by(_E.number),
-    Find.ABOUT_ALL: _ROWS.where(_E.account.is_not(None)).order_by(_E.number),
-    Find.LINKS: _ROWS.where(_E.state == sa.literal_column("'LINKED'")).order_by(_E.number),
-}
+
+
+def _finding(find: Find) -> sa.TextualSelect:
+    """The statement of a query. Parameters and columns get their types, because Postgres is told them."""
+    text = sa.text(f"SELECT {', '.join(COLUMNS)} FROM {ENTRIES.name} WHERE ledger = :ledger AND {find.value}")
+    known: dict[str, sa.BindParameter[Any]] = {
+        "ledger": sa.bindparam("ledger", type_=sa.Integer),
+        "after": sa.bindparam("after", type_=sa.BigInteger),
+        "most": sa.bindparam("most", type_=sa.Integer),
+        "number": sa.bindparam("number", type_=sa.BigInteger),
+        "accounts": sa.bindparam("accounts", type_=sa.Text, expanding=True),
+    }
+    used = [known.get(name, sa.bindparam(name, type_=sa.Text)) for name in text.compile().params]
+    return text.bindparams(*used).columns(*(_E[name] for name in COLUMNS))
+
+
+_FINDS: Final = {find: _finding(find) for find in Find}
 _MOVE = (
     sa.update(LEDGERS)
     .where(LEDGERS.c.id == sa.bindparam("ledger"))

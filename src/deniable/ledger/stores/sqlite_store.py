@@ -76,20 +76,6 @@ _SCHEMA: Final = (
 _STEPS: Final = {version: (*sqlite_additions(version), *_OWN) for version in (1, 2)}
 """What a file of an older version lacks."""
 
-_LAST: Final = "ORDER BY time DESC, number DESC LIMIT 1"
-_FINDS: Final = {
-    Find.PAGE: "number > :after ORDER BY number LIMIT :most",
-    Find.CLOSING: "closes = :number",
-    Find.KEYED: "key = :key AND state = 'RESERVED'",
-    Find.SEALED: "question = :question AND state = 'SEALED' ORDER BY number DESC",
-    Find.BEFORE: f"time < :time {_LAST}",
-    Find.PAID: f"payer = :payer AND state = 'RESERVED' {_LAST}",
-    Find.PAID_BEFORE: f"payer = :payer AND state = 'RESERVED' AND time < :time {_LAST}",
-    Find.ABOUT: "account IN ({}) ORDER BY number",
-    Find.ABOUT_ALL: "account IS NOT NULL ORDER BY number",
-    Find.LINKS: "state = 'LINKED' ORDER BY number",
-}
-
 
 @final
 class _SQLiteTransaction(Transaction):
@@ -109,10 +95,10 @@ class _SQLiteTransaction(Transaction):
         return None if row is None else row[0]
 
     def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-        rule = _FINDS[find]
-        if find is Find.ABOUT:
+        rule = find.value
+        if find is Find.ABOUT:  # SQLite has no parameter for a list
             values = {f"account{at}": each for at, each in enumerate(values["accounts"])}
-            rule = rule.format(", ".join(f":{name}" for name in values))
+            rule = rule.replace(":accounts", f"({', '.join(f':{name}' for name in values)})")
         return self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", values)
 
     def own(self, name: str) -> str | None:

@@ -92,18 +92,28 @@ class SeenChain:
 
 
 class Find(Enum):
-    """The queries that a transaction makes; the value says what is found, and by which parameters."""
+    """The queries that a transaction makes: which rows of the table of entries, in which order.
 
-    PAGE = "the next by number: after, most"
-    CLOSING = "the one that closed this: number"
-    KEYED = "the RESERVED one with this key: key"
-    SEALED = "the SEALED ones of this question, newest first: question"
-    BEFORE = "the newest that is older: time"
-    PAID = "the newest RESERVED one of a payer: payer"
-    PAID_BEFORE = "the same, older than this: payer, time"
-    ABOUT = "those that set limits of these accounts, oldest first: accounts"
-    ABOUT_ALL = "those of all accounts"
-    LINKS = "the LINKED ones, oldest first"
+    The value is the SQL behind WHERE, once for all stores. It has named parameters and only what SQLite and Postgres
+    both understand, and joins its conditions by AND alone: a shared table adds the condition on the ledger before them.
+    """
+
+    PAGE = "number > :after ORDER BY number LIMIT :most"
+    """The next ones by number."""
+    CLOSING = "closes = :number"
+    """The one that closed this."""
+    KEYED = "key = :key AND state = 'RESERVED'"
+    SEALED = "question = :question AND state = 'SEALED' ORDER BY number DESC"
+    BEFORE = "time < :time ORDER BY time DESC, number DESC LIMIT 1"
+    """The newest that is older."""
+    PAID = "payer = :payer AND state = 'RESERVED' ORDER BY time DESC, number DESC LIMIT 1"
+    """The newest of a payer."""
+    PAID_BEFORE = "payer = :payer AND state = 'RESERVED' AND time < :time ORDER BY time DESC, number DESC LIMIT 1"
+    """The newest of a payer that is older."""
+    ABOUT = "account IN :accounts ORDER BY number"
+    """Those that set limits of these accounts; a store writes the list of accounts in its own way."""
+    ABOUT_ALL = "account IS NOT NULL ORDER BY number"
+    LINKS = "state = 'LINKED' ORDER BY number"
 
 
 Placed = dict[int, str]

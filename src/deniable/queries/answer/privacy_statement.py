@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, final
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.curves.curve_display import percent_up, rounded_down, rounded_up
-from deniable.errors import InvalidParameter
 from deniable.ledger.currency import CURRENCIES
 from deniable.queries.answer.answer_files import latex
 from deniable.queries.answer.shared_measurements import cost_of
@@ -342,9 +343,7 @@ def _read_at(own: float, *, is_pure: bool) -> float:
 
 
 def _checked(delta: float) -> float:
-    if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0 <= delta < 1:
-        raise InvalidParameter("delta", delta, "must be at least 0 and below 1")
-    return float(delta)
+    return arguments.python_float("delta", delta, NumberRange("must be at least 0 and below 1", least=0, below=1))
 
 
 def _number(count: int, what: str) -> str:

@@ -32,7 +32,7 @@ from deniable.queries.engines.engine import (
     gathered,
 )
 from deniable.queries.engines.registration_report import Registration, counted
-from deniable.queries.engines.registration_sql import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.registration_sql import Reading, ranked, reading, same_people, with_partners
 from deniable.queries.engines.row_positions import Stored, Wish, with_places
 from deniable.queries.engines.scratch_folders import Folder, sweep
 from deniable.queries.engines.sql_spelling import SQL, DuckDB, column, function, name, number
@@ -173,13 +173,8 @@ class DuckDBEngine(Engine):
             self._reports[name] = self._counted(name, read, tally, stored, table, secret, found.extents or ())
             self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this compresses tables in memory
             self._tables[name], self._people = stored, people
-            if table.unit is not None:
-                return replace(table, name=name)
-            most = tuple(
-                (joined, int(self._read(_sql(partners(stored.location, stored.columns, joined)))[0][0]))
-                for joined in partner_sets(table)
-            )
-            return replace(table, name=name, most_partners=most)
+            named = replace(table, name=name)
+            return with_partners(named, stored.location, stored.columns, lambda each: int(self._read(_sql(each))[0][0]))
 
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)

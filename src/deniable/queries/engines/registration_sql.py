@@ -12,7 +12,7 @@ are read:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations, count
 from typing import Final, final
@@ -193,14 +193,24 @@ def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
     return outer.where(both(exp.LTE, column(RANK), number(most)), copy=False)
 
 
-def partner_sets(table: Table) -> list[tuple[str, ...]]:
+def with_partners(table: Table, location: SQL, columns: Mapping[str, str], count: Callable[[exp.Select], int]) -> Table:
+    """A public table with the most partners that a row can have in a join; `count` runs a SELECT. A private table is
+    returned as it is.
+    """
+    if table.unit is not None:
+        return table
+    most = tuple((joined, count(_partners(location, columns, joined))) for joined in _partner_sets(table))
+    return replace(table, most_partners=most)
+
+
+def _partner_sets(table: Table) -> list[tuple[str, ...]]:
     """The sets of join columns of a public table to count partners for: each column, and each pair if there are few."""
     names = [each for each, _ in table.columns]
     pairs = list(combinations(names, 2)) if len(names) <= _MOST_PAIRED else []
     return [*((each,) for each in names), *pairs]
 
 
-def partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...]) -> exp.Select:
+def _partners(location: SQL, columns: Mapping[str, str], joined: tuple[str, ...]) -> exp.Select:
     """SELECT of the largest number of rows that share one value of `joined`. NULL has no partner."""
     inside = exp.Select(
         expressions=[exp.Alias(this=function("COUNT", exp.Star()), alias=name("n"))],

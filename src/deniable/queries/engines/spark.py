@@ -36,7 +36,7 @@ from deniable.queries.engines.engine import (
 )
 from deniable.queries.engines.expression_sql import Piece
 from deniable.queries.engines.registration_report import Registration, counted
-from deniable.queries.engines.registration_sql import Reading, partner_sets, partners, ranked, reading, same_people
+from deniable.queries.engines.registration_sql import Reading, ranked, reading, same_people, with_partners
 from deniable.queries.engines.row_positions import Stored
 from deniable.queries.engines.sql_spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.relations.exact_statistics import Collect, Group
@@ -157,13 +157,8 @@ class SparkEngine(Engine):
         self._tables[name], self._people = stored, people
         if progress is not None:
             progress(1.0)
-        if table.unit is not None:
-            return replace(table, name=name)
-        most = tuple(
-            (joined, int(self._read(_sql(partners(stored.location, stored.columns, joined)))[0][0]))
-            for joined in partner_sets(table)
-        )
-        return replace(table, name=name, most_partners=most)
+        named = replace(table, name=name)
+        return with_partners(named, stored.location, stored.columns, lambda each: int(self._read(_sql(each))[0][0]))
 
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)

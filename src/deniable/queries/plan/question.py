@@ -11,7 +11,9 @@ from fractions import Fraction
 from itertools import chain, product
 from typing import Final, final
 
-from deniable.errors import InvalidParameter, QuestionRefused
+from deniable import arguments
+from deniable.arguments import NumberRange
+from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, digest, expression_form, relation_form
 from deniable.queries.relations import evaluation_limit
 from deniable.queries.relations.constant_kinds import fitted
@@ -168,8 +170,9 @@ class Question:
 
     def limit(self, count: int, *, offset: int = 0) -> Question:
         """The question with `count` rows of the result, after skipping `offset`. Free: it costs what all rows cost."""
-        if any(isinstance(each, bool) or not isinstance(each, int) or each < 0 for each in (count, offset)):
-            raise InvalidParameter("limit", count, "must be a whole number of rows")
+        within = NumberRange("must be a whole number of rows", least=0)
+        arguments.python_int("limit", count, within)
+        arguments.python_int("offset", offset, within)
         return replace(self, post=replace(self.post, limit=count, offset=offset))
 
     def _shown(self, expression: Expression) -> Expression:

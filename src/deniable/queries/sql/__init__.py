@@ -1,7 +1,9 @@
 """The SQL front: a text becomes a `Question`, or is refused by a public rule. The text never reaches an engine.
 
     sql_reader              parse(): one SELECT as a `Question`; start reading here
-    dialect                 the text as a syntax tree, and scalar expressions as our own
+    dialect                 the text as a syntax tree
+    syntax_tree             questions about nodes of the tree; every module below uses them
+    scalar_expressions      scalar nodes of the tree as our own expressions
     name_scope              the names that a SELECT may use over a relation
     from_clause, group_by, aggregate_functions, two_column_aggregates     the parts of a SELECT
     key_sets                ROLLUP, CUBE and GROUPING SETS, as one SELECT for each set of keys

@@ -12,8 +12,8 @@ from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.question import Key, Measure
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.relation_nodes import EXACT, Exact, PerPerson, RelationNode
-from deniable.queries.sql.dialect import BOUNDED, exp, number, only, unwrapped
 from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.syntax_tree import BOUNDED, exp, number, only, unwrapped
 from deniable.queries.sql.two_column_aggregates import bivariate, is_bivariate
 from deniable.tables.expressions import Column, Expression, Literal, call, case
 

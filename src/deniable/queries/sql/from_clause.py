@@ -21,10 +21,10 @@ from deniable.queries.relations.relation_nodes import (
     Source,
     Union,
 )
-from deniable.queries.sql.dialect import conjoined, exp, has_aggregate, only, unwrapped
 from deniable.queries.sql.function_names import spoken
-from deniable.queries.sql.group_by import gathered, item, projected
+from deniable.queries.sql.group_by import gathered, projected
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, matching, meant
+from deniable.queries.sql.syntax_tree import conjoined, exp, has_aggregate, item, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.schema import Table
 

@@ -12,8 +12,9 @@ from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
 from deniable.queries.sql.aggregate_functions import AskedAggregates, Gathered
-from deniable.queries.sql.dialect import Scalars, exp, has_aggregate, unwrapped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
+from deniable.queries.sql.scalar_expressions import Scalars
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, item, unwrapped
 from deniable.tables.expressions import Column, Expression
 
 
@@ -79,13 +80,6 @@ def grouped(
         if has_aggregate(node):
             refuse("misplaced")
         yield node, alias
-
-
-def item(node: exp.Expression) -> tuple[str, exp.Expression]:
-    """(alias or "", expression) of an item of SELECT."""
-    if isinstance(node, exp.Alias):
-        return str(node.alias), node.this
-    return "", node
 
 
 def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scope:

@@ -18,8 +18,7 @@ from typing import Any, Final, NoReturn, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.fresh_names import fresh
-from deniable.queries.sql.dialect import exp, unwrapped
-from deniable.queries.sql.group_by import item
+from deniable.queries.sql.syntax_tree import exp, item, unwrapped
 
 Keys = list[exp.Expression]
 KeySet = dict[str, exp.Expression]

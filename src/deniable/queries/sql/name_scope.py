@@ -9,7 +9,8 @@ from typing import NamedTuple, final
 from deniable.queries.plan.refusals import MOST_NODES, refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import RelationNode
-from deniable.queries.sql.dialect import Scalars, exp, only, unwrapped
+from deniable.queries.sql.scalar_expressions import Scalars
+from deniable.queries.sql.syntax_tree import exp, only, unwrapped
 from deniable.tables.expressions import Column, Expression
 
 

@@ -113,7 +113,7 @@ def _cut(text: str) -> tuple[_Shape, tuple[Number, ...]] | None:
         return None
     if "'" in text and any(_DIGIT.search(quoted) for quoted in text.split("'")[1::2]):
         return None
-    from deniable.queries.sql.dialect import number  # sqlglot comes with an extra
+    from deniable.queries.sql.syntax_tree import number  # sqlglot comes with an extra
 
     pieces = _NUMBER.split(text)
     numbers = tuple(number(each) for each in pieces[1::2])

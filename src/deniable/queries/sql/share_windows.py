@@ -28,8 +28,8 @@ def shares_in(text: object) -> Windowed | None:
     """The question of a text with shares of a total; None for any other text. Raises `QuestionRefused`."""
     if not isinstance(text, str) or not _WORD.search(text):
         return None
-    from deniable.queries.sql.dialect import exp, read, unwrapped
-    from deniable.queries.sql.group_by import item
+    from deniable.queries.sql.dialect import read
+    from deniable.queries.sql.syntax_tree import exp, item, unwrapped
 
     found = read(text)
     tree: Any = found.tree

@@ -19,10 +19,12 @@ from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.question import Key, Order, Post, Question, asked, check_post, public_values
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.sql.aggregate_functions import AskedAggregates
-from deniable.queries.sql.dialect import Scalars, exp, has_aggregate, is_aggregate, only, read, unwrapped
+from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
-from deniable.queries.sql.group_by import Items, grouped, item
+from deniable.queries.sql.group_by import Items, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
+from deniable.queries.sql.scalar_expressions import Scalars
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.schema import Table

@@ -18,8 +18,8 @@ from typing import Final, Protocol, final
 from deniable.errors import QuestionRefused
 from deniable.queries.relations.operators import typed
 from deniable.queries.relations.relation_nodes import RelationNode
-from deniable.queries.sql.dialect import exp
 from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.syntax_tree import exp
 from deniable.tables.expressions import Column, Expression, case, lit
 from deniable.tables.kinds import NUMBERS, Kind
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.curves.filters import exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, EngineFailed, InvalidParameter, UnreadableRecord, type_of
 from deniable.ledger import Cost, State
@@ -238,8 +240,8 @@ def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
 
 
 def _check_rows(rows: int) -> None:
-    if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= MOST_ROWS:
-        raise InvalidParameter("rows", rows, "must be about how many rows the table has, from 1 to 10⁹")
+    rule = "must be about how many rows the table has, from 1 to 10⁹"
+    arguments.python_int("rows", rows, NumberRange(rule, least=1, most=MOST_ROWS))
 
 
 def _settled(

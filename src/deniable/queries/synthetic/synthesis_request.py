@@ -13,6 +13,8 @@ from fractions import Fraction
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
@@ -343,8 +345,9 @@ def counted(
 
 
 def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: Sequence[Any]) -> SyntheticColumn:
-    if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= MOST_BINS):
-        raise InvalidParameter("bins", bins, f"must be a whole number from 2 to {MOST_BINS} for {name}")
+    if bins is not None:
+        rule = f"must be a whole number from 2 to {MOST_BINS} for {name}"
+        arguments.python_int("bins", bins, NumberRange(rule, least=2, most=MOST_BINS))
     if unlisted:
         return _stand_in(name, domain, bins or USUAL_BINS)
     missing = (None,) if domain.nullable else ()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.errors import InvalidParameter, type_of
 from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
 from deniable.queries.plan.answer_notes import wrapped
@@ -117,8 +119,9 @@ class Synthetic:
 
     def rows(self, count: int | None = None) -> SyntheticRows:
         """Draw synthetic rows: `count` of them (1 to 10⁹), by default as many as the table has. Free."""
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ROWS):
-            raise InvalidParameter("count", count, "must be a whole number of rows, from 1 to 10⁹")
+        if count is not None:
+            rule = "must be a whole number of rows, from 1 to 10⁹"
+            arguments.python_int("count", count, NumberRange(rule, least=1, most=MOST_ROWS))
         generator = np.random.default_rng()
         places = draw(self.model, count or self.count, generator, self._asked.forbidden)
         drawn = {each.name: each.drawn(places[:, i], generator) for i, each in enumerate(self._asked.columns)}

@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, final
 
+from deniable import arguments
+from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord, masked
 from deniable.queries.plan.refusals import choices
 from deniable.server.access.client_addresses import network_of
@@ -129,17 +131,15 @@ class Settings:
                     name, str(place), "is a file", "name a folder; it is created if it does not exist"
                 )
         for name in _POSITIVE:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
-                raise InvalidParameter(name, value, "must be a positive number")
+            rule = "must be a positive number"
+            arguments.python_float(name, getattr(self, name), NumberRange(rule, above=0, below=1e9))
         if not isinstance(self.memory, str) or _MEMORY.fullmatch(self.memory) is None:
             raise InvalidParameter("memory", self.memory, "must be a number with its unit", 'write "2GB"')
         if self.engine not in {"duckdb", "spark"}:
             raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
         if not self.host:  # for a socket, "" means all addresses of the machine
             raise InvalidParameter("host", self.host, "must be an address", "127.0.0.1 is this machine alone")
-        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 0 <= self.port < 65536:
-            raise InvalidParameter("port", self.port, "must be from 0 to 65535")
+        arguments.python_int("port", self.port, NumberRange("must be from 0 to 65535", least=0, most=65535))
         if self.oidc is not None and not isinstance(self.oidc, dict):
             raise InvalidParameter("oidc", "...", "must be a table: [oidc] with issuer, audience and keys")
         if self.database is not None and not self.database.startswith("postgresql://"):

@@ -1,0 +1,343 @@
+"""Scalar expressions of SQL as our own: `Scalars` reads a node of the syntax tree by the closed table of functions.
+
+What a column or an aggregate means depends on the clause, so a subclass says it: `name_scope.RelationExpressions` for
+rows, `group_by.Items` for groups, and `sql_reader` for noisy answers. These three methods are the only calls from here
+to the modules above; names are looked up where they stand, so the first thing that is wrong is what is refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from typing import Final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.plan.refusals import refuse
+from deniable.queries.relations import operator_meanings
+from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.syntax_tree import conjoined, exp, is_aggregate, number, only, unwrapped
+from deniable.tables.expressions import Call, Expression, Literal, call, case
+from deniable.tables.kinds import Kind
+
+_BINARY: Final[dict[type[exp.Expression], str]] = {
+    exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo", exp.Pow: "power",
+    exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge", exp.Nullif: "nullif",
+}  # fmt: skip
+_UNARY: Final[dict[type[exp.Expression], str]] = {
+    exp.Abs: "abs", exp.Floor: "floor", exp.Ceil: "ceil", exp.Sqrt: "sqrt", exp.Ln: "ln", exp.Exp: "exp",
+    exp.Not: "not", exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length",
+    exp.Year: "year", exp.Quarter: "quarter", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day",
+    exp.DayOfWeekIso: "weekday", exp.Hour: "hour", exp.Date: "cast_date",
+}  # fmt: skip
+_SEVERAL: Final[dict[type[exp.Expression], str]] = {
+    exp.Least: "least",
+    exp.Greatest: "greatest",
+    exp.Coalesce: "coalesce",
+}
+_PARTS: Final = {
+    "YEAR": "year", "QUARTER": "quarter", "MONTH": "month", "DAY": "day", "ISODOW": "weekday",
+    "DAYOFWEEKISO": "weekday", "DAYOFWEEK_ISO": "weekday", "HOUR": "hour",
+}  # fmt: skip
+_TYPES: Final = {
+    **dict.fromkeys(("BOOLEAN",), Kind.BOOLEAN),
+    **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), Kind.INTEGER),
+    **dict.fromkeys(("FLOAT", "DOUBLE", "DECIMAL"), Kind.REAL),
+    **dict.fromkeys(("TEXT", "VARCHAR"), Kind.TEXT),
+    **dict.fromkeys(("DATE",), Kind.DATE),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ", "DATETIME"), Kind.TIMESTAMP),
+}
+
+
+class Scalars(ABC):
+    """Turns scalar nodes of the tree into expressions. Subclasses define columns and aggregates for their clause."""
+
+    @abstractmethod
+    def column(self, node: exp.Column) -> Expression:
+        """The expression of a column."""
+
+    @abstractmethod
+    def aggregate(self, node: exp.Expression) -> Expression:
+        """The expression of an aggregate."""
+
+    def shortcut(self, node: exp.Expression) -> Expression | None:
+        """The expression of a whole subtree that is known already (a key); None if it must be read."""
+        return None
+
+    def read(self, node: exp.Expression) -> Expression:
+        """The expression of a node; `QuestionRefused` if it is not in the closed table of functions."""
+        known = self.shortcut(node)
+        if known is not None:
+            return known
+        kind = type(node)
+        if kind is exp.Paren:
+            return self.read(unwrapped(node))
+        if isinstance(node, exp.Column):
+            return self.column(node)
+        if is_aggregate(node):
+            return self.aggregate(node)
+        if kind in (exp.And, exp.Or):
+            parts = [self.read(part) for part in conjoined(node, kind)]
+            return call("and" if kind is exp.And else "or", *parts)
+        if kind in _BINARY:
+            only(node, "this", "expression", "typed")
+            return self._binary(_BINARY[kind], node)
+        if kind in _UNARY:
+            only(node, "this")
+            return call(_UNARY[kind], self.read(node.this))
+        if kind in _SEVERAL:
+            only(node, "this", "expressions")
+            several = [part for part in (node.args.get("this"), *node.expressions) if part is not None]
+            return call(_SEVERAL[kind], *(self.read(part) for part in several))
+        special = getattr(self, f"_{kind.__name__.lower()}", None)
+        if special is not None:
+            found: Expression = special(node)
+            return found
+        if isinstance(node, exp.Subquery | exp.Select | exp.Exists | exp.SetOperation | exp.Any | exp.All):
+            refuse("subquery")
+        if isinstance(node, exp.Window):
+            refuse("window")
+        if isinstance(node, exp.Star):
+            refuse("star")
+        refuse("function", what=spoken(node))
+
+    def _binary(self, operator: str, node: exp.Expression) -> Expression:
+        # Long chains of + and - are nested on the left, so that side is walked in a loop instead of recursion.
+        chain = [(operator, node)]
+        left = node.this
+        while type(left) in _BINARY and self.shortcut(left) is None:
+            only(left, "this", "expression", "typed")
+            chain.append((_BINARY[type(left)], left))
+            left = left.this
+        found = self.read(left)
+        for each, part in reversed(chain):
+            found = call(each, found, self.read(part.args["expression"]))
+        return found
+
+    def _literal(self, node: exp.Literal) -> Expression:
+        if node.is_string:
+            return Literal(str(node.this))
+        return Literal(number(str(node.this)))
+
+    def _boolean(self, node: exp.Boolean) -> Expression:
+        return Literal(bool(node.this))
+
+    def _null(self, node: exp.Null) -> Expression:
+        return Literal(None)
+
+    def _neg(self, node: exp.Neg) -> Expression:
+        inner = self.read(node.this)
+        if isinstance(inner, Literal) and isinstance(inner.value, int | float) and not isinstance(inner.value, bool):
+            return Literal(-inner.value)
+        return call("negate", inner)
+
+    def _like(self, node: exp.Like) -> Expression:
+        only(node, "this", "expression", "negate")
+        return self._negated(node, call("like", self.read(node.this), self.read(node.args["expression"])))
+
+    def _ilike(self, node: exp.ILike) -> Expression:
+        only(node, "this", "expression", "negate")
+        pattern = self.read(node.args["expression"])
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            refuse("constant", what="the pattern of ILIKE")
+        return self._negated(
+            node, call("like", call("lower", self.read(node.this)), operator_meanings.lower(pattern.value))
+        )
+
+    def _in(self, node: exp.In) -> Expression:
+        if node.args.get("query") is not None:
+            refuse("subquery")
+        only(node, "this", "expressions", "negate")
+        constants = [self.read(each) for each in node.expressions]
+        if not constants or not all(isinstance(each, Literal) for each in constants):
+            refuse("constant", what="each member of IN (…)")
+        return self._negated(node, call("in", self.read(node.this), *constants))
+
+    def _between(self, node: exp.Between) -> Expression:
+        only(node, "this", "low", "high", "negate")
+        value = self.read(node.this)
+        within = value.between(self.read(node.args["low"]), self.read(node.args["high"]))
+        return self._negated(node, within)
+
+    def _is(self, node: exp.Is) -> Expression:
+        only(node, "this", "expression", "negate")
+        value, other = self.read(node.this), node.args["expression"]
+        if isinstance(other, exp.Null):
+            return self._negated(node, value.is_null())
+        if isinstance(other, exp.Boolean):  # IS TRUE is never NULL
+            return self._negated(node, call("coalesce", call("eq", value, Literal(bool(other.this))), Literal(False)))
+        refuse("function", what="IS with anything but NULL, TRUE or FALSE")
+
+    def _negated(self, node: exp.Expression, value: Call) -> Expression:
+        return call("not", value) if node.args.get("negate") else value
+
+    def _case(self, node: exp.Case) -> Expression:
+        only(node, "this", "ifs", "default")
+        subject = None if node.this is None else self.read(node.this)
+        branches: list[tuple[Expression, object]] = []
+        for branch in node.args["ifs"]:
+            condition = self.read(branch.this)
+            if subject is not None:
+                condition = call("eq", subject, condition)
+            branches.append((condition, self.read(branch.args["true"])))
+        default = node.args.get("default")
+        return case(*branches, otherwise=None if default is None else self.read(default))
+
+    def _if(self, node: exp.If) -> Expression:
+        only(node, "this", "true", "false")
+        other = node.args.get("false")
+        return case(
+            (self.read(node.this), self.read(node.args["true"])), otherwise=None if other is None else self.read(other)
+        )
+
+    def _cast(self, node: exp.Cast) -> Expression:
+        only(node, "this", "to", "_type")
+        to = node.args["to"]
+        kind = _TYPES.get(to.this.name) if isinstance(to, exp.DataType) and hasattr(to.this, "name") else None
+        sized = isinstance(to, exp.DataType) and bool(to.expressions) and kind is not Kind.REAL
+        if kind is None or sized:
+            refuse("cast")
+        inner = self.read(node.this)
+        if isinstance(inner, Literal) and isinstance(inner.value, str) and kind in {Kind.DATE, Kind.TIMESTAMP}:
+            value = operator_meanings.to_date(inner.value) if kind is Kind.DATE else _moment(inner.value)
+            if value is None:
+                raise QuestionRefused(
+                    "constant",
+                    f"the text cannot be read as a {kind.value}",
+                    "write DATE '2024-12-31' or TIMESTAMP '2024-12-31 23:59:59'",
+                )
+            return Literal(value)
+        return call(f"cast_{kind.value}", inner)
+
+    _trycast = _cast
+
+    def _round(self, node: exp.Round) -> Expression:
+        only(node, "this", "decimals")
+        value, digits = self.read(node.this), node.args.get("decimals")
+        if digits is None:
+            return call("round", value)
+        places = self.read(digits)
+        if not isinstance(places, Literal) or not isinstance(places.value, int) or not 0 <= places.value <= 15:
+            refuse("constant", what="the number of decimals, from 0 to 15,")
+        scale = Literal(10**places.value)
+        return call("divide", call("round", call("multiply", value, scale)), scale)
+
+    def _trunc(self, node: exp.Expression) -> Expression:
+        only(node, "this")
+        value = self.read(node.this)
+        return case((value < 0, call("ceil", value)), otherwise=call("floor", value))
+
+    def _sign(self, node: exp.Sign) -> Expression:
+        only(node, "this")
+        value = self.read(node.this)
+        return case((value < 0, -1), (value > 0, 1), (call("eq", value, 0), 0))
+
+    def _widthbucket(self, node: exp.WidthBucket) -> Expression:
+        only(node, "this", "min_value", "max_value", "num_buckets")
+        given = [node.args.get(each) for each in ("min_value", "max_value", "num_buckets")]
+        ends = [None if each is None else self.read(each) for each in given]
+        low, high, buckets = (each.value if isinstance(each, Literal) else None for each in ends)
+        if not (
+            isinstance(low, int | float) and isinstance(high, int | float) and isinstance(buckets, int)
+            and low < high and 1 <= buckets <= 1000
+        ):  # fmt: skip
+            refuse("constant", what="each end of WIDTH_BUCKET(x, low, high, buckets), with at most 1000 buckets,")
+        return bucket(self.read(node.this), low, high, buckets)
+
+    def _dpipe(self, node: exp.DPipe) -> Expression:
+        only(node, "this", "expression")
+        return call("concat", *(self.read(part) for part in conjoined(node, exp.DPipe)))
+
+    def _concat(self, node: exp.Concat) -> Expression:
+        only(node, "expressions")
+        return call("concat", *(self.read(part) for part in node.expressions))
+
+    def _left(self, node: exp.Left) -> Expression:
+        only(node, "this", "expression")
+        return call("prefix", self.read(node.this), self.read(node.args["expression"]))
+
+    def _substring(self, node: exp.Substring) -> Expression:
+        only(node, "this", "start", "length")
+        start, length = node.args.get("start"), node.args.get("length")
+        if start is None or length is None:
+            refuse("substring")
+        first = self.read(start)
+        if not isinstance(first, Literal) or first.value != 1:
+            refuse("substring")
+        return call("prefix", self.read(node.this), self.read(length))
+
+    def _startswith(self, node: exp.StartsWith) -> Expression:
+        only(node, "this", "expression")
+        start = self.read(node.args["expression"])
+        if not isinstance(start, Literal) or not isinstance(start.value, str):
+            refuse("constant", what="the beginning in STARTS_WITH")
+        return call("eq", call("prefix", self.read(node.this), len(start.value)), start)
+
+    def _trim(self, node: exp.Trim) -> Expression:
+        if any(node.args.get(each) for each in ("expression", "position", "collation")):
+            refuse("trim")
+        return call("trim", self.read(node.this))
+
+    def _extract(self, node: exp.Extract) -> Expression:
+        only(node, "this", "expression")
+        part = _PARTS.get(str(node.this.name).upper())
+        if part is None:
+            if str(node.this.name).upper() in {"DOW", "DAYOFWEEK", "WEEKDAY"}:
+                refuse("weekday")
+            refuse("unit", what="YEAR, QUARTER, MONTH, DAY, ISODOW and HOUR")
+        return call(part, self.read(node.args["expression"]))
+
+    def _timestamptrunc(self, node: exp.Expression) -> Expression:
+        only(node, "this", "unit", "input_type_preserved")
+        unit = str(node.args["unit"].name).lower() if node.args.get("unit") is not None else ""
+        if unit.startswith("week("):
+            unit = "week"
+        if unit not in operator_meanings.UNITS:
+            refuse("unit", what=", ".join(operator_meanings.UNITS))
+        return call("date_trunc", unit, self.read(node.this))
+
+    _datetrunc = _timestamptrunc
+
+    def _datediff(self, node: exp.DateDiff) -> Expression:
+        only(node, "this", "expression", "unit")
+        unit = node.args.get("unit")
+        if unit is not None and str(unit.name).upper() not in {"DAY", "DAYS"}:
+            refuse("unit", what="DAY alone for DATE_DIFF")
+        return call("days_between", self.read(node.args["expression"]), self.read(node.this))
+
+    def _timetostr(self, node: exp.Expression) -> Expression:
+        refuse("date format")
+
+    def _dayofweek(self, node: exp.Expression) -> Expression:
+        refuse("weekday")
+
+    def _intdiv(self, node: exp.Expression) -> Expression:
+        refuse("integer division")
+
+    def _log(self, node: exp.Expression) -> Expression:
+        refuse("log")
+
+    def _interval(self, node: exp.Expression) -> Expression:
+        refuse("interval")
+
+    def _window(self, node: exp.Expression) -> Expression:
+        refuse("window")
+
+
+def bucket(value: Expression, low: float, high: float, buckets: int) -> Expression:
+    """WIDTH_BUCKET: 0 below `low`, 1 to `buckets` in between, one more from `high` on.
+
+    >>> from deniable.tables.expressions import col
+    >>> from deniable.tables.kinds import Domain
+    >>> from deniable.queries.relations.operators import evaluate
+    >>> [evaluate(bucket(col("x"), 0, 10, 5), {"x": x}, {"x": Domain.real()}) for x in (-1.0, 0.0, 9.9, 10.0)]
+    [0, 1, 5, 6]
+    """
+    # The quotient of two floats may round up to the last edge, so the bucket is clamped once more.
+    inside = call("floor", call("divide", call("multiply", call("subtract", value, low), buckets), high - low))
+    place = call("least", call("greatest", call("cast_integer", inside), 0), buckets - 1)
+    return case((value < low, 0), (value >= high, buckets + 1), (~value.is_null(), call("add", place, 1)))
+
+
+def _moment(text: str) -> dt.datetime | None:
+    day = operator_meanings.to_date(text)
+    return operator_meanings.to_timestamp(text if day is None else day)

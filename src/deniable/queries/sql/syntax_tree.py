@@ -1,0 +1,92 @@
+"""Nodes of sqlglot's syntax tree: questions about a node that need neither names nor a relation."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from deniable.errors import MissingExtra
+from deniable.queries.plan.refusals import refuse
+from deniable.queries.sql.function_names import spoken
+from deniable.tables.kinds import LARGEST
+
+try:
+    from sqlglot import exp as exp
+except ImportError:
+    raise MissingExtra("sqlglot", "sql") from None
+
+BOUNDED: Final = "__bounded"
+"""The function name under which contribution bounds of an aggregate appear in the syntax tree."""
+
+
+def only(node: exp.Expression, *allowed: str) -> None:
+    """Refuse a node with other arguments than those that are read, so that nothing is silently ignored."""
+    for name, value in node.args.items():
+        if name not in allowed and name not in _HARMLESS and value not in (None, False, []):
+            refuse("clause", what=f"{spoken(node)} with {name.strip('_').replace('_', ' ')}")
+
+
+# Internal flags of the parser that do not change the meaning.
+_HARMLESS: Final = frozenset(
+    {"big_int", "safe", "ignore_nulls", "coalesce", "date_part_boundary", "nulls_first", "is_string", "quoted"}
+)
+
+
+def conjoined(node: exp.Expression, kind: type[exp.Expression] = exp.And) -> list[exp.Expression]:
+    """The parts of a AND b AND c without brackets, by a loop instead of recursion."""
+    found: list[exp.Expression] = []
+    left = [node]
+    while left:
+        part = unwrapped(left.pop())
+        if isinstance(part, kind):
+            left += [part.args["expression"], part.this]
+        else:
+            found.append(part)
+    return found
+
+
+def unwrapped(node: exp.Expression) -> exp.Expression:
+    """A node without the brackets around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def item(node: exp.Expression) -> tuple[str, exp.Expression]:
+    """(alias or "", expression) of an item of SELECT."""
+    if isinstance(node, exp.Alias):
+        return str(node.alias), node.this
+    return "", node
+
+
+_AGGREGATES: Final = (exp.AggFunc, exp.WithinGroup, exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+
+
+def is_aggregate(node: exp.Expression) -> bool:
+    """Whether a node is an aggregate, also with FILTER, WITHIN GROUP or bounds around it."""
+    return isinstance(node, _AGGREGATES) or (isinstance(node, exp.Anonymous) and str(node.this).lower() == BOUNDED)
+
+
+def has_aggregate(node: exp.Expression) -> bool:
+    """Whether a subtree contains an aggregate, outside of sub-queries."""
+    left = [node]
+    while left:
+        part = left.pop()
+        if is_aggregate(part):
+            return True
+        if not isinstance(part, exp.Subquery | exp.Select | exp.SetOperation):
+            left.extend(part.iter_expressions())
+    return False
+
+
+def number(digits: str) -> int | float:
+    """The value of a number literal: an integer if it is written as one and fits into 64 bits, otherwise a float."""
+    try:
+        if digits.isascii() and digits.isdigit() and len(digits) <= 19 and int(digits) <= LARGEST:
+            return int(digits)
+        value = float(digits.replace("_", ""))
+    except ValueError:
+        refuse("number")
+    if not math.isfinite(value):
+        refuse("number")
+    return value
