@@ -65,10 +65,9 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
         "curve": answer.guarantee.curve.to_dict(),
         "lifetime_limit": ledger.largest_limit.describe(budget),
         "lifetime_spent": entry.spent.describe(budget),
-        "draws": [
-            _drawn(each, plan, budget) if released.law is None else _drawn_together(released, plan, budget)
-            for each in released.all_draws
-        ],
+        "draws": [_drawn(each, plan, budget) for each in released.all_draws]
+        if released.law is None
+        else [_drawn_together(released, plan, budget)],
         "merged": merged if len(released.all_draws) > 1 else None,
         "deviations": [
             {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}
