@@ -313,6 +313,13 @@ def test_what_was_rounded_is_not_fitted_again(world: World) -> None:
         declared.adding_up_to(a)
 
 
+def test_an_answer_is_no_total_of_itself() -> None:
+    with dn.session({"w": FRAME}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1), schema=SCHEMA) as s:
+        fine: Any = s.sql(TEXTS["fine"], mu=0.5)
+        with pytest.raises(InvalidParameter, match="totals"):
+            fine.adding_up_to(fine)
+
+
 def test_totals_that_are_none_are_refused(world: World) -> None:
     answers = world.answers(COSTS)
     with pytest.raises(InvalidParameter, match="at least one"):

@@ -177,10 +177,10 @@ def said(question: object, made: NoisePlan) -> str:
 def _each(weights: Weights, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Fraction]:
     """The weight of each distinct question; the larger one if it is asked twice."""
     rule = 'must be positive numbers, one for each question, or "fair"'
+    if weights is not None and (not isinstance(weights, Sequence) or (isinstance(weights, str) and weights != "fair")):
+        raise InvalidParameter("weights", NOTHING, rule)  # before a comparison, which an array answers cell by cell
     if weights is None or weights == "fair":
         return [Fraction(1)] * len(names)
-    if isinstance(weights, str) or not isinstance(weights, Sequence):
-        raise InvalidParameter("weights", NOTHING, rule)
     if len(weights) != len(given):
         raise InvalidParameter("weights", NOTHING, _counted(rule, weights, given))
     found = dict.fromkeys(names, Fraction(0))

@@ -316,7 +316,8 @@ def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[
 def added_up(answer: Answer, totals: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
     """The first table fitted to add up to the others, which keep their numbers if they agree with each other."""
     found, side, exact, _ = _prepared([answer, *totals], invariants, "totals")
-    if any(not set(axes) < set(side.axes[0]) for axes in side.axes[1:]):
+    itself = len(found) == 1 and bool(totals)
+    if itself or any(not set(axes) < set(side.axes[0]) for axes in side.axes[1:]):
         raise InvalidParameter("totals", NOTHING, f"{_SAME}, and by fewer keys", _SUCH_AS)
     measured = measured_of(side, found, apart=False)
     margins = [each.margin for each in measured]
