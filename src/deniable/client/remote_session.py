@@ -18,6 +18,7 @@ from deniable.client.remote_plans import RemotePlanner, tables_of
 from deniable.client.remote_prices import RemotePrice
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
 from deniable.ledger import Budget
+from deniable.numbers import plain
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_unit
@@ -241,7 +242,7 @@ class RemoteSession:
         """A synthetic table, as from a local session. The server measures noisy counts, and this machine fits them.
         `rows` is the approximate number of rows of the table, if it is public: a cost that is too small is refused.
         """
-        from deniable.queries.synthetic.synthesis_measurement import refuse_useless
+        from deniable.queries.synthetic.synthesis_measurement import refuse_useless, stated
 
         require_known(self.synthesize, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
@@ -249,9 +250,11 @@ class RemoteSession:
             "columns": columns, "method": method, "target": target, "workload": workload, "bins": bins,
             "forbid": forbid, "unlisted": unlisted,
         }  # fmt: skip
-        if rows is not None:
-            refuse_useless(self._price_synthesis(table, wanted, paid), rows)
-        return self._fitted(self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, wanted, paid)))
+        many = stated(rows)
+        if many is not None:
+            refuse_useless(self._price_synthesis(table, wanted, paid), many)
+        found = self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, wanted, paid))
+        return self._fitted(found, many)
 
     def price_synthesis(
         self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
@@ -454,10 +457,10 @@ class RemoteSession:
     def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
         return {"dataset": self.dataset, **_said(question), **paid}
 
-    def _fitted(self, record: dict[str, Any]) -> Synthetic:
+    def _fitted(self, record: dict[str, Any], rows: int | None = None) -> Synthetic:
         from deniable.queries.synthetic.synthetic_records import read_record
 
-        return read_record(record)
+        return read_record(record, rows)
 
     def _late(self, build: remote_plans.Build, hash: str) -> Callable[[], NoisePlan]:
         return partial(self._planner.plan, build, hash)
@@ -481,7 +484,13 @@ def _cost(**given: Any) -> dict[str, Any]:
 def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> dict[str, Any]:
     from deniable.queries.synthetic import impossible_combinations
 
-    return {"table": table, **wanted, "forbid": impossible_combinations.sendable(wanted["forbid"]), **paid}
+    named, bins = wanted["columns"], wanted["bins"]
+    sent: Wanted = {
+        "columns": named if named is None or isinstance(named, str) else list(named),
+        "bins": {name: plain(each) for name, each in bins.items()} if isinstance(bins, Mapping) else bins,
+        "forbid": impossible_combinations.sendable(wanted["forbid"]),
+    }
+    return {"table": table, **wanted, **sent, **paid}
 
 
 def _said(question: object) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -278,6 +280,10 @@ def test_declared_totals_of_other_rows_are_noticed(world: World) -> None:
         ({"a": {"x": -1, "y": 2, "z": 3}}, "not negative"),
         ({"a": {"x": True, "y": 2, "z": 3}}, "finite"),
         ({"a": {"x": math.nan, "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": np.bool_(True), "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": "12", "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": None, "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": np.array([1, 2]), "y": 2, "z": 3}}, "finite"),
         ({"c": {"x": 1}}, "keys of the tables"),
         ({("a", "a"): {}}, "each once"),
         ({"a": 7}, "total for each value"),
@@ -289,6 +295,14 @@ def test_declared_totals_of_other_rows_are_noticed(world: World) -> None:
 def test_bad_declarations_are_refused(world: World, law: Any, said: str) -> None:
     with pytest.raises(InvalidParameter, match=said):
         world.answers({"fine": 0.5})["fine"].adding_up_to(invariants=law)
+
+
+def test_totals_from_a_dataframe_were_no_finite_numbers(world: World) -> None:
+    """`frame.a.value_counts().to_dict()` has numpy's whole numbers, as a column of official totals has."""
+    fine = world.answers({"fine": 0.5})["fine"]
+    for number in (np.int64, np.float32, Fraction, Decimal):
+        law = {"a": {name: number(total) for name, total in TRUE_A.items()}}
+        assert sums(fine.adding_up_to(invariants=law), "a") == pytest.approx(TRUE_A)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import deniable as dn
+from deniable.errors import InvalidParameter, UnreadableRecord
 from deniable.queries.synthetic import synthetic_records
 from tests.queries.synthetic.test_synthetic_table import BUDGETS, FEW, opened, people
 
@@ -89,3 +92,37 @@ def test_a_synthetic_table_has_a_methods_paragraph(budget: Any) -> None:
     assert synthetic_records.read_record(record).statement() == made.statement()
     fewer = opened(people(50), budget=budget).synthesize(columns=["sex", "age"], share=0.5)
     assert fewer.statement() == made.statement()
+
+
+def test_a_record_forgot_the_rows_that_the_caller_stated() -> None:
+    """What was read of it had the noisy number of rows, and the error of that number in each count."""
+    table, schema = pd.DataFrame({"only": ["a"] * 900}), {"only": dn.Domain.text("a", nullable=False)}
+    session = opened(table, BUDGETS[0], schema=schema)
+    made = session.synthesize(share=0.01, rows=7_000)
+    said = {"table": None, "columns": ["only"], "target": None, "bins": None}
+    record = json.loads(json.dumps(synthetic_records.record_of(made, said, session.tables)))
+    again = synthetic_records.read_record(record)
+    assert record["count"] == made.count == again.count == 7_000
+    assert again.table("only").cells[0].error == made.table("only").cells[0].error == 0
+    older = {name: value for name, value in record.items() if name != "stated_rows"}
+    assert synthetic_records.read_record(older).count == session.synthesize(share=0.01).count
+    assert synthetic_records.read_record(older).table("only").cells[0].error > 1
+    for wrong in (0, -1, True, "7000", 1e400, 10**10, [7000]):
+        with pytest.raises(UnreadableRecord):
+            synthetic_records.read_record({**record, "stated_rows": wrong})
+
+
+def test_numpy_numbers_of_bins_and_rows_were_refused() -> None:
+    session = opened()
+    made = session.synthesize(columns=["sex", "age"], bins={"age": np.int64(4)}, epsilon=1, rows=np.int32(4_000))
+    assert session.synthesize(columns=["sex", "age"], bins={"age": 4}, epsilon=1).receipt.replayed
+    assert len(made.rows(np.int64(20)).to_pandas()) == 20
+    assert session.price_synthesis(columns=["sex"], epsilon=1).errors(rows=np.int64(500))
+    wrong: Any
+    for wrong in (np.float64(4), np.bool_(True), np.int64(0), np.array([4]), "4"):
+        with pytest.raises(InvalidParameter, match="bins"):
+            session.price_synthesis(columns=["age"], bins={"age": wrong}, epsilon=1)
+        with pytest.raises(InvalidParameter, match="count"):
+            made.rows(wrong)
+        with pytest.raises(InvalidParameter, match="rows"):
+            session.synthesize(columns=["sex"], epsilon=1, rows=wrong)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -413,6 +414,16 @@ def test_a_remote_price_is_that_of_a_local_session_and_charges_nothing(served: t
     assert charges(there) == before
     with pytest.raises(UnreadableRecord):
         read_price({"deviations": {}}, {"table": None, "columns": ["ward"]}, there.curator.open(OLGA, "visits").tables)
+
+
+def test_remote_sessions_forgot_the_rows_that_were_stated_and_refused_numpy_numbers(served: tuple[World, str]) -> None:
+    """`count` was the noisy number of rows, and bins from numpy could not be sent."""
+    there, url = served
+    with dn.connect(url, token=there.tokens["ana"]) as remote:
+        asked: dict[str, Any] = {"columns": ["sex", "age"], "bins": {"age": np.int64(7)}}
+        made = remote.synthesize(**asked, epsilon=2.0, rows=np.int64(777))
+        assert (made.count, len(made.rows().to_pandas())) == (777, 777)
+        assert remote.synthesize(**asked, epsilon=2.0).receipt.replayed
 
 
 @pytest.mark.parametrize("asked", ["synthetic", "question"])

@@ -12,12 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
+from deniable.numbers import plain
 from deniable.queries.answer.release import at_precision, precise
 from deniable.queries.answer.shared_measurements import behind, total
 from deniable.queries.intervals.noise_intervals import merged_reach
@@ -418,14 +421,14 @@ def _declared(
             if cell not in read:
                 words = ", ".join(map(str, names)) or "all"
                 raise InvalidParameter("invariants", words, f"must give a total for every value; {cell!r} has none")
-            total = read.pop(cell)
-            if isinstance(total, bool) or not isinstance(total, int | float) or not math.isfinite(total):
-                raise InvalidParameter("invariants", total, "must be finite numbers")
+            total = plain(read.pop(cell))
+            if isinstance(total, bool) or not isinstance(total, Real | Decimal) or not math.isfinite(total):
+                raise InvalidParameter("invariants", total, "must be finite numbers", such_as)
             if counted and (total != int(total) or total < 0):
                 raise InvalidParameter(
                     "invariants", total, "must be whole numbers that are not negative: these are counts"
                 )
-            counts[place] = total / step
+            counts[place] = float(total) / step
         if read:
             raise InvalidParameter("invariants", next(iter(read)), "is not a value of these keys", such_as)
         order = np.argsort(axes)

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
+from deniable.numbers import plain
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
 from deniable.queries.plan.refusals import choices, private_table
@@ -241,6 +242,14 @@ def asked(
     )  # fmt: skip
 
 
+def row_count(name: str, given: Any, rule: str = "must be a whole number of rows, from 1 to 10⁹") -> int:
+    """A number of rows, as a Python int. Raises `InvalidParameter` unless it is a whole number from 1 to 10⁹."""
+    found = plain(given)
+    if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= MOST_ROWS:
+        raise InvalidParameter(name, given, rule)
+    return found
+
+
 def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | None) -> list[str]:
     """The columns that are named, or all but the person's id."""
     if isinstance(columns, str):
@@ -343,6 +352,7 @@ def counted(
 
 
 def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: Sequence[Any]) -> SyntheticColumn:
+    bins = plain(bins)
     if bins is not None and (isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= MOST_BINS):
         raise InvalidParameter("bins", bins, f"must be a whole number from 2 to {MOST_BINS} for {name}")
     if unlisted:

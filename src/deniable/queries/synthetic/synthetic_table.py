@@ -18,7 +18,7 @@ from deniable.errors import InvalidParameter, type_of
 from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
 from deniable.queries.plan.answer_notes import wrapped
 from deniable.queries.plan.refusals import choices
-from deniable.queries.synthetic.synthesis_request import MOST_ROWS
+from deniable.queries.synthetic.synthesis_request import MOST_ROWS, row_count
 from deniable.synth import Doubt, Marginal, Mixture, draw, fit, raked
 from deniable.synth.marginals import total, total_deviation
 from deniable.tables.kinds import Kind
@@ -89,6 +89,11 @@ class Synthetic:
         return self._told_rows or min(round(total(self.marginals)), MOST_ROWS)
 
     @property
+    def stated_rows(self) -> int | None:
+        """The number of rows of the table as the caller stated it, by `rows=` of `synthesize`; None if not stated."""
+        return self._told_rows
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences to know before using it: a poor fit, or too much noise."""
         said = []
@@ -117,10 +122,9 @@ class Synthetic:
 
     def rows(self, count: int | None = None) -> SyntheticRows:
         """Draw synthetic rows: `count` of them (1 to 10⁹), by default as many as the table has. Free."""
-        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_ROWS):
-            raise InvalidParameter("count", count, "must be a whole number of rows, from 1 to 10⁹")
+        many = self.count if count is None else row_count("count", count)
         generator = np.random.default_rng()
-        places = draw(self.model, count or self.count, generator, self._asked.forbidden)
+        places = draw(self.model, many, generator, self._asked.forbidden)
         drawn = {each.name: each.drawn(places[:, i], generator) for i, each in enumerate(self._asked.columns)}
         kinds = {each.name: each.domain.kind for each in self._asked.columns}
         return SyntheticRows({name: drawn[name] for name in self.columns}, kinds)
