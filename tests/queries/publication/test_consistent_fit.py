@@ -305,6 +305,17 @@ def test_totals_from_a_dataframe_were_no_finite_numbers(world: World) -> None:
         assert sums(fine.adding_up_to(invariants=law), "a") == pytest.approx(TRUE_A)
 
 
+def test_bases_and_limits_from_numpy_were_refused(world: World) -> None:
+    fine = world.answers({"fine": 0.5})["fine"]
+    assert fine.rounded(base=np.int64(5)).rows == fine.rounded(base=5).rows
+    assert fine.adding_up_to(invariants={"a": TRUE_A}).rounded(base=np.int32(1)).adjusted
+    assert fine.suppressed(below=np.int64(6)).rows == fine.suppressed(below=6).rows
+    wrong: Any
+    for wrong in (10**10, np.bool_(True), np.float64(5.0), 0):
+        with pytest.raises(InvalidParameter, match="whole number from 1 to 10⁹"):
+            fine.rounded(base=wrong)
+
+
 # -- what is refused -----------------------------------------------------------------------------------------------------
 
 

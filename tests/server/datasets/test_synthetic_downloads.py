@@ -7,6 +7,7 @@ import json
 import math
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -423,7 +424,21 @@ def test_remote_sessions_forgot_the_rows_that_were_stated_and_refused_numpy_numb
         asked: dict[str, Any] = {"columns": ["sex", "age"], "bins": {"age": np.int64(7)}}
         made = remote.synthesize(**asked, epsilon=2.0, rows=np.int64(777))
         assert (made.count, len(made.rows().to_pandas())) == (777, 777)
-        assert remote.synthesize(**asked, epsilon=2.0).receipt.replayed
+        again = remote.synthesize(**asked, epsilon=2.0)
+        assert again.receipt.replayed
+        assert remote.synthetic(again.receipt.entry).receipt.entry == again.receipt.entry
+        with pytest.raises(InvalidParameter, match="must be a release of visits"):
+            remote.synthetic(f"others:{again.receipt.entry}")
+        wrong: Any = 5
+        with pytest.raises(InvalidParameter, match="columns"):
+            remote.price_synthesis(columns=wrong, epsilon=1.0)
+        texts = ["SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", "SELECT COUNT(*) AS n FROM visits"]
+        plain = remote.price(texts, weights=[0.5, 2], epsilon=np.float64(0.5))
+        assert remote.price(texts, weights=[Fraction(1, 2), np.int64(2)], epsilon=0.5).tables == plain.tables
+        assert remote.price(texts, within=[np.int64(40), None]).tables[0].errors["n"] <= 40
+        for wrong in (np.array([1.0, 2.0]), "equal", {"sex": 1}):
+            with pytest.raises(InvalidParameter, match='one for each question, or "fair"'):
+                remote.price(texts, weights=wrong, epsilon=0.5)
 
 
 @pytest.mark.parametrize("asked", ["synthetic", "question"])

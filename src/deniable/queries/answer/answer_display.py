@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
-from deniable.numbers import percent
+from deniable.numbers import percent, plain
 from deniable.queries.plan.answer_notes import wrapped
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ class Shown(ABC):
 
     def rounded(self, *, base: int = 1) -> Self:
         """A copy with each count rounded to a multiple of `base` (1 to 10^9), independently of the others. Free."""
-        if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
-            raise InvalidParameter("base", base, "must be a whole number, at least 1")
+        base = whole_base(base)
         to = "whole numbers" if base == 1 else f"multiples of {base}"
         return self._changed(lambda count: base * round(count / base), f"each count was rounded to {to} by itself")
 
@@ -164,6 +163,7 @@ class Shown(ABC):
         That has at most twice the 2.5 % probability of exceeding h, because the tail of the noise is not heavier than
         exponential. A true count above b is displayed at least half of the time.
         """
+        below = plain(below)
         if isinstance(below, bool) or not isinstance(below, int | float) or not 0 < below < math.inf:
             raise InvalidParameter("below", below, "must be a number above 0")
 
@@ -444,6 +444,14 @@ def nullable(cells: Sequence[Cell]) -> str | None:
     if None not in cells or len(kinds) != 1:
         return None
     return {int: "Int64", bool: "boolean"}.get(kinds.pop())
+
+
+def whole_base(given: Any) -> int:
+    """The base of a rounding, as a Python int. Raises `InvalidParameter` unless it is a whole number from 1 to 10⁹."""
+    base = plain(given)
+    if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
+        raise InvalidParameter("base", given, "must be a whole number from 1 to 10⁹")
+    return base
 
 
 def key_said(cell: Cell) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
 from deniable.numbers import plain
+from deniable.queries.answer.answer_display import whole_base
 from deniable.queries.answer.release import at_precision, precise
 from deniable.queries.answer.shared_measurements import behind, total
 from deniable.queries.intervals.noise_intervals import merged_reach
@@ -252,8 +253,7 @@ class Joint:
 
     def rounded(self, base: int) -> Joint:
         """Multiples of `base` (1 to 10^9) that add up, by controlled rounding."""
-        if isinstance(base, bool) or not isinstance(base, int) or not 1 <= base <= 10**9:
-            raise InvalidParameter("base", base, "must be a whole number, at least 1")
+        base = whole_base(base)
         step = _step(self.answers[0].plan)
         given: dict[Axes, Floats] = {}
         for axes, counts in zip(self.side.axes, self.numbers, strict=True):
