@@ -172,8 +172,9 @@ def _in_options(source: Path) -> Iterator[None]:
     except InvalidParameter as refused:
         if refused.parameter == "columns" and "unlisted=" in refused.remedy:
             column = shlex.quote(str(refused.asked))
-            bounds = f"deniable bounds {shlex.quote(str(source))} {column}"
-            refused.add_note(f"here: `{bounds}` buys bounds, and --unlisted {column} finds keys")
+            bounds = f"`deniable bounds {shlex.quote(str(source))} {column}` buys bounds, and "
+            buys = bounds if "bounds(" in refused.remedy else "--schema names a file that declares keys, and "
+            refused.add_note(f"here: {buys}--unlisted {column} finds keys")
         raise
 
 

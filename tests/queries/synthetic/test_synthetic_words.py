@@ -126,3 +126,51 @@ def test_numpy_numbers_of_bins_and_rows_were_refused() -> None:
             made.rows(wrong)
         with pytest.raises(InvalidParameter, match="rows"):
             session.synthesize(columns=["sex"], epsilon=1, rows=wrong)
+
+
+def test_wrong_arguments_of_synthetic_tables_ended_in_errors_of_python() -> None:
+    session = opened()
+    wrong: Any = 5
+    with pytest.raises(InvalidParameter, match="list of names"):
+        session.price_synthesis(columns=wrong, epsilon=1)
+    for wrong in (None, "", 0):
+        with pytest.raises(InvalidParameter, match="not one of the columns"):
+            session.price_synthesis(columns=["sex", "age"], workload=[("sex", wrong)], epsilon=1)
+    with pytest.raises(InvalidParameter, match=r'write \[\("sex", "age"\)'):
+        session.price_synthesis(columns=["sex", "age"], workload=[()], epsilon=1)
+    made = session.synthesize(columns=["sex"], epsilon=1)
+    wrong = ["sex"]
+    with pytest.raises(InvalidParameter, match=r'write table\("sex", "age"\)'):
+        made.table(wrong)
+    with pytest.raises(InvalidParameter, match="lower end of a range first"):
+        session.price_synthesis(columns=["age"], forbid=[{"age": (50, 20)}], epsilon=1)
+    with pytest.raises(InvalidParameter, match="a whole number, about how many rows"):
+        session.synthesize(columns=["sex"], epsilon=1, rows=2e4)  # type: ignore[arg-type]  # a float on purpose
+
+
+@pytest.mark.parametrize(
+    ("kind", "buys", "finds"), [("text", False, True), ("real", True, False), ("date", True, True)]
+)
+def test_the_ways_to_public_values_were_told_for_kinds_that_have_none(kind: str, buys: bool, finds: bool) -> None:
+    """Bounds of texts cannot be bought, and keys of reals are not looked for."""
+    session = opened(pd.DataFrame({"x": ["2020-01-01"]}), schema={"x": getattr(dn.Domain, kind)()})
+    with pytest.raises(InvalidParameter) as refused:
+        session.price_synthesis(columns=["x"], epsilon=1)
+    assert ("buy bounds" in refused.value.remedy, "unlisted" in refused.value.remedy) == (buys, finds)
+
+
+def test_keys_with_a_comma_read_as_two_keys_in_the_statement() -> None:
+    keys = ("Łódź, 50 %", 'Val "d\'Aoste"', "", "b; c")
+    session = opened(pd.DataFrame({"x": list(keys)}), schema={"x": dn.Domain.text(*keys)})
+    said = " ".join(session.statement().sentences)
+    assert 'x: one of “Łódź, 50 %”, Val "d\'Aoste", “”, “b; c”.' in said
+
+
+def test_a_poor_fit_names_rules_that_the_rows_break() -> None:
+    table = pd.DataFrame({"a": ["x", "y"] * 3000, "b": ["x", "y"] * 3000})
+    schema = {name: dn.Domain.text("x", "y", nullable=False) for name in "ab"}
+    session = opened(table, schema=schema)
+    kept = session.synthesize(epsilon=1, forbid=[{"a": "x", "b": "y"}])
+    broken = session.synthesize(epsilon=1, forbid=[{"a": "x", "b": "x"}])
+    assert not kept.notes
+    assert any("break the rules" in note for note in broken.notes)

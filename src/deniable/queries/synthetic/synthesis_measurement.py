@@ -237,7 +237,11 @@ def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
 
 def stated(rows: Any) -> int | None:
     """The stated number of rows as a Python int, or None. Raises `InvalidParameter` unless it is from 1 to 10⁹."""
-    return None if rows is None else row_count("rows", rows, "must be about how many rows the table has, from 1 to 10⁹")
+    return (
+        None
+        if rows is None
+        else row_count("rows", rows, "must be a whole number, about how many rows the table has, from 1 to 10⁹")
+    )
 
 
 def _settled(

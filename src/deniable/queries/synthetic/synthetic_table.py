@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.errors import InvalidParameter, type_of
+from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
 from deniable.queries.plan.answer_notes import wrapped
 from deniable.queries.plan.refusals import choices
@@ -102,6 +102,8 @@ class Synthetic:
                 f"The fit is {misfit:.1f} times as far from the noisy counts as their noise accounts for: some columns "
                 "depend on each other more than it can represent. Ask for their table directly, or give fewer bins."
             )
+            if self._asked.ruled:
+                said.append("It may also be that rows of the table break the rules of forbid=.")
             if self.model.cut_short:
                 said.append(
                     "The fit was stopped at its limit of work (about half a minute) while it was still improving: "
@@ -198,6 +200,8 @@ class Synthetic:
 
     def _places(self, columns: Sequence[str]) -> list[int]:
         names = [each.name for each in self._asked.columns]
+        if any(not isinstance(each, str) for each in columns):
+            raise InvalidParameter("columns", NOTHING, "must be given by name", 'write table("sex", "age")')
         if not columns or len(set(columns)) != len(columns) or any(each not in names for each in columns):
             raise InvalidParameter("columns", columns, "must be some of its columns, each once", choices("", names))
         places = [names.index(each) for each in columns]
