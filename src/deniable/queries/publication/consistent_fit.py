@@ -424,11 +424,12 @@ def _declared(
             total = plain(read.pop(cell))
             if isinstance(total, bool) or not isinstance(total, Real | Decimal) or not math.isfinite(total):
                 raise InvalidParameter("invariants", total, "must be finite numbers", such_as)
-            if counted and (total != int(total) or total < 0):
+            number = float(total)
+            if counted and (not number.is_integer() or number < 0):
                 raise InvalidParameter(
                     "invariants", total, "must be whole numbers that are not negative: these are counts"
                 )
-            counts[place] = float(total) / step
+            counts[place] = number / step
         if read:
             raise InvalidParameter("invariants", next(iter(read)), "is not a value of these keys", such_as)
         order = np.argsort(axes)
