@@ -87,7 +87,7 @@ OF_BOUNDS: Numbers = [
 ]
 OF_TABLES: Numbers = [
     *(("synthesize", f"--{cost}", ODD) for cost in ("epsilon", "mu", "rho", "share")),
-    ("synthesize", "--rows", ("-1", "0", "nan", "inf")),
+    *(("synthesize", option, ("-1", "0", "nan", "inf")) for option in ("--rows", "--table-rows")),
     ("add", "--budget", ODD),
     ("add", "--delta", ODD),
 ]

@@ -71,6 +71,20 @@ def test_rows_go_into_a_file_and_the_cost_is_said_before_and_after(people: Path)
     assert entries(people) == [State.RESERVED, State.SEALED]
 
 
+def test_a_cost_too_small_for_the_table_could_not_be_refused_in_the_shell(people: Path) -> None:
+    """It paid, and wrote a million rows of noise. Python has `rows=` for this."""
+    for more in (["--table-rows", "3000", *NEW], ["--table-rows", "0", *NEW]):
+        code, said = refused(*command(people, "s.csv", *more, epsilon="0.000001"))
+        assert code == 2
+        assert ("noise drowns 3,000 rows" in said) or ("--table-rows=0" in said)
+    assert entries(people) == []
+    assert not (people.parent / "s.csv").exists()
+    assert "3,000 synthetic rows" in asked(*command(people, "s.csv", "--table-rows", "3000", *NEW))
+    before = entries(people)
+    refused(*command(people, "t.csv", "--table-rows", "3000", epsilon="0.000001", columns="sex,age"))
+    assert entries(people) == before
+
+
 def test_a_second_call_is_a_replay_from_the_account_of_ask(people: Path) -> None:
     asked(*command(people, "s.parquet", *NEW, "--rows", "500", columns="sex,smokes,age"))
     assert len(pd.read_parquet(people.parent / "s.parquet")) == 500
@@ -200,4 +214,8 @@ def test_rows_are_not_written_among_the_files_that_are_asked(people: Path, sourc
 def test_a_column_without_keys_is_told_in_the_words_of_the_shell(people: Path) -> None:
     """The remedies were calls of Python: bounds("name"), unlisted=["name"]."""
     code, said = refused(*command(people, "s.csv", *NEW, columns="sex,name"))
-    assert (code, "buys bounds, and --unlisted name finds keys" in " ".join(said.split())) == (2, True)
+    note = "--schema names a file that declares keys, and --unlisted name finds keys"
+    assert (code, note in " ".join(said.split())) == (2, True)
+    people.with_suffix(".yaml").write_text(SCHEMA.replace(", low: 18, high: 90", ""), encoding="utf-8")
+    code, said = refused(*command(people, "s.csv", *NEW, columns="sex,age"))
+    assert (code, "buys bounds, and --unlisted age finds keys" in " ".join(said.split())) == (2, True)

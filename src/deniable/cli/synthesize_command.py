@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _COSTS = ("epsilon", "mu", "rho", "share")
 _MOST_ROWS = 10**8
+_MOST_TABLE_ROWS = 10**9
 
 
 def add(app: "typer.Typer") -> None:
@@ -48,7 +49,14 @@ def add(app: "typer.Typer") -> None:
             int | None,
             typer.Option(
                 help="Number of synthetic rows. Default: about as many as the table has. "
-                "(rows= of Session.synthesize in Python is the public size of the table instead.)"
+                "(rows= of Session.synthesize in Python is --table-rows here.)"
+            ),
+        ] = None,
+        table_rows: Annotated[
+            int | None,
+            typer.Option(
+                help="About how many rows the table has, if that is public: a cost that is too small for so many is "
+                "refused, and nothing is charged."
             ),
         ] = None,
         target: Annotated[
@@ -106,10 +114,12 @@ def add(app: "typer.Typer") -> None:
                 "unlisted": _listed(unlisted) or [],
                 **_cost(given),
             }
+            if table_rows is not None and not 1 <= table_rows <= _MOST_TABLE_ROWS:
+                raise InvalidParameter("--table-rows", table_rows, "must be from 1 to 10⁹")
             if out is None:
                 _print_price(given, request, as_json)
             else:
-                _write(given, request, out, rows, overwrite=overwrite, as_json=as_json)
+                _write(given, request, out, rows, table_rows, overwrite=overwrite, as_json=as_json)
 
 
 def _check(source: Path, out: Path | None, *, price: bool, overwrite: bool, rows: int | None) -> None:
@@ -138,19 +148,28 @@ def _print_price(given: dict[str, Any], request: dict[str, Any], as_json: bool) 
 
 
 def _write(
-    given: dict[str, Any], request: dict[str, Any], out: Path, rows: int | None, *, overwrite: bool, as_json: bool
+    given: dict[str, Any],
+    request: dict[str, Any],
+    out: Path,
+    rows: int | None,
+    table_rows: int | None,
+    *,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Buy the counts, fit a distribution to them, and write rows of it to `out`."""
     from deniable.cli.question_commands import _account, _opened, check_fits
+    from deniable.queries.synthetic.synthesis_measurement import refuse_useless
     from deniable.queries.synthetic.synthetic_records import check_form, write_rows
 
     if not _account(given).exists():  # errors of the request come before the account is opened
         with _opened(given, reads=False) as session:
-            check_fits(session.price_synthesis(**request))
+            check_fits(price := session.price_synthesis(**request))
+            refuse_useless(price, table_rows)
     with _opened(given, reads=True) as session:
         price = session.price_synthesis(**request)
         with _spinning("counting"):
-            made = session.synthesize(**request)
+            made = session.synthesize(**request, rows=table_rows)
         if not as_json:
             print(price, flush=True)  # only after it is paid: a refusal prints its message and nothing else
         with _spinning("fitting"):
@@ -172,8 +191,9 @@ def _in_options(source: Path) -> Iterator[None]:
     except InvalidParameter as refused:
         if refused.parameter == "columns" and "unlisted=" in refused.remedy:
             column = shlex.quote(str(refused.asked))
-            bounds = f"deniable bounds {shlex.quote(str(source))} {column}"
-            refused.add_note(f"here: `{bounds}` buys bounds, and --unlisted {column} finds keys")
+            bounds = f"`deniable bounds {shlex.quote(str(source))} {column}` buys bounds, and "
+            buys = bounds if "bounds(" in refused.remedy else "--schema names a file that declares keys, and "
+            refused.add_note(f"here: {buys}--unlisted {column} finds keys")
         raise
 
 

@@ -6,7 +6,9 @@ question whose answer was lost on the way is asked again at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, final, overload
@@ -18,6 +20,7 @@ from deniable.client.remote_plans import RemotePlanner, tables_of
 from deniable.client.remote_prices import RemotePrice
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
 from deniable.ledger import Budget
+from deniable.numbers import plain
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_unit
@@ -241,7 +244,7 @@ class RemoteSession:
         """A synthetic table, as from a local session. The server measures noisy counts, and this machine fits them.
         `rows` is the approximate number of rows of the table, if it is public: a cost that is too small is refused.
         """
-        from deniable.queries.synthetic.synthesis_measurement import refuse_useless
+        from deniable.queries.synthetic.synthesis_measurement import refuse_useless, stated
 
         require_known(self.synthesize, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
@@ -249,9 +252,11 @@ class RemoteSession:
             "columns": columns, "method": method, "target": target, "workload": workload, "bins": bins,
             "forbid": forbid, "unlisted": unlisted,
         }  # fmt: skip
-        if rows is not None:
-            refuse_useless(self._price_synthesis(table, wanted, paid), rows)
-        return self._fitted(self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, wanted, paid)))
+        many = stated(rows)
+        if many is not None:
+            refuse_useless(self._price_synthesis(table, wanted, paid), many)
+        found = self._wire.ask(f"/v1/datasets/{self.dataset}/synthetic", _synthesis(table, wanted, paid))
+        return self._fitted(found, many)
 
     def price_synthesis(
         self, table: str | None = None, *amounts: Never, columns: Sequence[str] | None = None, method: str = "pairs",
@@ -279,9 +284,13 @@ class RemoteSession:
         found = self._wire.post(f"/v1/datasets/{self.dataset}/synthetic:price", _synthesis(table, wanted, paid))
         return read_price(found, {"table": table, **wanted}, self.tables)
 
-    def synthetic(self, release: str) -> Synthetic:
-        """A synthetic table that you bought or that the owner published, by its release ("visits:7"). Free."""
-        charge = quote(release.rpartition(":")[2], safe="")
+    def synthetic(self, release: str | int) -> Synthetic:
+        """A synthetic table that you bought or that the owner published: "visits:7", or its entry, 7. Free."""
+        dataset, _, entry = str(release).rpartition(":")
+        if dataset not in {"", self.dataset}:
+            remedy = "connect to that dataset, or name a release of synthetics()"
+            raise InvalidParameter("release", release, f"must be a release of {self.dataset}", remedy)
+        charge = quote(entry, safe="")
         return self._fitted(self._wire.get(f"/v1/datasets/{self.dataset}/synthetic/{charge}"))
 
     def synthetics(self) -> list[dict[str, Any]]:
@@ -401,7 +410,10 @@ class RemoteSession:
 
     def measured_errors(self, synthetic: Synthetic) -> Never:
         """InvalidOperation: it reads the data without noise, which only the owner's own session may."""
-        self._stays("measured_errors()", "it reads the data without noise; a synthetic table tells quality() instead")
+        self._stays(
+            "measured_errors()",
+            "it reads the data without noise; look at the expected errors instead: synthetic.quality",
+        )
 
     def recall(self, question: str | Steps, *, entry: object = None, confidence: float = 0.95) -> Never:
         """InvalidOperation: ask the question again instead."""
@@ -448,16 +460,16 @@ class RemoteSession:
             "dataset": self.dataset,
             "questions": texts,
             **paid,
-            **({} if weights is None else {"weights": weights}),
+            **({} if weights is None else {"weights": _weights(weights)}),
         }
 
     def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
         return {"dataset": self.dataset, **_said(question), **paid}
 
-    def _fitted(self, record: dict[str, Any]) -> Synthetic:
+    def _fitted(self, record: dict[str, Any], rows: int | None = None) -> Synthetic:
         from deniable.queries.synthetic.synthetic_records import read_record
 
-        return read_record(record)
+        return read_record(record, rows)
 
     def _late(self, build: remote_plans.Build, hash: str) -> Callable[[], NoisePlan]:
         return partial(self._planner.plan, build, hash)
@@ -475,13 +487,36 @@ class RemoteSession:
 
 def _cost(**given: Any) -> dict[str, Any]:
     """The cost as fields of a request."""
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: _number(value) for name, value in given.items() if value is not None}
+
+
+def _number(given: Any) -> Any:
+    """The same numbers, numpy's as Python's, which JSON can write."""
+    if isinstance(given, Mapping):
+        return {name: plain(each) for name, each in given.items()}
+    return [plain(each) for each in given] if isinstance(given, list | tuple) else plain(given)
+
+
+def _weights(weights: Weights) -> Any:
+    from deniable.queries.answer.batch_answers import WEIGHTS_RULE
+
+    if not isinstance(weights, Sequence) or (isinstance(weights, str) and weights != "fair"):
+        raise InvalidParameter("weights", NOTHING, WEIGHTS_RULE)
+    if isinstance(weights, str):
+        return weights
+    return [float(each) if isinstance(each, Fraction | Decimal) else plain(each) for each in weights]
 
 
 def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> dict[str, Any]:
     from deniable.queries.synthetic import impossible_combinations
 
-    return {"table": table, **wanted, "forbid": impossible_combinations.sendable(wanted["forbid"]), **paid}
+    named, bins = wanted["columns"], wanted["bins"]
+    sent: Wanted = {
+        "columns": list(named) if isinstance(named, Iterable) and not isinstance(named, str) else named,
+        "bins": {name: plain(each) for name, each in bins.items()} if isinstance(bins, Mapping) else bins,
+        "forbid": impossible_combinations.sendable(wanted["forbid"]),
+    }
+    return {"table": table, **wanted, **sent, **paid}
 
 
 def _said(question: object) -> dict[str, Any]:

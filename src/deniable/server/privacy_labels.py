@@ -55,10 +55,9 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
     merged = _MERGED + ("" if plan.people is None else _SOME)
     return {
         **_heading(dataset, sql, answer.released.cost, answer.guarantee, entry, session),
-        "draws": [
-            _drawn(each, plan, budget) if released.law is None else _drawn_together(released, plan, budget)
-            for each in released.all_draws
-        ],
+        "draws": [_drawn(each, plan, budget) for each in released.all_draws]
+        if released.law is None
+        else [_drawn_together(released, plan, budget)],
         "merged": merged if len(released.all_draws) > 1 else None,
         "deviations": [
             {"of": name, "deviation": released.deviation(plan, budget, i) * (step or 1.0)}

@@ -442,6 +442,7 @@ def test_bad_weights_and_targets_are_refused_and_nothing_is_charged() -> None:
             {"weights": [1, 2, 3, -1]},
             {"weights": [1, 2, 3, math.nan]},
             {"weights": "1234"},
+            {"weights": np.ones(4)},
             {"weights": [1, 2, 3, "x"]},
         ):
             with pytest.raises(InvalidParameter, match="weights"):

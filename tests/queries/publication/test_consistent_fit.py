@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -279,6 +281,10 @@ def test_declared_totals_of_other_rows_are_noticed(world: World) -> None:
         ({"a": {"x": -1, "y": 2, "z": 3}}, "not negative"),
         ({"a": {"x": True, "y": 2, "z": 3}}, "finite"),
         ({"a": {"x": math.nan, "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": np.bool_(True), "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": "12", "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": None, "y": 2, "z": 3}}, "finite"),
+        ({"a": {"x": np.array([1, 2]), "y": 2, "z": 3}}, "finite"),
         ({"c": {"x": 1}}, "keys of the tables"),
         ({("a", "a"): {}}, "each once"),
         ({"a": 7}, "total for each value"),
@@ -290,6 +296,25 @@ def test_declared_totals_of_other_rows_are_noticed(world: World) -> None:
 def test_bad_declarations_are_refused(world: World, law: Any, said: str) -> None:
     with pytest.raises(InvalidParameter, match=said):
         world.answers({"fine": 0.5})["fine"].adding_up_to(invariants=law)
+
+
+def test_totals_from_a_dataframe_were_no_finite_numbers(world: World) -> None:
+    """`frame.a.value_counts().to_dict()` has numpy's whole numbers, as a column of official totals has."""
+    fine = world.answers({"fine": 0.5})["fine"]
+    for number in (np.int64, np.float32, Fraction, Decimal):
+        law = {"a": {name: number(total) for name, total in TRUE_A.items()}}
+        assert sums(fine.adding_up_to(invariants=law), "a") == pytest.approx(TRUE_A)
+
+
+def test_bases_and_limits_from_numpy_were_refused(world: World) -> None:
+    fine = world.answers({"fine": 0.5})["fine"]
+    assert fine.rounded(base=np.int64(5)).rows == fine.rounded(base=5).rows
+    assert fine.adding_up_to(invariants={"a": TRUE_A}).rounded(base=np.int32(1)).adjusted
+    assert fine.suppressed(below=np.int64(6)).rows == fine.suppressed(below=6).rows
+    wrong: Any
+    for wrong in (10**10, np.bool_(True), np.float64(5.0), 0):
+        with pytest.raises(InvalidParameter, match="whole number from 1 to 10⁹"):
+            fine.rounded(base=wrong)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------
@@ -312,6 +337,13 @@ def test_what_was_rounded_is_not_fitted_again(world: World) -> None:
     declared = fine.adding_up_to(invariants={"a": TRUE_A})
     with pytest.raises(InvalidParameter, match="declared totals already"):
         declared.adding_up_to(a)
+
+
+def test_an_answer_is_no_total_of_itself() -> None:
+    with dn.session({"w": FRAME}, unit=dn.Unit.row(), budget=dn.Budget.gaussian(mu=1), schema=SCHEMA) as s:
+        fine: Any = s.sql(TEXTS["fine"], mu=0.5)
+        with pytest.raises(InvalidParameter, match="totals"):
+            fine.adding_up_to(fine)
 
 
 def test_totals_that_are_none_are_refused(world: World) -> None:

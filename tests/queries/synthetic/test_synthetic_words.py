@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import deniable as dn
+from deniable.errors import InvalidParameter, UnreadableRecord
 from deniable.queries.synthetic import synthetic_records
 from tests.queries.synthetic.test_synthetic_table import BUDGETS, FEW, opened, people
 
@@ -89,3 +92,85 @@ def test_a_synthetic_table_has_a_methods_paragraph(budget: Any) -> None:
     assert synthetic_records.read_record(record).statement() == made.statement()
     fewer = opened(people(50), budget=budget).synthesize(columns=["sex", "age"], share=0.5)
     assert fewer.statement() == made.statement()
+
+
+def test_a_record_forgot_the_rows_that_the_caller_stated() -> None:
+    """What was read of it had the noisy number of rows, and the error of that number in each count."""
+    table, schema = pd.DataFrame({"only": ["a"] * 900}), {"only": dn.Domain.text("a", nullable=False)}
+    session = opened(table, BUDGETS[0], schema=schema)
+    made = session.synthesize(share=0.01, rows=7_000)
+    said = {"table": None, "columns": ["only"], "target": None, "bins": None}
+    record = json.loads(json.dumps(synthetic_records.record_of(made, said, session.tables)))
+    again = synthetic_records.read_record(record)
+    assert record["count"] == made.count == again.count == 7_000
+    assert again.table("only").cells[0].error == made.table("only").cells[0].error == 0
+    older = {name: value for name, value in record.items() if name != "stated_rows"}
+    assert synthetic_records.read_record(older).count == session.synthesize(share=0.01).count
+    assert synthetic_records.read_record(older).table("only").cells[0].error > 1
+    for wrong in (0, -1, True, "7000", 1e400, 10**10, [7000]):
+        with pytest.raises(UnreadableRecord):
+            synthetic_records.read_record({**record, "stated_rows": wrong})
+
+
+def test_numpy_numbers_of_bins_and_rows_were_refused() -> None:
+    session = opened()
+    made = session.synthesize(columns=["sex", "age"], bins={"age": np.int64(4)}, epsilon=1, rows=np.int32(4_000))
+    assert session.synthesize(columns=["sex", "age"], bins={"age": 4}, epsilon=1).receipt.replayed
+    assert len(made.rows(np.int64(20)).to_pandas()) == 20
+    assert session.price_synthesis(columns=["sex"], epsilon=1).errors(rows=np.int64(500))
+    wrong: Any
+    for wrong in (np.float64(4), np.bool_(True), np.int64(0), np.array([4]), "4"):
+        with pytest.raises(InvalidParameter, match="bins"):
+            session.price_synthesis(columns=["age"], bins={"age": wrong}, epsilon=1)
+        with pytest.raises(InvalidParameter, match="count"):
+            made.rows(wrong)
+        with pytest.raises(InvalidParameter, match="rows"):
+            session.synthesize(columns=["sex"], epsilon=1, rows=wrong)
+
+
+def test_wrong_arguments_of_synthetic_tables_ended_in_errors_of_python() -> None:
+    session = opened()
+    wrong: Any = 5
+    with pytest.raises(InvalidParameter, match="list of names"):
+        session.price_synthesis(columns=wrong, epsilon=1)
+    for wrong in (None, "", 0):
+        with pytest.raises(InvalidParameter, match="not one of the columns"):
+            session.price_synthesis(columns=["sex", "age"], workload=[("sex", wrong)], epsilon=1)
+    with pytest.raises(InvalidParameter, match=r'write \[\("sex", "age"\)'):
+        session.price_synthesis(columns=["sex", "age"], workload=[()], epsilon=1)
+    made = session.synthesize(columns=["sex"], epsilon=1)
+    wrong = ["sex"]
+    with pytest.raises(InvalidParameter, match=r'write table\("sex", "age"\)'):
+        made.table(wrong)
+    with pytest.raises(InvalidParameter, match="lower end of a range first"):
+        session.price_synthesis(columns=["age"], forbid=[{"age": (50, 20)}], epsilon=1)
+    with pytest.raises(InvalidParameter, match="a whole number, about how many rows"):
+        session.synthesize(columns=["sex"], epsilon=1, rows=2e4)  # type: ignore[arg-type]  # a float on purpose
+
+
+@pytest.mark.parametrize(
+    ("kind", "buys", "finds"), [("text", False, True), ("real", True, False), ("date", True, True)]
+)
+def test_the_ways_to_public_values_were_told_for_kinds_that_have_none(kind: str, buys: bool, finds: bool) -> None:
+    """Bounds of texts cannot be bought, and keys of reals are not looked for."""
+    session = opened(pd.DataFrame({"x": ["2020-01-01"]}), schema={"x": getattr(dn.Domain, kind)()})
+    with pytest.raises(InvalidParameter) as refused:
+        session.price_synthesis(columns=["x"], epsilon=1)
+    assert ("buy bounds" in refused.value.remedy, "unlisted" in refused.value.remedy) == (buys, finds)
+
+
+def test_keys_with_a_comma_read_as_two_keys_in_the_statement() -> None:
+    keys = ("Łódź, 50 %", 'Val "d\'Aoste"', "", "b; c")
+    session = opened(pd.DataFrame({"x": list(keys)}), schema={"x": dn.Domain.text(*keys)})
+    said = " ".join(session.statement().sentences)
+    assert 'x: one of “Łódź, 50 %”, Val "d\'Aoste", “”, “b; c”.' in said
+
+
+def test_a_poor_fit_names_rules_that_the_rows_break() -> None:
+    table = pd.DataFrame({"a": ["x", "y"] * 3000, "b": ["x", "y"] * 3000})
+    schema = {name: dn.Domain.text("x", "y", nullable=False) for name in "ab"}
+    session = opened(table, schema=schema)
+    kept = session.synthesize(epsilon=1, forbid=[{"a": "x", "b": "y"}])
+    broken = session.synthesize(epsilon=1, forbid=[{"a": "x", "b": "x"}])
+    assert not kept.notes
+    assert any("break the rules" in note for note in broken.notes)

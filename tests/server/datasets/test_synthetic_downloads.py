@@ -7,9 +7,11 @@ import json
 import math
 import threading
 import time
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -414,6 +416,30 @@ def test_a_remote_price_is_that_of_a_local_session_and_charges_nothing(served: t
     assert charges(there) == before
     with pytest.raises(UnreadableRecord):
         read_price({"deviations": {}}, {"table": None, "columns": ["ward"]}, there.curator.open(OLGA, "visits").tables)
+
+
+def test_remote_sessions_forgot_the_rows_that_were_stated_and_refused_numpy_numbers(served: tuple[World, str]) -> None:
+    """`count` was the noisy number of rows, and bins from numpy could not be sent."""
+    there, url = served
+    with dn.connect(url, token=there.tokens["ana"]) as remote:
+        asked: dict[str, Any] = {"columns": ["sex", "age"], "bins": {"age": np.int64(7)}}
+        made = remote.synthesize(**asked, epsilon=2.0, rows=np.int64(777))
+        assert (made.count, len(made.rows().to_pandas())) == (777, 777)
+        again = remote.synthesize(**asked, epsilon=2.0)
+        assert again.receipt.replayed
+        assert remote.synthetic(again.receipt.entry).receipt.entry == again.receipt.entry
+        with pytest.raises(InvalidParameter, match="must be a release of visits"):
+            remote.synthetic(f"others:{again.receipt.entry}")
+        wrong: Any = 5
+        with pytest.raises(InvalidParameter, match="columns"):
+            remote.price_synthesis(columns=wrong, epsilon=1.0)
+        texts = ["SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", "SELECT COUNT(*) AS n FROM visits"]
+        plain = remote.price(texts, weights=[0.5, 2], epsilon=np.float64(0.5))
+        assert remote.price(texts, weights=[Fraction(1, 2), np.int64(2)], epsilon=0.5).tables == plain.tables
+        assert remote.price(texts, within=[np.int64(40), None]).tables[0].errors["n"] <= 40
+        for wrong in (np.array([1.0, 2.0]), "equal", {"sex": 1}):
+            with pytest.raises(InvalidParameter, match='one for each question, or "fair"'):
+                remote.price(texts, weights=wrong, epsilon=0.5)
 
 
 @pytest.mark.parametrize("asked", ["synthetic", "question"])

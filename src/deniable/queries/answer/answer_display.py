@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
-from deniable.numbers import percent
+from deniable.numbers import percent, plain
 from deniable.queries.plan.answer_notes import wrapped
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNTOLD: Final = "–"
 """Printed for a noisy number that is NULL: the average of a group that may be empty, a quotient by 0."""
 
-ROUNDING_BASE: Final = NumberRange("must be a whole number, at least 1", least=1, most=10**9)
+ROUNDING_BASE: Final = NumberRange("must be a whole number from 1 to 10⁹", least=1, most=10**9)
 
 Cell = bool | int | float | str | dt.date | dt.datetime | None
 Interval = tuple[float, float] | None
@@ -151,7 +151,7 @@ class Shown(ABC):
 
     def rounded(self, *, base: int = 1) -> Self:
         """A copy with each count rounded to a multiple of `base` (1 to 10^9), independently of the others. Free."""
-        arguments.python_int("base", base, ROUNDING_BASE)
+        base = arguments.python_int("base", plain(base), ROUNDING_BASE)
         to = "whole numbers" if base == 1 else f"multiples of {base}"
         return self._changed(lambda count: base * round(count / base), f"each count was rounded to {to} by itself")
 
@@ -167,6 +167,7 @@ class Shown(ABC):
         That has at most twice the 2.5 % probability of exceeding h, because the tail of the noise is not heavier than
         exponential. A true count above b is displayed at least half of the time.
         """
+        below = plain(below)  # stays an int if it is one: it is displayed
         arguments.python_float("below", below, NumberRange("must be a number above 0", above=0, below=math.inf))
 
         def is_small(cell: Cell, name: str) -> bool:

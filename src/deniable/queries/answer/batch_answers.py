@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from deniable.curves.filters import exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
@@ -174,13 +174,16 @@ def said(question: object, made: NoisePlan) -> str:
     return f"{measures} of {', '.join(table.name for table in made.question.relation.tables)}"
 
 
+WEIGHTS_RULE: Final = 'must be positive numbers, one for each question, or "fair"'
+
+
 def _each(weights: Weights, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Fraction]:
     """The weight of each distinct question; the larger one if it is asked twice."""
-    rule = 'must be positive numbers, one for each question, or "fair"'
+    rule = WEIGHTS_RULE
+    if weights is not None and (not isinstance(weights, Sequence) or (isinstance(weights, str) and weights != "fair")):
+        raise InvalidParameter("weights", NOTHING, rule)  # before a comparison, which an array answers cell by cell
     if weights is None or weights == "fair":
         return [Fraction(1)] * len(names)
-    if isinstance(weights, str) or not isinstance(weights, Sequence):
-        raise InvalidParameter("weights", NOTHING, rule)
     if len(weights) != len(given):
         raise InvalidParameter("weights", NOTHING, _counted(rule, weights, given))
     found = dict.fromkeys(names, Fraction(0))

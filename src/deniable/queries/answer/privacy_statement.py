@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deniable.queries.answer.answer import Answer
     from deniable.queries.session import Session
     from deniable.queries.synthetic.synthetic_table import Synthetic
-    from deniable.tables.kinds import Domain
+    from deniable.tables.kinds import Domain, Scalar
     from deniable.tables.schema import Table
     from deniable.units import Guarantee
 
@@ -310,13 +310,19 @@ def _domain(domain: Domain) -> str:
     if domain.keys is not None:
         if len(domain.keys) > _MOST_VALUES:
             return f"one of {len(domain.keys):,} listed values"
-        return f"one of {', '.join(map(str, domain.keys))}"
+        return f"one of {', '.join(map(_key, domain.keys))}"
     kind = domain.kind.value
     if domain.bounds is None:
         return f"{kind}, nothing else"
     low, high = (end_of(domain.kind, each) for each in domain.bounds)
     said = [f"{each:g}" if isinstance(each, float) else str(each) for each in (low, high)]
     return f"{kind} from {' to '.join(said)}"
+
+
+def _key(value: Scalar) -> str:
+    """A key as text; quoted if it is empty or has a comma or semicolon, which separate keys and columns."""
+    said = str(value)
+    return f"“{said}”" if not said.strip() or "," in said or ";" in said else said
 
 
 def _adjusted(adjustments: Sequence[str]) -> tuple[str, ...]:

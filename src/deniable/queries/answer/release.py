@@ -139,10 +139,12 @@ class Released:
         return self.draws or (Draw(self.cost),)
 
     @property
-    def only_draw(self) -> str | None:
-        """The mark of the measurement, if the table rests on exactly one draw of its own and it is known; else None."""
-        alone = self.law is None and not self.draws and len(self.measured) == 1
-        return self.measured[0].mark or None if alone else None
+    def marks(self) -> tuple[str, ...]:
+        """The mark of each of `all_draws`, by which other answers with the same draw are known; empty if unknown."""
+        draws = self.all_draws
+        alike = [(each.cost.units, 1) for each in self.measured] == [(each.cost.units, each.cells) for each in draws]
+        known = alike and self.law is None
+        return tuple(each.mark for each in self.measured) if known else ("",) * len(draws)
 
     def deviation(self, plan: NoisePlan, budget: Budget, part: int) -> float:
         """The standard deviation of a part's noise, for a key that every draw released; of running totals the largest.
@@ -308,11 +310,12 @@ class Released:
         sizes = [len(key.values or ()) for key in plan.question.keys]
         columns = tuple(range(len(sizes)))
         law = TableNoise(tuple(sizes), ())
-        for share in shares_of(plan, budget, 0, self.all_draws):
+        for share, mark in zip(shares_of(plan, budget, 0, self.all_draws), self.marks, strict=True):
             # A sum over finer cells is represented by one draw of the same variance.
             width = share.width * math.sqrt(share.cells)
-            law = TableNoise(law.sizes, (*law.sources, *TableNoise.alone(sizes, columns, width, share.weight).sources))
-        return (law if self.only_draw is None else law.marked(self.only_draw)), columns
+            one = TableNoise.alone(sizes, columns, width, share.weight)
+            law = TableNoise(law.sizes, (*law.sources, *(one.marked(mark) if mark else one).sources))
+        return law, columns
 
     def to_bytes(self) -> bytes:
         """The record that the ledger stores: JSON, with numbers in base64."""

@@ -112,19 +112,23 @@ def rolled_up(
     assert coarse.collect.known is not None
     groups = coarse.collect.known
     same = [a.moves for a in fine.parts] == [b.moves for b in coarse.parts] and fine.pairs == coarse.pairs
-    if released.law is None and same and len(set(released.units)) == 1:
-        units = at_precision(precise(released.precision.units, budget) / cells, budget)
+    draws: tuple[Draw, ...] = ()
+    if same and len(set(released.units)) == 1 and (released.law is None or released.draws):
         draws = tuple(Draw(each.cost, each.cells * cells) for each in released.all_draws)
+    if len(fine.parts) > 1:
+        if not draws:
+            return None
+        units = at_precision(precise(released.precision.units, budget) / cells, budget)
         return replace(
             released, groups=groups, parts=parts, precision=Cost(units), units=(units,) * len(groups), draws=draws
         )
-    if len(fine.parts) > 1:
-        return None
+    # By its law two sums of one answer know which draws they have in common.
     law, columns = released.with_law(fine, budget)
     kept = tuple(columns[i] for i in keep)
     found = Released(
-        groups, parts, released.cost, Cost(0), (), law=law.within(kept), columns=kept, measured=released.measured
-    )
+        groups, parts, released.cost, Cost(0), (), draws=draws, law=law.within(kept), columns=kept,
+        measured=released.measured,
+    )  # fmt: skip
     units = equal_units(budget, coarse.parts[0].moves, found.deviation(coarse, budget, 0))
     return replace(found, precision=Cost(units), units=(units,) * len(groups))
 

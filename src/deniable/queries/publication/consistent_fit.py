@@ -12,13 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
 from deniable import arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
+from deniable.numbers import plain
 from deniable.queries.answer.answer_display import ROUNDING_BASE
 from deniable.queries.answer.release import at_precision, precise
 from deniable.queries.answer.shared_measurements import behind, total
@@ -251,7 +254,7 @@ class Joint:
 
     def rounded(self, base: int) -> Joint:
         """Multiples of `base` (1 to 10^9) that add up, by controlled rounding."""
-        arguments.python_int("base", base, ROUNDING_BASE)
+        base = arguments.python_int("base", plain(base), ROUNDING_BASE)
         step = _step(self.answers[0].plan)
         given: dict[Axes, Floats] = {}
         for axes, counts in zip(self.side.axes, self.numbers, strict=True):
@@ -317,7 +320,8 @@ def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[
 def added_up(answer: Answer, totals: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
     """The first table fitted to add up to the others, which keep their numbers if they agree with each other."""
     found, side, exact, _ = _prepared([answer, *totals], invariants, "totals")
-    if any(not set(axes) < set(side.axes[0]) for axes in side.axes[1:]):
+    itself = len(found) == 1 and bool(totals)
+    if itself or any(not set(axes) < set(side.axes[0]) for axes in side.axes[1:]):
         raise InvalidParameter("totals", NOTHING, f"{_SAME}, and by fewer keys", _SUCH_AS)
     measured = measured_of(side, found, apart=False)
     margins = [each.margin for each in measured]
@@ -418,14 +422,15 @@ def _declared(
             if cell not in read:
                 words = ", ".join(map(str, names)) or "all"
                 raise InvalidParameter("invariants", words, f"must give a total for every value; {cell!r} has none")
-            total = read.pop(cell)
-            if isinstance(total, bool) or not isinstance(total, int | float) or not math.isfinite(total):
-                raise InvalidParameter("invariants", total, "must be finite numbers")
-            if counted and (total != int(total) or total < 0):
+            total = plain(read.pop(cell))
+            if isinstance(total, bool) or not isinstance(total, Real | Decimal) or not math.isfinite(total):
+                raise InvalidParameter("invariants", total, "must be finite numbers", such_as)
+            number = float(total)
+            if counted and (not number.is_integer() or number < 0):
                 raise InvalidParameter(
                     "invariants", total, "must be whole numbers that are not negative: these are counts"
                 )
-            counts[place] = total / step
+            counts[place] = number / step
         if read:
             raise InvalidParameter("invariants", next(iter(read)), "is not a value of these keys", such_as)
         order = np.argsort(axes)

@@ -90,8 +90,8 @@ def _places(side: TablesBySide, answers: Sequence[Answer]) -> dict[tuple[str, in
             if source.mark:
                 pairs = zip(source.names, source.columns, strict=True)
                 found |= {(source.mark, name): names[column] for name, column in pairs if column in names}
-        if released.only_draw is not None:
-            found |= {(released.only_draw, place): axis for place, axis in enumerate(order)}
+        if released.law is None:
+            found |= {(mark, place): axis for mark in released.marks if mark for place, axis in enumerate(order)}
     return found
 
 
@@ -133,8 +133,10 @@ def _with_noise(
     others = [k for k in range(len(draws)) if k not in own]
     near = [(_below(sizes, side.axes[j], axes), j) for j in finer if set(axes) < set(side.axes[j])]
     beside = [j for _, j in sorted(near)]  # the finest last, because in a batch the closest one helps
-    mark = answers[i].released.only_draw
-    alone = tuple(DrawPart(mark or (i, k), each.weight, each.width, axes, each.cells) for k, each in enumerate(shares))
+    marks = answers[i].released.marks
+    alone = tuple(
+        DrawPart(marks[k] or (i, k), each.weight, each.width, axes, each.cells) for k, each in enumerate(shares)
+    )
     accounts: tuple[tuple[DrawPart, ...], ...] = (alone,)
     variance = answers[i].released.deviation(answers[i].plan, answers[i].budget, 0) ** 2
     helper = next((j for j in beside if others and own and _helped(sizes, answers, side, i, j, others)), None)
@@ -182,7 +184,7 @@ def _same_draw(side: TablesBySide, answers: Sequence[Answer], i: int, k: int, ne
         cells = _below(side.sizes, side.axes[j], side.axes[i])
         for at, each in enumerate(answers[j].released.all_draws):
             if each.cells == 1 and each.cost.units == one.cost.units and cells == one.cells:
-                return DrawPart(answers[j].released.only_draw or (j, at), 1.0, 1.0, side.axes[j])
+                return DrawPart(answers[j].released.marks[at] or (j, at), 1.0, 1.0, side.axes[j])
     return None
 
 

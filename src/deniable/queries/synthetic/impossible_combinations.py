@@ -80,7 +80,8 @@ def places(rule: Rule, columns: Sequence[SyntheticColumn]) -> dict[int, list[int
             found[place] = _binned(rule[column.name], column) if column.binned else _listed(rule[column.name], column)
             if not found[place]:
                 rule_said = f"names no value that {column.name} can have"
-                raise InvalidParameter("forbid", column.name, rule_said, "look at its domain in the schema")
+                remedy = "look at its domain in the schema, and write the lower end of a range first: (low, high)"
+                raise InvalidParameter("forbid", column.name, rule_said, remedy)
     return found
 
 

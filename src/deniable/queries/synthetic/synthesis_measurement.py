@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import arguments
-from deniable.arguments import NumberRange
 from deniable.curves.filters import exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, EngineFailed, InvalidParameter, UnreadableRecord, type_of
 from deniable.ledger import Cost, State
@@ -27,7 +25,7 @@ from deniable.queries.answer.joint_entry import MeasuredTogether
 from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
-from deniable.queries.synthetic.synthesis_request import MOST_ROWS, Synthesis
+from deniable.queries.synthetic.synthesis_request import MOST_ROWS, Synthesis, row_count
 from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic
 from deniable.units import Guarantee
 
@@ -76,9 +74,9 @@ class SynthesisPrice:
 
         A fit removes most of it. Raises `InvalidParameter` unless `rows` is from 1 to 10⁹.
         """
-        _check_rows(rows)
+        many = row_count("rows", rows)
         told = [self.asked.told(places) for places in self.asked.measured]
-        return {name: min(1.0, self._off(i) / rows) for i, name in enumerate(told)}
+        return {name: min(1.0, self._off(i) / many) for i, name in enumerate(told)}
 
     def _off(self, index: int) -> float:
         """Half the sum of the expected absolute errors of all cells, in rows."""
@@ -228,8 +226,6 @@ def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
 
 def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
     """Raise `InvalidParameter` if the table would be useless, by public numbers alone: the noise and stated rows."""
-    if rows is not None:
-        _check_rows(rows)
     most = MOST_ROWS if rows is None else rows
     if price.least_rows > most:
         there = "a table of 10⁹ rows" if rows is None else f"{rows:,} row{'s' * (rows > 1)}"
@@ -239,9 +235,13 @@ def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
         )  # fmt: skip
 
 
-def _check_rows(rows: int) -> None:
-    rule = "must be about how many rows the table has, from 1 to 10⁹"
-    arguments.python_int("rows", rows, NumberRange(rule, least=1, most=MOST_ROWS))
+def stated(rows: Any) -> int | None:
+    """The stated number of rows as a Python int, or None. Raises `InvalidParameter` unless it is from 1 to 10⁹."""
+    return (
+        None
+        if rows is None
+        else row_count("rows", rows, "must be a whole number, about how many rows the table has, from 1 to 10⁹")
+    )
 
 
 def _settled(
@@ -311,8 +311,9 @@ def synthesized(
     session: Session, asked: Synthesis, amounts: AskedCost, rows: int | None, key: str | None, payer: str | None
 ) -> Synthetic:
     """The implementation of `Session.synthesize`."""
-    settled, found = measured(session, asked, amounts, rows, key, payer)
-    return Synthetic(settled, found, rows)
+    many = stated(rows)
+    settled, found = measured(session, asked, amounts, many, key, payer)
+    return Synthetic(settled, found, many)
 
 
 def measured_errors(session: Session, synthetic: Synthetic) -> MeasuredErrors:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, InvalidParameter, type_of
+from deniable.numbers import plain
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
 from deniable.queries.plan.refusals import choices, private_table
@@ -23,7 +24,7 @@ from deniable.queries.synthetic import impossible_combinations
 from deniable.synth import Forbidden, marginals, room, shares
 from deniable.synth.marginals import MOST_WAYS
 from deniable.tables.expressions import Expression, as_expression, case, col
-from deniable.tables.kinds import Domain, Kind, Scalar, end_of
+from deniable.tables.kinds import BOUNDED, Domain, Kind, Scalar, end_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -243,10 +244,17 @@ def asked(
     )  # fmt: skip
 
 
+def row_count(name: str, given: Any, rule: str = "must be a whole number of rows, from 1 to 10⁹") -> int:
+    """A number of rows, as a Python int. Raises `InvalidParameter` unless it is a whole number from 1 to 10⁹."""
+    return arguments.python_int(name, plain(given), NumberRange(rule, least=1, most=MOST_ROWS))
+
+
 def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | None) -> list[str]:
     """The columns that are named, or all but the person's id."""
     if isinstance(columns, str):
         raise InvalidParameter("columns", columns, "must be a list of names", f'write columns=["{columns}"]')
+    if not isinstance(columns, Iterable | None):
+        raise InvalidParameter("columns", type_of(columns), "must be a list of names", 'write columns=["sex", "age"]')
     chosen = [each for each in frame.columns if each != person] if columns is None else list(columns)
     if not all(isinstance(each, str) for each in chosen):
         raise InvalidParameter("columns", NOTHING, "must be given by name", 'write columns=["sex", "age"]')
@@ -333,11 +341,12 @@ def counted(
         if not isinstance(each, Sequence):
             raise InvalidParameter("workload", type_of(each), "must list columns", 'write [("sex", "age")]')
         together = [each] if isinstance(each, str) else list(each)
-        if unknown := next((one for one in together if one not in names), None):
-            raise InvalidParameter("workload", unknown, "is not one of the columns", choices("", names))
+        if unknown := [one for one in together if one not in names]:
+            raise InvalidParameter("workload", unknown[0], "is not one of the columns", choices("", names))
         if not 1 <= len(together) <= MOST_WAYS or len(set(together)) != len(together):
             rule = f"a table must be by 1 to {MOST_WAYS} columns, each once"
-            raise InvalidParameter("workload", " × ".join(together) or NOTHING, rule)
+            remedy = 'write [("sex", "age"), ("age", "pay", "sex")]'
+            raise InvalidParameter("workload", " × ".join(together) or NOTHING, rule, remedy)
         found[tuple(sorted(names.index(one) for one in together))] = None
     if len(found) > MOST_COUNTED:
         raise InvalidParameter("workload", len(found), f"has more than {MOST_COUNTED:,} tables", "name fewer")
@@ -345,6 +354,7 @@ def counted(
 
 
 def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: Sequence[Any]) -> SyntheticColumn:
+    bins = plain(bins)
     if bins is not None:
         rule = f"must be a whole number from 2 to {MOST_BINS} for {name}"
         arguments.python_int("bins", bins, NumberRange(rule, least=2, most=MOST_BINS))
@@ -357,11 +367,10 @@ def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: S
         return SyntheticColumn(name, domain, (*domain.keys, *missing), binned=False)
     if domain.bounds is None:
         rule = f"{name} has neither keys nor bounds, so its values are not public"
-        raise InvalidParameter(
-            "columns", name, rule,
-            f'declare them in the schema, buy bounds with bounds("{name}"), find keys with unlisted=["{name}"], '
-            "or leave it out",
-        )  # fmt: skip
+        ways = ["declare them in the schema"]
+        ways += [f'buy bounds with bounds("{name}")'] if domain.kind in BOUNDED else []
+        ways += [f'find keys with unlisted=["{name}"]'] if domain.kind in STANDING else []
+        raise InvalidParameter("columns", name, rule, f"{', '.join(ways)}, or leave it out")
     starts = _starts(domain, bins or USUAL_BINS, cuts)
     if len(starts) < 2 and domain.kind is not Kind.INTEGER:
         raise InvalidParameter("columns", name, "can have only one value, by its bounds", "leave it out")

@@ -97,6 +97,7 @@ def record_of(made: Synthetic, said: Mapping[str, Any], tables: Mapping[str, Tab
         ],
         "values": {each.name: {"binned": each.binned, "values": [_told(v) for v in each.values]} for each in columns},
         "count": made.count,
+        "stated_rows": made.stated_rows,
         "notes": list(NOTES),
         "provenance": {
             "question": receipt.question,
@@ -120,8 +121,8 @@ def record_of(made: Synthetic, said: Mapping[str, Any], tables: Mapping[str, Tab
     }
 
 
-def read_record(record: Mapping[str, Any]) -> Synthetic:
-    """The synthetic table of a record; `UnreadableRecord` if it is malformed."""
+def read_record(record: Mapping[str, Any], rows: int | None = None) -> Synthetic:
+    """The synthetic table of a record; `UnreadableRecord` if it is malformed. `rows`: as of `Session.synthesize`."""
     try:
         papers, said = record["papers"], record["provenance"]
         unit = Unit(Relation(papers["unit"]["relation"]), rows=papers["unit"]["rows"], column=papers["unit"]["column"])
@@ -149,10 +150,11 @@ def read_record(record: Mapping[str, Any]) -> Synthetic:
             said["time"],
             papers["version"],
         )
+        told = synthesis_measurement.stated(record.get("stated_rows"))  # records of old versions do not have it
         promise = Guarantee(Curve.from_dict(said["guarantee"]), unit, assumptions=tuple(papers["assumptions"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, DeniableError):
         raise UnreadableRecord("this version cannot read this synthetic table; update deniable") from None
-    made = Synthetic(asked, cast(MeasuredTogether, _Papers(promise, receipt)))
+    made = Synthetic(asked, cast(MeasuredTogether, _Papers(promise, receipt)), rows or told)
     made.marginals = tuple(counted)
     return made
 

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import arguments
-from deniable.arguments import NumberRange
-from deniable.errors import InvalidParameter, type_of
+from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
 from deniable.queries.plan.answer_notes import wrapped
 from deniable.queries.plan.refusals import choices
-from deniable.queries.synthetic.synthesis_request import MOST_ROWS
+from deniable.queries.synthetic.synthesis_request import MOST_ROWS, row_count
 from deniable.synth import Doubt, Marginal, Mixture, draw, fit, raked
 from deniable.synth.marginals import total, total_deviation
 from deniable.tables.kinds import Kind
@@ -91,6 +89,11 @@ class Synthetic:
         return self._told_rows or min(round(total(self.marginals)), MOST_ROWS)
 
     @property
+    def stated_rows(self) -> int | None:
+        """The number of rows of the table as the caller stated it, by `rows=` of `synthesize`; None if not stated."""
+        return self._told_rows
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Sentences to know before using it: a poor fit, or too much noise."""
         said = []
@@ -99,6 +102,8 @@ class Synthetic:
                 f"The fit is {misfit:.1f} times as far from the noisy counts as their noise accounts for: some columns "
                 "depend on each other more than it can represent. Ask for their table directly, or give fewer bins."
             )
+            if self._asked.ruled:
+                said.append("It may also be that rows of the table break the rules of forbid=.")
             if self.model.cut_short:
                 said.append(
                     "The fit was stopped at its limit of work (about half a minute) while it was still improving: "
@@ -119,11 +124,9 @@ class Synthetic:
 
     def rows(self, count: int | None = None) -> SyntheticRows:
         """Draw synthetic rows: `count` of them (1 to 10⁹), by default as many as the table has. Free."""
-        if count is not None:
-            rule = "must be a whole number of rows, from 1 to 10⁹"
-            arguments.python_int("count", count, NumberRange(rule, least=1, most=MOST_ROWS))
+        many = self.count if count is None else row_count("count", count)
         generator = np.random.default_rng()
-        places = draw(self.model, count or self.count, generator, self._asked.forbidden)
+        places = draw(self.model, many, generator, self._asked.forbidden)
         drawn = {each.name: each.drawn(places[:, i], generator) for i, each in enumerate(self._asked.columns)}
         kinds = {each.name: each.domain.kind for each in self._asked.columns}
         return SyntheticRows({name: drawn[name] for name in self.columns}, kinds)
@@ -197,6 +200,8 @@ class Synthetic:
 
     def _places(self, columns: Sequence[str]) -> list[int]:
         names = [each.name for each in self._asked.columns]
+        if any(not isinstance(each, str) for each in columns):
+            raise InvalidParameter("columns", NOTHING, "must be given by name", 'write table("sex", "age")')
         if not columns or len(set(columns)) != len(columns) or any(each not in names for each in columns):
             raise InvalidParameter("columns", columns, "must be some of its columns, each once", choices("", names))
         places = [names.index(each) for each in columns]
