@@ -62,6 +62,10 @@ if importlib.util.find_spec("torch") is None:
         "tests/learn/zoo.py",
     ]
 
+# Triton comes with torch's builds for accelerators.
+if importlib.util.find_spec("triton") is None:
+    collect_ignore.append("src/deniable/learn/torch/kernels/half_kernels.py")
+
 # And of other training loops, each behind its adapter.
 for package, adapter in (
     ("accelerate", "accelerate_loops"),
