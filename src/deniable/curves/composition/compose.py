@@ -81,6 +81,12 @@ GENTLE = (0.2, 0.05, 0.0125, 0.003)
 narrow the window.
 """
 
+FEW = 8
+"""Up to this many factors a window is planned by more than a few exponents."""
+
+JUMP_EXPONENTS = np.exp(np.linspace(-3.0, 6.0, 28))
+"""Chernoff exponents for sums without large jumps, in units of 1 / (largest loss without a jump)."""
+
 SKETCH_POINTS = 800
 SKETCH_TAIL = 1e-70
 """Size of a sketch, and the P-mass that it cuts off an unbounded law."""
@@ -104,9 +110,11 @@ class Cumulant(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def sketch(law: Law) -> GridLaw:
-    """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences."""
-    return lattice.above(law, lattice.spread_points(law, SKETCH_TAIL, SKETCH_POINTS))
+def sketch(law: Law, tail: float = SKETCH_TAIL) -> GridLaw:
+    """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences. It cuts P-mass of at
+    most `tail` off an unbounded law.
+    """
+    return lattice.above(law, lattice.spread_points(law, tail, SKETCH_POINTS))
 
 
 FLOOR = 1e-305
@@ -132,8 +140,8 @@ def cumulant(grid: GridLaw, theta: float) -> Cumulant:
 
 
 @lru_cache(maxsize=16384)
-def _sketch_cumulant(law: Law, theta: float) -> Cumulant:
-    return cumulant(sketch(law), theta)
+def _sketch_cumulant(law: Law, theta: float, tail: float) -> Cumulant:
+    return cumulant(sketch(law, tail), theta)
 
 
 @lru_cache(maxsize=16384)
@@ -150,9 +158,14 @@ def _added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
     )
 
 
-def sketched(factors: Sequence[Factor], theta: float) -> Cumulant:
+def sketched(factors: Sequence[Factor], theta: float, tail: float = SKETCH_TAIL) -> Cumulant:
     """The approximate cumulant of a product: the sum of the cumulants of its dominating sketches."""
-    return _added([(_sketch_cumulant(f.law, theta), f.uses) for f in factors])
+    return _added([(_sketch_cumulant(f.law, theta, cut_of(f.law, tail)), f.uses) for f in factors])
+
+
+def cut_of(law: Law, tail: float) -> float:
+    """The P-mass that a sketch cuts off: `tail` for an unbounded law. A bounded law has one sketch for all tails."""
+    return SKETCH_TAIL if math.isfinite(law.highest) else max(tail, SKETCH_TAIL)
 
 
 def log_best_gap(theta: float) -> float:
@@ -176,11 +189,11 @@ BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 
 @lru_cache(maxsize=65536)
-def plan_table(law: Law) -> tuple[Floats, Floats, float]:
+def plan_table(law: Law, tail: float = SKETCH_TAIL) -> tuple[Floats, Floats, float]:
     """For one use of a law: an upper bound on its cumulant at all TILTS, the slope there, and the mean loss. A product
     adds these up over its factors.
     """
-    grid = sketch(law)
+    grid = sketch(law, tail)
     values, slopes = [], []
     for tilts in np.array_split(TILTS, 2):
         exponent = tilts[:, None] * grid.losses[None, :]
@@ -199,14 +212,15 @@ class LatticePlan:
 
     __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
 
-    def __init__(self, factors: Sequence[Factor]) -> None:
-        tables = [(plan_table(f.law), f.uses) for f in factors]
+    def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL) -> None:
+        tables = [(plan_table(f.law, cut_of(f.law, tail)), f.uses) for f in factors]
         self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
         self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
         self.mean = math.fsum(c * t[2] for t, c in tables)
         self.highest = math.fsum(f.uses * f.law.highest for f in factors)
-        # P-mass that the sketches of unbounded laws cut off (SKETCH_TAIL each).
-        self.lost = math.fsum(f.uses * max(sketch(f.law).infinity - f.law.infinity, 0.0) for f in factors)
+        # P-mass that the sketches of unbounded laws cut off.
+        cuts = [(sketch(f.law, cut_of(f.law, tail)).infinity - f.law.infinity, f.uses) for f in factors]
+        self.lost = math.fsum(uses * max(cut, 0.0) for cut, uses in cuts) * (1 + 1e-12)
 
     def at_delta(self, delta: float) -> Target:
         """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
@@ -234,12 +248,12 @@ class LatticePlan:
         return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
 
     def _gentle(self, epsilon: float) -> float:
-        """The smallest tilt whose scale e^(K - θε) is within a factor e³ of the least: sharp enough, and never extreme.
+        """The smallest tilt whose scale e^(K - θε) is within a factor e of the least: sharp enough, and never extreme.
 
         ε is capped at the largest loss: beyond it the scale falls without limit, and the tilt would grow without limit.
         """
         scales = self.cumulants - TILTS * min(epsilon, self.highest)
-        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
+        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 1.0))])
 
 
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
@@ -258,7 +272,8 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     low, high = lattice.reach(law, tail)
     if side == "lower" and high - low <= step and law.infinity == 0:
         return _merged(law, low, step)
-    anchor = law.atoms[0] if law.atoms else 0.0
+    spike = lattice.spike(law, low, step) if side == "lower" and not law.atoms else None
+    anchor = law.atoms[0] if law.atoms else (0.0 if spike is None else spike.loss)
     if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         anchor = law.highest  # rounded up, unlike the atom
     if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
@@ -272,7 +287,13 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
     if len(points) < 2:
         points = np.array([anchor - step, anchor])
-    return (lattice.above if side == "upper" else lattice.below)(law, points)
+    if side == "upper":
+        return lattice.above(law, points)
+    found = lattice.below(law, points, spike)
+    if not math.isfinite(law.highest) and found.masses[-1] <= 2 * tail:
+        # What lies beyond the lattice was moved to its last point. Tilting would make much of it: drop it.
+        found.masses[-1] = 0.0
+    return found
 
 
 def _merged(law: Law, low: float, step: float) -> GridLaw:
@@ -315,15 +336,23 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
 
 
 def compose(
-    factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float, outside: float = OUTSIDE
+    factors: Sequence[Factor],
+    side: Side,
+    theta: float,
+    step: float,
+    tail: float,
+    outside: float = OUTSIDE,
+    origin: float | None = None,
 ) -> DeltaPanel | None:
     """The product of the lattice laws of all factors, tilted by θ, as a certified bound on δ(ε).
 
     `tail` is the P-mass that each law may lose above its grid, `outside` the tilted mass that may fall beyond either
-    end of the window. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the
+    end of the window. Near `origin` (by default the centre of the window) the powers of e^-loss neither
+    overflow nor underflow. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the
     rounding error would exceed `MOST_ROUNDING`.
     """
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
+    cut = sketch_cut(tail)
 
     def on_lattice(at: float) -> Cumulant:
         # A lattice law too long for the cache is built once, here, and not again for every exponent.
@@ -340,7 +369,11 @@ def compose(
     relative = tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * total.slope) + 64)
     if not (relative <= MOST_ROUNDING and math.isfinite(total.curvature)):
         return None
-    up, down = (_tail_reach(factors, on_lattice, theta, total, sign, outside) for sign in (+1.0, -1.0))
+    lowest, highest = (math.fsum(c * float(g.losses[end]) for g, c in grids) for end in (0, -1))
+    down = _tail_reach(factors, on_lattice, theta, total, -1.0, outside, cut).within(total.slope - lowest)
+    up = _tail_reach(factors, on_lattice, theta, total, +1.0, outside, cut).within(highest - total.slope)
+    if len(factors) <= FEW:
+        up = min(up, _reach_without_jumps(factors, grids, theta, total.slope, outside, cut))
     cells = (up.reach + down.reach) / step + 4
     if not 0 < cells <= LARGEST_WINDOW:
         return None
@@ -351,7 +384,10 @@ def compose(
     start = base + first * step
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
     spectrum, doubt = _multiplied(_spectra(factors, grids, side, step, tail, theta, length))
-    heads, seconds, stride, norm = _suffix_sums(spectrum, side, length, first, step, theta, start - total.slope)
+    origin = total.slope if origin is None else origin
+    heads, seconds, stride, norm = _suffix_sums(
+        spectrum, side, length, first, step, theta, start - total.slope, start - origin
+    )
     steps = math.fsum(f.uses for f in factors)
     noise = doubt / math.sqrt(length) + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm + 1e-36
     # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
@@ -362,6 +398,7 @@ def compose(
         side=side,
         theta=theta,
         centre=total.slope,
+        origin=origin,
         start=start,
         step=step,
         stride=stride,
@@ -380,7 +417,14 @@ def compose(
 
 
 def _suffix_sums(
-    spectrum: Complexes, side: Side, length: int, first: int, step: float, theta: float, offset: float
+    spectrum: Complexes,
+    side: Side,
+    length: int,
+    first: int,
+    step: float,
+    theta: float,
+    offset: float,
+    from_origin: float,
 ) -> tuple[Floats, Floats, float, float]:
     """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
 
@@ -399,15 +443,17 @@ def _suffix_sums(
     # Multiplying by e^(iω first) moves the start of the window to index 0. The phase is reduced modulo a full turn in
     # integers, without rounding.
     turned = spectrum * np.exp(1j * (2 * math.pi / length) * ((index * (first % length)) % length))
-    points = offset + step * size * np.arange(blocks)
+    away = step * size * np.arange(blocks)
+    points = offset + away
     norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
     sums = []
     # Far to the right both factors may underflow to 0.
-    exponents = [np.maximum(-theta * points, -745.0), np.maximum(-(theta + 1) * points, -745.0)]
+    both = -theta * points - (from_origin + away)
+    exponents = [np.maximum(-theta * points, -745.0), np.maximum(both, -745.0)]
     if side == "upper":
         exponents[1] = np.minimum(exponents[1], 700.0)
     else:
-        known = np.abs(exponents[1]) <= 600.0
+        known = np.maximum(np.abs(exponents[0]), np.abs(exponents[1])) <= 600.0
         exponents = [np.where(known, exponent, -np.inf) for exponent in exponents]
     for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
         block = turned
@@ -422,9 +468,20 @@ def _suffix_sums(
     return sums[0], sums[1], step * size, math.sqrt(norm_squares)
 
 
-class _Reach(NamedTuple):
+class Reach(NamedTuple):
+    """How far a window extends from the tilted mean to one side, and the tilted mass that may lie beyond it."""
+
     reach: float
     mass: float
+
+    def within(self, support: float) -> Reach:
+        """The reach cut at the end of the support, beyond which there is no mass."""
+        return Reach(support, 0.0) if support < self.reach else self
+
+
+def sketch_cut(tail: float) -> float:
+    """The tail of the sketches that plan a window for lattice laws with this tail."""
+    return max(tail, SKETCH_TAIL)
 
 
 def _tail_reach(
@@ -434,16 +491,17 @@ def _tail_reach(
     total: Cumulant,
     sign: float,
     outside: float,
-) -> _Reach:
+    cut: float,
+) -> Reach:
     """Distance from the tilted mean beyond which the tilted mass is at most `outside`, by Chernoff on the lattice laws.
 
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
     """
-    _, best = _likely_reach(factors, theta, total.curvature, sign, outside)
+    _, best = _likely_reach(factors, theta, total.curvature, sign, outside, cut)
     # Allow for the rounding errors of the exponent.
     value = on_lattice(theta + best).value
     doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
-    return _Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
+    return Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
 
 
 def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float) -> float:
@@ -452,18 +510,18 @@ def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float)
 
 
 def _likely_reach(
-    factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float
+    factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float, cut: float
 ) -> tuple[float, float]:
     """An estimate, from the sketches, of how far the window must reach on one side, and the exponent
     that attains it.
     """
-    at = sketched(factors, theta)
+    at = sketched(factors, theta, cut)
     # Rounded to a grid, so that similar questions use the same exponents and hit the cache.
-    spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-12)) / 4)
+    spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-300)) / 4)
 
     def reach(z: float) -> tuple[float, float]:
         s = sign * z / spread
-        return _chernoff_reach(sketched(factors, theta + s).value, at, s, outside), s
+        return _chernoff_reach(sketched(factors, theta + s, cut).value, at, s, outside), s
 
     best = min(map(reach, (0.8, 2.4, 4.8)))
     # A rare loss of many standard deviations (a rare sample, say) makes large exponential moments explode: try smaller
@@ -475,10 +533,62 @@ def _likely_reach(
     return best
 
 
-def likely_window(factors: Sequence[Factor], theta: float, outside: float) -> float:
+def _jump_exponents(
+    sketches: Sequence[tuple[GridLaw, int]], theta: float, outside: float
+) -> tuple[float, float, float]:
+    """From the sketches: a loss `most` that any single use exceeds with tilted probability at most `outside` / 2, an
+    exponent for the Chernoff bound on the uses below it, and the reach from the mean that this gives.
+    """
+    laws = [(grid.losses, *tilted(grid, theta), uses) for grid, uses in sketches]
+    mean = math.fsum(uses * float(np.sum(weights * losses)) for losses, weights, _, uses in laws)
+    losses = np.unique(np.concatenate([each[0] for each in laws]))
+    jumps = np.zeros_like(losses)
+    for points, weights, _, uses in laws:
+        above = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
+        jumps += uses * above[np.searchsorted(points, losses, "right")]
+    most = float(losses[int(np.argmax(jumps <= outside / 2))])
+    best = (math.inf, 0.0)
+    for exponent in JUMP_EXPONENTS / max(most, 1e-300):
+        value = math.fsum(uses * _log_moment_below(points, weights, most, exponent) for points, weights, _, uses in laws)
+        best = min(best, ((value - math.log(outside / 2)) / exponent - mean, float(exponent)))
+    return most, best[1], best[0]
+
+
+def _log_moment_below(points: Floats, weights: Floats, most: float, exponent: float) -> float:
+    """log Σ weights e^(exponent × loss) over the losses up to `most`."""
+    end = int(np.searchsorted(points, most, "right"))
+    return math.log(float(np.sum(weights[:end] * np.exp(exponent * (points[:end] - most)))) + 1e-300) + exponent * most
+
+
+def _reach_without_jumps(
+    factors: Sequence[Factor], grids: Sequence[tuple[GridLaw, int]], theta: float, mean: float, outside: float, cut: float
+) -> Reach:
+    """The reach to the right by two events: one use exceeds `most` (a union bound), or all are below it and their sum is
+    too large (a Chernoff bound). Losses with heavy tails, such as those of rare samples, have no useful Chernoff bound
+    of their own.
+    """
+    most, exponent, _ = _jump_exponents([(sketch(f.law, cut_of(f.law, cut)), f.uses) for f in factors], theta, outside)
+    if exponent <= 0:
+        return Reach(math.inf, math.inf)
+    jumps, value = 0.0, 0.0
+    for grid, uses in grids:
+        weights, _ = tilted(grid, theta)
+        jumps += uses * float(np.sum(weights[int(np.searchsorted(grid.losses, most, "right")) :]))
+        value += uses * _log_moment_below(grid.losses, weights, most, exponent)
+    doubt = 1e-12 * (1 + abs(value) + abs(exponent * mean)) + 64 * UNIT_ROUNDOFF * sum(uses for _, uses in grids)
+    reach = (value + doubt - math.log(outside / 2)) / exponent - mean
+    return Reach(reach, (jumps + outside / 2) * 1.001)
+
+
+def likely_window(factors: Sequence[Factor], theta: float, outside: float, cut: float) -> float:
     """An estimate of the width, in units of loss, of the window that `compose` needs."""
-    curvature = sketched(factors, theta).curvature
-    return sum(_likely_reach(factors, theta, curvature, sign, outside)[0] for sign in (+1.0, -1.0))
+    at = sketched(factors, theta, cut)
+    lowest, highest = (math.fsum(f.uses * each[i] for f, each in ((f, lattice.reach(f.law, cut)) for f in factors)) for i in (0, 1))
+    down = min(_likely_reach(factors, theta, at.curvature, -1.0, outside, cut)[0], at.slope - lowest)
+    up = min(_likely_reach(factors, theta, at.curvature, 1.0, outside, cut)[0], highest - at.slope)
+    if len(factors) <= FEW:
+        up = min(up, _jump_exponents([(sketch(f.law, cut_of(f.law, cut)), f.uses) for f in factors], theta, outside)[2])
+    return up + down
 
 
 def _is_long(grid: GridLaw) -> bool:

@@ -28,7 +28,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from deniable.curves.composition import compose, lattice
+from deniable.curves.composition import compose, jump_split, lattice
 from deniable.curves.composition.compose import Factor, LatticePlan, Target
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
 from deniable.curves.laws import finite_law
@@ -138,11 +138,12 @@ class Product:
     renyi: Callable[[float], float] | None = None
     _panels: list[DeltaPanel] = field(default_factory=list)
     _plan: LatticePlan | None = None
+    _plans: dict[float, LatticePlan] = field(default_factory=dict)
     _divergences: Floats | None = None
     _latest: tuple[Floats, Floats, Floats, float] | None = None
     _planned_by: Product | None = None
     _differs: float | None = None
-    _made: dict[tuple[Side, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
+    _made: dict[tuple[Side, float, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
 
     def fresh(self) -> Product:
         """The same product without its cached panels."""
@@ -294,10 +295,15 @@ class Product:
     # -- panels ------------------------------------------------------------------------------------------------------
 
     def panels_for(
-        self, target: Target, sides: tuple[Side, ...], refine: float = 1.0, outside: float | None = None
+        self,
+        target: Target,
+        sides: tuple[Side, ...],
+        refine: float = 1.0,
+        outside: float | None = None,
+        resolution: float | None = None,
     ) -> list[DeltaPanel]:
         """One panel per side, sharp at the target; the step doubles until the window fits into memory. An empty list if
-        no panel can be computed.
+        no panel can be computed. The step resolves ε to a part of `resolution` (by default, of the ε aimed at).
         """
         beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
@@ -309,13 +315,13 @@ class Product:
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
-            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -290.0))
+            tail = self._tail(target.log_delta, steps)
             # The lower side is about twice as far off as the error law says: plan half the width for it.
             share = refine if side == "upper" else refine / 2
             least = self._smallest_step(factors, theta, tail, beyond)
-            step = aligned_step(factors, max(self._step(factors, target, share), least), 0.7 * least)
+            step = aligned_step(factors, max(self._step(factors, target, share, resolution), least), 0.7 * least)
             for _ in range(40):
-                asked = (side, theta, step, tail, beyond)
+                asked = (side, theta, step, tail, beyond, target.epsilon)
                 # At the memory limit the step stops shrinking, and the same panel is asked for again.
                 panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
                 self._made[asked] = panel
@@ -326,16 +332,22 @@ class Product:
         return found
 
     @staticmethod
+    def _tail(log_delta: float, steps: float) -> float:
+        """The P-mass that each use may lose above its lattice: all uses together lose at most 1e-6 of δ."""
+        return float(10.0 ** math.floor(max(log_delta / math.log(10) - 6 - math.log10(steps), -290.0)))
+
+    @staticmethod
     def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float, outside: float) -> float:
         """The step at which the window, or the reach of one law, fills the allowed memory."""
         longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
-        return max(compose.likely_window(factors, theta, outside), longest) / compose.LARGEST_WINDOW
+        window = compose.likely_window(factors, theta, outside, compose.sketch_cut(tail))
+        return max(window, longest) / compose.LARGEST_WINDOW
 
     @staticmethod
-    def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
+    def _step(factors: tuple[Factor, ...], target: Target, refine: float, resolution: float | None = None) -> float:
         """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6)."""
         count = math.fsum(f.uses for f in factors)
-        wanted = WIDTH / 5 * max(abs(target.epsilon), 0.05) * refine
+        wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, 1e-290) * refine
         step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
         return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
 
@@ -350,8 +362,31 @@ class Product:
             low = self._epsilon_below(delta, high)
         if self.renyi is not None:
             high = min(high, self._renyi_epsilon(delta))
-        below, above = ordered(low, high)
+        below, above = ordered(*self._by_jumps(delta, low, high))
         return float(below), float(above)
+
+    def _by_jumps(self, delta: float, low: float, high: float) -> tuple[float, float]:
+        """The bracket of ε narrowed by a split of the product by its large losses, if it is still wide."""
+        is_wide = 0 < high < math.inf and high - low > WIDTH * high
+        if not is_wide or delta <= 0 or len(self.upper) != 1 or self.lower != self.upper or self.upper[0].uses < 2:
+            return low, high
+        law, uses = self.upper[0]
+        cut = None if law.infinity > 0 or law.atoms else jump_split.cut_for(law, uses, high, delta)
+        if cut is None:
+            return low, high
+        split = jump_split.JumpSplit(law, uses, cut, delta, lambda factors: Product(factors, factors))
+        for refine in (1.0, 0.2, 0.04):
+            split.refine(high, delta, refine)
+            high = min(high, _smallest(split.upper, delta, high))
+            low = max(low, _largest(split.lower, delta, 0.0, high * (1 + 1e-6)))
+            if high - low <= WIDTH * high:
+                break
+        return low, high
+
+    def crude_delta(self, epsilon: Floats) -> Floats:
+        """An upper bound on δ(ε) without any FFT."""
+        chernoff = self.plan.delta_bound(np.maximum(epsilon, 0.0)) + self.infinity("upper")
+        return np.asarray(np.where(epsilon > 0, np.minimum(chernoff, 1.0), 1.0))
 
     def epsilon_above(self, delta: float) -> float:
         """A certified upper bound on ε(δ) that is quick but not always sharp: one panel, not refined."""
@@ -401,7 +436,7 @@ class Product:
                     low = max(
                         low, _largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
                     )
-            width = (high - low) / max(high, 1e-3)
+            width = (high - low) / high if high > 0 else 0.0
             if "lower" not in sides or not math.isfinite(high) or width <= WIDTH * 0.9 or width > 0.8 * before:
                 break
             if _is_noise(panels, high):
@@ -419,7 +454,19 @@ class Product:
 
     def aim(self, delta: float) -> Target:
         """The tilt for a δ, with the ε of the sharp Chernoff bound, which is itself a valid upper bound."""
-        return self.plan.at_delta(delta)
+        return self._truncated_plan(math.log(delta)).at_delta(delta)
+
+    def _truncated_plan(self, log_delta: float) -> LatticePlan:
+        """The plan for laws without the losses whose probability is negligible beside this δ.
+
+        The exponential moments of a rarely sampled Gaussian explode because of losses that never happen.
+        """
+        if all(math.isfinite(f.law.highest) for f in self.upper):
+            return self.plan
+        tail = self._tail(log_delta, math.fsum(f.uses for f in self.upper))
+        if tail not in self._plans:
+            self._plans[tail] = LatticePlan(self.upper, tail)
+        return self._plans[tail]
 
     @property
     def plan(self) -> LatticePlan:
