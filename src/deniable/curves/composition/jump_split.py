@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 MOST_JUMPS = 16
 """The most jumps that get a term of their own."""
 
+LONGEST = 2**20
+"""The longest window of a term."""
+
 NEGLIGIBLE = 1e-7
 """The share of δ that the terms beyond the last one may have."""
 
@@ -119,8 +122,10 @@ class JumpSplit:
                 continue
             shifted = epsilon + term.shift
             target = term.product.plan.at_epsilon(shifted)
+            # The lattice of a jump is long: its terms get fewer points.
+            longest = LONGEST if len(term.product.upper) == 1 else LONGEST // 4
             term.panels += term.product.panels_for(
-                target._replace(epsilon=shifted), ("upper", "lower"), refine, 1e-9, resolution=epsilon
+                target._replace(epsilon=shifted), ("upper", "lower"), refine, 1e-9, epsilon, longest
             )
 
     def upper(self, epsilon: Floats) -> Floats:

@@ -31,6 +31,7 @@ import numpy as np
 from deniable.curves.composition import compose, jump_split, lattice
 from deniable.curves.composition.compose import Factor, LatticePlan, Target
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.jump_split import JumpSplit
 from deniable.curves.laws import finite_law
 from deniable.curves.laws.closed_form import GaussianLaw
 from deniable.curves.laws.derived_laws import FailingLaw, IdentityLaw
@@ -301,9 +302,11 @@ class Product:
         refine: float = 1.0,
         outside: float | None = None,
         resolution: float | None = None,
+        longest: int = compose.LARGEST_WINDOW,
     ) -> list[DeltaPanel]:
         """One panel per side, sharp at the target; the step doubles until the window fits into memory. An empty list if
-        no panel can be computed. The step resolves ε to a part of `resolution` (by default, of the ε aimed at).
+        no panel can be computed. The step resolves ε to a part of `resolution` (by default, of the ε aimed at), as
+        far as `longest` points allow.
         """
         beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
@@ -318,8 +321,8 @@ class Product:
             tail = self._tail(target.log_delta, steps)
             # The lower side is about twice as far off as the error law says: plan half the width for it.
             share = refine if side == "upper" else refine / 2
-            least = self._smallest_step(factors, theta, tail, beyond)
-            step = aligned_step(factors, max(self._step(factors, target, share, resolution), least), 0.7 * least)
+            least = self._smallest_step(factors, theta, tail, beyond) * (compose.LARGEST_WINDOW / longest)
+            step = aligned_step(factors, max(self._step(factors, target, share, resolution, tail), least), 0.7 * least)
             for _ in range(40):
                 asked = (side, theta, step, tail, beyond, target.epsilon)
                 # At the memory limit the step stops shrinking, and the same panel is asked for again.
@@ -344,11 +347,16 @@ class Product:
         return max(window, longest) / compose.LARGEST_WINDOW
 
     @staticmethod
-    def _step(factors: tuple[Factor, ...], target: Target, refine: float, resolution: float | None = None) -> float:
-        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6)."""
+    def _step(factors: tuple[Factor, ...], target: Target, refine: float, resolution: float | None, tail: float) -> float:
+        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6).
+
+        Near its centre a profile changes over a standard deviation of the loss, whatever the tilt: that is the least
+        slope, and a hundredth of it the finest resolution that is worth the memory.
+        """
         count = math.fsum(f.uses for f in factors)
-        wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, 1e-290) * refine
-        step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
+        spread = math.sqrt(compose.sketched(factors, target.theta, compose.sketch_cut(tail)).curvature) + 1e-290
+        wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, spread / 100) * refine
+        step = math.sqrt(8 * wanted / (count * max(target.theta + 1, 1 / spread)))
         return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
 
     # -- ε(δ) --------------------------------------------------------------------------------------------------------
@@ -362,20 +370,23 @@ class Product:
             low = self._epsilon_below(delta, high)
         if self.renyi is not None:
             high = min(high, self._renyi_epsilon(delta))
-        below, above = ordered(*self._by_jumps(delta, low, high))
+        below, above = ordered(low, high)
         return float(below), float(above)
 
-    def _by_jumps(self, delta: float, low: float, high: float) -> tuple[float, float]:
-        """The bracket of ε narrowed by a split of the product by its large losses, if it is still wide."""
-        is_wide = 0 < high < math.inf and high - low > WIDTH * high
-        if not is_wide or delta <= 0 or len(self.upper) != 1 or self.lower != self.upper or self.upper[0].uses < 2:
-            return low, high
+    def _split(self, delta: float, epsilon: float) -> JumpSplit | None:
+        """The product by the number of its large losses, if it is a power of one law that has rare large losses."""
+        if len(self.upper) != 1 or self.lower != self.upper or self.upper[0].uses < 2:
+            return None
         law, uses = self.upper[0]
-        cut = None if law.infinity > 0 or law.atoms else jump_split.cut_for(law, uses, high, delta)
-        if cut is None:
-            return low, high
-        split = jump_split.JumpSplit(law, uses, cut, delta, lambda factors: Product(factors, factors))
-        for refine in (1.0, 0.2, 0.04):
+        if law.infinity > 0 or law.atoms or not 0 < epsilon < math.inf:
+            return None
+        cut = jump_split.cut_for(law, uses, epsilon, delta)
+        return None if cut is None else JumpSplit(law, uses, cut, delta, lambda factors: Product(factors, factors))
+
+    @staticmethod
+    def _by_jumps(split: JumpSplit, delta: float, low: float, high: float) -> tuple[float, float]:
+        """The bracket of ε narrowed by a split."""
+        for refine in (4.0, 0.5, 0.06):
             split.refine(high, delta, refine)
             high = min(high, _smallest(split.upper, delta, high))
             low = max(low, _largest(split.lower, delta, 0.0, high * (1 + 1e-6)))
@@ -450,7 +461,8 @@ class Product:
             # Or ε lies far below the one aimed at, where mass outside the window is multiplied by e^(θ distance).
             outside = compose.LEAST_OUTSIDE if width > FAR_TOO_WIDE else min(outside, compose.OUTSIDE * refine**2)
             target = target._replace(epsilon=min(high, 1e300))
-        return low, high
+        split = self._split(delta, high) if "lower" in sides and high - low > WIDTH * high else None
+        return (low, high) if split is None else self._by_jumps(split, delta, low, high)
 
     def aim(self, delta: float) -> Target:
         """The tilt for a δ, with the ε of the sharp Chernoff bound, which is itself a valid upper bound."""
