@@ -34,7 +34,7 @@ The panel carries a bound on each numerical error (docs/theory/certified-curves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +44,8 @@ from numpy.typing import NDArray
 from deniable.curves.composition import lattice
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
 from deniable.curves.composition.lattice import GridLaw
+from deniable.curves.composition.tilt_plan import Cumulant, Factor, added, cumulant, tilted
+from deniable.curves.composition.window_reach import FEW, reach_without_jumps, sketch_cut, tail_reach
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
@@ -76,184 +78,10 @@ MANY = 32
 SHORTER = 8
 """From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
 
-GENTLE = (0.2, 0.05, 0.0125, 0.003)
-"""Chernoff exponents, in units of 1 / (standard deviation of the tilted law). They are tried in this order while they
-narrow the window.
-"""
-
-FEW = 8
-"""Up to this many factors a window is planned by more than a few exponents."""
-
-JUMP_EXPONENTS = np.exp(np.linspace(-3.0, 6.0, 28))
-"""Chernoff exponents for sums without large jumps, in units of 1 / (largest loss without a jump)."""
-
-SKETCH_POINTS = 800
-SKETCH_TAIL = 1e-70
-"""Size of a sketch, and the P-mass that it cuts off an unbounded law."""
-
-
-class Factor(NamedTuple):
-    """A law and how many times it runs."""
-
-    law: Law
-    uses: int
-
-
-class Cumulant(NamedTuple):
-    """K(θ) = log E e^(θL), K'(θ) and K''(θ), summed over all factors. K' is the mean and K'' the variance of the tilted
-    law.
-    """
-
-    value: float
-    slope: float
-    curvature: float
-
-
-@lru_cache(maxsize=4096)
-def sketch(law: Law, tail: float = SKETCH_TAIL) -> GridLaw:
-    """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences. It cuts P-mass of at
-    most `tail` off an unbounded law.
-    """
-    return lattice.above(law, lattice.spread_points(law, tail, SKETCH_POINTS))
-
-
-FLOOR = 1e-305
-"""Added to every mass before tilting: a mass that underflows to 0 would make the cumulant too small."""
-
-
-def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
-    """Masses times e^(θ loss), normalised to sum to 1, and the logarithm of their sum before that."""
-    exponent = theta * grid.losses
-    top = float(max(exponent[0], exponent[-1]))
-    weights = (grid.masses + FLOOR) * np.exp(exponent - top)
-    total = float(np.sum(weights))
-    weights /= total
-    return weights, top + math.log(total)
-
-
-def cumulant(grid: GridLaw, theta: float) -> Cumulant:
-    """Cumulant of the finite part of a grid law."""
-    weights, log_total = tilted(grid, theta)
-    # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
-    mean = float(np.sum(weights * grid.losses))
-    return Cumulant(log_total, mean, float(np.sum(weights * (grid.losses - mean) ** 2)))
-
-
-@lru_cache(maxsize=16384)
-def _sketch_cumulant(law: Law, theta: float, tail: float) -> Cumulant:
-    return cumulant(sketch(law, tail), theta)
-
 
 @lru_cache(maxsize=16384)
 def _lattice_cumulant(law: Law, side: Side, step: float, tail: float, theta: float) -> Cumulant:
     return cumulant(lattice_law(law, side, step, tail), theta)
-
-
-def _added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
-    """Cumulants of independent laws add."""
-    return Cumulant(
-        math.fsum(count * one.value for one, count in parts),
-        math.fsum(count * one.slope for one, count in parts),
-        math.fsum(count * one.curvature for one, count in parts),
-    )
-
-
-def sketched(factors: Sequence[Factor], theta: float, tail: float = SKETCH_TAIL) -> Cumulant:
-    """The approximate cumulant of a product: the sum of the cumulants of its dominating sketches."""
-    return _added([(_sketch_cumulant(f.law, theta, cut_of(f.law, tail)), f.uses) for f in factors])
-
-
-def cut_of(law: Law, tail: float) -> float:
-    """The P-mass that a sketch cuts off: `tail` for an unbounded law. A bounded law has one sketch for all tails."""
-    return SKETCH_TAIL if math.isfinite(law.highest) else max(tail, SKETCH_TAIL)
-
-
-def log_best_gap(theta: float) -> float:
-    """log max_l e^(-θl)(1 - e^(-l)) = θ log θ - (1+θ) log(1+θ): the constant of the sharp Chernoff bound on δ."""
-    return (theta * math.log(theta) if theta > 0 else 0.0) - (1 + theta) * math.log1p(theta)
-
-
-class Target(NamedTuple):
-    """Where a panel is to be sharp: the tilt θ, the approximate ε, log δ there, and a proved upper
-    bound on ε (or inf).
-    """
-
-    theta: float
-    epsilon: float
-    log_delta: float
-    bound: float = math.inf
-
-
-TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
-BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
-
-
-@lru_cache(maxsize=65536)
-def plan_table(law: Law, tail: float = SKETCH_TAIL) -> tuple[Floats, Floats, float]:
-    """For one use of a law: an upper bound on its cumulant at all TILTS, the slope there, and the mean loss. A product
-    adds these up over its factors.
-    """
-    grid = sketch(law, tail)
-    values, slopes = [], []
-    for tilts in np.array_split(TILTS, 2):
-        exponent = tilts[:, None] * grid.losses[None, :]
-        top = exponent[:, -1]
-        weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
-        total = np.sum(weights, axis=1)
-        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses.
-        largest = float(np.max(np.abs(grid.losses)))
-        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
-        slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
-    return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
-
-
-class LatticePlan:
-    """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT."""
-
-    __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
-
-    def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL) -> None:
-        tables = [(plan_table(f.law, cut_of(f.law, tail)), f.uses) for f in factors]
-        self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
-        self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
-        self.mean = math.fsum(c * t[2] for t, c in tables)
-        self.highest = math.fsum(f.uses * f.law.highest for f in factors)
-        # P-mass that the sketches of unbounded laws cut off.
-        cuts = [(sketch(f.law, cut_of(f.law, tail)).infinity - f.law.infinity, f.uses) for f in factors]
-        self.lost = math.fsum(uses * max(cut, 0.0) for cut, uses in cuts) * (1 + 1e-12)
-
-    def at_delta(self, delta: float) -> Target:
-        """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
-        log_delta = math.log(delta)
-        bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
-        epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
-        # The bound is proved only for δ less the mass that the sketches cut off.
-        left = delta - self.lost
-        proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
-        return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
-
-    def delta_bound(self, epsilon: Floats) -> Floats:
-        """The sharp Chernoff bound on δ(ε), without the mass at infinity."""
-        logs = self.cumulants[None, :] - TILTS[None, :] * epsilon[:, None] + BEST_GAPS[None, :]
-        least = np.min(np.where(np.isnan(logs), np.inf, logs), axis=1)
-        return np.asarray(np.exp(np.minimum(least, 0.0)) * (1 + 1e-12) + self.lost)
-
-    def at_epsilon(self, epsilon: float) -> Target:
-        """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
-        if self.mean >= epsilon:
-            # Here δ(ε) is of order 1 and changes over a standard deviation of the loss: that resolution is enough.
-            spread = math.sqrt(max(float(self.slopes[0]) - self.mean, 0.0) / float(TILTS[0]))
-            return Target(0.0, max(epsilon, spread), 0.0)
-        log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
-        return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
-
-    def _gentle(self, epsilon: float) -> float:
-        """The smallest tilt whose scale e^(K - θε) is within a factor e of the least: sharp enough, and never extreme.
-
-        ε is capped at the largest loss: beyond it the scale falls without limit, and the tilt would grow without limit.
-        """
-        scales = self.cumulants - TILTS * min(epsilon, self.highest)
-        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 1.0))])
 
 
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
@@ -347,16 +175,16 @@ def compose(
     """The product of the lattice laws of all factors, tilted by θ, as a certified bound on δ(ε).
 
     `tail` is the P-mass that each law may lose above its grid, `outside` the tilted mass that may fall beyond either
-    end of the window. Near `origin` (by default the centre of the window) the powers of e^-loss neither
-    overflow nor underflow. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the
-    rounding error would exceed `MOST_ROUNDING`.
+    end of the window. Near `origin` (by default the centre of the window) the powers of e^-loss neither overflow nor
+    underflow. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the rounding
+    error would exceed `MOST_ROUNDING`.
     """
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
     cut = sketch_cut(tail)
 
     def on_lattice(at: float) -> Cumulant:
         # A lattice law too long for the cache is built once, here, and not again for every exponent.
-        return _added(
+        return added(
             [
                 (cumulant(g, at) if _is_long(g) else _lattice_cumulant(f.law, side, step, tail, at), n)
                 for f, (g, n) in zip(factors, grids, strict=True)
@@ -370,10 +198,10 @@ def compose(
     if not (relative <= MOST_ROUNDING and math.isfinite(total.curvature)):
         return None
     lowest, highest = (math.fsum(c * float(g.losses[end]) for g, c in grids) for end in (0, -1))
-    down = _tail_reach(factors, on_lattice, theta, total, -1.0, outside, cut).within(total.slope - lowest)
-    up = _tail_reach(factors, on_lattice, theta, total, +1.0, outside, cut).within(highest - total.slope)
+    down = tail_reach(factors, on_lattice, theta, total, -1.0, outside, cut).within(total.slope - lowest)
+    up = tail_reach(factors, on_lattice, theta, total, +1.0, outside, cut).within(highest - total.slope)
     if len(factors) <= FEW:
-        up = min(up, _reach_without_jumps(factors, grids, theta, total.slope, outside, cut))
+        up = min(up, reach_without_jumps(factors, grids, theta, total.slope, outside, cut))
     cells = (up.reach + down.reach) / step + 4
     if not 0 < cells <= LARGEST_WINDOW:
         return None
@@ -466,129 +294,6 @@ def _suffix_sums(
         weighted = np.maximum(values, 0.0) * np.exp(exponent)
         sums.append(np.append(np.cumsum(weighted[::-1])[::-1], 0.0))
     return sums[0], sums[1], step * size, math.sqrt(norm_squares)
-
-
-class Reach(NamedTuple):
-    """How far a window extends from the tilted mean to one side, and the tilted mass that may lie beyond it."""
-
-    reach: float
-    mass: float
-
-    def within(self, support: float) -> Reach:
-        """The reach cut at the end of the support, beyond which there is no mass."""
-        return Reach(support, 0.0) if support < self.reach else self
-
-
-def sketch_cut(tail: float) -> float:
-    """The tail of the sketches that plan a window for lattice laws with this tail."""
-    return max(tail, SKETCH_TAIL)
-
-
-def _tail_reach(
-    factors: Sequence[Factor],
-    on_lattice: Callable[[float], Cumulant],
-    theta: float,
-    total: Cumulant,
-    sign: float,
-    outside: float,
-    cut: float,
-) -> Reach:
-    """Distance from the tilted mean beyond which the tilted mass is at most `outside`, by Chernoff on the lattice laws.
-
-    The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
-    """
-    _, best = _likely_reach(factors, theta, total.curvature, sign, outside, cut)
-    # Allow for the rounding errors of the exponent.
-    value = on_lattice(theta + best).value
-    doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
-    return Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
-
-
-def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float) -> float:
-    """Distance from the mean beyond which mass at most `outside` lies, by the cumulant `value` at one exponent."""
-    return (value - at.value - exponent * at.slope - math.log(outside)) / abs(exponent)
-
-
-def _likely_reach(
-    factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float, cut: float
-) -> tuple[float, float]:
-    """An estimate, from the sketches, of how far the window must reach on one side, and the exponent
-    that attains it.
-    """
-    at = sketched(factors, theta, cut)
-    # Rounded to a grid, so that similar questions use the same exponents and hit the cache.
-    spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-300)) / 4)
-
-    def reach(z: float) -> tuple[float, float]:
-        s = sign * z / spread
-        return _chernoff_reach(sketched(factors, theta + s, cut).value, at, s, outside), s
-
-    best = min(map(reach, (0.8, 2.4, 4.8)))
-    # A rare loss of many standard deviations (a rare sample, say) makes large exponential moments explode: try smaller
-    # exponents.
-    for z in GENTLE:
-        if abs(best[1]) * spread > 5 * z:
-            break
-        best = min(best, reach(z))
-    return best
-
-
-def _jump_exponents(
-    sketches: Sequence[tuple[GridLaw, int]], theta: float, outside: float
-) -> tuple[float, float, float]:
-    """From the sketches: a loss `most` that any single use exceeds with tilted probability at most `outside` / 2, an
-    exponent for the Chernoff bound on the uses below it, and the reach from the mean that this gives.
-    """
-    laws = [(grid.losses, *tilted(grid, theta), uses) for grid, uses in sketches]
-    mean = math.fsum(uses * float(np.sum(weights * losses)) for losses, weights, _, uses in laws)
-    losses = np.unique(np.concatenate([each[0] for each in laws]))
-    jumps = np.zeros_like(losses)
-    for points, weights, _, uses in laws:
-        above = np.append(np.cumsum(weights[::-1])[::-1], 0.0)
-        jumps += uses * above[np.searchsorted(points, losses, "right")]
-    most = float(losses[int(np.argmax(jumps <= outside / 2))])
-    best = (math.inf, 0.0)
-    for exponent in JUMP_EXPONENTS / max(most, 1e-300):
-        value = math.fsum(uses * _log_moment_below(points, weights, most, exponent) for points, weights, _, uses in laws)
-        best = min(best, ((value - math.log(outside / 2)) / exponent - mean, float(exponent)))
-    return most, best[1], best[0]
-
-
-def _log_moment_below(points: Floats, weights: Floats, most: float, exponent: float) -> float:
-    """log Σ weights e^(exponent × loss) over the losses up to `most`."""
-    end = int(np.searchsorted(points, most, "right"))
-    return math.log(float(np.sum(weights[:end] * np.exp(exponent * (points[:end] - most)))) + 1e-300) + exponent * most
-
-
-def _reach_without_jumps(
-    factors: Sequence[Factor], grids: Sequence[tuple[GridLaw, int]], theta: float, mean: float, outside: float, cut: float
-) -> Reach:
-    """The reach to the right by two events: one use exceeds `most` (a union bound), or all are below it and their sum is
-    too large (a Chernoff bound). Losses with heavy tails, such as those of rare samples, have no useful Chernoff bound
-    of their own.
-    """
-    most, exponent, _ = _jump_exponents([(sketch(f.law, cut_of(f.law, cut)), f.uses) for f in factors], theta, outside)
-    if exponent <= 0:
-        return Reach(math.inf, math.inf)
-    jumps, value = 0.0, 0.0
-    for grid, uses in grids:
-        weights, _ = tilted(grid, theta)
-        jumps += uses * float(np.sum(weights[int(np.searchsorted(grid.losses, most, "right")) :]))
-        value += uses * _log_moment_below(grid.losses, weights, most, exponent)
-    doubt = 1e-12 * (1 + abs(value) + abs(exponent * mean)) + 64 * UNIT_ROUNDOFF * sum(uses for _, uses in grids)
-    reach = (value + doubt - math.log(outside / 2)) / exponent - mean
-    return Reach(reach, (jumps + outside / 2) * 1.001)
-
-
-def likely_window(factors: Sequence[Factor], theta: float, outside: float, cut: float) -> float:
-    """An estimate of the width, in units of loss, of the window that `compose` needs."""
-    at = sketched(factors, theta, cut)
-    lowest, highest = (math.fsum(f.uses * each[i] for f, each in ((f, lattice.reach(f.law, cut)) for f in factors)) for i in (0, 1))
-    down = min(_likely_reach(factors, theta, at.curvature, -1.0, outside, cut)[0], at.slope - lowest)
-    up = min(_likely_reach(factors, theta, at.curvature, 1.0, outside, cut)[0], highest - at.slope)
-    if len(factors) <= FEW:
-        up = min(up, _jump_exponents([(sketch(f.law, cut_of(f.law, cut)), f.uses) for f in factors], theta, outside)[2])
-    return up + down
 
 
 def _is_long(grid: GridLaw) -> bool:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.composition.compose import Factor
 from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.conditioned_laws import AboveCut, BelowCut, masses_beyond, shift_above, shift_below
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import Floats
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_JUMPS = 16
 """The most jumps that get a term of their own."""
 
-LONGEST = 2**20
+LONGEST = 2**21
 """The longest window of a term."""
 
 NEGLIGIBLE = 1e-7

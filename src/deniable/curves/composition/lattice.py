@@ -139,7 +139,8 @@ def _below(law: Law, points: Floats, inside: NDArray[np.bool_], merged: Spike | 
     start = law.tails(points[:1])
     error = float(np.asarray(start.error).ravel()[0])
     total = max(min(float(start.first[0]) * (1 - error), 1 - 1e-15) - infinity * (1 + 1e-15), 0.0)
-    value[0] = min(float(at_left[0]), total - float(start.second[0]) * (1 + error))
+    gap, doubt = (float(each[0]) for each in law.gaps(points[:1]))
+    value[0] = min(float(at_left[0]), gap - doubt - infinity * (1 + 1e-15))
     value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
     value[-1] = 0.0
     step = np.expm1(np.minimum(widths, 700.0))

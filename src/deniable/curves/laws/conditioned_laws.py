@@ -23,7 +23,9 @@ from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
 
 
 class CutMasses(NamedTuple):
-    """The masses beyond a cut: F = P(L > c), e^c Q(L > c), their difference with its error, and a relative error of F."""
+    """The masses beyond a cut c: F = P(L > c), e^c Q(L > c), their difference with its error, and the relative error of
+    the masses.
+    """
 
     above: float
     second: float
