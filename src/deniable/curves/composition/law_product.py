@@ -15,8 +15,8 @@ How a panel is chosen. `LatticePlan` turns the wanted ε or δ into a tilt θ. T
 ε is about Σ uses (θ+1) h²/8 wide) turns the wanted width into a grid step h. If the bracket comes out too wide, the
 step shrinks and the window grows, at most four times, or until rounding errors or memory are the limit.
 
-ε(δ) is then a search on a bound that is already proved at every ε: `profile_search.smallest` and `largest` return a point at which
-the bound was evaluated, so the search needs no error analysis of its own.
+ε(δ) is then a search on a bound that is already proved at every ε (`profile_search`). If the bracket stays wide and the
+product is a power of a law with rare large losses, `jump_split` narrows it.
 """
 
 from __future__ import annotations
