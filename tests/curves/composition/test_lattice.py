@@ -291,7 +291,7 @@ def test_floor_keeps_underflowed_masses_from_shrinking_a_cumulant() -> None:
 
 def test_negative_control_without_the_floor_the_cumulant_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     grid, theta, truth = underflowed()
-    monkeypatch.setattr(compose, "FLOOR", 0.0)
+    monkeypatch.setattr(tilt_plan, "FLOOR", 0.0)
     with np.errstate(under="ignore"):
         assert tilt_plan.cumulant(grid, theta).value < truth - 1
 

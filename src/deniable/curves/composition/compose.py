@@ -115,13 +115,14 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
     if len(points) < 2:
         points = np.array([anchor - step, anchor])
-    if side == "upper":
-        return lattice.above(law, points)
-    found = lattice.below(law, points, spike)
-    if not math.isfinite(law.highest) and found.masses[-1] <= 2 * tail:
-        # What lies beyond the lattice was moved to its last point. Tilting would make much of it: drop it.
-        found.masses[-1] = 0.0
-    return found
+    found = lattice.above(law, points) if side == "upper" else lattice.below(law, points, spike)
+    last = float(found.masses[-1])
+    if math.isfinite(law.highest) or last > 2 * tail:
+        return found
+    # What lies near the end of the lattice or beyond it is at its last point, and tilting would make much of it. An
+    # upper bound counts it as infinite loss, a lower bound drops it.
+    found.masses[-1] = 0.0
+    return found._replace(infinity=min(found.infinity + last, 1.0)) if side == "upper" else found
 
 
 def _merged(law: Law, low: float, step: float) -> GridLaw:

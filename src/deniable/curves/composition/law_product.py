@@ -354,7 +354,8 @@ class Product:
         slope, and a hundredth of it the finest resolution that is worth the memory.
         """
         count = math.fsum(f.uses for f in factors)
-        spread = math.sqrt(tilt_plan.sketched(factors, target.theta, window_reach.sketch_cut(tail)).curvature) + 1e-290
+        spread = math.sqrt(tilt_plan.sketched(factors, target.theta, window_reach.sketch_cut(tail)).curvature)
+        spread = max(spread, 1e-18)
         wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, spread / 100) * refine
         step = math.sqrt(8 * wanted / (count * max(target.theta + 1, 1 / spread)))
         return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))

@@ -144,6 +144,8 @@ def reach_without_jumps(
         weights, _ = tilted(grid, theta)
         jumps += uses * float(np.sum(weights[int(np.searchsorted(grid.losses, most, "right")) :]))
         value += uses * _log_moment_below(grid.losses, weights, most, exponent)
+    if jumps > outside:  # the sketch did not see an atom
+        return Reach(math.inf, math.inf)
     doubt = 1e-12 * (1 + abs(value) + abs(exponent * mean)) + 64 * UNIT_ROUNDOFF * sum(uses for _, uses in grids)
     reach = (value + doubt - math.log(outside / 2)) / exponent - mean
     return Reach(reach, (jumps + outside / 2) * 1.001)
