@@ -24,7 +24,7 @@ from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.conditioned_laws import AboveCut, BelowCut, masses_beyond, shift_above, shift_below
 from deniable.curves.laws.law import Law
-from deniable.curves.outward_rounding import Floats
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 if TYPE_CHECKING:
     from deniable.curves.composition.law_product import Product
@@ -73,12 +73,14 @@ class _Term:
 
     weight: float
     shift: float
+    blur: float
+    """A bound on the rounding error of the shift."""
     product: Product
     panels: list[DeltaPanel] = field(default_factory=list)
 
     def upper(self, epsilon: Floats) -> Floats:
         """An upper bound on the term at ε."""
-        at = epsilon + self.shift
+        at = epsilon + self.shift - self.blur
         found = self.product.crude_delta(at)
         for panel in self.panels:
             if panel.side == "upper":
@@ -87,7 +89,7 @@ class _Term:
 
     def lower(self, epsilon: Floats) -> Floats:
         """A lower bound on the term at ε."""
-        at = epsilon + self.shift
+        at = epsilon + self.shift + self.blur
         found = np.maximum(-np.expm1(np.minimum(at, 0.0)) * (1 - 1e-12), 0.0)
         for panel in self.panels:
             if panel.side == "lower":
@@ -112,7 +114,9 @@ class JumpSplit:
             weight = float(math.comb(uses, jumps)) * chance**jumps * math.exp((uses - jumps) * math.log1p(-chance))
             factors = [Factor(BelowCut(law, cut), uses - jumps), Factor(AboveCut(law, cut), jumps)]
             product = make(tuple(factor for factor in factors if factor.uses))
-            self._terms.append(_Term(weight, (uses - jumps) * below + jumps * above, product))
+            shifts = ((uses - jumps) * below, jumps * above)
+            blur = 16 * UNIT_ROUNDOFF * (1e-6 + abs(shifts[0]) + abs(shifts[1]))
+            self._terms.append(_Term(weight, sum(shifts), blur, product))
 
     def refine(self, epsilon: float, delta: float, refine: float) -> None:
         """Add panels that are sharp near ε to every term that matters."""

@@ -193,9 +193,9 @@ def _lines(
     gap, doubt = law.gaps(t)
     # P(L > t) - x Q(L > t) is the gap at t plus (1 - e^(l-t)) times the second tail: no cancellation of the two tails.
     finite = gap - doubt - law.infinity * (1 + 1e-15)
-    # The true second tail is in second (1 ± error); the line falls from t on and rises before it.
-    at_left = finite - np.expm1(left - t) * second * (1 - error - 1e-15)
-    at_right = finite - np.expm1(right - t) * second * (1 + error + 1e-15)
+    lifts = [-np.expm1(np.minimum(end - t, 700.0)) * second for end in (left, right)]
+    # The true second tail is in second (1 ± error), whichever side of the test a point lies on.
+    at_left, at_right = (finite + lift - np.abs(lift) * (error + 1e-15) for lift in lifts)
     return at_left, at_right, first
 
 

@@ -334,8 +334,11 @@ class Product:
 
     @staticmethod
     def _tail(log_delta: float, steps: float) -> float:
-        """The P-mass that each use may lose above its lattice: all uses together lose at most 1e-6 of δ."""
-        return float(10.0 ** math.floor(max(log_delta / math.log(10) - 6 - math.log10(steps), -290.0)))
+        """The P-mass that each use may lose above its lattice: all uses together lose at most 1e-6 of a small δ, and 1e-8
+        of a δ near 1, beside which 1 - δ may matter.
+        """
+        digits = 6 if log_delta < -5 else 8
+        return float(10.0 ** math.floor(max(log_delta / math.log(10) - digits - math.log10(2 * steps), -290.0)))
 
     @staticmethod
     def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float, outside: float) -> float:
@@ -351,12 +354,12 @@ class Product:
         """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6).
 
         Near its centre a profile changes over a standard deviation of the loss, whatever the tilt: that is the least
-        slope, and a hundredth of it the finest resolution that is worth the memory.
+        slope, and the finest resolution to begin with.
         """
         count = math.fsum(f.uses for f in factors)
         spread = math.sqrt(tilt_plan.sketched(factors, target.theta, window_reach.sketch_cut(tail)).curvature)
         spread = max(spread, 1e-18)
-        wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, spread / 100) * refine
+        wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, min(spread, 0.05)) * refine
         step = math.sqrt(8 * wanted / (count * max(target.theta + 1, 1 / spread)))
         return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
 

@@ -88,7 +88,12 @@ class BelowCut(Law):
         inside, kept = inner < self.cut, 1 - beyond.above
         left, right = np.maximum(first - beyond.above, 0.0) / kept, np.maximum(second - outside, 0.0) / kept
         # Cancellation near the cut: the errors of both numbers, relative to their difference.
-        lost = (error * first + beyond.error * beyond.above) / np.maximum(first - beyond.above, 1e-300)
+        inner_error = np.asarray(error)
+        lost = np.maximum(
+            (inner_error * first + beyond.error * beyond.above) / np.maximum(first - beyond.above, 1e-300),
+            (inner_error * second + (beyond.error + 8 * UNIT_ROUNDOFF) * outside)
+            / np.maximum(second - outside, 1e-300),
+        )
         left, right = np.where(inside, left, 0.0), np.where(inside, np.minimum(right, left), 0.0)
         return Tails(left, right, np.where(inside, np.minimum(lost, 1.0), 0.0) + 16 * UNIT_ROUNDOFF)
 
