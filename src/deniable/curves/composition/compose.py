@@ -260,8 +260,8 @@ def _suffix_sums(
     Frequencies from len(spectrum) on are negligible, so y is smooth and sums over blocks of lattice points suffice: a
     block sum is the inverse FFT of the spectrum times the geometric sum of one block.
 
-    Far from the centre e^(-(θ+1) l) overflows or underflows. There an upper bound counts less of Q than there is, and a
-    lower bound drops the points altogether.
+    Far from the origin e^-l overflows or underflows. Where it overflows, an upper bound counts less of Q than there is,
+    and a lower bound drops the points altogether; where it underflows, a lower bound counts more of Q than there is.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -282,7 +282,8 @@ def _suffix_sums(
     if side == "upper":
         exponents[1] = np.minimum(exponents[1], 700.0)
     else:
-        known = np.maximum(np.abs(exponents[0]), np.abs(exponents[1])) <= 600.0
+        known = np.maximum(np.abs(exponents[0]), exponents[1]) <= 600.0
+        exponents[1] = np.maximum(exponents[1], -600.0)  # more of Q than there is
         exponents = [np.where(known, exponent, -np.inf) for exponent in exponents]
     for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
         block = turned

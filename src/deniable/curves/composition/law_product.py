@@ -322,7 +322,8 @@ class Product:
             least = self._smallest_step(factors, theta, tail, beyond) * (compose.LARGEST_WINDOW / longest)
             step = aligned_step(factors, max(self._step(factors, target, share, resolution, tail), least), 0.7 * least)
             for _ in range(40):
-                asked = (side, theta, step, tail, beyond, target.epsilon)
+                # An origin within a few hundred of ε is near enough, and close questions then share panels.
+                asked = (side, theta, step, tail, beyond, 200.0 * round(target.epsilon / 200.0))
                 # At the memory limit the step stops shrinking, and the same panel is asked for again.
                 panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
                 self._made[asked] = panel
@@ -334,8 +335,8 @@ class Product:
 
     @staticmethod
     def _tail(log_delta: float, steps: float) -> float:
-        """The P-mass that each use may lose above its lattice: all uses together lose at most 1e-6 of a small δ, and 1e-8
-        of a δ near 1, beside which 1 - δ may matter.
+        """The P-mass that each use may lose above its lattice: all uses together lose at most 1e-6 of a small δ, and
+        1e-8 of a δ near 1, beside which 1 - δ may matter.
         """
         digits = 6 if log_delta < -5 else 8
         return float(10.0 ** math.floor(max(log_delta / math.log(10) - digits - math.log10(2 * steps), -290.0)))
