@@ -140,7 +140,7 @@ def plan_table(law: Law, tail: float = SKETCH_TAIL) -> tuple[Floats, Floats, flo
 class LatticePlan:
     """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT."""
 
-    __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
+    __slots__ = ("cumulants", "highest", "lost", "mean", "room", "slopes")
 
     def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL) -> None:
         tables = [(plan_table(f.law, cut_of(f.law, tail)), f.uses) for f in factors]
@@ -148,6 +148,8 @@ class LatticePlan:
         self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
         self.mean = math.fsum(c * t[2] for t, c in tables)
         self.highest = math.fsum(f.uses * f.law.highest for f in factors)
+        # A bounded law is not cut: a rare atom at its end can make a strong tilt explode.
+        self.room = 1.0 if all(not math.isfinite(f.law.highest) for f in factors) else 3.0
         # P-mass that the sketches of unbounded laws cut off.
         cuts = [(sketch(f.law, cut_of(f.law, tail)).infinity - f.law.infinity, f.uses) for f in factors]
         self.lost = math.fsum(uses * max(cut, 0.0) for cut, uses in cuts) * (1 + 1e-12)
@@ -178,9 +180,9 @@ class LatticePlan:
         return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
 
     def _gentle(self, epsilon: float) -> float:
-        """The smallest tilt whose scale e^(K - θε) is within a factor e of the least: sharp enough, and never extreme.
+        """The smallest tilt whose scale e^(K - θε) is within a factor e^room of the least: sharp enough, never extreme.
 
         ε is capped at the largest loss: beyond it the scale falls without limit, and the tilt would grow without limit.
         """
         scales = self.cumulants - TILTS * min(epsilon, self.highest)
-        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 1.0))])
+        return float(TILTS[int(np.argmax(scales <= np.min(scales) + self.room))])
