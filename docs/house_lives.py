@@ -174,7 +174,7 @@ CURVE = Life(
             "Put laws on a lattice",
             "Masses on an even grid of losses: one grid law above the true law, one below it.",
             (
-                "curves.composition.compose:plan_table",
+                "curves.composition.tilt_plan:plan_table",
                 "curves.composition.lattice:above",
                 "curves.composition.lattice:below",
                 "curves.laws.closed_form:LaplaceLaw.tails",

@@ -127,6 +127,7 @@ def test_a_lower_panel_that_overflows_says_nothing() -> None:
             side=side,  # type: ignore[arg-type]
             theta=1.0,
             centre=0.0,
+            origin=0.0,
             start=-1.0,
             step=0.5,
             stride=0.5,

@@ -19,8 +19,8 @@ import pytest
 from deniable import curves
 from deniable.curves.atoms.user_supplied import FromPmf
 from deniable.curves.composition import compose, law_product
-from deniable.curves.composition.compose import Factor
 from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.composition.tilt_plan import Factor
 from tests.curves import exact
 
 

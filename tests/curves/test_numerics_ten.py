@@ -16,7 +16,7 @@ from scipy import special
 from deniable import curves
 from deniable.curves.atoms.divisible import MertonLaw, NigLaw
 from deniable.curves.composition import law_product
-from deniable.curves.composition.compose import Factor
+from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.closed_form import GaussianLaw
 from deniable.curves.meaning.curve_readings import product_of
 from tests.curves import exact

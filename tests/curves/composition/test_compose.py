@@ -18,8 +18,9 @@ from mpmath import mp, mpf
 from scipy import fft
 
 from deniable import curves
-from deniable.curves.composition import compose, law_product
-from deniable.curves.composition.compose import DeltaPanel, Factor
+from deniable.curves.composition import compose, law_product, tilt_plan
+from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.closed_form import GaussianLaw, LaplaceLaw
 from deniable.curves.laws.derived_laws import SampledAgainstWithout, WithoutAgainstSampled
 from deniable.curves.laws.finite_law import FiniteLaw
@@ -215,7 +216,7 @@ def test_tilted_mass_outside_the_window_is_at_most_what_the_ledger_says() -> Non
             panel = small_window(factors, theta, step, 0.05)["upper"]
             weights, start = np.ones(1), 0.0
             for grid, uses in grids:
-                one = compose.tilted(grid, theta)[0]
+                one = tilt_plan.tilted(grid, theta)[0]
                 for _ in range(uses):
                     weights = np.convolve(weights, one)
                 start += uses * float(grid.losses[0])
@@ -238,7 +239,7 @@ def noise_used(factors: list[Factor], side: str, theta: float, step: float) -> f
     for law, uses in factors:
         grid = compose.lattice_law(law, side, step, TAIL)
         base += uses * float(grid.losses[0])
-        weights = compose.tilted(grid, theta)[0].astype(np.longdouble)
+        weights = tilt_plan.tilted(grid, theta)[0].astype(np.longdouble)
         padded = np.zeros(-(-len(weights) // length) * length, dtype=np.longdouble)
         padded[: len(weights)] = weights / weights.sum()
         one, uses_left = fft.rfft(padded.reshape(-1, length).sum(axis=0)), uses
@@ -292,7 +293,7 @@ def test_round_off_stays_below_the_noise_in_the_ledger(
 def test_every_frequency_is_as_exact_as_the_ledger_says(length: int, theta: float) -> None:
     """η = 8 u log₂N for each value of a spectrum of weights that sum to 1, wrapped or not, in extended precision."""
     law = LaplaceLaw(1.0)
-    weights = compose.tilted(compose.lattice_law(law, "upper", 2.0**-10, TAIL), theta)[0].astype(np.longdouble)
+    weights = tilt_plan.tilted(compose.lattice_law(law, "upper", 2.0**-10, TAIL), theta)[0].astype(np.longdouble)
     padded = np.zeros(-(-len(weights) // length) * length, dtype=np.longdouble)
     padded[: len(weights)] = weights
     truth = fft.rfft(padded.reshape(-1, length).sum(axis=0))
@@ -395,7 +396,7 @@ def laws_with_truth() -> list[tuple[Law, int]]:
 
 @pytest.mark.parametrize(("law", "uses"), laws_with_truth(), ids=repr)
 def test_the_chernoff_bound_of_a_plan_is_an_upper_bound(law: GaussianLaw, uses: int) -> None:
-    plan = compose.LatticePlan([Factor(law, uses)])
+    plan = tilt_plan.LatticePlan([Factor(law, uses)])
     for delta in (0.1, 1e-5, 1e-30, 1e-60, 1e-75, 1e-100, 1e-200):
         target = plan.at_delta(delta)
         if math.isfinite(target.bound):
@@ -406,7 +407,7 @@ def test_the_chernoff_bound_of_a_plan_is_an_upper_bound(law: GaussianLaw, uses: 
 def test_the_chernoff_bound_counts_what_the_sketch_calls_infinite() -> None:
     """If a sketch ends below some mass, that mass is infinite loss for it and must be part of δ."""
     law = SampledAgainstWithout(LaplaceLaw(4.0), 0.1)
-    plan = compose.LatticePlan([Factor(law, 1)])
+    plan = tilt_plan.LatticePlan([Factor(law, 1)])
     for delta in (1e-3, 1e-6):
         epsilon = min(plan.at_delta(delta).bound, 50.0)
         assert exact.delta(law, epsilon) <= mpf(delta)

@@ -16,7 +16,7 @@ from mpmath import mp, mpf
 
 from deniable import curves
 from deniable.curves.atoms.divisible import MertonLaw
-from deniable.curves.composition import compose, lattice
+from deniable.curves.composition import compose, lattice, tilt_plan
 from deniable.curves.composition.lattice import GridLaw
 from deniable.curves.laws.closed_form import BoundedRangeLaw, GaussianLaw, LaplaceLaw
 from deniable.curves.laws.derived_laws import (
@@ -259,9 +259,9 @@ def test_reach_leaves_no_more_than_the_tail(law: Law, tail: float) -> None:
 )
 def test_cumulants_of_sketches_bound_the_truth(law: Law) -> None:
     """Moments of the dominating sketch are at least those of the law (integrated by parts at 40 digits)."""
-    grid = compose.sketch(law)
+    grid = tilt_plan.sketch(law)
     for theta in (0.1, 1.0, 5.0):
-        value = compose.cumulant(grid, theta).value
+        value = tilt_plan.cumulant(grid, theta).value
         assert value >= float(log_moment(law, theta)) * (1 - 1e-12) - 1e-12
 
 
@@ -286,14 +286,14 @@ def underflowed() -> tuple[GridLaw, float, float]:
 
 def test_floor_keeps_underflowed_masses_from_shrinking_a_cumulant() -> None:
     grid, theta, truth = underflowed()
-    assert compose.cumulant(grid, theta).value >= truth > 1
+    assert tilt_plan.cumulant(grid, theta).value >= truth > 1
 
 
 def test_negative_control_without_the_floor_the_cumulant_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     grid, theta, truth = underflowed()
-    monkeypatch.setattr(compose, "FLOOR", 0.0)
+    monkeypatch.setattr(tilt_plan, "FLOOR", 0.0)
     with np.errstate(under="ignore"):
-        assert compose.cumulant(grid, theta).value < truth - 1
+        assert tilt_plan.cumulant(grid, theta).value < truth - 1
 
 
 def test_lower_lattice_laws_stay_sharp_for_very_revealing_mechanisms() -> None:

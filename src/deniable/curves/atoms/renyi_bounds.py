@@ -18,7 +18,7 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
-from deniable.curves.composition.compose import log_best_gap
+from deniable.curves.composition.tilt_plan import log_best_gap
 from deniable.curves.curve import Curve
 from deniable.curves.decimal_arithmetic import up
 from deniable.curves.laws import laws_from_bounds

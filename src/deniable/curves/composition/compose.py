@@ -34,7 +34,7 @@ The panel carries a bound on each numerical error (docs/theory/certified-curves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +44,8 @@ from numpy.typing import NDArray
 from deniable.curves.composition import lattice
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
 from deniable.curves.composition.lattice import GridLaw
+from deniable.curves.composition.tilt_plan import Cumulant, Factor, added, cumulant, tilted
+from deniable.curves.composition.window_reach import FEW, reach_without_jumps, sketch_cut, tail_reach
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
@@ -76,170 +78,10 @@ MANY = 32
 SHORTER = 8
 """From MANY factors on, short laws are multiplied in batches that fit into a window SHORTER times shorter."""
 
-GENTLE = (0.2, 0.05, 0.0125, 0.003)
-"""Chernoff exponents, in units of 1 / (standard deviation of the tilted law). They are tried in this order while they
-narrow the window.
-"""
-
-SKETCH_POINTS = 800
-SKETCH_TAIL = 1e-70
-"""Size of a sketch, and the P-mass that it cuts off an unbounded law."""
-
-
-class Factor(NamedTuple):
-    """A law and how many times it runs."""
-
-    law: Law
-    uses: int
-
-
-class Cumulant(NamedTuple):
-    """K(θ) = log E e^(θL), K'(θ) and K''(θ), summed over all factors. K' is the mean and K'' the variance of the tilted
-    law.
-    """
-
-    value: float
-    slope: float
-    curvature: float
-
-
-@lru_cache(maxsize=4096)
-def sketch(law: Law) -> GridLaw:
-    """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences."""
-    return lattice.above(law, lattice.spread_points(law, SKETCH_TAIL, SKETCH_POINTS))
-
-
-FLOOR = 1e-305
-"""Added to every mass before tilting: a mass that underflows to 0 would make the cumulant too small."""
-
-
-def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
-    """Masses times e^(θ loss), normalised to sum to 1, and the logarithm of their sum before that."""
-    exponent = theta * grid.losses
-    top = float(max(exponent[0], exponent[-1]))
-    weights = (grid.masses + FLOOR) * np.exp(exponent - top)
-    total = float(np.sum(weights))
-    weights /= total
-    return weights, top + math.log(total)
-
-
-def cumulant(grid: GridLaw, theta: float) -> Cumulant:
-    """Cumulant of the finite part of a grid law."""
-    weights, log_total = tilted(grid, theta)
-    # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
-    mean = float(np.sum(weights * grid.losses))
-    return Cumulant(log_total, mean, float(np.sum(weights * (grid.losses - mean) ** 2)))
-
-
-@lru_cache(maxsize=16384)
-def _sketch_cumulant(law: Law, theta: float) -> Cumulant:
-    return cumulant(sketch(law), theta)
-
 
 @lru_cache(maxsize=16384)
 def _lattice_cumulant(law: Law, side: Side, step: float, tail: float, theta: float) -> Cumulant:
     return cumulant(lattice_law(law, side, step, tail), theta)
-
-
-def _added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
-    """Cumulants of independent laws add."""
-    return Cumulant(
-        math.fsum(count * one.value for one, count in parts),
-        math.fsum(count * one.slope for one, count in parts),
-        math.fsum(count * one.curvature for one, count in parts),
-    )
-
-
-def sketched(factors: Sequence[Factor], theta: float) -> Cumulant:
-    """The approximate cumulant of a product: the sum of the cumulants of its dominating sketches."""
-    return _added([(_sketch_cumulant(f.law, theta), f.uses) for f in factors])
-
-
-def log_best_gap(theta: float) -> float:
-    """log max_l e^(-θl)(1 - e^(-l)) = θ log θ - (1+θ) log(1+θ): the constant of the sharp Chernoff bound on δ."""
-    return (theta * math.log(theta) if theta > 0 else 0.0) - (1 + theta) * math.log1p(theta)
-
-
-class Target(NamedTuple):
-    """Where a panel is to be sharp: the tilt θ, the approximate ε, log δ there, and a proved upper
-    bound on ε (or inf).
-    """
-
-    theta: float
-    epsilon: float
-    log_delta: float
-    bound: float = math.inf
-
-
-TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
-BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
-
-
-@lru_cache(maxsize=65536)
-def plan_table(law: Law) -> tuple[Floats, Floats, float]:
-    """For one use of a law: an upper bound on its cumulant at all TILTS, the slope there, and the mean loss. A product
-    adds these up over its factors.
-    """
-    grid = sketch(law)
-    values, slopes = [], []
-    for tilts in np.array_split(TILTS, 2):
-        exponent = tilts[:, None] * grid.losses[None, :]
-        top = exponent[:, -1]
-        weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
-        total = np.sum(weights, axis=1)
-        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses.
-        largest = float(np.max(np.abs(grid.losses)))
-        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
-        slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
-    return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
-
-
-class LatticePlan:
-    """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT."""
-
-    __slots__ = ("cumulants", "highest", "lost", "mean", "slopes")
-
-    def __init__(self, factors: Sequence[Factor]) -> None:
-        tables = [(plan_table(f.law), f.uses) for f in factors]
-        self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
-        self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
-        self.mean = math.fsum(c * t[2] for t, c in tables)
-        self.highest = math.fsum(f.uses * f.law.highest for f in factors)
-        # P-mass that the sketches of unbounded laws cut off (SKETCH_TAIL each).
-        self.lost = math.fsum(f.uses * max(sketch(f.law).infinity - f.law.infinity, 0.0) for f in factors)
-
-    def at_delta(self, delta: float) -> Target:
-        """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
-        log_delta = math.log(delta)
-        bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
-        epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
-        # The bound is proved only for δ less the mass that the sketches cut off.
-        left = delta - self.lost
-        proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
-        return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
-
-    def delta_bound(self, epsilon: Floats) -> Floats:
-        """The sharp Chernoff bound on δ(ε), without the mass at infinity."""
-        logs = self.cumulants[None, :] - TILTS[None, :] * epsilon[:, None] + BEST_GAPS[None, :]
-        least = np.min(np.where(np.isnan(logs), np.inf, logs), axis=1)
-        return np.asarray(np.exp(np.minimum(least, 0.0)) * (1 + 1e-12) + self.lost)
-
-    def at_epsilon(self, epsilon: float) -> Target:
-        """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
-        if self.mean >= epsilon:
-            # Here δ(ε) is of order 1 and changes over a standard deviation of the loss: that resolution is enough.
-            spread = math.sqrt(max(float(self.slopes[0]) - self.mean, 0.0) / float(TILTS[0]))
-            return Target(0.0, max(epsilon, spread), 0.0)
-        log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
-        return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
-
-    def _gentle(self, epsilon: float) -> float:
-        """The smallest tilt whose scale e^(K - θε) is within a factor e³ of the least: sharp enough, and never extreme.
-
-        ε is capped at the largest loss: beyond it the scale falls without limit, and the tilt would grow without limit.
-        """
-        scales = self.cumulants - TILTS * min(epsilon, self.highest)
-        return float(TILTS[int(np.argmax(scales <= np.min(scales) + 3.0))])
 
 
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
@@ -258,7 +100,8 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     low, high = lattice.reach(law, tail)
     if side == "lower" and high - low <= step and law.infinity == 0:
         return _merged(law, low, step)
-    anchor = law.atoms[0] if law.atoms else 0.0
+    spike = lattice.spike(law, low, step) if side == "lower" and not law.atoms else None
+    anchor = law.atoms[0] if law.atoms else (0.0 if spike is None else spike.loss)
     if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         anchor = law.highest  # rounded up, unlike the atom
     if side == "lower" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
@@ -272,7 +115,14 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
     if len(points) < 2:
         points = np.array([anchor - step, anchor])
-    return (lattice.above if side == "upper" else lattice.below)(law, points)
+    found = lattice.above(law, points) if side == "upper" else lattice.below(law, points, spike)
+    last = float(found.masses[-1])
+    if math.isfinite(law.highest) or last > 2 * tail:
+        return found
+    # What lies near the end of the lattice or beyond it is at its last point, and tilting would make much of it. An
+    # upper bound counts it as infinite loss, a lower bound drops it.
+    found.masses[-1] = 0.0
+    return found._replace(infinity=min(found.infinity + last, 1.0)) if side == "upper" else found
 
 
 def _merged(law: Law, low: float, step: float) -> GridLaw:
@@ -315,19 +165,27 @@ def _floored(law: FiniteLaw, step: float) -> GridLaw:
 
 
 def compose(
-    factors: Sequence[Factor], side: Side, theta: float, step: float, tail: float, outside: float = OUTSIDE
+    factors: Sequence[Factor],
+    side: Side,
+    theta: float,
+    step: float,
+    tail: float,
+    outside: float = OUTSIDE,
+    origin: float | None = None,
 ) -> DeltaPanel | None:
     """The product of the lattice laws of all factors, tilted by θ, as a certified bound on δ(ε).
 
     `tail` is the P-mass that each law may lose above its grid, `outside` the tilted mass that may fall beyond either
-    end of the window. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the
-    rounding error would exceed `MOST_ROUNDING`.
+    end of the window. Near `origin` (by default the centre of the window) the powers of e^-loss neither overflow nor
+    underflow. Returns None if the window would exceed `LARGEST_WINDOW`, or if there are so many uses that the rounding
+    error would exceed `MOST_ROUNDING`.
     """
     grids = [(lattice_law(f.law, side, step, tail), f.uses) for f in factors]
+    cut = sketch_cut(tail)
 
     def on_lattice(at: float) -> Cumulant:
         # A lattice law too long for the cache is built once, here, and not again for every exponent.
-        return _added(
+        return added(
             [
                 (cumulant(g, at) if _is_long(g) else _lattice_cumulant(f.law, side, step, tail, at), n)
                 for f, (g, n) in zip(factors, grids, strict=True)
@@ -340,7 +198,11 @@ def compose(
     relative = tilt + 32 * UNIT_ROUNDOFF * (abs(total.value) + abs(theta * total.slope) + 64)
     if not (relative <= MOST_ROUNDING and math.isfinite(total.curvature)):
         return None
-    up, down = (_tail_reach(factors, on_lattice, theta, total, sign, outside) for sign in (+1.0, -1.0))
+    lowest, highest = (math.fsum(c * float(g.losses[end]) for g, c in grids) for end in (0, -1))
+    down = tail_reach(factors, on_lattice, theta, total, -1.0, outside, cut).within(total.slope - lowest)
+    up = tail_reach(factors, on_lattice, theta, total, +1.0, outside, cut).within(highest - total.slope)
+    if len(factors) <= FEW:
+        up = min(up, reach_without_jumps(factors, grids, theta, total.slope, outside, cut))
     cells = (up.reach + down.reach) / step + 4
     if not 0 < cells <= LARGEST_WINDOW:
         return None
@@ -351,7 +213,10 @@ def compose(
     start = base + first * step
     forward = FFT_CONSTANT * UNIT_ROUNDOFF * math.log2(length)
     spectrum, doubt = _multiplied(_spectra(factors, grids, side, step, tail, theta, length))
-    heads, seconds, stride, norm = _suffix_sums(spectrum, side, length, first, step, theta, start - total.slope)
+    origin = total.slope if origin is None else origin
+    heads, seconds, stride, norm = _suffix_sums(
+        spectrum, side, length, first, step, theta, start - total.slope, start - origin
+    )
     steps = math.fsum(f.uses for f in factors)
     noise = doubt / math.sqrt(length) + (3 * forward + tilt + 8 * UNIT_ROUNDOFF * steps) * norm + 1e-36
     # ‖weights‖₂ over lattice points above ε: a geometric series in e^(-2θh), at most `length` terms.
@@ -362,6 +227,7 @@ def compose(
         side=side,
         theta=theta,
         centre=total.slope,
+        origin=origin,
         start=start,
         step=step,
         stride=stride,
@@ -380,15 +246,22 @@ def compose(
 
 
 def _suffix_sums(
-    spectrum: Complexes, side: Side, length: int, first: int, step: float, theta: float, offset: float
+    spectrum: Complexes,
+    side: Side,
+    length: int,
+    first: int,
+    step: float,
+    theta: float,
+    offset: float,
+    from_origin: float,
 ) -> tuple[Floats, Floats, float, float]:
     """Suffix sums of y_J e^(-θ l) and y_J e^(-(θ+1) l) at every stride-th lattice point, the stride, and ‖y‖₂.
 
     Frequencies from len(spectrum) on are negligible, so y is smooth and sums over blocks of lattice points suffice: a
     block sum is the inverse FFT of the spectrum times the geometric sum of one block.
 
-    Far from the centre e^(-(θ+1) l) overflows or underflows. There an upper bound counts less of Q than there is, and a
-    lower bound drops the points altogether.
+    Far from the origin e^-l overflows or underflows. Where it overflows, an upper bound counts less of Q than there is,
+    and a lower bound drops the points altogether; where it underflows, a lower bound counts more of Q than there is.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -399,15 +272,18 @@ def _suffix_sums(
     # Multiplying by e^(iω first) moves the start of the window to index 0. The phase is reduced modulo a full turn in
     # integers, without rounding.
     turned = spectrum * np.exp(1j * (2 * math.pi / length) * ((index * (first % length)) % length))
-    points = offset + step * size * np.arange(blocks)
+    away = step * size * np.arange(blocks)
+    points = offset + away
     norm_squares = float(np.sum(np.abs(spectrum) ** 2)) * 2 / length
     sums = []
     # Far to the right both factors may underflow to 0.
-    exponents = [np.maximum(-theta * points, -745.0), np.maximum(-(theta + 1) * points, -745.0)]
+    both = -theta * points - (from_origin + away)
+    exponents = [np.maximum(-theta * points, -745.0), np.maximum(both, -745.0)]
     if side == "upper":
         exponents[1] = np.minimum(exponents[1], 700.0)
     else:
-        known = np.abs(exponents[1]) <= 600.0
+        known = np.maximum(np.abs(exponents[0]), exponents[1]) <= 600.0
+        exponents[1] = np.maximum(exponents[1], -600.0)  # more of Q than there is
         exponents = [np.where(known, exponent, -np.inf) for exponent in exponents]
     for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
         block = turned
@@ -420,65 +296,6 @@ def _suffix_sums(
         weighted = np.maximum(values, 0.0) * np.exp(exponent)
         sums.append(np.append(np.cumsum(weighted[::-1])[::-1], 0.0))
     return sums[0], sums[1], step * size, math.sqrt(norm_squares)
-
-
-class _Reach(NamedTuple):
-    reach: float
-    mass: float
-
-
-def _tail_reach(
-    factors: Sequence[Factor],
-    on_lattice: Callable[[float], Cumulant],
-    theta: float,
-    total: Cumulant,
-    sign: float,
-    outside: float,
-) -> _Reach:
-    """Distance from the tilted mean beyond which the tilted mass is at most `outside`, by Chernoff on the lattice laws.
-
-    The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
-    """
-    _, best = _likely_reach(factors, theta, total.curvature, sign, outside)
-    # Allow for the rounding errors of the exponent.
-    value = on_lattice(theta + best).value
-    doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
-    return _Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
-
-
-def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float) -> float:
-    """Distance from the mean beyond which mass at most `outside` lies, by the cumulant `value` at one exponent."""
-    return (value - at.value - exponent * at.slope - math.log(outside)) / abs(exponent)
-
-
-def _likely_reach(
-    factors: Sequence[Factor], theta: float, curvature: float, sign: float, outside: float
-) -> tuple[float, float]:
-    """An estimate, from the sketches, of how far the window must reach on one side, and the exponent
-    that attains it.
-    """
-    at = sketched(factors, theta)
-    # Rounded to a grid, so that similar questions use the same exponents and hit the cache.
-    spread = 2.0 ** (round(4 * math.log2(math.sqrt(curvature) + 1e-12)) / 4)
-
-    def reach(z: float) -> tuple[float, float]:
-        s = sign * z / spread
-        return _chernoff_reach(sketched(factors, theta + s).value, at, s, outside), s
-
-    best = min(map(reach, (0.8, 2.4, 4.8)))
-    # A rare loss of many standard deviations (a rare sample, say) makes large exponential moments explode: try smaller
-    # exponents.
-    for z in GENTLE:
-        if abs(best[1]) * spread > 5 * z:
-            break
-        best = min(best, reach(z))
-    return best
-
-
-def likely_window(factors: Sequence[Factor], theta: float, outside: float) -> float:
-    """An estimate of the width, in units of loss, of the window that `compose` needs."""
-    curvature = sketched(factors, theta).curvature
-    return sum(_likely_reach(factors, theta, curvature, sign, outside)[0] for sign in (+1.0, -1.0))
 
 
 def _is_long(grid: GridLaw) -> bool:

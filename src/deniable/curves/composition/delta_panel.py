@@ -20,7 +20,7 @@ Side = Literal["upper", "lower"]
 class DeltaPanel:
     """A certified bound on δ(ε) for every ε, from one FFT, sharp near the centre of its window.
 
-    At the points start + m × stride the suffix sums over the lattice give real tests: with x = e^(ε - centre),
+    At the points start + m × stride the suffix sums over the lattice give real tests: with x = e^(ε - origin),
     line_m(ε) = e^(log_scale) (heads[m] - x seconds[m]) is at most δ(ε), and equal to it at point m. The lower bound is
     the larger of the two lines around ε, less the slack. The upper bound is the chord between the two points, plus the
     slack (δ is convex in x).
@@ -33,6 +33,7 @@ class DeltaPanel:
     side: Side
     theta: float
     centre: float
+    origin: float
     start: float
     step: float
     stride: float
@@ -96,7 +97,7 @@ class DeltaPanel:
     def _best_line(self, at: Floats, cell: NDArray[np.int64]) -> Floats:
         """The larger of the lines of the two points around ε (lattice points above the last one carry nothing)."""
         n = len(self.heads) - 1
-        scale = np.exp(at - self.centre)
+        scale = np.exp(np.minimum(at - self.origin, 700.0))
         left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
         return np.maximum(
             self.heads[left] - scale * self.seconds[left], self.heads[right] - scale * self.seconds[right]
@@ -110,9 +111,9 @@ class DeltaPanel:
         left, right = np.clip(cell, 0, n), np.clip(cell + 1, 0, n)
         values = []
         for index in (left, right):
-            x = np.exp(np.minimum(self.start + index * self.stride - self.centre, 700.0))
+            x = np.exp(np.minimum(self.start + index * self.stride - self.origin, 700.0))
             values.append(np.maximum(self.heads[index] - x * self.seconds[index], 0.0))
         share = np.expm1(at - self.start - left * self.stride) / math.expm1(min(self.stride, 700.0))
         chord = values[0] + np.clip(share, 0.0, 1.0) * (values[1] - values[0])
-        scale = np.exp(np.minimum(at - self.centre, 700.0))
+        scale = np.exp(np.minimum(at - self.origin, 700.0))
         return np.asarray(np.where(cell < 0, self.heads[0] - scale * self.seconds[0], chord))

@@ -30,6 +30,9 @@ from numpy.typing import NDArray
 from deniable.curves.laws.law import Law, Tails
 from deniable.curves.outward_rounding import Floats
 
+LEAST_SPIKE = 1e-3
+"""The least P-mass of a spike that is worth a grid point."""
+
 LEFT_OUT = 1e-14
 """P-mass of the smallest losses of one law that a lower bound drops."""
 
@@ -44,12 +47,11 @@ class GridLaw(NamedTuple):
 
 def above(law: Law, points: Floats) -> GridLaw:
     """A grid law that dominates `law` at every ε. Mass beyond the last point counts as infinite loss."""
-    first, second, error = law.tails(points)
+    first, _, error = law.tails(points)
     step = np.expm1(np.minimum(np.diff(points), 700.0))
-    delta = first - second
+    delta, magnitude = law.gaps(points)
     survival = delta[:-1] + (delta[:-1] - delta[1:]) / step
     slack = np.broadcast_to(np.asarray(error), first.shape)
-    magnitude = slack * (first + second)
     survival = survival + magnitude[:-1] + (magnitude[:-1] + magnitude[1:]) / step
     # The exact survival of the chord lies between the two tail masses: this cap keeps the slack from accumulating.
     survival = np.clip(survival, 0.0, np.minimum(first[:-1] * (1 + slack[:-1]) + 1e-300, 1.0))
@@ -60,8 +62,39 @@ def above(law: Law, points: Floats) -> GridLaw:
     return GridLaw(points, masses, infinity)
 
 
-def below(law: Law, points: Floats) -> GridLaw:
-    """A grid law that `law` dominates at every ε. Mass above the last point is moved down to it."""
+class Spike(NamedTuple):
+    """The outcomes with the smallest losses, merged into one: their common loss, and the end of the merged losses."""
+
+    loss: float
+    end: float
+
+
+def spike(law: Law, low: float, step: float) -> Spike | None:
+    """The losses up to half a step above their own common loss; None if they carry little mass.
+
+    A rare sample has most of its mass in a range of losses much shorter than a step. Merging them is post-processing;
+    if their common loss log(P/Q) is a grid point, the merged law has only a second-order error in the step.
+    """
+    end = low + step
+    for _ in range(30):
+        first, second, _ = (float(np.asarray(each).ravel()[0]) for each in law.tails(np.array([end])))
+        under_p, under_q = 1.0 - first, 1.0 - second * math.exp(-end)
+        if under_p < LEAST_SPIKE or under_q <= 0:
+            return None
+        loss = math.log(under_p / under_q)
+        if abs(loss + step / 2 - end) <= 1e-3 * step:
+            break
+        end = loss + step / 2
+    return Spike(loss, end)
+
+
+def below(law: Law, points: Floats, merged: Spike | None = None) -> GridLaw:
+    """A grid law that `law` dominates at every ε. Mass above the last point is moved down to it.
+
+    The losses of a spike are merged if `merged.loss` is one of the points.
+    """
+    if merged is not None:
+        return _below(law, points, np.zeros(len(points) - 1, dtype=bool), merged)
     widths = np.diff(points)
     inside = np.zeros(len(widths), dtype=bool)
     for atom in law.atoms:
@@ -76,20 +109,27 @@ def below(law: Law, points: Floats) -> GridLaw:
     return max(plain, tested, key=lambda grid: float(np.sum(grid.masses * (grid.losses - points[0]))))
 
 
-def _below(law: Law, points: Floats, inside: NDArray[np.bool_]) -> GridLaw:
+def _below(law: Law, points: Floats, inside: NDArray[np.bool_], merged: Spike | None = None) -> GridLaw:
     """`below` for one choice of tests: cells marked `inside` are tested near their left end, the others
     in the middle.
     """
     widths = np.diff(points)
     infinity = law.infinity
     tests = points[:-1] + np.where(inside, 1e-9, 0.5) * widths
+    apart = np.ones_like(inside)
+    if merged is not None:
+        # Two lines meet at the loss of the spike: that of everything, and that of everything but the spike.
+        apart = points[:-1] > merged.loss - 0.5 * widths
+        tests = np.where(apart, np.maximum(tests, merged.end), points[0])
+        tests[int(np.argmax(apart))] = merged.end
     at_left, at_right, in_middle = _lines(law, points, tests)
     # The middle of a cell is a bad test in three cases. (1) An atom at a known place inside the cell: the test near the
     # left end includes it. (2) A line that is negative at its right end: it would need negative mass. (3) A cell whose
     # mass sits in its right half: it bends the chords the wrong way. In cases 2 and 3 the test is at the right end.
     at_points = law.tails(points).first
     left_half, right_half = at_points[:-1] - in_middle, in_middle - at_points[1:]
-    other = np.flatnonzero((at_right < 0) | (~inside & (right_half > 20 * left_half + 1e-9 * in_middle)))
+    skewed = ~inside & (right_half > 20 * left_half + 1e-9 * in_middle)
+    other = np.flatnonzero(apart & (tests < points[1:]) & ((at_right < 0) | skewed))
     if len(other):
         left, right, _ = _lines(law, points, points[1:] - 1e-9 * widths, other)
         at_left[other] = np.where(right < 0, 0.0, left)
@@ -99,7 +139,8 @@ def _below(law: Law, points: Floats, inside: NDArray[np.bool_]) -> GridLaw:
     start = law.tails(points[:1])
     error = float(np.asarray(start.error).ravel()[0])
     total = max(min(float(start.first[0]) * (1 - error), 1 - 1e-15) - infinity * (1 + 1e-15), 0.0)
-    value[0] = min(float(at_left[0]), total - float(start.second[0]) * (1 + error))
+    gap, doubt = (float(each[0]) for each in law.gaps(points[:1]))
+    value[0] = min(float(at_left[0]), gap - doubt - infinity * (1 + 1e-15))
     value[1:-1] = np.minimum(at_left[1:], at_right[:-1])
     value[-1] = 0.0
     step = np.expm1(np.minimum(widths, 700.0))
@@ -149,12 +190,12 @@ def _lines(
     """
     t, left, right = tests[cells], points[:-1][cells], points[1:][cells]
     first, second, error = law.tails(t)
-    finite = np.maximum(first * (1 - error) - law.infinity * (1 + 1e-15), 0.0)
-    second = second * (1 + error)
-    at_left, at_right = (
-        finite - second * np.exp(left - t) * (1 - 1e-15),
-        finite - second * np.exp(right - t) * (1 + 1e-15),
-    )
+    gap, doubt = law.gaps(t)
+    # P(L > t) - x Q(L > t) is the gap at t plus (1 - e^(l-t)) times the second tail: no cancellation of the two tails.
+    finite = gap - doubt - law.infinity * (1 + 1e-15)
+    lifts = [-np.expm1(np.minimum(end - t, 700.0)) * second for end in (left, right)]
+    # The true second tail is in second (1 ± error), whichever side of the test a point lies on.
+    at_left, at_right = (finite + lift - np.abs(lift) * (error + 1e-15) for lift in lifts)
     return at_left, at_right, first
 
 

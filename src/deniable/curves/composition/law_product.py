@@ -15,8 +15,8 @@ How a panel is chosen. `LatticePlan` turns the wanted ε or δ into a tilt θ. T
 ε is about Σ uses (θ+1) h²/8 wide) turns the wanted width into a grid step h. If the bracket comes out too wide, the
 step shrinks and the window grows, at most four times, or until rounding errors or memory are the limit.
 
-ε(δ) is then a search on a bound that is already proved at every ε: `_smallest` and `_largest` return a point at which
-the bound was evaluated, so the search needs no error analysis of its own.
+ε(δ) is then a search on a bound that is already proved at every ε (`profile_search`). If the bracket stays wide and the
+product is a power of a law with rare large losses, `jump_split` narrows it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from deniable.curves.composition import compose, lattice
-from deniable.curves.composition.compose import Factor, LatticePlan, Target
+from deniable.curves.composition import compose, jump_split, lattice, tilt_plan, window_reach
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.jump_split import JumpSplit
+from deniable.curves.composition.profile_search import largest, least_over_orders, smallest
+from deniable.curves.composition.tilt_plan import Factor, LatticePlan, Target
 from deniable.curves.laws import finite_law
 from deniable.curves.laws.closed_form import GaussianLaw
 from deniable.curves.laws.derived_laws import FailingLaw, IdentityLaw
@@ -49,9 +51,6 @@ EXACT_SUPPORT = 4000
 
 FAR_TOO_WIDE = 0.01
 """A bracket of ε whose relative width exceeds this shows that the plan was wrong."""
-
-PRECISION = 1e-12
-"""Relative precision at which the search for an ε stops."""
 
 MAX_PANELS = 64
 MOST_KINKS = 4000
@@ -138,11 +137,12 @@ class Product:
     renyi: Callable[[float], float] | None = None
     _panels: list[DeltaPanel] = field(default_factory=list)
     _plan: LatticePlan | None = None
+    _plans: dict[float, LatticePlan] = field(default_factory=dict)
     _divergences: Floats | None = None
     _latest: tuple[Floats, Floats, Floats, float] | None = None
     _planned_by: Product | None = None
     _differs: float | None = None
-    _made: dict[tuple[Side, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
+    _made: dict[tuple[Side, float, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
 
     def fresh(self) -> Product:
         """The same product without its cached panels."""
@@ -294,10 +294,17 @@ class Product:
     # -- panels ------------------------------------------------------------------------------------------------------
 
     def panels_for(
-        self, target: Target, sides: tuple[Side, ...], refine: float = 1.0, outside: float | None = None
+        self,
+        target: Target,
+        sides: tuple[Side, ...],
+        refine: float = 1.0,
+        outside: float | None = None,
+        resolution: float | None = None,
+        longest: int = compose.LARGEST_WINDOW,
     ) -> list[DeltaPanel]:
         """One panel per side, sharp at the target; the step doubles until the window fits into memory. An empty list if
-        no panel can be computed.
+        no panel can be computed. The step resolves ε to a part of `resolution` (by default, of the ε aimed at), as
+        far as `longest` points allow.
         """
         beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
@@ -309,13 +316,14 @@ class Product:
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
-            tail = 10.0 ** math.floor(max(target.log_delta / math.log(10) - 8 - math.log10(2 * steps), -290.0))
+            tail = self._tail(target.log_delta, steps)
             # The lower side is about twice as far off as the error law says: plan half the width for it.
             share = refine if side == "upper" else refine / 2
-            least = self._smallest_step(factors, theta, tail, beyond)
-            step = aligned_step(factors, max(self._step(factors, target, share), least), 0.7 * least)
+            least = self._smallest_step(factors, theta, tail, beyond) * (compose.LARGEST_WINDOW / longest)
+            step = aligned_step(factors, max(self._step(factors, target, share, resolution, tail), least), 0.7 * least)
             for _ in range(40):
-                asked = (side, theta, step, tail, beyond)
+                # An origin within a few hundred of ε is near enough, and close questions then share panels.
+                asked = (side, theta, step, tail, beyond, 200.0 * round(target.epsilon / 200.0))
                 # At the memory limit the step stops shrinking, and the same panel is asked for again.
                 panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
                 self._made[asked] = panel
@@ -326,17 +334,34 @@ class Product:
         return found
 
     @staticmethod
+    def _tail(log_delta: float, steps: float) -> float:
+        """The P-mass that each use may lose above its lattice: all uses together lose at most 1e-6 of a small δ, and
+        1e-8 of a δ near 1, beside which 1 - δ may matter.
+        """
+        digits = 6 if log_delta < -5 else 8
+        return float(10.0 ** math.floor(max(log_delta / math.log(10) - digits - math.log10(2 * steps), -290.0)))
+
+    @staticmethod
     def _smallest_step(factors: tuple[Factor, ...], theta: float, tail: float, outside: float) -> float:
         """The step at which the window, or the reach of one law, fills the allowed memory."""
         longest = max(high - low for low, high in (lattice.reach(f.law, tail) for f in factors))
-        return max(compose.likely_window(factors, theta, outside), longest) / compose.LARGEST_WINDOW
+        window = window_reach.likely_window(factors, theta, outside, window_reach.sketch_cut(tail))
+        return max(window, longest) / compose.LARGEST_WINDOW
 
     @staticmethod
-    def _step(factors: tuple[Factor, ...], target: Target, refine: float) -> float:
-        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6)."""
+    def _step(
+        factors: tuple[Factor, ...], target: Target, refine: float, resolution: float | None, tail: float
+    ) -> float:
+        """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6).
+
+        Near its centre a profile changes over a standard deviation of the loss, whatever the tilt: that is the least
+        slope, and the finest resolution to begin with.
+        """
         count = math.fsum(f.uses for f in factors)
-        wanted = WIDTH / 5 * max(abs(target.epsilon), 0.05) * refine
-        step = math.sqrt(8 * wanted / (count * (target.theta + 1)))
+        spread = math.sqrt(tilt_plan.sketched(factors, target.theta, window_reach.sketch_cut(tail)).curvature)
+        spread = max(spread, 1e-18)
+        wanted = WIDTH / 5 * max(abs(target.epsilon) if resolution is None else resolution, min(spread, 0.05)) * refine
+        step = math.sqrt(8 * wanted / (count * max(target.theta + 1, 1 / spread)))
         return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
 
     # -- ε(δ) --------------------------------------------------------------------------------------------------------
@@ -353,6 +378,32 @@ class Product:
         below, above = ordered(low, high)
         return float(below), float(above)
 
+    def _split(self, delta: float, epsilon: float) -> JumpSplit | None:
+        """The product by the number of its large losses, if it is a power of one law that has rare large losses."""
+        if len(self.upper) != 1 or self.lower != self.upper or self.upper[0].uses < 2:
+            return None
+        law, uses = self.upper[0]
+        if law.infinity > 0 or law.atoms or not 0 < epsilon < math.inf:
+            return None
+        cut = jump_split.cut_for(law, uses, epsilon, delta)
+        return None if cut is None else JumpSplit(law, uses, cut, delta, lambda factors: Product(factors, factors))
+
+    @staticmethod
+    def _by_jumps(split: JumpSplit, delta: float, low: float, high: float) -> tuple[float, float]:
+        """The bracket of ε narrowed by a split."""
+        for refine in (4.0, 0.5, 0.06):
+            split.refine(high, delta, refine)
+            high = min(high, smallest(split.upper, delta, high))
+            low = max(low, largest(split.lower, delta, 0.0, high * (1 + 1e-6)))
+            if high - low <= WIDTH * high:
+                break
+        return low, high
+
+    def crude_delta(self, epsilon: Floats) -> Floats:
+        """An upper bound on δ(ε) without any FFT."""
+        chernoff = self.plan.delta_bound(np.maximum(epsilon, 0.0)) + self.infinity("upper")
+        return np.asarray(np.where(epsilon > 0, np.minimum(chernoff, 1.0), 1.0))
+
     def epsilon_above(self, delta: float) -> float:
         """A certified upper bound on ε(δ) that is quick but not always sharp: one panel, not refined."""
         if self.needs_panels and delta > 0:
@@ -368,7 +419,7 @@ class Product:
         law = self._single(self.upper)
         if law is None:
             return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
-        return _smallest(lambda e: law.profile(e)[1], delta, law.highest)
+        return smallest(lambda e: law.profile(e)[1], delta, law.highest)
 
     def _epsilon_below(self, delta: float, high: float) -> float:
         """The lower bound on ε(δ), if one law is left or δ = 0. `high` is the upper bound."""
@@ -377,8 +428,8 @@ class Product:
         law = self._single(self.lower)
         if law is None:
             return math.fsum(f.uses * f.law.highest for f in self.lower) * (1 - 4 * UNIT_ROUNDOFF)
-        end = high if self.lower is self.upper else _smallest(lambda e: law.profile(e)[1], delta, law.highest)
-        return _largest(lambda e: law.profile(e)[0], delta, 0.0, end)
+        end = high if self.lower is self.upper else smallest(lambda e: law.profile(e)[1], delta, law.highest)
+        return largest(lambda e: law.profile(e)[0], delta, 0.0, end)
 
     def _epsilon_bracket(self, delta: float, sides: tuple[Side, ...] = ("upper", "lower")) -> tuple[float, float]:
         """The bracket of ε from panels, refined until it is narrow or until rounding keeps it wide. With the upper side
@@ -395,13 +446,13 @@ class Product:
             panels = self.panels_for(target, sides, refine, outside)
             for panel in panels:
                 if panel.side == "upper":
-                    high = min(high, _smallest(panel.delta, delta, high))
+                    high = min(high, smallest(panel.delta, delta, high))
                 else:
                     # Search slightly beyond the upper bound too, so that bounds that cross are detected.
                     low = max(
-                        low, _largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
+                        low, largest(panel.delta, delta, max(panel.start, 0.0), min(high * (1 + 1e-6), panel.end))
                     )
-            width = (high - low) / max(high, 1e-3)
+            width = (high - low) / high if high > 0 else 0.0
             if "lower" not in sides or not math.isfinite(high) or width <= WIDTH * 0.9 or width > 0.8 * before:
                 break
             if _is_noise(panels, high):
@@ -415,11 +466,24 @@ class Product:
             # Or ε lies far below the one aimed at, where mass outside the window is multiplied by e^(θ distance).
             outside = compose.LEAST_OUTSIDE if width > FAR_TOO_WIDE else min(outside, compose.OUTSIDE * refine**2)
             target = target._replace(epsilon=min(high, 1e300))
-        return low, high
+        split = self._split(delta, high) if "lower" in sides and high - low > WIDTH * high else None
+        return (low, high) if split is None else self._by_jumps(split, delta, low, high)
 
     def aim(self, delta: float) -> Target:
         """The tilt for a δ, with the ε of the sharp Chernoff bound, which is itself a valid upper bound."""
-        return self.plan.at_delta(delta)
+        return self._truncated_plan(math.log(delta)).at_delta(delta)
+
+    def _truncated_plan(self, log_delta: float) -> LatticePlan:
+        """The plan for laws without the losses whose probability is negligible beside this δ.
+
+        The exponential moments of a rarely sampled Gaussian explode because of losses that never happen.
+        """
+        if all(math.isfinite(f.law.highest) for f in self.upper):
+            return self.plan
+        tail = self._tail(log_delta, math.fsum(f.uses for f in self.upper))
+        if tail not in self._plans:
+            self._plans[tail] = LatticePlan(self.upper, tail)
+        return self._plans[tail]
 
     @property
     def plan(self) -> LatticePlan:
@@ -434,9 +498,9 @@ class Product:
         """An upper bound on δ(ε) from Rényi divergences at all TILTS."""
         if self._divergences is None:
             assert self.renyi is not None
-            self._divergences = np.array([self.renyi(float(s) + 1) for s in compose.TILTS])
+            self._divergences = np.array([self.renyi(float(s) + 1) for s in tilt_plan.TILTS])
         known = np.isfinite(self._divergences)
-        tilts, gaps, divergences = compose.TILTS[known], compose.BEST_GAPS[known], self._divergences[known]
+        tilts, gaps, divergences = tilt_plan.TILTS[known], tilt_plan.BEST_GAPS[known], self._divergences[known]
         if not len(tilts):
             return np.ones_like(epsilon)
         logs = tilts[None, :] * (divergences[None, :] - epsilon[:, None]) + gaps[None, :]
@@ -456,9 +520,9 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
 
     def bound(log_s: float) -> float:
         s = math.exp(log_s)
-        return divergence(s + 1) + (compose.log_best_gap(s) - math.log(delta)) / s
+        return divergence(s + 1) + (tilt_plan.log_best_gap(s) - math.log(delta)) / s
 
-    return max(_minimum(bound), 0.0) * (1 + 1e-12)
+    return max(least_over_orders(bound), 0.0) * (1 + 1e-12)
 
 
 def _is_noise(panels: Sequence[DeltaPanel], epsilon: float) -> bool:
@@ -470,24 +534,6 @@ def _is_noise(panels: Sequence[DeltaPanel], epsilon: float) -> bool:
     at = np.array([epsilon])
     values = [float(panel.delta(at)[0]) for panel in panels]
     return sum(float(panel.rounding(at)[0]) for panel in panels) > 0.5 * abs(values[0] - values[1])
-
-
-def _minimum(function: Callable[[float], float]) -> float:
-    """The smallest value on a grid of log-orders and by golden section around it (every order gives a valid bound)."""
-    grid = np.linspace(-9.0, 12.0, 43)
-    values = [function(float(t)) for t in grid]
-    best = int(np.argmin(values))
-    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, 42)])
-    smallest = float(values[best])
-    for _ in range(40):
-        a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
-        fa, fb = function(a), function(b)
-        smallest = min(smallest, fa, fb)
-        if fa < fb:
-            high = b
-        else:
-            low = a
-    return smallest
 
 
 def _rounded(theta: float) -> float:
@@ -524,40 +570,3 @@ def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> 
         ratio = other / candidates
         misfit += count * np.abs(ratio - np.round(ratio)) * candidates
     return float(candidates[int(np.argmin(misfit + 1e-12 / candidates))])
-
-
-def _smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) -> float:
-    """The smallest ε >= 0 on the search path with profile(ε) <= delta, for a non-increasing upper bound `profile`; inf
-    if the search passes 1e300. The profile was evaluated at the returned ε.
-    """
-    if float(profile(np.array([0.0]))[0]) <= delta:
-        return 0.0
-    low, high = 0.0, highest if math.isfinite(highest) else 1.0
-    while not math.isfinite(highest) and float(profile(np.array([high]))[0]) > delta and high < 1e300:
-        low, high = high, high * 4
-    for _ in range(9):
-        grid = np.linspace(low, high, 130)
-        small = profile(grid) <= delta
-        first = int(np.argmax(small)) if np.any(small) else len(grid) - 1
-        low, high = float(grid[max(first - 1, 0)]), float(grid[first])
-        if high - low <= PRECISION * high:
-            break
-    return high if high < 1e300 else math.inf
-
-
-def _largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:
-    """The largest ε in [low, high] on the search path with profile(ε) > delta, for a lower bound `profile`; 0 if there
-    is none. Any such ε is a proof.
-    """
-    best = 0.0
-    for _ in range(9):
-        grid = np.linspace(low, high, 130)
-        passing = np.flatnonzero(profile(grid) > delta)
-        if not len(passing):
-            break
-        last = int(passing[-1])
-        best = max(best, float(grid[last]))
-        low, high = float(grid[last]), float(grid[min(last + 1, len(grid) - 1)])
-        if high - low <= PRECISION * high:
-            break
-    return best

@@ -160,6 +160,20 @@ class SampledAgainstWithout(Law):
         # × first, because in terms of L' the threshold moves by only q/(1-q+q e^l) roundings.
         return Tails(in_first, np.minimum(in_second, in_first), error + SPECIAL)
 
+    @quietly
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]:
+        # P'(S) - e^l' Q(S) = q (P(S) - e^l Q(S)), because e^l' - (1-q) = q e^l: no cancellation for a small q.
+        inside, inner = _base_loss(loss, self.rate)
+        gap, error = self.base.gaps(inner)
+        second = self.base.tails(inner).second
+        # The slope of the gap in the base loss is -second. `inner` is off by a few roundings of itself, and below 0 by
+        # roundings of e^-inner.
+        moved = 8 * UNIT_ROUNDOFF * second * (np.abs(inner) + 2 + np.exp(np.minimum(-inner, 700.0)))
+        everything = -np.expm1(np.minimum(loss, 0.0))
+        found = np.where(inside, self.rate * gap, everything)
+        doubt = np.where(inside, self.rate * (error + moved), 0.0) + 8 * UNIT_ROUNDOFF * np.abs(found)
+        return found, doubt
+
     def moment(self, order: float) -> float | None:
         # For whole orders E_Q (1-q+q r)^a is a binomial sum of the base's moments E_Q r^j = E_P e^((j-1)L).
         if order != round(order) or not 1 <= order <= MOST_TERMS:
@@ -257,6 +271,22 @@ class WithoutAgainstSampled(Law):
         first = np.where(inside, first, self.infinity)
         mixed = np.where(inside, np.minimum(mixed, first), 0.0)
         return Tails(first, mixed, error + SPECIAL + 32 * UNIT_ROUNDOFF * (1 + np.abs(loss)))
+
+    @quietly
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]:
+        if self.base.jumps or self.base.infinity > 0 or self.rate >= 1:  # a rounded threshold may miss an atom
+            return Law.gaps(self, loss)
+        # P(S) - e^l' ((1-q) P(S) + q Q(S)) = (1 - (1-q) e^l') (P(S) - e^l Q(S)): no cancellation for a small q.
+        inside, away = _base_loss(-loss, self.rate)
+        inside = inside & (loss < self.highest)
+        gap, error = self.base.gaps(-away)
+        second = self.base.tails(-away).second
+        grown = np.exp(np.minimum(loss, 700.0))
+        factor = np.maximum(self.rate * grown - np.expm1(np.minimum(loss, 700.0)), 0.0)
+        # Roundings of the factor and of the threshold, at which the slope of the base's gap is -second.
+        parts = self.rate * grown + np.abs(np.expm1(np.minimum(loss, 700.0)))
+        doubt = factor * error + 8 * UNIT_ROUNDOFF * (parts * (gap + second) + factor * second * (np.abs(away) + 1))
+        return np.where(inside, factor * gap, 0.0), np.where(inside, doubt, 0.0)
 
 
 def _base_loss(mixed: Floats, rate: float) -> tuple[NDArray[np.bool_], Floats]:

@@ -75,6 +75,15 @@ class Law(ABC):
     def tails(self, loss: Floats) -> Tails:
         """P(L > loss) and e^loss Q(L > loss)."""
 
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]:
+        """P(L > loss) - e^loss Q(L > loss), and a bound on its absolute error.
+
+        For a rare sample both tails are near 1 and their difference is near 0: a law that can compute the difference
+        without cancellation overrides this.
+        """
+        first, second, error = self.tails(loss)
+        return first - second, np.asarray(error * (first + second))
+
     def moment(self, order: float) -> float | None:
         """An upper bound on log E_P exp(order * L) in closed form, or None if there is none."""
         return None

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
-from deniable.curves.composition.compose import SKETCH_TAIL, Factor
 from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.exponential_moments import log_moment
 from deniable.curves.composition.law_product import Product, renyi_epsilon, simplify
+from deniable.curves.composition.tilt_plan import SKETCH_TAIL, Factor
 from deniable.curves.laws.law import Sided
 from deniable.curves.outward_rounding import Floats, quietly, sum_up
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, final
 
 import numpy as np
 
-from deniable.curves.composition import compose, lattice
+from deniable.curves.composition import lattice
 from deniable.curves.composition.law_product import Product
+from deniable.curves.composition.tilt_plan import Target
 from deniable.curves.laws import finite_law
 from deniable.curves.meaning.curve_readings import product_of
 from deniable.curves.outward_rounding import Floats, quietly
@@ -80,7 +81,7 @@ def of_product(product: Product) -> LossDistribution:
         low, high = lattice.reach(law, 1e-12)
         grid = lattice.above(law, np.linspace(low, max(high, low + 1e-9), POINTS))
         return LossDistribution(grid.losses, grid.masses, grid.infinity, _cut(product))
-    target = compose.Target(0.0, max(product.aim(1e-6).epsilon, 1e-6), math.log(1e-6))
+    target = Target(0.0, max(product.aim(1e-6).epsilon, 1e-6), math.log(1e-6))
     panels = product.panels_for(target, ("upper",))
     if not panels:
         uses = sum(f.uses for f in product.upper)

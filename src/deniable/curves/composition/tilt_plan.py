@@ -1,0 +1,188 @@
+"""Sketches of laws, and what they plan: the tilt for a wanted ε or δ, and Chernoff bounds without any FFT.
+
+A sketch is a coarse grid law that dominates a law. Its exponential moments give K(θ) = log E e^(θL), whose slope is the
+mean of the tilted law. `LatticePlan` adds up the cumulants of all factors of a product.
+
+The exponential moments of a rarely sampled Gaussian explode because of losses that never happen: one loss of 1 that has
+probability 1e-40 decides E e^(100 L). So a sketch cuts off losses of a given probability, and a plan for δ cuts where
+all uses together lose a negligible part of δ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from deniable.curves.composition import lattice
+from deniable.curves.composition.lattice import GridLaw
+from deniable.curves.laws.law import Law
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+
+SKETCH_POINTS = 800
+SKETCH_TAIL = 1e-70
+"""Size of a sketch, and the P-mass that it cuts off an unbounded law."""
+
+
+class Factor(NamedTuple):
+    """A law and how many times it runs."""
+
+    law: Law
+    uses: int
+
+
+class Cumulant(NamedTuple):
+    """K(θ) = log E e^(θL), K'(θ) and K''(θ), summed over all factors. K' is the mean and K'' the variance of the tilted
+    law.
+    """
+
+    value: float
+    slope: float
+    curvature: float
+
+
+@lru_cache(maxsize=4096)
+def sketch(law: Law, tail: float = SKETCH_TAIL) -> GridLaw:
+    """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences. It cuts P-mass of at
+    most `tail` off an unbounded law.
+    """
+    return lattice.above(law, lattice.spread_points(law, tail, SKETCH_POINTS))
+
+
+FLOOR = 1e-305
+"""Added to every mass before tilting: a mass that underflows to 0 would make the cumulant too small."""
+
+
+def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
+    """Masses times e^(θ loss), normalised to sum to 1, and the logarithm of their sum before that."""
+    exponent = theta * grid.losses
+    top = float(max(exponent[0], exponent[-1]))
+    weights = (grid.masses + FLOOR) * np.exp(exponent - top)
+    total = float(np.sum(weights))
+    weights /= total
+    return weights, top + math.log(total)
+
+
+def cumulant(grid: GridLaw, theta: float) -> Cumulant:
+    """Cumulant of the finite part of a grid law."""
+    weights, log_total = tilted(grid, theta)
+    # Sums of products, not np.dot: a threaded BLAS costs more than it saves at this size.
+    mean = float(np.sum(weights * grid.losses))
+    return Cumulant(log_total, mean, float(np.sum(weights * (grid.losses - mean) ** 2)))
+
+
+@lru_cache(maxsize=16384)
+def _sketch_cumulant(law: Law, theta: float, tail: float) -> Cumulant:
+    return cumulant(sketch(law, tail), theta)
+
+
+def added(parts: Sequence[tuple[Cumulant, int]]) -> Cumulant:
+    """Cumulants of independent laws add."""
+    return Cumulant(
+        math.fsum(count * one.value for one, count in parts),
+        math.fsum(count * one.slope for one, count in parts),
+        math.fsum(count * one.curvature for one, count in parts),
+    )
+
+
+def sketched(factors: Sequence[Factor], theta: float, tail: float = SKETCH_TAIL) -> Cumulant:
+    """The approximate cumulant of a product: the sum of the cumulants of its dominating sketches."""
+    return added([(_sketch_cumulant(f.law, theta, cut_of(f.law, tail)), f.uses) for f in factors])
+
+
+def cut_of(law: Law, tail: float) -> float:
+    """The P-mass that a sketch cuts off: `tail` for an unbounded law. A bounded law has one sketch for all tails."""
+    return SKETCH_TAIL if math.isfinite(law.highest) else max(tail, SKETCH_TAIL)
+
+
+def log_best_gap(theta: float) -> float:
+    """log max_l e^(-θl)(1 - e^(-l)) = θ log θ - (1+θ) log(1+θ): the constant of the sharp Chernoff bound on δ."""
+    return (theta * math.log(theta) if theta > 0 else 0.0) - (1 + theta) * math.log1p(theta)
+
+
+class Target(NamedTuple):
+    """Where a panel is to be sharp: the tilt θ, the approximate ε, log δ there, and a proved upper
+    bound on ε (or inf).
+    """
+
+    theta: float
+    epsilon: float
+    log_delta: float
+    bound: float = math.inf
+
+
+TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
+BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
+
+
+@lru_cache(maxsize=65536)
+def plan_table(law: Law, tail: float = SKETCH_TAIL) -> tuple[Floats, Floats, float]:
+    """For one use of a law: an upper bound on its cumulant at all TILTS, the slope there, and the mean loss. A product
+    adds these up over its factors.
+    """
+    grid = sketch(law, tail)
+    values, slopes = [], []
+    for tilts in np.array_split(TILTS, 2):
+        exponent = tilts[:, None] * grid.losses[None, :]
+        top = exponent[:, -1]
+        weights = (grid.masses + FLOOR)[None, :] * np.exp(exponent - top[:, None])
+        total = np.sum(weights, axis=1)
+        # Rounding of the sum and of the exponents, upwards: it is multiplied by the number of uses.
+        largest = float(np.max(np.abs(grid.losses)))
+        values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
+        slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
+    return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
+
+
+class LatticePlan:
+    """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT."""
+
+    __slots__ = ("cumulants", "highest", "lost", "mean", "room", "slopes")
+
+    def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL) -> None:
+        tables = [(plan_table(f.law, cut_of(f.law, tail)), f.uses) for f in factors]
+        self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
+        self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
+        self.mean = math.fsum(c * t[2] for t, c in tables)
+        self.highest = math.fsum(f.uses * f.law.highest for f in factors)
+        # A bounded law is not cut: a rare atom at its end can make a strong tilt explode.
+        self.room = 1.0 if all(not math.isfinite(f.law.highest) for f in factors) else 3.0
+        # P-mass that the sketches of unbounded laws cut off.
+        cuts = [(sketch(f.law, cut_of(f.law, tail)).infinity - f.law.infinity, f.uses) for f in factors]
+        self.lost = math.fsum(uses * max(cut, 0.0) for cut, uses in cuts) * (1 + 1e-12)
+
+    def at_delta(self, delta: float) -> Target:
+        """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
+        log_delta = math.log(delta)
+        bounds = (self.cumulants - log_delta + BEST_GAPS) / TILTS
+        epsilon = max(float(np.min(bounds)) * (1 + 1e-13), 0.0)
+        # The bound is proved only for δ less the mass that the sketches cut off.
+        left = delta - self.lost
+        proved = float(np.min((self.cumulants - math.log(left) + BEST_GAPS) / TILTS)) if left > 0 else math.inf
+        return Target(self._gentle(epsilon), epsilon, log_delta, max(proved * (1 + 1e-13), 0.0))
+
+    def delta_bound(self, epsilon: Floats) -> Floats:
+        """The sharp Chernoff bound on δ(ε), without the mass at infinity."""
+        logs = self.cumulants[None, :] - TILTS[None, :] * epsilon[:, None] + BEST_GAPS[None, :]
+        least = np.min(np.where(np.isnan(logs), np.inf, logs), axis=1)
+        return np.asarray(np.exp(np.minimum(least, 0.0)) * (1 + 1e-12) + self.lost)
+
+    def at_epsilon(self, epsilon: float) -> Target:
+        """The tilt whose mean loss is `epsilon` (0 if the untilted mean is already beyond it)."""
+        if self.mean >= epsilon:
+            # Here δ(ε) is of order 1 and changes over a standard deviation of the loss: that resolution is enough.
+            spread = math.sqrt(max(float(self.slopes[0]) - self.mean, 0.0) / float(TILTS[0]))
+            return Target(0.0, max(epsilon, spread), 0.0)
+        log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
+        return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
+
+    def _gentle(self, epsilon: float) -> float:
+        """The smallest tilt whose scale e^(K - θε) is within a factor e^room of the least: sharp enough, never extreme.
+
+        ε is capped at the largest loss: beyond it the scale falls without limit, and the tilt would grow without limit.
+        """
+        scales = self.cumulants - TILTS * min(epsilon, self.highest)
+        return float(TILTS[int(np.argmax(scales <= np.min(scales) + self.room))])
