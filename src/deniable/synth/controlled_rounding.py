@@ -26,15 +26,16 @@ SECONDS: Final = 20.0
 """The time limit of each attempt, in seconds."""
 MOST_CONTROLLED: Final = 20_000
 """The most cells of all margins together for which every margin is controlled."""
+MOST_KEYS: Final = 4
+"""The most keys of a table whose every margin is controlled. Of a table by more keys, only the table and the sums that it
+shares with other tables are controlled."""
 _WHOLE: Final = 1e-6
 """Numbers within this distance of a multiple count as that multiple."""
 
 
 @final
 class Control(Enum):
-    """Which margins a rounding controls: sums of the tables that are themselves rounded to a neighbour. Of a table by
-    five or more keys, only the table and the sums that it shares with other tables are controlled.
-    """
+    """Which margins a rounding controls: sums of the tables that are themselves rounded to a neighbour."""
 
     EVERY_MARGIN = "every margin is a rounded margin"
     TABLES = "the tables add up, and every number in them is a rounded number; other margins may be further off"
@@ -64,7 +65,7 @@ def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> Round
         part: summed(counts, axes, part)
         for axes, counts in given.items()
         for part in subsets(axes)
-        if len(axes) <= 4
+        if len(axes) <= MOST_KEYS
     } | given  # fmt: skip
     few = dict(given)
     while True:  # tables must agree on their common margins
@@ -75,7 +76,8 @@ def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> Round
         few |= new
     attempts: list[tuple[Mapping[Axes, Floats], Control, int]] = [(few, Control.TABLES, 0), (few, Control.WIDER, 1)]
     if sum(each.size for each in every.values()) <= MOST_CONTROLLED:
-        attempts.insert(0, (every | few, Control.EVERY_MARGIN, 0))
+        is_every = all(len(axes) <= MOST_KEYS for axes in given)
+        attempts.insert(0, (every | few, Control.EVERY_MARGIN if is_every else Control.TABLES, 0))
     for family, control, further in attempts:
         found = _solved(family, frozenset(given), further)
         if found is not None:
