@@ -27,8 +27,8 @@ SECONDS: Final = 20.0
 MOST_CONTROLLED: Final = 20_000
 """The most cells of all margins together for which every margin is controlled."""
 MOST_KEYS: Final = 4
-"""The most keys of a table whose every margin is controlled. Of a table by more keys, only the table and the sums that it
-shares with other tables are controlled."""
+"""The most keys of a table whose every margin is controlled. Of a table by more keys, only the table and the sums that
+it shares with other tables are controlled."""
 _WHOLE: Final = 1e-6
 """Numbers within this distance of a multiple count as that multiple."""
 
