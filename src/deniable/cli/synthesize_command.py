@@ -104,6 +104,8 @@ def add(app: "typer.Typer") -> None:
         given = dict(locals()) | {"rows": unit_rows, "rows_option": "--unit-rows"}
         with plain_errors(), _in_options(source):
             _check(source, out, price=price, overwrite=overwrite, rows=rows)
+            if table_rows is not None and not 1 <= table_rows <= _MOST_TABLE_ROWS:
+                raise InvalidParameter("--table-rows", table_rows, "must be from 1 to 10⁹")
             request: dict[str, Any] = {
                 "table": None,
                 "columns": _listed(columns),
@@ -114,8 +116,6 @@ def add(app: "typer.Typer") -> None:
                 "unlisted": _listed(unlisted) or [],
                 **_cost(given),
             }
-            if table_rows is not None and not 1 <= table_rows <= _MOST_TABLE_ROWS:
-                raise InvalidParameter("--table-rows", table_rows, "must be from 1 to 10⁹")
             if out is None:
                 _print_price(given, request, as_json)
             else:

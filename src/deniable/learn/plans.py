@@ -240,7 +240,7 @@ class DPSGD(Plan):
     >>> from deniable import learn
     >>> plan = learn.DPSGD(clip=1.0, batch_size=8192, records=60_000, steps=293).calibrate(epsilon=3, delta=1e-5)
     >>> plan
-    DPSGD(clip=1.0, rate=0.136533, steps=293, noise=3.39945)
+    DPSGD(clip=1.0, rate=0.136533, steps=293, noise=3.39941)
     >>> print(plan.explain())
     Each of 293 steps takes each record with probability 0.13653, independently: 8192 of 60000 on average.
     gradients longer than 1 are scaled down to it; their sum gets Gaussian noise of standard deviation 3.3995.

@@ -31,15 +31,15 @@ JUMP_EXPONENTS = np.exp(np.linspace(-3.0, 6.0, 28))
 """Chernoff exponents for sums without large jumps, in units of 1 / (largest loss without a jump)."""
 
 
-class Reach(NamedTuple):
+class WindowEnd(NamedTuple):
     """How far a window extends from the tilted mean to one side, and the tilted mass that may lie beyond it."""
 
     reach: float
     mass: float
 
-    def within(self, support: float) -> Reach:
+    def within(self, support: float) -> WindowEnd:
         """The reach cut at the end of the support, beyond which there is no mass."""
-        return Reach(support, 0.0) if support < self.reach else self
+        return WindowEnd(support, 0.0) if support < self.reach else self
 
 
 def sketch_cut(tail: float) -> float:
@@ -55,7 +55,7 @@ def tail_reach(
     sign: float,
     outside: float,
     cut: float,
-) -> Reach:
+) -> WindowEnd:
     """Distance from the tilted mean beyond which the tilted mass is at most `outside`, by Chernoff on the lattice laws.
 
     The sketches suggest the exponent; the bound itself is evaluated on the lattice laws.
@@ -64,7 +64,7 @@ def tail_reach(
     # Allow for the rounding errors of the exponent.
     value = on_lattice(theta + best).value
     doubt = 8 * UNIT_ROUNDOFF * (abs(value) + abs(total.value) + abs(best * total.slope))
-    return Reach(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
+    return WindowEnd(_chernoff_reach(value, total, best, outside), outside * 1.001 * math.exp(min(doubt, 700.0)))
 
 
 def _chernoff_reach(value: float, at: Cumulant, exponent: float, outside: float) -> float:
@@ -132,23 +132,23 @@ def reach_without_jumps(
     mean: float,
     outside: float,
     cut: float,
-) -> Reach:
+) -> WindowEnd:
     """The reach to the right by two events: one use exceeds a large loss (a union bound), or all are below it and their
     sum is too large (a Chernoff bound). Losses with heavy tails have no useful Chernoff bound of their own.
     """
     most, exponent, _ = _jump_exponents([(sketch(f.law, cut_of(f.law, cut)), f.uses) for f in factors], theta, outside)
     if exponent <= 0:
-        return Reach(math.inf, math.inf)
+        return WindowEnd(math.inf, math.inf)
     jumps, value = 0.0, 0.0
     for grid, uses in grids:
         weights, _ = tilted(grid, theta)
         jumps += uses * float(np.sum(weights[int(np.searchsorted(grid.losses, most, "right")) :]))
         value += uses * _log_moment_below(grid.losses, weights, most, exponent)
     if jumps > outside:  # the sketch did not see an atom
-        return Reach(math.inf, math.inf)
+        return WindowEnd(math.inf, math.inf)
     doubt = 1e-12 * (1 + abs(value) + abs(exponent * mean)) + 64 * UNIT_ROUNDOFF * sum(uses for _, uses in grids)
     reach = (value + doubt - math.log(outside / 2)) / exponent - mean
-    return Reach(reach, (jumps + outside / 2) * 1.001)
+    return WindowEnd(reach, (jumps + outside / 2) * 1.001)
 
 
 def likely_window(factors: Sequence[Factor], theta: float, outside: float, cut: float) -> float:
