@@ -118,7 +118,8 @@ def _below(law: Law, points: Floats, inside: NDArray[np.bool_], merged: Spike | 
     tests = points[:-1] + np.where(inside, 1e-9, 0.5) * widths
     apart = np.ones_like(inside)
     if merged is not None:
-        # Two lines meet at the loss of the spike: that of everything, and that of everything but the spike.
+        # Two lines meet at the loss of the spike: one of the test that all losses pass, one of the test that all losses
+        # above the spike pass.
         apart = points[:-1] > merged.loss - 0.5 * widths
         tests = np.where(apart, np.maximum(tests, merged.end), points[0])
         tests[int(np.argmax(apart))] = merged.end

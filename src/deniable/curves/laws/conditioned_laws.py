@@ -1,7 +1,7 @@
 """A law given that its loss is small, and given that it is large.
 
 Whether the loss of an outcome exceeds a cut c is known to everyone who sees the outcome. So a law is a mixture of two:
-with probability F = P(L > c) the loss is that of `AboveCut`, otherwise that of `BelowCut`. Conditioning divides both
+with probability F = P(L > c) the loss has the law `AboveCut`, otherwise the law `BelowCut`. Conditioning divides both
 measures by the probability of the event, P by F and Q by G = Q(L > c), and so moves every loss by a constant:
 
     L > c:    L + log(G / F)                L <= c:    L + log((1 - G) / (1 - F))
