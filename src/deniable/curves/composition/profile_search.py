@@ -36,8 +36,8 @@ def smallest(profile: Callable[[Floats], Floats], delta: float, highest: float) 
 
 
 def largest(profile: Callable[[Floats], Floats], delta: float, low: float, high: float) -> float:
-    """The largest ε in [low, high] on the search path with profile(ε) > delta, for a lower bound `profile`; 0 if there
-    is none. Any such ε is a proof.
+    """The largest ε in [low, high] on the search path with profile(ε) > delta, for a lower bound `profile`; 0 if no ε
+    passes. The bound was evaluated at the returned ε.
     """
     best = 0.0
     for _ in range(9):

@@ -38,7 +38,7 @@ class WindowEnd(NamedTuple):
     mass: float
 
     def within(self, support: float) -> WindowEnd:
-        """The reach cut at the end of the support, beyond which there is no mass."""
+        """The shorter of this reach and the distance to the end of the support, which has no mass beyond it."""
         return WindowEnd(support, 0.0) if support < self.reach else self
 
 

@@ -35,7 +35,7 @@ from deniable.learn.sklearn.private_estimator import Private, ScoreClassifier, p
 COUNT_SHARE: Final = Fraction(1, 100)
 """The share of μ² for the number of rows of each class."""
 HISTOGRAM_SHARE: Final = Fraction(1, 20)
-"""The share of μ² for the histogram, where one is bought."""
+"""The share of μ² that pays for the histogram of a large table."""
 CELLS: Final = 32
 CLEAR: Final = 8
 """A histogram is bought if the average cell has at least this many standard deviations of its noise as rows."""
