@@ -39,7 +39,8 @@ def pgm(people: Any, domain: dict[str, int], epsilon: float, delta: float, metho
     from aim import AIM
 
     pairs = [(pair, 1.0) for pair in itertools.combinations(domain, 2)]
-    return AIM(epsilon, delta).run(data, pairs)[1].df
+    megabytes = 1 if method == "small aim" else 80  # the most that its model may take; 80 is its default
+    return AIM(epsilon, delta, max_model_size=megabytes).run(data, pairs)[1].df
 
 
 def smartnoise(people: Any, domain: dict[str, int], epsilon: float, delta: float, method: str) -> Any:
@@ -74,6 +75,7 @@ MAKERS = {
     "deniable, target": lambda *given: deniable(*given, TARGET),
     "private-pgm MST": lambda *given: pgm(*given, "mst"),
     "private-pgm AIM": lambda *given: pgm(*given, "aim"),
+    "private-pgm AIM 1 MB": lambda *given: pgm(*given, "small aim"),
     "smartnoise MST": lambda *given: smartnoise(*given, "mst"),
     "smartnoise AIM": lambda *given: smartnoise(*given, "aim"),
     "dpmm MST": lambda *given: dpmm(*given, "mst"),
