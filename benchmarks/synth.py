@@ -51,9 +51,17 @@ NEEDS = {
     "dpmm": ["dpmm==0.1.9"],
 }
 """What each library is installed by. Newer releases of JAX and pandas break private-pgm's AIM."""
-MAKERS = ["deniable", "deniable, target", "private-pgm MST", "dpmm MST", "smartnoise MST", "private-pgm AIM 1 MB", "private-pgm AIM"]
-"""What is run if nothing else is said; synth_worker.py knows the AIM of smartnoise and dpmm as well. AIM's default model
-of 80 MB can take many hours at epsilon 10 (its own documentation says so), so a model of 1 MB is run beside it."""
+MAKERS = [
+    "deniable",
+    "deniable, target",
+    "private-pgm MST",
+    "dpmm MST",
+    "smartnoise MST",
+    "private-pgm AIM 1 MB",
+    "private-pgm AIM",
+]
+"""What is run if nothing else is said; synth_worker.py knows the AIM of smartnoise and dpmm as well. AIM's default
+model of 80 MB can take many hours at epsilon 10, as its authors say, so a model of 1 MB is run beside it."""
 
 
 @dataclass(frozen=True)

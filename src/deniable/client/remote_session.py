@@ -498,9 +498,9 @@ def _number(given: Any) -> Any:
 
 
 def _weights(weights: Weights) -> Any:
-    from deniable.queries.answer.batch_answers import WEIGHTS_RULE
+    from deniable.queries.answer.batch_answers import NAMED_WEIGHTS, WEIGHTS_RULE
 
-    if not isinstance(weights, Sequence) or (isinstance(weights, str) and weights != "fair"):
+    if not isinstance(weights, Sequence) or (isinstance(weights, str) and weights not in NAMED_WEIGHTS):
         raise InvalidParameter("weights", NOTHING, WEIGHTS_RULE)
     if isinstance(weights, str):
         return weights

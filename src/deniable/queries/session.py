@@ -205,9 +205,11 @@ class Session:
         Counts and sums of the same rows by public keys are measured together: the noise minimises the weighted sum of
         the variances of all cells, and coarser tables are exact sums of finer ones. `weights` are the weights of a cell
         of each question (default 1; "fair": 1, and no table is less exact than if it were measured alone with an equal
-        share of the cost). `within` states the error instead of the cost: one number, or one for each question (None:
-        no limit). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`) cost together as much as
-        one of them. A question that was answered before, at least as exactly, is free. `key` is an idempotency key.
+        share of the cost; "closest": every table is as close as possible, by one factor for all, to the better of an
+        equal share and of the finest table alone). `within` states the error instead of the cost: one number, or one
+        for each question (None: no limit). Questions about provably disjoint rows (`WHERE age < 30`, `WHERE age >= 30`)
+        cost together as much as one of them. A question that was answered before, at least as exactly, is free. `key`
+        is an idempotency key.
         """
         require_known(self.batch, amounts, unknown)
         cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, delta=delta, confidence=confidence)

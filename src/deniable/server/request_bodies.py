@@ -112,13 +112,14 @@ class Explained(_Asked):
 class Batch(Spending):
     """Several questions that share one cost, or have the accuracies of `within`. `weights` gives the weight of a cell
     of each question; with "fair", all weights are equal, and no table is less exact than it would be alone with an
-    equal share of the cost.
+    equal share of the cost; with "closest", every table is as close as possible, by one factor for all, to the better
+    of an equal share and of the finest table alone.
     """
 
     dataset: Name
     questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
     within: Positive | Annotated[list[Positive | None], Field(max_length=100)] | None = None  # type: ignore[assignment]
-    weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair"] | None = None
+    weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair", "closest"] | None = None
 
     @model_validator(mode="after")
     def short(self) -> Self:

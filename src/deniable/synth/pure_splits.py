@@ -34,6 +34,8 @@ _LEAST: Final = 1e-12
 
 _SEARCHED: Final = 32
 """The most tables for which `fair` searches over all shares. More tables get fewer starts: prices must be fast."""
+_CLOSER: Final = 30
+"""The number of times `closest` changes its weights."""
 _SURE: Final = 1e-7
 """The margin of the search below each limit, larger than its numerical error."""
 
@@ -169,6 +171,55 @@ def fair(
         found += [each / max(each.sum(), _LEAST) for each in (np.where(near < _SMALLEST, 0.0, near), near)]
     chosen = min((each for each in found if each is start or float(room(each).min()) >= 0), key=worth)
     return {table: float(f) for table, f in zip(tables, chosen, strict=True) if f > 0}
+
+
+def simple(
+    workload: Workload, finest_too: bool, variance: Variance = nominal, reach: Reach = NOTHING_ELSE
+) -> list[float]:
+    """The smaller variance of a cell of each table by the two simple splits: every table measured alone, with an equal
+    share of ε; or, with `finest_too`, the finest table measured alone and added up.
+    """
+    equal = variances(naive(workload), variance, reach)
+    found = [equal[table] for table in workload.tables]
+    if not finest_too:
+        return found
+    whole = finest(workload.tables)
+    one = variance(1 / reach.get(whole, 1.0))
+    cells = [size_of(workload.sizes, whole) // size_of(workload.sizes, table) for table in workload.tables]
+    return [min(limit, one * count) for limit, count in zip(found, cells, strict=True)]
+
+
+def closest(
+    workload: Workload,
+    targets: Sequence[float | None],
+    candidates: Sequence[Columns] = (),
+    variance: Variance = nominal,
+    reach: Reach = NOTHING_ELSE,
+) -> dict[Columns, float]:
+    """The shares whose largest ratio of a table's variance to its target is the smallest found (None: no target).
+
+    The weights of `best` are raised for tables above the others in this ratio. Equal shares, and each table alone that
+    determines all others, are among the candidates, so neither has a smaller ratio.
+    """
+    sizes, tables = workload.sizes, workload.tables
+    given = [(place, max(each, _LEAST)) for place, each in enumerate(targets) if each is not None]
+    weights = [1e-9 / size_of(sizes, table) for table in tables]
+    for place, target in given:
+        weights[place] = 1 / (size_of(sizes, tables[place]) * target)
+
+    def ratios(shares: Shares) -> list[float]:
+        measured = variances(shares, variance, reach)
+        if any(t == 0 for t in precisions(workload, measured).values()):  # some table is not determined
+            return [math.inf]
+        return [cell_variance(workload, tables[place], measured) / target for place, target in given]
+
+    found = [naive(workload), *({each: 1.0} for each in dict.fromkeys((*tables, *candidates)))]
+    for _ in range(_CLOSER):
+        found.append(best(Workload(sizes, tables, tuple(weights)), candidates, variance, reach))
+        over = ratios(found[-1])
+        for (place, _), each in zip(given, over, strict=True):
+            weights[place] *= max(each / max(over), _LEAST) ** 0.5
+    return min(found, key=lambda shares: max(ratios(shares)))
 
 
 def _told(workload: Workload, tables: Sequence[Columns]) -> Any:

@@ -18,7 +18,7 @@ from deniable.ledger import Cost
 from deniable.numbers import plain
 from deniable.queries.answer import batch_shares, joint_tables, rollups
 from deniable.queries.answer.batch_price import Quote, Quoted, measured_as
-from deniable.queries.answer.joint_tables import Jointly, Made
+from deniable.queries.answer.joint_tables import Jointly, Made, SplitGoal
 from deniable.queries.answer.release import release_jointly
 from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.plan.pricing import AskedCost, Price
@@ -37,9 +37,11 @@ if TYPE_CHECKING:
     from deniable.queries.relations.exact_statistics import Collect
     from deniable.queries.session import Session
 
-Weights = Sequence[float] | Literal["fair"] | None
+Weights = Sequence[float] | Literal["fair", "closest"] | None
 """The weight of a cell of each question. "fair": equal weights, but no table may be less precise than it would be
-alone with an equal share of the cost."""
+alone with an equal share of the cost. "closest": every table is as close as possible, by one factor for all, to the
+better of an equal share and of the finest table alone."""
+NAMED_WEIGHTS: Final = ("fair", "closest")
 Within = float | Sequence[float | None] | None
 
 
@@ -122,7 +124,8 @@ def planned(
     ]  # fmt: skip
     measured = {i for group in groups for i in group}
     shares, found.helps = batch_shares.shares(values, each, measured)
-    if weights == "fair":  # then a question does not give up a share because it improves another
+    goal: SplitGoal = weights if isinstance(weights, str) else "sum"
+    if goal != "sum":  # then a question does not give up a share because it improves another
         shares, _ = batch_shares.shares(values, each, range(len(values)))
     if within is not None:
         if weights is not None:
@@ -136,7 +139,7 @@ def planned(
         parts = [asked.part(shares[i]).cost(values[i], session.budget, found.left).units for i in group]
         tables = Jointly.of([values[i] for i in group], session._plans.room([each.question for each in values]))
         counted = [float(each[i]) for i in group]
-        made_for = tables.made(session.budget, Cost(sum(parts)), counted, fair=weights == "fair")
+        made_for = tables.made(session.budget, Cost(sum(parts)), counted, goal=goal)
         found.together.append(TogetherMeasured([names[i] for i in group], tables, made_for))
     return found
 
@@ -174,15 +177,17 @@ def said(question: object, made: NoisePlan) -> str:
     return f"{measures} of {', '.join(table.name for table in made.question.relation.tables)}"
 
 
-WEIGHTS_RULE: Final = 'must be positive numbers, one for each question, or "fair"'
+WEIGHTS_RULE: Final = 'must be positive numbers, one for each question, "fair" or "closest"'
 
 
 def _each(weights: Weights, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Fraction]:
     """The weight of each distinct question; the larger one if it is asked twice."""
     rule = WEIGHTS_RULE
-    if weights is not None and (not isinstance(weights, Sequence) or (isinstance(weights, str) and weights != "fair")):
+    if weights is not None and (
+        not isinstance(weights, Sequence) or (isinstance(weights, str) and weights not in NAMED_WEIGHTS)
+    ):
         raise InvalidParameter("weights", NOTHING, rule)  # before a comparison, which an array answers cell by cell
-    if weights is None or weights == "fair":
+    if weights is None or isinstance(weights, str):
         return [Fraction(1)] * len(names)
     if len(weights) != len(given):
         raise InvalidParameter("weights", NOTHING, _counted(rule, weights, given))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 import numpy as np
 
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 MOST_TOGETHER: Final = 2**16
 """The most cells of a helper table: no question asks for it, but under a pure budget measuring it improves others."""
+
+SplitGoal = Literal["sum", "fair", "closest"]
+"""What the split of a cost minimises, and under which constraint: see `Jointly.made`."""
 
 _WIDE: Final = 2**10
 """Steps per standard deviation of a residual's noise; rounding to such steps has no visible effect."""
@@ -218,13 +221,15 @@ class Jointly:
 
     # -- noise ---------------------------------------------------------------------------------------------------------
 
-    def made(self, budget: Budget, cost: Cost, weights: Wanted, *, fair: bool = False) -> Made:
+    def made(self, budget: Budget, cost: Cost, weights: Wanted, *, goal: SplitGoal = "sum") -> Made:
         """The noise for a cost that minimises the weighted sum of variances over all cells; `weights` are per table.
 
-        With `fair`, no table is less precise than it would be alone with an equal share of the cost.
+        "fair": under the constraint that no table is less precise than alone with an equal share of the cost.
+        "closest": the largest ratio of a table's variance to that of the better simple split is minimal instead; the
+        simple splits are equal shares, and the finest table alone.
         """
         workload = Workload(self.sizes, self.tables, tuple(weights))
-        return _ROUTES[budget.accounting.shape].made(self, workload, budget, cost, fair=fair)
+        return _ROUTES[budget.accounting.shape].made(self, workload, budget, cost, goal)
 
     @cached_property
     def _most_l1(self) -> int:
@@ -489,7 +494,7 @@ class _NoiseRoute(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, *, fair: bool) -> Made:
+    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, goal: SplitGoal) -> Made:
         """See `Jointly.made`."""
 
     @abstractmethod
@@ -506,12 +511,13 @@ class _GaussianRoute(_NoiseRoute):
 
     __slots__ = ()
 
-    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, *, fair: bool) -> Made:
-        if not fair:
+    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, goal: SplitGoal) -> Made:
+        if goal == "sum":
             return jointly._residual(residual_noise.best(workload, jointly.exchange), budget, cost)
         moved = [plan.parts[0].moves.l2_squared / jointly.most**2 for plan in jointly.plans]
         limits = [len(jointly.plans) * each for each in moved]
-        return jointly._residual(residual_noise.fair(workload, limits, jointly.exchange), budget, cost)
+        choose = residual_noise.fair if goal == "fair" else residual_noise.closest
+        return jointly._residual(choose(workload, limits, jointly.exchange), budget, cost)
 
     def proportioned(self, jointly: Jointly, budget: Budget, targets: Sequence[float | None]) -> Callable[[Cost], Made]:
         variances = [None if each is None else each**2 for each in targets]
@@ -528,35 +534,23 @@ class _LaplaceRoute(_NoiseRoute):
 
     __slots__ = ()
 
-    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, *, fair: bool) -> Made:
+    def made(self, jointly: Jointly, workload: Workload, budget: Budget, cost: Cost, goal: SplitGoal) -> Made:
         level = budget.level_down(cost) * MARGIN
         variance = _variance(float(level) / jointly._most_l1)
-        choose = pure_splits.fair if fair else pure_splits.best
-        return jointly._split(
-            choose(workload, jointly._helpers, variance, jointly._reach), workload, level, budget, cost
-        )
+        if goal == "closest":
+            finest = pure_splits.finest(jointly.tables)
+            known = finest in (*jointly.tables, *jointly._helpers)  # otherwise it has too many cells to be measured
+            simple = pure_splits.simple(workload, known, variance, jointly._reach)
+            shares = pure_splits.closest(workload, simple, jointly._helpers, variance, jointly._reach)
+        else:
+            choose = pure_splits.fair if goal == "fair" else pure_splits.best
+            shares = choose(workload, jointly._helpers, variance, jointly._reach)
+        return jointly._split(shares, workload, level, budget, cost)
 
     def proportioned(self, jointly: Jointly, budget: Budget, targets: Sequence[float | None]) -> Callable[[Cost], Made]:
         variances = [None if each is None else each**2 for each in targets]
-        sizes = [size_of(jointly.sizes, table) for table in jointly.tables]
-        weights = [
-            1e-9 / cells if v is None else 1 / (cells * v) for v, cells in zip(variances, sizes, strict=True)
-        ]  # fmt: skip
-        found: tuple[float, Shares, Workload] | None = None
-        for _ in range(30):
-            workload = Workload(jointly.sizes, jointly.tables, tuple(weights))
-            shares = pure_splits.best(workload, jointly._helpers, reach=jointly._reach)
-            measured = pure_splits.variances(shares, pure_splits.nominal, jointly._reach)
-            over = [
-                None if v is None else pure_splits.cell_variance(workload, table, measured) / v
-                for v, table in zip(variances, jointly.tables, strict=True)
-            ]
-            worst = max(each for each in over if each is not None)
-            if found is None or worst < found[0]:
-                found = worst, shares, workload
-            weights = [w if o is None else w * (o / worst) ** 0.5 for w, o in zip(weights, over, strict=True)]
-        assert found is not None
-        _, shares, workload = found
+        workload = Workload(jointly.sizes, jointly.tables, (1.0,) * len(jointly.tables))
+        shares = pure_splits.closest(workload, variances, jointly._helpers, reach=jointly._reach)
         return lambda cost: jointly._split(shares, workload, budget.level_down(cost) * MARGIN, budget, cost)
 
 
