@@ -28,7 +28,7 @@ from deniable.synth.forbidden import Forbidden
 from deniable.synth.marginals import Marginal, total
 from deniable.synth.mixture import Mixture, refitted
 from deniable.synth.raking import raked
-from deniable.synth.row_drawing import draw, independent
+from deniable.synth.row_drawing import draw, independent, sweeps_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,8 @@ class Doubt:
                 counts.append(replace(each, counts=_counted(drawn, each.columns, mixture, forbidden) * rows + noise))
             fitted = refitted(mixture.sizes, counts, mixture, generator)
             copies.append((raked(fitted, counts, forbidden), drawn, tuple(noises)))
-        sample = draw(mixture, min(round(rows), _MOST_DRAWN), generator, forbidden)
+        sweeps = sweeps_for(round(rows), len(mixture.sizes))
+        sample = draw(mixture, min(round(rows), _MOST_DRAWN), generator, forbidden, sweeps)
         return cls(mixture, tuple(copies), tuple(measured), forbidden, sample)
 
     def cells(self, *places: int) -> Array | None:
