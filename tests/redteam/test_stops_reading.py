@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from deniable.queries.plan.answer_size import Plans, cells
+from deniable.queries.answer.plan_cache import Plans
+from deniable.queries.plan.answer_size import cells
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.operations.work_turns import SMALL
 from deniable.server.roles import Role
@@ -32,7 +33,7 @@ def test_what_is_worked_out_to_read_a_question_takes_turns(world: World, monkeyp
         happened.append(("read", 0))
         return cells(question)
 
-    monkeypatch.setattr("deniable.queries.plan.answer_size.cells", size)
+    monkeypatch.setattr("deniable.queries.answer.plan_cache.cells", size)
     plans = Plans(opened.tables, opened.session.budget)
     plans.limit(10**9, 300_000, lambda many: happened.append(("admitted", many)))
     plans.question(KEYS)

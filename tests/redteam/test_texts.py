@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deniable.errors import DeniableError, QuestionRefused
-from deniable.queries.plan.answer_size import Plans
+from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.sql.sql_reader import parse
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.operations.work_turns import SMALL

@@ -10,8 +10,8 @@ from deniable.errors import DeniableError, InvalidOperation, MissingExtra
 from deniable.ledger import Budget
 from deniable.queries import bought_bounds
 from deniable.queries.answer.grouping_sets import sets_of
+from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.frame.recorded_steps import Steps, question_of
-from deniable.queries.plan.answer_size import Plans
 from deniable.queries.sql.share_windows import shares_in
 from deniable.tables.schema import Table, read_schema
 

@@ -16,11 +16,11 @@ from deniable.ledger.account_balances import Replay
 from deniable.queries.answer import batch_answers, rollups, single_answers
 from deniable.queries.answer.answer import Answer, Receipt
 from deniable.queries.answer.grouping_sets import Grouped, Sets, names_sets, sets_of
+from deniable.queries.answer.plan_cache import Admits, Plans
 from deniable.queries.answer.release import Released, release
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.shared_measurements import Measurement, mark_of
 from deniable.queries.plan.answer_notes import Tables
-from deniable.queries.plan.answer_size import Admits, Plans
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
 from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question

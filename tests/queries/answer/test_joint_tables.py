@@ -526,14 +526,14 @@ def test_a_table_that_nobody_asked_for_is_within_the_limits_of_answers() -> None
 
 
 def test_a_cube_of_millions_of_cells_is_refused_before_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deniable.queries.plan import answer_size
+    from deniable.queries.answer import plan_cache
 
     schema = {name: dn.Domain.integer(0, 89, nullable=False) for name in ("a", "b", "c")}
     frame = pd.DataFrame({name: [1, 2] for name in schema})
     cube = "SELECT a, b, c, COUNT(*) AS n FROM t GROUP BY CUBE(a, b, c)"
     with dn.session({"t": frame}, unit=dn.Unit.row(), budget=dn.Budget.pure(epsilon=1), schema=schema) as s:
         s.limit_answers(cells=100_000)
-        monkeypatch.setattr(answer_size, "plan_under", None)  # whoever plans now, fails
+        monkeypatch.setattr(plan_cache, "plan_under", None)  # whoever plans now, fails
         for ask in (s.sql, s.price_batch):
             with pytest.raises(QuestionRefused, match="2,989,441 cells"):
                 ask(cube, epsilon=0.5)

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.engines import sql_generation, sql_templates
 from deniable.queries.engines.duckdb import _SPELLING, DuckDBEngine
 from deniable.queries.engines.engine_process import Apart
 from deniable.queries.engines.sql_templates import Texts
-from deniable.queries.plan.answer_size import Plans
 from deniable.queries.relations.exact_statistics import Collect, Filling
 from deniable.tables.schema import Table
 from tests.queries.hospital import GAUSSIAN, SCHEMA, UNIT, visits

@@ -15,8 +15,9 @@ import deniable as dn
 from deniable.errors import EngineFailed, InvalidParameter
 from deniable.ledger import Budget, Cost
 from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
+from deniable.queries.answer import plan_cache
 from deniable.queries.answer.release import Released, release
-from deniable.queries.plan import answer_size, noise_planner
+from deniable.queries.plan import noise_planner
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, plan, plan_under
 from deniable.queries.plan.pricing import Price
 from deniable.queries.plan.single_quantile import MOST_POINTS, Picked
@@ -210,7 +211,7 @@ def test_a_drawn_value_is_kept_and_is_not_refined() -> None:
 def test_answers_of_earlier_ledgers_are_read_and_refined_as_they_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(budget=PURE) as s:
         with monkeypatch.context() as before:
-            before.setattr(answer_size, "plan_under", lambda question, budget: plan(question))
+            before.setattr(plan_cache, "plan_under", lambda question, budget: plan(question))
             old = s.sql(MIDDLE, epsilon=2)
             s._plans._kept.clear()
         again = s.sql(MIDDLE, epsilon=1)

@@ -11,7 +11,7 @@ import pytest
 
 from deniable.errors import QuestionRefused
 from deniable.ledger import Budget
-from deniable.queries.plan.answer_size import Plans
+from deniable.queries.answer.plan_cache import Plans
 from deniable.queries.plan.noise_planner import NoisePlan, plan_under
 from deniable.queries.plan.refusals import EXAMPLE
 from deniable.queries.relations.question_length import parts

@@ -4,6 +4,7 @@
     answer              a small table of noisy numbers with intervals and a receipt; `answer_display` and
                         `answer_files` print and save it; `privacy_statement` writes the text for a publication
     explanation         a question step by step, with the stability of each step and the sensitivity of each number
+    plan_cache          the plans of a session's questions, so that SQL is read once
     rollups             free answers that are computed from earlier ones
     batch_answers, batch_price, batch_shares, grouping_sets      several questions asked together
     joint_tables, shared_measurements, joint_entry               tables that share draws of noise or a ledger entry

@@ -3,9 +3,10 @@
     sql_reader              parse(): one SELECT as a `Question`; start reading here
     dialect                 the text as a syntax tree
     syntax_tree             questions about nodes of the tree; every module below uses them
-    scalar_expressions      scalar nodes of the tree as our own expressions
+    scalar_expressions      scalar nodes of the tree as our own expressions, given what its names mean
     name_scope              the names that a SELECT may use over a relation
-    from_clause, group_by, aggregate_functions, two_column_aggregates     the parts of a SELECT
+    aggregate_functions     the aggregates of SQL; asked_aggregates collects those that become noisy measures
+    group_by, from_clause   the parts of a SELECT
     key_sets                ROLLUP, CUBE and GROUPING SETS, as one SELECT for each set of keys
     share_windows           COUNT(*) / SUM(COUNT(*)) OVER (), as a count and a division of the noisy answer
     function_names          the name of a function as it was written in the text

@@ -1,20 +1,18 @@
-"""Aggregates in SQL: noisy measures in the outermost SELECT, exact aggregates within a person in a sub-query."""
+"""Aggregates as written in SQL, and the exact aggregates within a person that a sub-query asks for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NoReturn, Protocol, final
+from typing import Final, NoReturn, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
-from deniable.queries.plan.question import Key, Measure
 from deniable.queries.plan.refusals import refuse
-from deniable.queries.relations.relation_nodes import EXACT, Exact, PerPerson, RelationNode
+from deniable.queries.relations.relation_nodes import EXACT, Exact
 from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.name_scope import RelationExpressions
 from deniable.queries.sql.syntax_tree import BOUNDED, exp, number, only, unwrapped
-from deniable.queries.sql.two_column_aggregates import bivariate, is_bivariate
 from deniable.tables.expressions import Column, Expression, Literal, call, case
 
 _PLAIN: Final[dict[type[exp.Expression], tuple[str, dict[str, float]]]] = {
@@ -45,16 +43,6 @@ _FREQUENT: Final = (exp.Mode, exp.ApproxTopK, exp.ApproxTopSum)
 """Aggregates that return the most frequent values; a question by group answers that, with noise."""
 
 
-class RowExpressions(Protocol):
-    """Expressions over the rows that are aggregated."""
-
-    def fitted(self, node: exp.Expression) -> Expression:
-        """The expression of a node."""
-
-    def is_person(self, node: exp.Expression) -> bool:
-        """Whether a node names the person."""
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Aggregate:
@@ -71,7 +59,7 @@ class Aggregate:
         return (self.function, of, repr(sorted(self.options.items())), repr(self.bounds))
 
 
-def aggregate(node: exp.Expression, rows: RowExpressions) -> Aggregate:
+def aggregate(node: exp.Expression, rows: RelationExpressions) -> Aggregate:
     """The aggregate of a node of the tree; `QuestionRefused` if it is not supported."""
     kind = type(node)
     if isinstance(node, exp.Filter):
@@ -92,13 +80,13 @@ def aggregate(node: exp.Expression, rows: RowExpressions) -> Aggregate:
     if kind in _PLAIN:
         only(node, "this")
         function, options = _PLAIN[kind]
-        return Aggregate(function, _value(node.this, rows), dict(options))
+        return Aggregate(function, aggregated(node.this, rows), dict(options))
     if kind in _QUANTILES:
         only(node, "this", _QUANTILES[kind])
         fraction = node.args.get(_QUANTILES[kind])
         if fraction is None:
             refuse("constant", what="the fraction of a quantile")
-        return Aggregate("quantile", _value(node.this, rows), {"q": _fraction(fraction)})
+        return Aggregate("quantile", aggregated(node.this, rows), {"q": _fraction(fraction)})
     _refuse(node)
 
 
@@ -112,13 +100,14 @@ def _refuse(node: exp.Expression) -> NoReturn:
     refuse("mode" if isinstance(node, _FREQUENT) else "unsupported aggregate", what=what)
 
 
-def _value(node: exp.Expression, rows: RowExpressions) -> Expression:
+def aggregated(node: exp.Expression, rows: RelationExpressions) -> Expression:
+    """The argument of an aggregate, which must not be DISTINCT."""
     if isinstance(node, exp.Distinct):
         refuse("distinct aggregate")
     return rows.fitted(node)
 
 
-def _count(node: exp.Count, rows: RowExpressions) -> Aggregate:
+def _count(node: exp.Count, rows: RelationExpressions) -> Aggregate:
     only(node, "this")
     inner = node.this
     if inner is None or isinstance(inner, exp.Star):
@@ -134,7 +123,7 @@ def _count(node: exp.Count, rows: RowExpressions) -> Aggregate:
     return Aggregate("count", None if isinstance(expression, Literal) and expression.value is not None else expression)
 
 
-def _distinct(inner: exp.Expression, rows: RowExpressions) -> Aggregate:
+def _distinct(inner: exp.Expression, rows: RelationExpressions) -> Aggregate:
     if rows.is_person(inner):
         return Aggregate("count_persons", None)
     if isinstance(inner, exp.Case | exp.If) and (condition := _person_if(inner, rows)) is not None:
@@ -142,7 +131,7 @@ def _distinct(inner: exp.Expression, rows: RowExpressions) -> Aggregate:
     return Aggregate("count_distinct", rows.fitted(inner))
 
 
-def _person_if(node: exp.Expression, rows: RowExpressions) -> Expression | None:
+def _person_if(node: exp.Expression, rows: RelationExpressions) -> Expression | None:
     """The condition of CASE WHEN condition THEN person END."""
     if isinstance(node, exp.Case):
         if node.this is not None or len(node.args["ifs"]) != 1 or node.args.get("default") is not None:
@@ -153,7 +142,7 @@ def _person_if(node: exp.Expression, rows: RowExpressions) -> Expression | None:
     return rows.fitted(node.this)
 
 
-def _within(node: exp.WithinGroup, rows: RowExpressions) -> Aggregate:
+def _within(node: exp.WithinGroup, rows: RelationExpressions) -> Aggregate:
     only(node, "this", "expression")
     inner, order = node.this, node.args["expression"]
     if type(inner) not in {exp.PercentileCont, exp.PercentileDisc} or not isinstance(order, exp.Order):
@@ -180,7 +169,7 @@ def _where(inner: Aggregate, condition: Expression) -> Aggregate:
     return Aggregate(inner.function, case((condition, expression)), inner.options, inner.bounds)
 
 
-def _bounded(node: exp.Anonymous, rows: RowExpressions) -> Aggregate:
+def _bounded(node: exp.Anonymous, rows: RelationExpressions) -> Aggregate:
     what = "COUNT, SUM, AVG, VARIANCE, STDDEV and quantiles"
     if len(node.expressions) != 4 or not all(isinstance(each, exp.Literal | exp.Neg) for each in node.expressions[1:]):
         refuse("function", what=BOUNDED)
@@ -194,8 +183,7 @@ def _bounded(node: exp.Anonymous, rows: RowExpressions) -> Aggregate:
         return Aggregate(inner.function, inner.expression, inner.options, (float(low), float(high)))
     if inner.expression is None or inner.function.startswith("count"):
         refuse("bounds option", what=what)
-    clamped = call("least", call("greatest", inner.expression, _plain(low)), _plain(high))
-    return Aggregate(inner.function, clamped, inner.options)
+    return Aggregate(inner.function, clamped(inner.expression, low, high), inner.options)
 
 
 def _constant(node: exp.Expression) -> object:
@@ -205,73 +193,13 @@ def _constant(node: exp.Expression) -> object:
     return str(node.this) if node.is_string else number(str(node.this))
 
 
+def clamped(value: Expression, low: float, high: float) -> Expression:
+    """A number moved into [low, high]. Whole bounds are integers, so that they do not turn integers into floats."""
+    return call("least", call("greatest", value, _plain(low)), _plain(high))
+
+
 def _plain(value: float) -> int | float:
     return int(value) if value == int(value) and abs(value) < 2**53 else value
-
-
-@final
-@dataclass(slots=True)
-class AskedAggregates:
-    """The aggregates of the outermost SELECT, collected as noisy measures; equal aggregates are one measure.
-
-    `wish` is the alias of the item of SELECT that is read now; a measure that makes up the whole item gets this name.
-    """
-
-    relation: RelationNode
-    keys: Sequence[Key]
-    wish: str = ""
-    found: dict[Form, tuple[str, Aggregate]] = field(default_factory=dict)
-
-    def made(self, node: exp.Expression, rows: RowExpressions) -> Expression:
-        """The column of a measure; for an aggregate of two columns, an expression over several measures."""
-        where, inner = None, node
-        if isinstance(node, exp.Filter) and is_bivariate(node.this):
-            only(node, "this", "expression")
-            where, inner = rows.fitted(node.args["expression"].this), node.this
-        if not is_bivariate(inner):
-            return Column(self._add(aggregate(node, rows)))
-        if isinstance(inner.this, exp.Distinct):
-            refuse("distinct aggregate")
-        only(inner, "this", "expression")
-        if inner.args.get("expression") is None:
-            raise QuestionRefused("kinds", f"{spoken(inner)} takes two numbers, not one", "name two columns")
-        self.wish = ""
-        y, x = _value(inner.this, rows), _value(inner.expression, rows)
-
-        def ask(function: str, expression: Expression, **options: float) -> Column:
-            return Column(self._add(Aggregate(function, expression, options)))
-
-        return bivariate(inner, y, x, self.relation, where, ask)
-
-    def _add(self, read: Aggregate) -> str:
-        """The name of the measure."""
-        if read.form not in self.found:
-            taken = [key.name for key in self.keys] + [name for name, _ in self.found.values()]
-            self.found[read.form] = fresh(self.wish or read.function, taken), read
-        return self.found[read.form][0]
-
-    def measured(self) -> tuple[RelationNode, list[Key], list[Measure]]:
-        """(relation, keys, measures). Bounds per person and group first group each person's rows by the keys."""
-        if not any(each.bounds for _, each in self.found.values()):
-            measures = [Measure(name, a.function, a.expression, a.options) for name, a in self.found.values()]
-            return self.relation, list(self.keys), measures
-        partial: list[tuple[str, Exact]] = []
-        measures = []
-        for name, each in self.found.values():
-            if each.function == "count_persons" and each.expression is None:
-                measures.append(Measure(name, "count_persons", None))
-                continue
-            if each.function not in {"sum", "count"}:
-                refuse("bounds option", what="COUNT and SUM, when one of them has bounds per group")
-            partial.append((name, Exact(each.function, each.expression)))
-            value: Expression = Column(name)
-            if each.bounds is not None:
-                low, high = each.bounds
-                value = call("least", call("greatest", value, _plain(low)), _plain(high))
-            measures.append(Measure(name, "sum", value))
-        keys = tuple((key.name, key.expression) for key in self.keys)
-        gathered = PerPerson(self.relation, keys, tuple(partial) or (("rows", Exact("count", None)),))
-        return gathered, [Key(key.name, Column(key.name), key.values) for key in self.keys], measures
 
 
 @final
@@ -282,7 +210,7 @@ class Gathered:
     taken: list[str]
     found: dict[Form, tuple[str, Exact]] = field(default_factory=dict)
 
-    def made(self, node: exp.Expression, rows: RowExpressions) -> Expression:
+    def made(self, node: exp.Expression, rows: RelationExpressions) -> Expression:
         """The column that holds the aggregate."""
         read = aggregate(node, rows)
         if read.bounds is not None or read.function not in EXACT:

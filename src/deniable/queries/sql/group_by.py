@@ -11,15 +11,16 @@ from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
-from deniable.queries.sql.aggregate_functions import AskedAggregates, Gathered
+from deniable.queries.sql.aggregate_functions import Gathered
+from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
-from deniable.queries.sql.scalar_expressions import Scalars
-from deniable.queries.sql.syntax_tree import exp, has_aggregate, item, unwrapped
+from deniable.queries.sql.scalar_expressions import Meaning, scalar
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, operands, unwrapped
 from deniable.tables.expressions import Column, Expression
 
 
 @final
-class Items(Scalars):
+class Items:
     """Expressions over groups: their keys, and aggregates of their rows."""
 
     def __init__(
@@ -30,7 +31,33 @@ class Items(Scalars):
         self.aggregates = aggregates
         self.aliases: dict[str, Expression] = {}
 
-    def shortcut(self, node: exp.Expression) -> Expression | None:
+    def read(self, node: exp.Expression) -> Expression:
+        """The expression of a node over the keys and aggregates of a group."""
+        meanings: dict[int, Meaning] = {}
+        left = [node]
+        while left:
+            part = left.pop()
+            meaning = self._meaning(part)
+            if meaning is None:
+                left.extend(reversed(operands(part)))
+            else:
+                meanings[id(part)] = meaning
+        return scalar(node, meanings)
+
+    def _meaning(self, node: exp.Expression) -> Meaning | None:
+        """The meaning of a key, a column or an aggregate; None for a node that is read part by part."""
+        try:
+            key = self._key(node)
+            if key is not None:
+                return key
+            if isinstance(node, exp.Column):
+                return self._column(node)
+            return self.aggregates.made(node, self.rows) if is_aggregate(node) else None
+        except QuestionRefused as refused:
+            return refused
+
+    def _key(self, node: exp.Expression) -> Expression | None:
+        """The column of the key that a whole subtree equals; None if it is not a key."""
         if not self.keys or isinstance(node, exp.Literal | exp.Paren) or has_aggregate(node):
             return None
         if next(node.find_all(exp.Column), None) is None:
@@ -41,16 +68,13 @@ class Items(Scalars):
             return None
         return None if name is None else Column(name)
 
-    def column(self, node: exp.Column) -> Expression:
+    def _column(self, node: exp.Column) -> Expression:
         name = str(node.name)
         if not node.table and name.casefold() in self.aliases:
             return self.aliases[name.casefold()]
         if named(self.rows.scope, node).column is None:
             refuse("person key")
         refuse("group", name=name)
-
-    def aggregate(self, node: exp.Expression) -> Expression:
-        return self.aggregates.made(node, self.rows)
 
 
 def grouped(

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, final
 
+from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import MOST_NODES, refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import RelationNode
-from deniable.queries.sql.scalar_expressions import Scalars
-from deniable.queries.sql.syntax_tree import exp, only, unwrapped
+from deniable.queries.sql.scalar_expressions import Meaning, scalar
+from deniable.queries.sql.syntax_tree import exp, leaves, only, unwrapped
 from deniable.tables.expressions import Column, Expression
 
 
@@ -90,28 +91,33 @@ def named(scope: Scope, node: exp.Column) -> ScopeEntry:
 
 
 @final
-class RelationExpressions(Scalars):
+class RelationExpressions:
     """Expressions over the rows of a relation."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._fitted: dict[int, tuple[exp.Expression, Expression]] = {}
 
-    def column(self, node: exp.Column) -> Expression:
-        entry = named(self.scope, node)
-        if entry.column is None:
-            refuse("person")
-        return Column(entry.column)
-
-    def aggregate(self, node: exp.Expression) -> Expression:
-        refuse("misplaced")
-
     def fitted(self, node: exp.Expression) -> Expression:
         """The checked expression of a node. Cached, because a key is read in GROUP BY and again in SELECT."""
         known = self._fitted.get(id(node))
         if known is None:
-            known = self._fitted[id(node)] = (node, fitted(self.read(node), self.scope.relation.columns))
+            known = self._fitted[id(node)] = (node, fitted(self._read(node), self.scope.relation.columns))
         return known[1]
+
+    def _read(self, node: exp.Expression) -> Expression:
+        return scalar(node, {id(leaf): self._meaning(leaf) for leaf in leaves(node)})
+
+    def _meaning(self, leaf: exp.Expression) -> Meaning:
+        try:
+            if not isinstance(leaf, exp.Column):
+                refuse("misplaced")
+            entry = named(self.scope, leaf)
+            if entry.column is None:
+                refuse("person")
+        except QuestionRefused as refused:
+            return refused
+        return Column(entry.column)
 
     def is_person(self, node: exp.Expression) -> bool:
         """Whether a node names the person."""

@@ -1,21 +1,22 @@
-"""Scalar expressions of SQL as our own: `Scalars` reads a node of the syntax tree by the closed table of functions.
+"""Scalar expressions of SQL as our own: `scalar` translates a node of the syntax tree by the closed table of functions.
 
-What a column or an aggregate means depends on the clause, so a subclass says it: `name_scope.RelationExpressions` for
-rows, `group_by.Items` for groups, and `sql_reader` for noisy answers. These three methods are the only calls from here
-to the modules above; names are looked up where they stand, so the first thing that is wrong is what is refused.
+What a column or an aggregate means depends on the clause. So the clause looks up the meaning of each before it calls
+`scalar`: `name_scope.RelationExpressions` over rows, `group_by.Items` over groups, and `sql_reader` over noisy answers.
+A name that cannot be used has a refusal as its meaning. `scalar` raises it where the name stands, so the leftmost
+mistake of a text is the one that is reported.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from abc import ABC, abstractmethod
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations import operator_meanings
 from deniable.queries.sql.function_names import spoken
-from deniable.queries.sql.syntax_tree import conjoined, exp, is_aggregate, number, only, unwrapped
+from deniable.queries.sql.syntax_tree import conjoined, exp, number, only, unwrapped
 from deniable.tables.expressions import Call, Expression, Literal, call, case
 from deniable.tables.kinds import Kind
 
@@ -48,33 +49,35 @@ _TYPES: Final = {
 }
 
 
-class Scalars(ABC):
-    """Turns scalar nodes of the tree into expressions. Subclasses define columns and aggregates for their clause."""
+Meaning = Expression | QuestionRefused
+"""What a column, an aggregate or a key means in its clause; a refusal if it must not stand there."""
 
-    @abstractmethod
-    def column(self, node: exp.Column) -> Expression:
-        """The expression of a column."""
 
-    @abstractmethod
-    def aggregate(self, node: exp.Expression) -> Expression:
-        """The expression of an aggregate."""
+def scalar(node: exp.Expression, meanings: Mapping[int, Meaning]) -> Expression:
+    """The expression of a node. Raises `QuestionRefused` for a function that is not in the closed table.
 
-    def shortcut(self, node: exp.Expression) -> Expression | None:
-        """The expression of a whole subtree that is known already (a key); None if it must be read."""
-        return None
+    `meanings` has every column and aggregate below the node, by the `id` of its node. A larger subtree that has a
+    meaning of its own, as a key does, is not read further.
+    """
+    return _Scalars(meanings).read(node)
+
+
+@final
+class _Scalars:
+    """Translates the scalar nodes of one expression."""
+
+    def __init__(self, meanings: Mapping[int, Meaning]) -> None:
+        self.meanings = meanings
 
     def read(self, node: exp.Expression) -> Expression:
-        """The expression of a node; `QuestionRefused` if it is not in the closed table of functions."""
-        known = self.shortcut(node)
-        if known is not None:
-            return known
+        meaning = self.meanings.get(id(node))
+        if isinstance(meaning, QuestionRefused):
+            raise meaning
+        if meaning is not None:
+            return meaning
         kind = type(node)
         if kind is exp.Paren:
             return self.read(unwrapped(node))
-        if isinstance(node, exp.Column):
-            return self.column(node)
-        if is_aggregate(node):
-            return self.aggregate(node)
         if kind in (exp.And, exp.Or):
             parts = [self.read(part) for part in conjoined(node, kind)]
             return call("and" if kind is exp.And else "or", *parts)
@@ -104,7 +107,7 @@ class Scalars(ABC):
         # Long chains of + and - are nested on the left, so that side is walked in a loop instead of recursion.
         chain = [(operator, node)]
         left = node.this
-        while type(left) in _BINARY and self.shortcut(left) is None:
+        while type(left) in _BINARY and id(left) not in self.meanings:
             only(left, "this", "expression", "typed")
             chain.append((_BINARY[type(left)], left))
             left = left.this

@@ -18,13 +18,13 @@ from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.question import Key, Order, Post, Question, asked, check_post, public_values
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
-from deniable.queries.sql.aggregate_functions import AskedAggregates
+from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
 from deniable.queries.sql.group_by import Items, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
-from deniable.queries.sql.scalar_expressions import Scalars
-from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, only, unwrapped
+from deniable.queries.sql.scalar_expressions import Meaning, scalar
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.schema import Table
@@ -108,21 +108,26 @@ Columns = tuple[tuple[str, Expression], ...]
 
 
 @final
-class _Shown(Scalars):
+class _Shown:
     """Expressions over the noisy answers of a question."""
 
     def __init__(self, columns: Mapping[str, Expression]) -> None:
         self.columns = columns
 
-    def column(self, node: exp.Column) -> Expression:
-        only(node, "this", "table")
-        name = str(node.name)
-        if name.casefold() not in self.columns:
-            refuse("column", name=name, among=self.columns)
-        return self.columns[name.casefold()]
+    def read(self, node: exp.Expression) -> Expression:
+        return scalar(node, {id(leaf): self._meaning(leaf) for leaf in leaves(node)})
 
-    def aggregate(self, node: exp.Expression) -> Expression:
-        refuse("nested")
+    def _meaning(self, leaf: exp.Expression) -> Meaning:
+        try:
+            if not isinstance(leaf, exp.Column):
+                refuse("nested")
+            only(leaf, "this", "table")
+            name = str(leaf.name)
+            if name.casefold() not in self.columns:
+                refuse("column", name=name, among=self.columns)
+        except QuestionRefused as refused:
+            return refused
+        return self.columns[name.casefold()]
 
 
 @final
@@ -188,7 +193,7 @@ class _Reader:
             keys.append(Key(name, expression, public_values(expression, rows.scope.relation)))
         return keys
 
-    def _order(self, select: exp.Select, reader: Scalars, columns: Columns) -> tuple[Order, ...]:
+    def _order(self, select: exp.Select, reader: Items | _Shown, columns: Columns) -> tuple[Order, ...]:
         found: list[Order] = []
         order = select.args.get("order")
         for part in () if order is None else order.expressions:

@@ -74,9 +74,29 @@ def has_aggregate(node: exp.Expression) -> bool:
         part = left.pop()
         if is_aggregate(part):
             return True
-        if not isinstance(part, exp.Subquery | exp.Select | exp.SetOperation):
-            left.extend(part.iter_expressions())
+        left.extend(operands(part))
     return False
+
+
+def operands(node: exp.Expression) -> list[exp.Expression]:
+    """The nodes directly below a node, from left to right; none for a sub-query, which has names of its own."""
+    if isinstance(node, exp.Subquery | exp.Select | exp.SetOperation):
+        return []
+    below = list(node.iter_expressions())
+    return below[::-1] if isinstance(node, exp.DateDiff) else below  # it stores the end before the start
+
+
+def leaves(node: exp.Expression) -> list[exp.Expression]:
+    """The columns and aggregates of an expression, from left to right; not the columns inside of the aggregates."""
+    found: list[exp.Expression] = []
+    left = [node]
+    while left:
+        part = left.pop()
+        if isinstance(part, exp.Column) or is_aggregate(part):
+            found.append(part)
+        else:
+            left.extend(reversed(operands(part)))
+    return found
 
 
 def number(digits: str) -> int | float:
