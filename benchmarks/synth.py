@@ -54,6 +54,8 @@ NEEDS = {
 MAKERS = [
     "deniable",
     "deniable, target",
+    "deniable MST",
+    "deniable adaptive",
     "private-pgm MST",
     "dpmm MST",
     "smartnoise MST",

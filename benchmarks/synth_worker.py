@@ -18,13 +18,15 @@ from typing import Any
 TARGET = "income>50K"
 
 
-def deniable(people: Any, domain: dict[str, int], epsilon: float, delta: float, target: str | None) -> Any:
+def deniable(
+    people: Any, domain: dict[str, int], epsilon: float, delta: float, target: str | None = None, method: str = "pairs"
+) -> Any:
     import deniable as dn
 
     schema = {name: dn.Domain.integer(keys=range(size), nullable=False) for name, size in domain.items()}
     budget = dn.Budget(epsilon=epsilon, delta=delta)
     with dn.session({"people": people}, unit=dn.Unit.row(), budget=budget, schema=schema) as s:
-        return s.synthesize(target=target, share=1).rows(len(people)).to_pandas()
+        return s.synthesize(target=target, method=method, share=1).rows(len(people)).to_pandas()
 
 
 def pgm(people: Any, domain: dict[str, int], epsilon: float, delta: float, method: str) -> Any:
@@ -71,8 +73,10 @@ def dpmm(people: Any, domain: dict[str, int], epsilon: float, delta: float, meth
 
 
 MAKERS = {
-    "deniable": lambda *given: deniable(*given, None),
+    "deniable": lambda *given: deniable(*given),
     "deniable, target": lambda *given: deniable(*given, TARGET),
+    "deniable MST": lambda *given: deniable(*given, method="mst"),
+    "deniable adaptive": lambda *given: deniable(*given, method="adaptive"),
     "private-pgm MST": lambda *given: pgm(*given, "mst"),
     "private-pgm AIM": lambda *given: pgm(*given, "aim"),
     "private-pgm AIM 1 MB": lambda *given: pgm(*given, "small aim"),

@@ -1,6 +1,7 @@
 """Synthetic tables on real data, through sessions: how exact, how long, how large.
 
     python benchmarks/synthetic_lines.py errors adult10 0.1,1,10 5     total variation of 1-, 2- and 3-way marginals
+    python benchmarks/synthetic_lines.py errors adult10 1 3 mst        with method="mst", or "adaptive"
     python benchmarks/synthetic_lines.py errors yrbss 1 2              other tables: nhanes30, nesarc, wages, diamonds
     python benchmarks/synthetic_lines.py classifier adult10 1 5        AUROC of income, five synthetic rows for one
     python benchmarks/synthetic_lines.py engine duckdb 10000000        CPU time of the counts alone
@@ -109,14 +110,14 @@ def variation(one: pd.DataFrame, other: pd.DataFrame, sizes: dict[str, int], way
     return float(np.mean([np.abs(shares(one, sizes, t) - shares(other, sizes, t)).sum() / 2 for t in tables]))
 
 
-def errors(name: str, epsilons: list[float], runs: int) -> None:
+def errors(name: str, epsilons: list[float], runs: int, method: str = "pairs") -> None:
     table, sizes = TABLES[name]()
     for epsilon in epsilons:
         found = []
         for _ in range(runs):
             with session(table, sizes, epsilon) as s:
                 began = time.process_time()
-                made = s.synthesize(share=1)
+                made = s.synthesize(method=method, share=1)
                 rows = made.rows(len(table)).to_pandas()
                 spent = time.process_time() - began
             with session(table, sizes, epsilon) as s:
@@ -202,4 +203,5 @@ if __name__ == "__main__":
     if what == "engine":
         engine(name, int(rest[0]))
     else:
-        {"errors": errors, "classifier": classifier}[what](name, [float(e) for e in rest[0].split(",")], int(rest[1]))
+        epsilons, runs = [float(e) for e in rest[0].split(",")], int(rest[1])
+        {"errors": errors, "classifier": classifier}[what](name, epsilons, runs, *rest[2:])

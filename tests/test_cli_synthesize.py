@@ -165,6 +165,14 @@ def test_a_workload_and_keys_that_are_found(people: Path) -> None:
     assert "x" in set(rows.name.dropna())
 
 
+@pytest.mark.parametrize("method", ["mst", "adaptive"])
+def test_tables_are_chosen_by_the_data(people: Path, method: str) -> None:
+    more = ["--method", method, "--rows", "50"]
+    said = asked(*command(people, "s.csv", *NEW, *more, columns="sex,smokes,age", epsilon="0.9"))
+    assert "of 3, by the exponential mechanism" in " ".join(said.split())
+    assert len(pd.read_csv(people.parent / "s.csv")) == 50
+
+
 def test_a_price_is_said_and_nothing_is_charged_or_written(people: Path) -> None:
     """The price was printed, and charged in the same breath, however useless: there was no way to see it first."""
     words = ["synthesize", str(people), "--schema", str(people.with_suffix(".yaml")), "--columns", "sex,age"]
@@ -175,6 +183,9 @@ def test_a_price_is_said_and_nothing_is_charged_or_written(people: Path) -> None
     before = entries(people)
     told = json.loads(asked(*words, "--epsilon", "0.001", "--price", "--json"))
     assert told["least_rows"] > 3000
+    code, why = refused(*words, "--epsilon", "0.001", "--price", "--table-rows", "3000")
+    assert code == 2
+    assert "noise drowns 3,000 rows" in why
     assert entries(people) == before
     assert "--price alone" in refused(*words, "--epsilon", "0.1")[1]
     assert "--price alone" in refused(*command(people, "t.csv", "--price"))[1]

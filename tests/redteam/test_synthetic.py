@@ -89,6 +89,8 @@ def test_synthetic_tables_that_are_too_large(poor: World) -> None:
         {"columns": ["c1"] * 64},
         {"columns": names[:20], "bins": dict.fromkeys(names[:20], 256)},
         {"columns": names[:16], "target": "c1"},
+        {"columns": names, "method": "mst"},
+        {"columns": names[:16], "target": "c1", "method": "adaptive"},
         {"columns": names[:5], "bins": {"c0": 10**9}},
         {"columns": ["x" * 100_000]},
     ]

@@ -68,7 +68,13 @@ def add(app: "typer.Typer") -> None:
         workload: Annotated[
             str | None, typer.Option(help="The tables to measure instead of all pairs, such as sex,age;age,pay,sex.")
         ] = None,
-        method: Annotated[str, typer.Option(help="pairs; or independent, which counts each column alone.")] = "pairs",
+        method: Annotated[
+            str,
+            typer.Option(
+                help="pairs; or independent, which counts each column alone; or mst (a tree of pairs) or adaptive (in "
+                "rounds), which choose tables by the data."
+            ),
+        ] = "pairs",
         unlisted: Annotated[str | None, typer.Option(help="Columns whose keys a noisy count finds; needs a δ.")] = None,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it exists.")] = False,
         table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
@@ -117,7 +123,7 @@ def add(app: "typer.Typer") -> None:
                 **_cost(given),
             }
             if out is None:
-                _print_price(given, request, as_json)
+                _print_price(given, request, table_rows, as_json)
             else:
                 _write(given, request, out, rows, table_rows, overwrite=overwrite, as_json=as_json)
 
@@ -139,11 +145,13 @@ def _check(source: Path, out: Path | None, *, price: bool, overwrite: bool, rows
         raise InvalidParameter("--rows", rows, f"must be from 1 to {_MOST_ROWS:,}")
 
 
-def _print_price(given: dict[str, Any], request: dict[str, Any], as_json: bool) -> None:
+def _print_price(given: dict[str, Any], request: dict[str, Any], table_rows: int | None, as_json: bool) -> None:
     from deniable.cli.question_commands import _opened
+    from deniable.queries.synthetic.synthesis_measurement import refuse_useless
 
     with _opened(given, reads=False) as session:
         price = session.price_synthesis(**request)
+    refuse_useless(price, table_rows)
     print(json.dumps(price.to_dict(), ensure_ascii=False, indent=2) if as_json else price)
 
 

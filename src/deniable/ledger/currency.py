@@ -106,6 +106,12 @@ class Currency(ABC):
         """The pure ε of these units, in units; None where they promise no pure ε."""
         return None
 
+    @abstractmethod
+    def choice_epsilon(self, units: int) -> Fraction:
+        """About the largest ε of an exponential mechanism that these units pay for: its price, rounded up, may be
+        higher by the rounding. Such a mechanism has ε-bounded range (Dong, Durfee & Rogers 2020).
+        """
+
     # -- Gaussian noise ------------------------------------------------------------------------------------------------
 
     def mu2_units(self, units: int) -> int:
@@ -175,6 +181,10 @@ class GaussianCurrency(Currency):
     def units_of_mu2(self, square: Fraction) -> Fraction:
         return square / UNIT
 
+    def choice_epsilon(self, units: int) -> Fraction:
+        # An ε-bounded range is √(π/8) ε-GDP in the limit of small ε, and less for every other ε.
+        return Fraction(float_down(mu_down(units))) / Fraction(math.sqrt(math.pi / 8))
+
     def gaussian_mu(self, units: int) -> float:
         return float_down(mu_down(units))
 
@@ -202,6 +212,9 @@ class PureCurrency(Currency):
 
     def epsilon_units(self, units: int) -> int | None:
         return units
+
+    def choice_epsilon(self, units: int) -> Fraction:
+        return units * UNIT
 
 
 @final
@@ -241,6 +254,10 @@ class ZCDPCurrency(Currency):
 
     def units_of_mu2(self, square: Fraction) -> Fraction:
         return square / (2 * UNIT)
+
+    def choice_epsilon(self, units: int) -> Fraction:
+        # An ε-bounded range is ε²/8-zCDP (Cesar & Rogers 2021).
+        return Fraction(float_root_down(8 * units * UNIT))
 
     def gaussian_mu(self, units: int) -> float:
         return float_root_down(2 * units * UNIT)

@@ -158,7 +158,7 @@ class SynthesisBody(Spending):
     target: Text | None = None
     bins: Annotated[dict[Text, Annotated[int, Field(ge=2, le=256, strict=True)]], Field(max_length=64)] | None = None
 
-    method: Literal["pairs", "independent"] = "pairs"
+    method: Literal["pairs", "independent", "mst", "adaptive"] = "pairs"
     workload: (
         Annotated[list[Annotated[list[Text], Field(min_length=1, max_length=3)]], Field(max_length=2100)] | None
     ) = None

@@ -122,13 +122,15 @@ def fit(
     measured: Sequence[Marginal],
     *,
     fits: int = FITS,
+    work: float | None = None,
     generator: np.random.Generator | None = None,
 ) -> Mixture:
     """Fit a mixture to noisy marginals, to about the distance that the truth has.
 
     The number of components grows as needed, up to a limit; `misfit` tells whether they sufficed. All fits together
-    take at most MOST_WORK. If that is not enough for all of them, fewer fits are combined: with little noise, there is
-    little to average out. The random starts are numpy's; they only select one of many good fits to public counts.
+    take at most `work`, by default MOST_WORK. If that is not enough for all of them, fewer fits are combined: with
+    little noise, there is little to average out. The random starts are numpy's; they only select one of many good
+    fits to public counts.
 
     >>> import numpy as np
     >>> both = Marginal((0, 1), np.array([[300.0, 0.0], [0.0, 100.0]]), variance=1.0)
@@ -137,17 +139,17 @@ def fit(
     True
     """
     checked(sizes, measured)
-    generator = generator or np.random.default_rng()
-    problem, components, left = _Problem(sizes, measured), _COMPONENTS, MOST_WORK
-    first = problem.watched(components, generator, MOST_WORK / 4)
+    generator, work = generator or np.random.default_rng(), work or MOST_WORK
+    problem, components, left = _Problem(sizes, measured), _COMPONENTS, work
+    first = problem.watched(components, generator, work / 4)
     left -= 2 * first.steps * problem.work(components)
     # More components only help where these cannot represent the dependence, which shows only with little noise.
     while first.misfit > _TOO_FAR and 2 * components <= _MOST_COMPONENTS:
-        if _WORTH_IT * problem.work(2 * components) > MOST_WORK / 8:
+        if _WORTH_IT * problem.work(2 * components) > work / 8:
             break
         components *= 2
-        is_last = 2 * components > _MOST_COMPONENTS or _WORTH_IT * problem.work(2 * components) > MOST_WORK / 8
-        first = problem.fitted(components, generator, left if is_last else MOST_WORK / 8)
+        is_last = 2 * components > _MOST_COMPONENTS or _WORTH_IT * problem.work(2 * components) > work / 8
+        first = problem.fitted(components, generator, left if is_last else work / 8)
         left -= first.steps * problem.work(components)
     others = min(fits - 1, int(left / (first.steps * problem.work(components))))
     if components == _COMPONENTS:

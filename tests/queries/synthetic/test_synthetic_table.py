@@ -159,7 +159,7 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"method": "aim"}, "is not a method"),
+        ({"method": "trees"}, "is not a method"),
         ({"method": "independent", "target": "sex"}, "give one of them"),
         ({"workload": [("sex", "age")], "target": "sex"}, "give one of them"),
         ({"workload": [("sex", "nowhere")]}, "not one of the columns"),

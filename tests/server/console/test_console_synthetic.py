@@ -71,6 +71,17 @@ def test_an_owner_publishes_and_an_analyst_downloads(world: World, drawn: list[t
     assert f"visits:{entry}" not in analyst.get(PLACE).text
 
 
+@pytest.mark.parametrize("method", ["independent", "mst", "adaptive"])
+def test_the_form_says_how_tables_are_counted(world: World, method: str) -> None:
+    owner = Browser(world, "olga")
+    fields: Any = {"column": [column("ward"), column("age"), column("sex")], "amount": "0.1", "target": ""}
+    shown = owner.post(f"{PLACE}/price", **fields, method=method)
+    assert f'value="{method}" selected' in shown.text
+    done = owner.post(PLACE, **fields, method=method, key=f"k-{method}")
+    assert done.status_code == 303, done.text
+    assert owner.post(PLACE, **fields, method="no such", key="k9").status_code == 422
+
+
 def test_what_somebody_else_paid_for_can_be_downloaded_after_asking(world: World, drawn: list[tuple[Any, ...]]) -> None:
     owner, analyst = Browser(world, "olga"), Browser(world, "ana")
     assert owner.post(PLACE, column=[column("ward"), column("sex")], amount="0.5").status_code == 303  # type: ignore[arg-type]

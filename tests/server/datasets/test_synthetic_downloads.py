@@ -379,6 +379,21 @@ def test_a_workload_and_what_cannot_be_travel_too(served: tuple[World, str]) -> 
         assert not ((again.ward == "A") & (again.sex == "f")).any()
 
 
+@pytest.mark.parametrize("method", ["mst", "adaptive"])
+def test_tables_that_the_data_choose_travel_too(served: tuple[World, str], method: str) -> None:
+    there, url = served
+    with dn.connect(url, token=there.tokens["ana"]) as remote:
+        price = remote.price_synthesis(columns=["ward", "sex", "stay"], method=method, epsilon=1.0)
+        assert price.chosen is not None
+        assert price.chosen.candidates == 3
+        found = remote.synthesize(columns=["ward", "sex", "stay"], method=method, epsilon=1.0)
+        assert [each.columns for each in found.marginals[:3]] == [(0,), (1,), (2,)]
+        assert 5 <= len(found.marginals) <= 3 + price.chosen.most
+        again = remote.synthetic(f"visits:{found.receipt.entry}")
+        assert again.asked.measured == found.asked.measured
+        assert len(again.rows(20)) == 20
+
+
 def test_keys_that_are_not_public_are_found_over_http_too(world: World) -> None:
     """The towns are not in the schema: a noisy count at a delta finds them, and records and downloads have them."""
     bought = buy(world, ["sex", "town"], unlisted=["town"], bins={"town": 8}, epsilon=8.0)

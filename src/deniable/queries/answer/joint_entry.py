@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 from deniable.errors import UnreadableRecord
 from deniable.queries.answer.release import Released
@@ -31,9 +31,17 @@ class MeasuredTogether:
     receipt: Receipt
 
 
-def written(released: Sequence[Released]) -> bytes:
-    """The bytes of an entry: the records of all counts in order."""
-    return json.dumps({"version": _VERSION, "together": [each.to_bytes().decode() for each in released]}).encode()
+def written(released: Sequence[Released], chosen: Sequence[Sequence[int]] = ()) -> bytes:
+    """The bytes of an entry: the records of all counts in order, and the columns of tables that were chosen."""
+    record: dict[str, Any] = {"version": _VERSION, "together": [each.to_bytes().decode() for each in released]}
+    if chosen:
+        record["chosen"] = [list(each) for each in chosen]
+    return json.dumps(record).encode()
+
+
+def chosen(answer: bytes) -> list[tuple[int, ...]]:
+    """The columns of the tables that were chosen for an entry, in order."""
+    return [tuple(each) for each in json.loads(answer).get("chosen", ())]
 
 
 def pieces(answer: bytes) -> list[bytes]:

@@ -135,6 +135,12 @@ def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
         "A distribution (a mixture of products) was fitted to these counts, and synthetic rows are drawn from it; "
         "none is copied from the data.",
     ]
+    if asked.candidates:
+        told.insert(
+            1,
+            f"Those by several columns were chosen from {len(asked.candidates):,} by the exponential mechanism, which "
+            "the same charge pays for.",
+        )
     if asked.ruled:
         told.append(f"By declared rules about {', '.join(asked.ruled)}, no row has an impossible combination.")
     public = [

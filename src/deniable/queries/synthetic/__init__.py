@@ -2,6 +2,7 @@
 
     synthesis_request          the plan: how columns are binned, which marginals are measured
     impossible_combinations    rules about combinations that no row can have, as a caller writes them
+    marginal_selection         tables that the data choose, within the same entry
     synthesis_measurement      the price, the charge, and the noisy counts as one ledger entry
     synthetic_table            rows, tables and answers from the fitted distribution, with their expected error
     synthetic_records          a synthetic table as plain values, for a ledger, a client, or another process

@@ -5,13 +5,16 @@ They are priced from public facts, charged before any data is read, and sealed t
 Columns with unlisted keys take two steps within the entry. First a noisy count with a threshold finds the keys that
 enough people have, at a δ; then these keys, which are public now, are counted with the other columns. Both steps are
 paid for in advance. The number of keys that are found changes neither the cost nor the noise.
+
+Methods that choose tables by the data take one more step: after the counts by single columns, tables are chosen and
+counted (`marginal_selection`), from an amount that was charged with the rest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -25,8 +28,9 @@ from deniable.queries.answer.joint_entry import MeasuredTogether
 from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
+from deniable.queries.synthetic.marginal_selection import SelectionPlan, TableSelection, in_order
 from deniable.queries.synthetic.synthesis_request import MOST_ROWS, Synthesis, row_count
-from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic
+from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic, noisy_marginal
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
@@ -39,6 +43,19 @@ if TYPE_CHECKING:
 _OF_USE: Final = 0.5
 """A synthetic table is considered useful if the measured counts by single columns have an average error below this, in
 total variation. A fit is better than the counts, but cannot recover from half of all rows in a wrong cell."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ChosenCounts:
+    """What is known beforehand of counts that the data choose."""
+
+    most: int
+    """The most tables that are chosen."""
+    candidates: int
+    """The number of tables to choose from."""
+    deviation: float
+    """About the standard deviation of the noise in a cell of one of them."""
 
 
 @final
@@ -55,6 +72,8 @@ class SynthesisPrice:
     """The standard deviation of the noise in a cell, for each marginal."""
     thresholds: tuple[int, ...] = ()
     """For each column with unlisted keys, the noisy number of people that a key must reach."""
+    chosen: ChosenCounts | None = None
+    """The counts that the data choose; None if all counts are known beforehand."""
 
     @property
     def fits(self) -> bool:
@@ -96,6 +115,7 @@ class SynthesisPrice:
                 for place, each in zip(self.asked.unlisted, self.thresholds, strict=True)
             ],
             "question": self.asked.hash,
+            **({} if self.chosen is None else {"chosen": asdict(self.chosen)}),
         }
 
     def __str__(self) -> str:
@@ -107,6 +127,14 @@ class SynthesisPrice:
             f"noise    a standard deviation of {short(low)}{f' to {short(high)}' * (high > low)} rows in a cell",
             f"of use   from about {self.least_rows:,} rows on",
         ]
+        if self.chosen is not None:
+            many, noisy = self.chosen.most, short(self.chosen.deviation)
+            upto = "" if self.asked.method == "mst" else "up to "
+            said.insert(
+                2,
+                f"chosen   {upto}{many:,} table{'s' * (many != 1)} of {self.chosen.candidates:,}, by the exponential "
+                f"mechanism; a standard deviation of about {noisy} rows in a cell",
+            )
         for place, each in zip(self.asked.unlisted, self.thresholds, strict=True):
             said.append(f"keys     of {self.asked.columns[place].name}: shown from about {each:,} people on")
         said.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
@@ -124,11 +152,13 @@ class _Bill:
     finding: tuple[tuple[NoisePlan, Noise, Cost], ...]
     counting: tuple[tuple[NoisePlan, Noise, Cost], ...]
     shares_delta: bool
+    selection: SelectionPlan | None = None
 
     @property
     def cost(self) -> Cost:
         costs = [cost for _, _, cost in (*self.finding, *self.counting)]
-        return Cost(sum(each.units for each in costs), sum(each.delta_units for each in costs))
+        choosing = 0 if self.selection is None else self.selection.units
+        return Cost(sum(each.units for each in costs) + choosing, sum(each.delta_units for each in costs))
 
     def is_met_by(self, stored: Cost) -> bool:
         """Whether a table that was bought at this cost is at least as precise. A default δ is not compared."""
@@ -169,14 +199,40 @@ def measured(
         return papers(session, read(entry.answer, asked, session), replay.charge, replay.left, replayed=True)
     found = session._released(bill.finding, [entry])
     try:
-        asked, counting = _settled(bill, found, session.budget)
+        asked, counting, selection = _settled(bill, found, session.budget)
     except Exception:  # a bug; its message could contain keys, so it is not passed on
         session._ledger.fail(entry, "engine")
         raise EngineFailed("engine", "what was charged stays charged") from None
     counted = session._released(counting, [entry])
-    session._ledger.seal(entry, joint_entry.written([*found, *counted]))
-    plans = [plan for plan, _, _ in counting]
+    plans, chosen = [plan for plan, _, _ in counting], []
+    if selection is not None:
+        settled = asked, plans, counted
+        made = session._finished([entry], lambda: _selected(session, settled, selection, entry))
+        asked, chosen = asked.with_chosen(made.chosen), made.chosen
+        plans, counted = [*plans, *made.counted_by], [*counted, *made.released]
+    session._ledger.seal(entry, joint_entry.written([*found, *counted], chosen))
     return papers(session, (asked, plans, counted), entry, rest[-1], replayed=False)
+
+
+def _selected(
+    session: Session, settled: tuple[Synthesis, list[NoisePlan], list[Released]], selection: SelectionPlan, entry: Entry
+) -> TableSelection:
+    """Count all tables to choose from, exactly; then choose some and release their noisy counts.
+
+    Exact counts do not leave this function. As in any other run, a failure is answered as if the table were empty.
+    """
+    asked, plans, counted = settled
+    single = [
+        noisy_marginal(asked, places, *each, session.budget)
+        for places, *each in zip(asked.measured, plans, counted, strict=True)
+    ]
+    exact = [
+        session._attempt([each.collect], lambda counts, by=each.collect: in_order(by, counts[0]), entry)
+        for each in selection.plans
+    ]
+    made = TableSelection(selection, single, exact, session._mark(entry))
+    made.run()
+    return made
 
 
 def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) -> _Bill:
@@ -187,9 +243,10 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
         rule = "is for one question; the counts of a synthetic table share a cost"
         raise InvalidParameter("within", amounts.within, rule, "look at price_synthesis(...) and give an epsilon")
     with session.limits():
-        session._plans.check([*asked.finding, *asked.questions])
+        session._plans.check([*asked.finding, *asked.questions, *asked.offered])
         finding = [session._plans.plan(each, each) for each in asked.finding]
         counting = [session._plans.plan(each, each) for each in asked.questions]
+        offered = tuple(session._plans.plan(each, each) for each in asked.offered)
     each_delta = amounts
     if amounts.delta is not None:
         exact = exact_amount("delta", amounts.delta, "must be a probability")
@@ -203,9 +260,13 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
     whole = replace(amounts, delta=None).cost(counting[0], session.budget, left).units
     for_keys = [asked.for_keys] * len(finding)
     units = [math.floor(whole * share) for share in (*for_keys, *(each * (1 - sum(for_keys)) for each in asked.shares))]
-    if not all(units):
+    selection = SelectionPlan(asked, session.budget, offered, whole - sum(units)) if offered else None
+    if not all(units) or not (selection is None or selection.is_affordable):
         raise InvalidParameter("columns", len(asked.columns), "are too many for this cost", "spend more")
-    units[-1] += whole - sum(units)  # the remainder of rounding
+    if selection is None:
+        units[-1] += whole - sum(units)  # the remainder of rounding
+    else:
+        selection.check()
     costs = [Cost(*each) for each in zip(units, deltas, strict=True)]
     tasks = [
         (made, noise(made, session.budget, cost), cost) for made, cost in zip([*finding, *counting], costs, strict=True)
@@ -214,14 +275,17 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
         if not noise_cost(drawn, session.budget).units <= cost.units:
             raise AssertionError("noise that costs more than was charged")
     return _Bill(
-        asked, tuple(tasks[: len(finding)]), tuple(tasks[len(finding) :]), bool(finding) and each_delta.delta is None
-    )
+        asked, tuple(tasks[: len(finding)]), tuple(tasks[len(finding) :]), bool(finding) and each_delta.delta is None,
+        selection,
+    )  # fmt: skip
 
 
 def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
     deviations = tuple(float(drawn.deviation(0)) for _, drawn, _ in bill.counting)
     thresholds = tuple(drawn.threshold or 0 for _, drawn, _ in bill.finding)
-    return SynthesisPrice(bill.asked, budget, bill.cost, left, deviations, thresholds)
+    by = bill.selection
+    chosen = None if by is None else ChosenCounts(by.most, len(by.plans), by.deviation)
+    return SynthesisPrice(bill.asked, budget, bill.cost, left, deviations, thresholds, chosen)
 
 
 def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
@@ -246,17 +310,22 @@ def stated(rows: Any) -> int | None:
 
 def _settled(
     bill: _Bill, found: Sequence[Released], budget: Budget
-) -> tuple[Synthesis, list[tuple[NoisePlan, Noise, Cost]]]:
-    """The request with the keys that were found, and (plan, noise, cost) of its counts, as they were paid for."""
+) -> tuple[Synthesis, list[tuple[NoisePlan, Noise, Cost]], SelectionPlan | None]:
+    """The request with the keys that were found, (plan, noise, cost) of its counts, as they were paid for, and the plan
+    of the choice of tables.
+    """
     asked = _with_keys(bill.asked, found)
     if asked is bill.asked:
-        return asked, list(bill.counting)
+        return asked, list(bill.counting), bill.selection
     plans = [plan_under(each, budget) for each in asked.questions]
     tasks = [(made, noise(made, budget, cost), cost) for made, (_, _, cost) in zip(plans, bill.counting, strict=True)]
     for _, drawn, cost in tasks:
         if not noise_cost(drawn, budget).units <= cost.units:
             raise AssertionError("noise that costs more than was charged")
-    return asked, tasks
+    selection = bill.selection
+    if selection is not None:
+        selection = replace(selection, asked=asked, plans=tuple(plan_under(each, budget) for each in asked.offered))
+    return asked, tasks, selection
 
 
 def _with_keys(asked: Synthesis, found: Sequence[Released]) -> Synthesis:
@@ -272,10 +341,15 @@ def read(answer: bytes, asked: Synthesis, session: Session) -> tuple[Synthesis, 
     """(request with found keys, plans, counts) of a sealed entry; `UnreadableRecord` if another version wrote it."""
     pieces = joint_entry.pieces(answer)
     first = [plan_under(each, session.budget) for each in asked.finding]
-    if len(pieces) != len(asked.finding) + len(asked.questions):
+    chosen = joint_entry.chosen(answer)
+    if (
+        len(pieces) != len(asked.finding) + len(asked.questions) + len(chosen)
+        or not set(chosen) <= set(asked.candidates)
+        or bool(chosen) != bool(asked.candidates)
+    ):
         raise UnreadableRecord("a synthetic table in the ledger was written by another version")
     found = joint_entry.read_pieces(pieces[: len(first)], first)
-    asked = _with_keys(asked, found)
+    asked = _with_keys(asked, found).with_chosen(chosen)
     plans = [plan_under(each, session.budget) for each in asked.questions]
     return asked, plans, joint_entry.read_pieces(pieces[len(first) :], plans)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from hashlib import sha256
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 
 from deniable import arguments
@@ -47,7 +48,17 @@ MOST_ROOM: Final = 32_000_000
 """The most numbers in the matrices of a fit, which has two of each: half a gigabyte."""
 MOST_COUNTED: Final = 2100
 """The most marginals: 64 single columns and all their pairs."""
-METHODS: Final = ("pairs", "independent")
+METHODS: Final = ("pairs", "independent", "mst", "adaptive")
+CHOOSING: Final = frozenset({"mst", "adaptive"})
+"""The methods that choose tables by the data, as a part of what is paid for."""
+FOR_SINGLE: Final = {
+    "pairs": Fraction(1),
+    "independent": Fraction(1),
+    "mst": Fraction(1, 5),
+    "adaptive": Fraction(1, 10),
+}
+"""The share of the cost for counts that are known beforehand; the rest is for tables that are chosen by the data, and
+for the choice."""
 FOR_KEYS: Final = Fraction(1, 10)
 """The share of the cost for finding keys that the schema does not list. The threshold falls with its square root."""
 STANDING: Final[Mapping[Kind, Callable[[int], Scalar]]] = {
@@ -121,13 +132,23 @@ class Synthesis:
     """The indices of columns whose keys a noisy count finds. Until then, each has placeholders for its keys."""
     finding: tuple[Question, ...] = ()
     """The counts that find these keys."""
+    method: str = METHODS[0]
+    candidates: tuple[tuple[int, ...], ...] = ()
+    """The marginals that may be measured too, if the data choose some of them; `measured` contains the chosen ones as
+    soon as they are known.
+    """
+    weights: tuple[Fraction, ...] = ()
+    """The weight of each candidate, at most 1: how many columns it shares with the tables that were asked for."""
+    offered: tuple[Question, ...] = ()
+    """The counts by these candidates."""
 
     @property
     def hash(self) -> str:
         """The hash by which the ledger identifies it."""
         parts = [f"{each.hash}:{share}" for each, share in zip(self.questions, self.shares, strict=True)]
         found = [f"unlisted:{each.hash}" for each in self.finding]
-        return sha256("\n".join(["synthesis", *parts, *found]).encode()).hexdigest()
+        offered = [f"{self.method}:{each.hash}:{by}" for each, by in zip(self.offered, self.weights, strict=True)]
+        return sha256("\n".join(["synthesis", *parts, *found, *offered]).encode()).hexdigest()
 
     @property
     def words(self) -> str:
@@ -171,7 +192,21 @@ class Synthesis:
             most = len(columns[place].values) - 1
             kept = sorted(sorted(keys, key=lambda each: -each[1])[:most])
             columns[place] = replace(columns[place], values=(*(key for key, _ in kept), None))
-        return replace(self, columns=tuple(columns), questions=_questions(self.frame, columns, self.measured))
+        return replace(
+            self,
+            columns=tuple(columns),
+            questions=_questions(self.frame, columns, self.measured),
+            offered=_questions(self.frame, columns, self.candidates),
+        )
+
+    def with_chosen(self, chosen: Sequence[tuple[int, ...]]) -> Synthesis:
+        """The plan with the tables that were chosen, some of them perhaps twice."""
+        at = dict(zip(self.candidates, self.offered, strict=True))
+        return replace(
+            self,
+            measured=(*self.measured, *chosen),
+            questions=(*self.questions, *(at[each] for each in chosen)),
+        )
 
 
 class Wanted(TypedDict, total=False):
@@ -185,9 +220,11 @@ class Wanted(TypedDict, total=False):
     """The number of bins of equal width for numbers and times, from 2 to 256 (by default up to 32). For an unlisted
     column, the most keys."""
     method: str
-    """"pairs" measures each column and each pair of columns; "independent" each column alone."""
+    """"pairs" measures each column and each pair of columns; "independent" each column alone. The data choose, as a
+    part of what is paid for: "mst" a tree of pairs, "adaptive" the tables that a fit misses most, in rounds."""
     workload: Sequence[Sequence[str]] | None
-    """The tables that matter, of two or three columns each, instead of all pairs."""
+    """The tables that matter, of two or three columns each, instead of all pairs. With "adaptive", those to choose
+    from, and the smaller tables within them."""
     forbid: Sequence[Mapping[str, Any]]
     """Combinations that no row may have: see `impossible_combinations`."""
     unlisted: Sequence[str]
@@ -231,16 +268,22 @@ def asked(
     )
     sizes = [len(each.values) for each in found]
     _check_values(sizes)
-    measured = counted(ordered, sizes, method, target, workload)
-    _check_sizes(ordered, sizes, measured)
+    everything = counted(ordered, sizes, method, target, workload)
+    _check_sizes(ordered, sizes, everything)
+    candidates = tuple(each for each in everything if len(each) > 1 and method in CHOOSING)
+    measured = everything[: len(everything) - len(candidates)]
     forbidden = Forbidden.of(sizes, [impossible_combinations.places(rule, found) for rule in rules])
     if forbidden.forbids_all(sizes):
         rule = "the rules forbid every row that there could be"
         raise InvalidParameter("forbid", NOTHING, rule, "are they the right way round?")
     to_find = tuple(i for i, each in enumerate(found) if each.name in unlisted)
+    fixed = FOR_SINGLE[method] if candidates else Fraction(1)
+    weights = _weights(candidates, counted(ordered, sizes, METHODS[0], target, workload))
     return Synthesis(
-        name, tuple(chosen), found, measured, _questions(frame, found, measured), tuple(shares(sizes, measured)),
-        forbidden, frame, to_find, tuple(frame.group_by(c=col(found[i].name)).agg(n=count()) for i in to_find),
+        name, tuple(chosen), found, measured, _questions(frame, found, measured),
+        tuple(fixed * each for each in shares(sizes, measured)), forbidden, frame, to_find,
+        tuple(frame.group_by(c=col(found[i].name)).agg(n=count()) for i in to_find), method, candidates,
+        weights, _questions(frame, found, candidates),
     )  # fmt: skip
 
 
@@ -321,12 +364,16 @@ def _questions(
 def counted(
     names: Sequence[str], sizes: Sequence[int], method: str, target: str | None, workload: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """The marginals to measure, by indices: each column, and pairs, pairs with a target, or a workload.
+    """The marginals to measure or to choose from, by indices: each column, and pairs, pairs with a target, or a
+    workload.
 
-    Raises `InvalidParameter` if more than one of method, target and workload is given, or if one is wrong.
+    Raises `InvalidParameter` if more than one of method, target and workload is given (except that "adaptive" takes one
+    of the others), or if one is wrong.
     """
     if method not in METHODS:
         raise InvalidParameter("method", method, "is not a method", choices("", METHODS))
+    if method == "adaptive":
+        return _with_smaller(counted(names, sizes, METHODS[0], target, workload))
     if [method != METHODS[0], target is not None, workload is not None].count(True) > 1:
         rule = "method, target and workload each say what is counted"
         raise InvalidParameter("workload", NOTHING, rule, "give one of them")
@@ -351,6 +398,21 @@ def counted(
     if len(found) > MOST_COUNTED:
         raise InvalidParameter("workload", len(found), f"has more than {MOST_COUNTED:,} tables", "name fewer")
     return tuple(sorted(found, key=lambda places: (len(places), places)))
+
+
+def _with_smaller(tables: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """These tables and all pairs within them: a fit that misses a pair of columns misses every table with both."""
+    pairs = {pair for each in tables for pair in combinations(each, 2)}
+    return tuple(sorted({*tables, *pairs}, key=lambda places: (len(places), places)))
+
+
+def _weights(candidates: Sequence[tuple[int, ...]], wanted: Sequence[tuple[int, ...]]) -> tuple[Fraction, ...]:
+    """The weight of each candidate: the number of columns that it shares with each wanted table of several columns,
+    added up, relative to the largest sum (McKenna et al. 2022).
+    """
+    tables = [set(each) for each in wanted if len(each) > 1]
+    shared = [sum(len(each & set(places)) for each in tables) for places in candidates]
+    return tuple(Fraction(each, max(shared)) for each in shared)
 
 
 def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: Sequence[Any]) -> SyntheticColumn:

@@ -25,7 +25,7 @@ from deniable.queries.answer.answer import Receipt
 from deniable.queries.answer.answer_display import library
 from deniable.queries.answer.joint_entry import MeasuredTogether
 from deniable.queries.synthetic import synthesis_measurement, synthesis_request
-from deniable.queries.synthetic.synthesis_measurement import SynthesisPrice
+from deniable.queries.synthetic.synthesis_measurement import ChosenCounts, SynthesisPrice
 from deniable.queries.synthetic.synthesis_request import Synthesis
 from deniable.queries.synthetic.synthetic_table import Synthetic, SyntheticRows
 from deniable.synth import Marginal
@@ -135,6 +135,7 @@ def read_record(record: Mapping[str, Any], rows: int | None = None) -> Synthetic
             counted.append(
                 Marginal(tuple(at[name] for name in names), np.array(counts, float).reshape(shape), _number(variance))
             )
+        asked = asked.with_chosen([each.columns for each in counted[len(asked.measured) :]])
         if tuple(each.columns for each in counted) != asked.measured or not all(
             (np.abs(each.counts) <= _MOST).all()
             for each in counted  # False for NaN
@@ -177,8 +178,10 @@ def read_price(record: Mapping[str, Any], said: Mapping[str, Any], tables: Mappi
     try:
         deviations = tuple(float(record["deviations"][asked.told(places)]) for places in asked.measured)
         papers, thresholds = record["papers"], tuple(int(each) for _, each in record["thresholds"])
-        budget = Budget.from_dict(papers["budget"])
-        return SynthesisPrice(asked, budget, _cost(papers["cost"]), _cost(papers["rest"]), deviations, thresholds)
+        budget, said_of = Budget.from_dict(papers["budget"]), record.get("chosen")
+        chosen = None if said_of is None else ChosenCounts(**said_of)
+        costs = _cost(papers["cost"]), _cost(papers["rest"])
+        return SynthesisPrice(asked, budget, *costs, deviations, thresholds, chosen)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DeniableError):
         raise UnreadableRecord("this version cannot read this price; update deniable") from None
 

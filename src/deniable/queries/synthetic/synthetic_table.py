@@ -21,6 +21,7 @@ from deniable.queries.plan.refusals import choices
 from deniable.queries.synthetic.synthesis_request import MOST_ROWS, row_count
 from deniable.synth import Doubt, Marginal, Mixture, draw, fit, raked
 from deniable.synth.marginals import total, total_deviation
+from deniable.synth.mixture import FITS
 from deniable.tables.kinds import Kind
 
 if TYPE_CHECKING:
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from deniable.ledger import Budget
     from deniable.queries.answer.answer import Receipt
     from deniable.queries.answer.joint_entry import MeasuredTogether
     from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.answer.release import Released
+    from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.synthetic.synthesis_request import Synthesis
     from deniable.tables.kinds import Scalar
     from deniable.units import Guarantee
@@ -38,6 +42,9 @@ if TYPE_CHECKING:
 _FAR: Final = 1.5
 _LEAST_VARIANCE: Final = 1e-4
 """The smallest variance that a fit is given, for counts that are so expensive that they carry no noise."""
+_FITS_OF_A_TREE: Final = 8
+"""The number of fits that are combined for a tree of pairs. Most pairs were not counted; what single fits guess about
+them differs, and averages out."""
 _SHOWN: Final = 20
 _ARROW: Final = {
     Kind.TEXT: "string", Kind.INTEGER: "int64", Kind.REAL: "double", Kind.BOOLEAN: "bool", Kind.DATE: "date32",
@@ -68,20 +75,17 @@ class Synthetic:
     @cached_property
     def marginals(self) -> tuple[Marginal, ...]:
         """The noisy counts that the distribution is fitted to."""
-        found = []
-        for places, plan, released in zip(
-            self._asked.measured, self._measured.plans, self._measured.released, strict=True
-        ):
-            numbers = np.asarray(released.parts[0], dtype=float)
-            counts = placed(self._asked, places, zip(released.groups, numbers, strict=True))
-            deviation = released.deviation(plan, self._measured.budget, 0)
-            found.append(Marginal(places, counts, max(deviation**2, _LEAST_VARIANCE)))
-        return tuple(found)
+        together = self._measured
+        return tuple(
+            noisy_marginal(self._asked, places, plan, released, together.budget)
+            for places, plan, released in zip(self._asked.measured, together.plans, together.released, strict=True)
+        )
 
     @cached_property
     def model(self) -> Mixture:
         """The fitted distribution, before impossible combinations are removed. Fitting may take half a minute."""
-        return raked(fit(self._asked.sizes, self._known), self._known, self._asked.forbidden)
+        fits = _FITS_OF_A_TREE if self._asked.method == "mst" else FITS
+        return raked(fit(self._asked.sizes, self._known, fits=fits), self._known, self._asked.forbidden)
 
     @cached_property
     def count(self) -> int:
@@ -218,6 +222,15 @@ class Synthetic:
 
 MOST_SHOWN: Final = 1_000_000
 """The most cells of one fitted table."""
+
+
+def noisy_marginal(
+    asked: Synthesis, places: tuple[int, ...], plan: NoisePlan, released: Released, budget: Budget
+) -> Marginal:
+    """Released counts as a marginal for a fit."""
+    numbers = np.asarray(released.parts[0], dtype=float)
+    counts = placed(asked, places, zip(released.groups, numbers, strict=True))
+    return Marginal(places, counts, max(released.deviation(plan, budget, 0) ** 2, _LEAST_VARIANCE))
 
 
 def placed(asked: Synthesis, places: Sequence[int], counts: Any) -> NDArray[np.float64]:

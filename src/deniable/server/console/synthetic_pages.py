@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.queries.plan.answer_notes import short
+from deniable.queries.synthetic.synthesis_request import METHODS
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console.analyst_pages import account
 from deniable.server.console.console_guard import Guard, Visit, as_problem, told
@@ -50,6 +51,7 @@ async def _shown(
     typed = {
         "amount": visit.text("amount", _AMOUNT),
         "target": visit.text("target"),
+        "method": visit.text("method", METHODS[0]),
         "chosen": visit.form.getlist("column"),
     }
     asked = visit.request.query_params
@@ -114,7 +116,8 @@ def _asked(visit: Visit) -> SynthesisBody:
         raise InvalidParameter("ε", NOTHING, "must be a positive number, such as 0.5")
     target = visit.text("target")
     columns = [column for _, column in found]
-    return SynthesisBody(table=found[0][0], columns=columns, target=target or None, epsilon=epsilon)
+    method: Any = visit.text("method", METHODS[0])
+    return SynthesisBody(table=found[0][0], columns=columns, target=target or None, method=method, epsilon=epsilon)
 
 
 def _offered(visit: Visit) -> list[tuple[str, str, str]]:

@@ -59,7 +59,8 @@ def router(desk: Desk) -> APIRouter:
     async def synthesize(
         request: Request, name: Dataset, body: SynthesisBody, person: Person = may("ask"), idempotency_key: Key = None
     ) -> Any:
-        """Measure noisy counts by each column and each pair of columns, in one charge before any data is read.
+        """Measure noisy counts by each column and each pair of columns, or as `method` says, in one charge before any
+        data is read.
 
         The answer holds the counts: `rows` has, for each table of counts, the columns it is by, the variance of the
         noise, and the counts in row-major order of `values`. `dn.connect(...).synthesize(...)` fits and draws from it.
