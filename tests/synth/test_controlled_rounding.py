@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from deniable.synth.controlled_rounding import Control, controlled
+from deniable.synth.controlled_rounding import Control, _solved, controlled
 from deniable.synth.table_noise import subsets, summed
 
 
@@ -120,3 +120,11 @@ def test_a_table_by_five_keys_does_not_claim_that_every_margin_is_rounded(keys: 
     )
     assert (found.control is Control.EVERY_MARGIN) <= (off < 1)
     assert keys <= 4 or found.control is Control.TABLES
+
+
+def test_the_last_resort_makes_no_count_negative_either() -> None:
+    """Three margins of -1 pull at a count of 0: a count of -1 would be nearer to all of them together."""
+    family: Any = {(0, 1): np.array([[0.0]]), (0,): np.array([-1.0]), (1,): np.array([-1.0]), (): np.array(-1.0)}
+    found = _solved(family, frozenset(family), 1)
+    assert found is not None
+    assert found[0, 1].tolist() == [[0]]

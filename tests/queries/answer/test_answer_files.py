@@ -213,3 +213,10 @@ def test_a_folder_that_is_not_there_is_said_of_the_file_that_was_named(answer: A
     with pytest.raises(FileNotFoundError) as refused:
         answer.to_csv(tmp_path / "nowhere" / "one.csv")
     assert refused.value.filename == str(tmp_path / "nowhere" / "one.csv")
+
+
+def test_a_folder_that_is_not_there_was_an_error_of_python(answer: Answer, tmp_path: Path) -> None:
+    place = tmp_path / "nowhere" / "t.csv"
+    for write in (answer.to_csv, answer.to_parquet, answer.to_latex, answer.to_html):
+        with pytest.raises(InvalidParameter, match="in a folder that is not there"):
+            write(place)

@@ -108,8 +108,16 @@ def _sentence(words: str, columns: Sequence[str]) -> str:
 def saved(text: str, path: str | Path | None, *, encoding: str = "utf-8") -> str:
     """Return the text, and write it to `path` if given."""
     if path is not None:
-        Path(path).write_text(text, encoding=encoding, newline="")
+        in_folder(path).write_text(text, encoding=encoding, newline="")
     return text
+
+
+def in_folder(path: str | Path) -> Path:
+    """The path of a file to write. Raises `InvalidParameter` if its folder does not exist."""
+    place = Path(path)
+    if not place.parent.is_dir():
+        raise InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+    return place
 
 
 # -- for machines ------------------------------------------------------------------------------------------------------
@@ -194,7 +202,7 @@ def to_parquet(one: Sheet, path: str | Path, statement: str = "") -> None:
     about: Mapping[str, Any] = {"title": one.title, "confidence": one.answer.confidence, "notes": list(one.notes),
                                 "statement": statement}  # fmt: skip
     kept = {**(table.schema.metadata or {}), b"deniable": json.dumps(about, ensure_ascii=False).encode()}
-    writer.write_table(table.replace_schema_metadata(kept), str(path))
+    writer.write_table(table.replace_schema_metadata(kept), str(in_folder(path)))
 
 
 # -- for people --------------------------------------------------------------------------------------------------------

@@ -82,8 +82,9 @@ def affordable_choice(budget: Budget, units: int, sensitivity: int) -> Exponenti
     raise AssertionError("a choice that costs more than was charged")
 
 
-def in_order(collect: Collect, counts: Mapping[Any, Any]) -> NDArray[np.int64]:
-    """Exact counts in the order of their public groups."""
+def in_order(collect: Collect, collected: Sequence[Mapping[Any, Any]]) -> NDArray[np.int64]:
+    """Exact counts, the only ones that were collected, in the order of their public groups."""
+    [counts] = collected
     assert collect.known is not None
     return np.array([int(counts[group][0]) for group in collect.known], dtype=np.int64)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
@@ -223,13 +224,10 @@ def _selected(
     """
     asked, plans, counted = settled
     single = [
-        noisy_marginal(asked, places, *each, session.budget)
-        for places, *each in zip(asked.measured, plans, counted, strict=True)
+        noisy_marginal(asked, places, plan, released, session.budget)
+        for places, plan, released in zip(asked.measured, plans, counted, strict=True)
     ]
-    exact = [
-        session._attempt([each.collect], lambda counts, by=each.collect: in_order(by, counts[0]), entry)
-        for each in selection.plans
-    ]
+    exact = [session._attempt([each.collect], partial(in_order, each.collect), entry) for each in selection.plans]
     made = TableSelection(selection, single, exact, session._mark(entry))
     made.run()
     return made

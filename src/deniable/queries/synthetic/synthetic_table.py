@@ -16,6 +16,7 @@ import numpy as np
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
+from deniable.queries.answer.answer_files import in_folder
 from deniable.queries.plan.answer_notes import wrapped
 from deniable.queries.plan.refusals import choices
 from deniable.queries.synthetic.synthesis_request import MOST_ROWS, row_count
@@ -26,6 +27,7 @@ from deniable.tables.kinds import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -434,9 +436,9 @@ class SyntheticRows:
         typed = [(name, arrow.type_for_alias(_ARROW[self._kinds[name]])) for name in self.columns]
         return arrow.table(self.columns, schema=arrow.schema(typed))
 
-    def to_parquet(self, path: str) -> None:
+    def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file."""
-        library("pyarrow.parquet", "sql").write_table(self.to_arrow(), path)
+        library("pyarrow.parquet", "sql").write_table(self.to_arrow(), str(in_folder(path)))
 
     def __repr__(self) -> str:
         return f"{len(self):,} synthetic rows of {', '.join(self.columns)}"
