@@ -209,12 +209,6 @@ def test_one_row_was_called_rows() -> None:
     assert repr(one) == "<_Noted: 1 row of n; entry 1>"
 
 
-def test_a_folder_that_is_not_there_is_said_of_the_file_that_was_named(answer: Answer, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as refused:
-        answer.to_csv(tmp_path / "nowhere" / "one.csv")
-    assert refused.value.filename == str(tmp_path / "nowhere" / "one.csv")
-
-
 def test_a_folder_that_is_not_there_was_an_error_of_python(answer: Answer, tmp_path: Path) -> None:
     place = tmp_path / "nowhere" / "t.csv"
     for write in (answer.to_csv, answer.to_parquet, answer.to_latex, answer.to_html):
