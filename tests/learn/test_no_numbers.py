@@ -18,6 +18,7 @@ from deniable.learn.torch.gradients import gradient_captures  # noqa: E402
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
 from tests.learn.zoo import ZOO, Encoder, built, losses_of  # noqa: E402
+from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -168,6 +169,6 @@ def test_where_everybody_is_no_number_there_is_noise_alone():
 def test_a_model_that_is_no_number_any_more_is_told_from_its_parameters():
     """They were released: that they are no numbers tells nothing about a record."""
     trainer = made(plan=learn.DPSGD(clip=1.0, rate=0.3, steps=40, noise=1.0), lr=math.inf)
-    with pytest.raises(InvalidOperation, match=r"parameter '0\.weight' is not finite any more.*learning rate"):
+    with worded(InvalidOperation):
         run(trainer)
     assert trainer.steps_taken == 32

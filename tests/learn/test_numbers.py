@@ -26,6 +26,7 @@ from deniable.learn.torch.gradients.gradient_captures import MARGIN, _summed_up 
 from deniable.learn.torch.kernels.normal_kernel import LANES, pairs_kernel  # noqa: E402
 from tests.learn.runs import entropy_loss, made, run  # noqa: E402
 from tests.learn.test_lengths import Heard  # noqa: E402
+from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -134,7 +135,7 @@ class Rewriting(nn.Module):
 @pytest.mark.parametrize("late", [0, 3])
 def test_an_input_that_is_written_over_is_refused(late):
     trainer = made(Rewriting(late), learn.DPSGD(clip=1.0, rate=1.0, steps=6, noise=1.0))
-    with pytest.raises(InvalidParameter, match=r"second.*changed in place"):
+    with worded(InvalidParameter, parameter="model"):
         run(trainer)
 
 
@@ -235,7 +236,7 @@ def test_a_refusal_holds_for_who_catches_it_and_goes_on():
     with pytest.raises(InvalidParameter, match="other examples"):
         _mixed(trainer)
     trainer.model.is_mixing = False
-    with pytest.raises(InvalidOperation, match="make a new trainer"):
+    with worded(InvalidOperation):
         run(trainer)
 
 

@@ -16,6 +16,7 @@ from deniable import learn  # noqa: E402
 from deniable.errors import InvalidOperation, InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer  # noqa: E402
 from tests.learn.runs import data, entropy_loss, made, net, run  # noqa: E402
+from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -56,7 +57,7 @@ class InnerMix(nn.Module):
 )
 def test_models_that_mix_examples_are_refused(model):
     trainer = made(model, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0))
-    with pytest.raises(InvalidParameter, match=r"other examples|cannot be separated"):
+    with worded(InvalidParameter, parameter="losses"):
         run(trainer)
 
 
@@ -87,7 +88,7 @@ def test_transforms_of_functions_are_refused_with_a_remedy(name):
         def forward(self, x):
             return UNFOLLOWED[name](self.inner(x))
 
-    with pytest.raises(InvalidParameter, match=r"(vmap|cond).*write it with operations on the whole batch"):
+    with worded(InvalidParameter, parameter="model"):
         run(made(Transformed(), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
 
 
@@ -110,7 +111,7 @@ def test_batch_statistics_are_refused_in_our_words(function, shape):
         def forward(self, x):
             return self.head(NORMS[function](self.inner(x).view(shape)).flatten(1))
 
-    with pytest.raises(InvalidParameter, match=r"batch_norm with training=True depends on the other.*group_norm"):
+    with worded(InvalidParameter, parameter="model"):
         run(made(Normed(), learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
 
 
@@ -172,7 +173,7 @@ class Standardising(nn.Module):
 @pytest.mark.filterwarnings("ignore:std")
 def test_batch_statistics_of_the_data_are_refused_beside_dropout_and_where_one_has_none(dropout, spread):
     model = Standardising(dropout, spread)
-    with pytest.raises(InvalidParameter, match="other examples of the batch"):
+    with worded(InvalidParameter, parameter="losses"):
         run(made(model, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0)))
     assert model.dropout.p == dropout
 
@@ -285,7 +286,7 @@ def test_statistics_that_begin_to_run_later_are_refused():
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     trainer = Trainer(model, optimizer, learn.DPSGD(clip=1.0, rate=0.9, steps=2, noise=1.0), data(), progress=False)
     model.train()
-    with pytest.raises(InvalidParameter, match=r"body\.norm\.(running_mean|num_batches)"):
+    with worded(InvalidParameter, parameter="model"):
         run(trainer)
 
 
@@ -293,7 +294,7 @@ def test_parameters_that_are_computed_are_refused():
     model = net()
     del model[0]._parameters["weight"]
     model[0]._parameters["weight"] = torch.ones(5, 4, requires_grad=True) * 2
-    with pytest.raises(InvalidParameter, match=r"0\.weight.*not a leaf"):
+    with worded(InvalidParameter, parameter="model"):
         Trainer(
             model,
             torch.optim.SGD([model[2].weight], lr=0.1),
@@ -384,14 +385,14 @@ def test_batches_cannot_be_left_out_or_used_twice():
     again = entropy_loss(trainer.model, batch)
     with pytest.raises(InvalidOperation, match="once"):
         trainer.backward(again)
-    with pytest.raises(InvalidOperation, match="for batch in trainer"):
+    with worded(InvalidOperation):
         trainer.backward(torch.zeros(3, requires_grad=True))
 
 
 def test_plans_must_fit_and_be_calibrated():
     with pytest.raises(InvalidParameter, match="calibrate"):
         made(plan=learn.DPSGD(clip=1.0, rate=0.5, steps=1))
-    with pytest.raises(InvalidParameter, match="40 records, and the plan's order is one of 50"):
+    with worded(InvalidParameter, parameter="dataset"):
         made(plan=learn.DPFTRL(clip=1.0, batch_size=5, records=50, epochs=1, bands=2, noise=1.0))
-    with pytest.raises(InvalidParameter, match="must be a plan"):
+    with worded(InvalidParameter, parameter="plan"):
         made(plan="DPSGD")

@@ -15,6 +15,7 @@ from sklearn.exceptions import DataConversionWarning
 from deniable.errors import InvalidParameter
 from deniable.learn.sklearn import GridSearch, LinearRegression, LogisticRegression, StandardScaler, input_tables
 from tests.learn.sklearn.cases import MODELS, TARGET, TWO
+from tests.wording import worded
 
 SURE = 1e9
 """A μ so large that there is next to no noise."""
@@ -129,7 +130,7 @@ def test_a_target_of_texts_is_refused_by_its_type_and_a_column_vector_by_a_warni
 
 @pytest.mark.parametrize(("classes", "y"), [([0, 1], ["no", "yes"]), (["no", "yes"], [0, 1]), (["0", "1"], [0.0, 1.0])])
 def test_labels_of_another_type_than_all_that_are_declared_are_refused(classes: Any, y: Any) -> None:
-    with pytest.raises(InvalidParameter, match="texts where y has numbers, or the reverse"):
+    with worded(InvalidParameter, parameter="classes"):
         LogisticRegression(classes=classes, bounds=(0, 1), mu=1.0).fit([[0.0], [1.0]], np.array(y))
 
 

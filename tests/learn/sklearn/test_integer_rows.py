@@ -16,6 +16,7 @@ from deniable.learn.sklearn.integer_rows import STEPS, Bought, Box, binned, long
 from deniable.learn.sklearn.noisy_newton import FINE, REACH, UNIT, LogisticLoss, Slopes, SmoothHinge, places_of_scores
 from deniable.learn.sklearn.private_estimator import declared, places_of
 from tests.learn.sklearn.cases import MODELS, table
+from tests.wording import worded
 
 ANY = st.floats(allow_nan=True, allow_infinity=True)
 
@@ -154,9 +155,9 @@ def test_an_error_about_bounds_names_the_column() -> None:
     frame = pd.DataFrame({"age": [20.0], "weight": [60.0]})
     with pytest.raises(InvalidParameter, match="'weight'"):
         MODELS["scaler"](mu=1.0).set_params(bounds={"age": (0, 100)}).fit(frame)
-    with pytest.raises(InvalidParameter, match="must hold numbers for column 'weight'"):
+    with worded(InvalidParameter, parameter="bounds"):
         MODELS["scaler"](mu=1.0).set_params(bounds={"age": (0, 100), "weight": ("light", "heavy")}).fit(frame)
-    with pytest.raises(InvalidParameter, match="'age' must be finite, and low less than high"):
+    with worded(InvalidParameter, parameter="bounds"):
         MODELS["scaler"](mu=1.0).set_params(bounds={"age": (100, 0), "weight": (0, 200)}).fit(frame)
     model = MODELS["scaler"](mu=1e9).set_params(bounds={"weight": (0, 200), "age": (0, 100)}).fit(frame)
     assert model.mean_ == pytest.approx([20, 60], abs=0.01)

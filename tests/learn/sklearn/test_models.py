@@ -27,6 +27,7 @@ from deniable.learn.sklearn import (
     Ridge,
     StandardScaler,
 )
+from tests.wording import worded
 
 NO_NOISE = 1e12
 X = np.random.default_rng(7).normal(0, 1, (3000, 3)).clip(-4, 4)
@@ -164,7 +165,7 @@ def test_shapes_are_found_by_number_or_name() -> None:
     for wrong in (2, -1, "height", None):
         with pytest.raises(InvalidParameter, match="feature="):
             model.shape(wrong)
-    with pytest.raises(InvalidParameter, match="is a name, but X had no column names; or a number from 0 to 1"):
+    with worded(InvalidParameter, parameter="feature"):
         AdditiveClassifier(**said).fit(frame.to_numpy(), X[:, 0] > 0).shape("age")
 
 

@@ -23,6 +23,7 @@ from deniable.learn.torch.adapters.accelerate_loops import PrivateAccelerator, _
 from deniable.learn.torch.adapters.step_numbers import check_settings  # noqa: E402
 from tests.learn.runs import data, net, run  # noqa: E402
 from tests.learn.runs import made as trainer_of  # noqa: E402
+from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
 PLAN = learn.DPSGD(clip=1.0, rate=0.25, steps=10, noise=1.0)
@@ -84,11 +85,11 @@ def test_what_would_break_the_promise_is_refused():
         with pytest.raises(InvalidOperation, match="each example clipped"):
             getattr(accelerator, name)(model.parameters(), 1.0)
     for name in ("save_state", "load_state"):
-        with pytest.raises(InvalidOperation, match="does not count the steps"):
+        with worded(InvalidOperation):
             getattr(accelerator, name)("folder")
-    with pytest.raises(InvalidOperation, match="another run would spend as much again"):
+    with worded(InvalidOperation):
         accelerator.prepare(model, optimizer, loader())
-    with pytest.raises(InvalidParameter, match="a model, an optimizer and a DataLoader"):
+    with worded(InvalidParameter, parameter="prepare"):
         accelerator.prepare(model, optimizer, loader(), torch.optim.lr_scheduler.StepLR(optimizer.optimizer, 1))
 
 

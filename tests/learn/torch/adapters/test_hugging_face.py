@@ -22,6 +22,7 @@ from deniable.learn.torch.adapters.hugging_face import FILE, PrivateTrainer  # n
 from deniable.learn.torch.adapters.step_numbers import check_settings, steps_in_epoch  # noqa: E402
 from deniable.ledger import Budget, Ledger  # noqa: E402
 from deniable.units import Unit  # noqa: E402
+from tests.wording import worded  # noqa: E402
 
 torch.set_num_threads(1)
 PLAN = learn.DPSGD(clip=1.0, rate=0.25, steps=8, noise=1.0)
@@ -85,7 +86,7 @@ def test_a_run_is_that_of_a_plain_loop_to_the_last_digit_of_single_precision(tmp
     assert trainer.private.one_by_one is None
     for mine, theirs in zip(model.parameters(), reference.parameters(), strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
-    with pytest.raises(InvalidOperation, match="another run would spend as much again"):
+    with worded(InvalidOperation):
         trainer.train()
 
 
@@ -125,7 +126,7 @@ def test_a_run_continues_from_a_checkpoint_and_counts_the_steps_after_it(tmp_pat
     assert len(last.private.history.average) == 4
     assert last.private.finished
     (tmp_path / "b" / "checkpoint-3" / FILE).unlink()
-    with pytest.raises(InvalidParameter, match="steps that were taken before are not known"):
+    with worded(InvalidParameter, parameter="resume_from_checkpoint"):
         opened(tmp_path / "b").train(resume_from_checkpoint=str(tmp_path / "b" / "checkpoint-3"))
 
 
@@ -149,7 +150,7 @@ def test_a_loss_of_ones_own_has_a_value_for_each_example(tmp_path):
     trainer.train()
     assert trainer.private.finished
     mean = opened(tmp_path, compute_loss_func=lambda *given, **_: own(*given, None).mean(), save_strategy="no")
-    with pytest.raises(InvalidParameter, match="one loss for each example"):
+    with worded(InvalidParameter, parameter="losses"):
         mean.train()
 
 
@@ -173,12 +174,12 @@ def test_settings_that_would_break_the_promise_are_refused_by_name(tmp_path, set
 def test_half_precision_with_a_scaler_and_new_models_are_refused(tmp_path):
     arguments = tf.TrainingArguments(output_dir=str(tmp_path), report_to=[], use_cpu=True)
     arguments.push_to_hub, arguments.hub_strategy = True, "all_checkpoints"
-    with pytest.raises(InvalidParameter, match="would publish private_run"):
+    with worded(InvalidParameter, parameter="hub_strategy"):
         check_settings(hugging_face._settings(arguments))
     arguments.fp16 = True  # on a CPU transformers refuses it itself, when it opens accelerate's scaler
     with pytest.raises(InvalidParameter, match="GradScaler"):
         check_settings(hugging_face._settings(arguments))
-    with pytest.raises(InvalidParameter, match="each run must be paid for"):
+    with worded(InvalidParameter, parameter="model_init"):
         PrivateTrainer(model_init=classifier, args=arguments, train_dataset=texts(), plan=PLAN)
-    with pytest.raises(InvalidParameter, match="a stream cannot be sampled"):
+    with worded(InvalidParameter, parameter="dataset"):
         PrivateTrainer(model=classifier(), args=tf.TrainingArguments(output_dir=str(tmp_path), max_steps=3), plan=PLAN)
