@@ -32,7 +32,7 @@ FIRST_ROUND: Final = 1000
 LEVELS: Final = 24
 """The number of ε at which the claim is evaluated."""
 SPARE: Final = 0.01
-"""The share of the error rate that `compare` uses to make its coins fair."""
+"""The share of the error rate of `compare` for the case that one side has too few answers for its coins (`_coins`)."""
 NEARLY: Final = 0.98
 """`until_decided` stops when it has certified this share of the claimed ε."""
 
@@ -165,8 +165,8 @@ def _listed(name: str, side: Any) -> Any:
 
 
 def _coins(available: int, miss: float) -> NDArray[np.bool_]:
-    """As many coins as the answers suffice for. With probability at most `miss` one side has too few answers; then the
-    coins are thrown again.
+    """Fair coins that choose the side of each answer, as many as the answers suffice for. With probability at most
+    `miss` the first throw asks one side for more answers than there are; then all coins are thrown again.
     """
     low, high = available, 2 * available
     while high - low > 1:

@@ -58,7 +58,7 @@ def add(app: "typer.Typer") -> None:
 
 @contextlib.contextmanager
 def _tidy_when_told() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that the demo's folder is deleted and what runs is finished."""
+    """Turn SIGTERM and SIGHUP into SystemExit: running requests are finished, and the demo's folder is deleted."""
 
     def end(number: int, frame: "FrameType | None") -> None:
         raise SystemExit(128 + signal.SIGTERM)
@@ -93,7 +93,7 @@ def _prepared(
                 rule = f"{folder} is not a folder"
                 raise InvalidParameter("data", folder.name, rule, "create it, or name the folder of the files")
         chosen = replace(settings, host=host or settings.host, port=settings.port if port is None else port)
-        security_events.to_stderr()  # first, because an invitation is logged as well
+        security_events.to_stderr()  # before the invitation, which is logged as well
         curator, tokens = Curator(chosen), {}
         if invite is not None:
             tokens[Role.ADMIN] = _invited(curator, invite)

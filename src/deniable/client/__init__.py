@@ -6,9 +6,9 @@
     remote_plans       the plan of a question that was asked elsewhere, from its text and the public schema
     registration       `register`: an owner adds a dataset to a server
 
-A question goes out as SQL or as the steps of a dataframe. A record comes back, with the numbers in words and as papers
-(`queries.answer.sent_papers`). Numbers are read at once; the plan is made only if something asks for it, because that
-needs the public schema, and for SQL the extra "sql".
+A question goes out as SQL or as the steps of a dataframe. A record comes back. It has the answer as
+text for people, and exact numbers for programs (`queries.answer.sent_papers`). These are read at once. The plan is made
+only when it is needed, because that takes the public schema, and for SQL the extra "sql".
 """
 
 from deniable.client.registration import register

@@ -75,7 +75,7 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
     checked_name("account", account)
     checked_name("by", by)
     if account == KEYS:
-        raise InvalidParameter("account", account, "is where the owner's keys are looked up", "choose another name")
+        raise InvalidParameter("account", account, "is reserved for the owner's keys", "choose another name")
     if window is not None:
         arguments.python_int("window", window, _WINDOWS)
     if limit.units > MOST_UNITS or limit.delta_units >= 10**30:
@@ -94,7 +94,7 @@ def checked_payer(payer: str | None) -> str | None:
 
 
 def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:
-    """The limits in force after these terms, which are given oldest first; `limit` is the dataset's first one."""
+    """The limits in force after these terms, oldest first; `limit` is the one that the dataset was opened with."""
     found: Limits = {(EVERYBODY, None): limit}
     for each in terms:
         found[each.account, each.window] = each.limit

@@ -76,9 +76,8 @@ def _drawn(sampler: Sampler, size: Size | None, entropy: Entropy | None) -> int 
     if size is None:
         return sampler.one(source)
     out = np.empty(noise_arguments.shape(size), dtype=np.int64)
-    if (
-        out.size <= FEW < sampler.AHEAD and source.lineage() is not None
-    ):  # from the draws made ahead, without the set-up for many
+    # A small array takes draws that were made ahead, and saves the set-up for a large one.
+    if out.size <= FEW < sampler.AHEAD and source.lineage() is not None:
         out.reshape(-1)[:] = [sampler.one(source) for _ in range(out.size)]
     else:
         sampler.fill(out.reshape(-1), source)

@@ -55,7 +55,7 @@ class Explorer:
         """The curve of `count` releases for a group of `group` people, each over a Poisson sample of the people."""
         noise, level = self.value("mechanism"), self.value("noise")
         count: int = self.value("count")
-        if noise == "randomized response":  # each of the group sends a report of their own
+        if noise == "randomized response":  # each person of the group sends their own reports
             reports: int = self.value("group") * count
             return curves.randomized_response(epsilon=level) ** reports
         one = curves.gaussian(sigma=level) if noise == "Gaussian" else curves.laplace(scale=level)
@@ -109,7 +109,7 @@ class Explorer:
         # With local randomness every person is in the sample.
         self.sliders["rate"].disabled = self.value("mechanism") == "randomized response"
         if self.sliders["rate"].disabled and self.value("rate") < 1:
-            self.sliders["rate"].value = 1.0  # comes back here
+            self.sliders["rate"].value = 1.0  # calls this method again
             return
         self._said.value = "<br>".join(self.words)
         for picture, figure in zip(self._pictures, self.figures, strict=True):

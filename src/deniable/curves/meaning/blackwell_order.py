@@ -26,7 +26,7 @@ FLOOR = 1e-7
 def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
     """Whether δ_small(ε) <= (1 + tolerance) δ_big(ε) + FLOOR tolerance for every real ε.
 
-    True is certified. False also if the bounds of one curve cannot be certified.
+    True is certified. The result is also False if the bounds of one curve cannot be certified.
     """
     try:
         return _is_shown(big, small, tolerance)

@@ -38,7 +38,7 @@ HISTOGRAM_SHARE: Final = Fraction(1, 20)
 """The share of μ² that pays for the histogram of a large table."""
 CELLS: Final = 32
 CLEAR: Final = 8
-"""A histogram is bought if the average cell has at least this many standard deviations of its noise as rows."""
+"""A histogram is bought if its average cell has at least this many rows for each standard deviation of its noise."""
 CAUTION: Final = 10
 """Standard deviations of noise that are added to each class count, so that uncertain counts give nearly even odds."""
 PACE: Final = (0.5, 1 / 60)
@@ -71,12 +71,12 @@ class Trees:
     features: Ints
     """The feature of each node, with a row for each tree."""
     thresholds: Ints
-    """In steps, from −STEPS to STEPS − 1, so that both sides can have rows."""
+    """The threshold of each node in steps, from −STEPS to STEPS − 1, so that both sides can have rows."""
 
     @classmethod
     def drawn(cls, random: Any, *, depth: int, quantiles: Floats) -> Trees:
-        """Random trees. The feature of a node is any; its threshold is uniform within the node's cell, in shares of the
-        law of that feature. `quantiles` (tree, feature, point) are the ends of intervals that are equally likely.
+        """Random trees. The feature of each node is uniform, and so is its threshold within the node's cell: on a scale
+        on which the intervals between `quantiles` (tree, feature, point) have equal lengths.
         """
         (trees, width, points), nodes = quantiles.shape, 2**depth - 1
         features = random.randint(width, size=(trees, nodes))

@@ -40,7 +40,7 @@ def check_settings(settings: Iterable[Setting]) -> None:
 
 
 def steps_in_epoch(plan: Plan, records: int) -> int:
-    """How many steps take as many records as there are, on average: what a host calls an epoch."""
+    """The number of steps that draw, on average, as many records as the dataset has: the host's epoch."""
     return min(plan.steps, max(1, round(records / plan.expected_batch(records))))
 
 

@@ -27,11 +27,11 @@ ROOT = 0x3F3504F3
 """The bits of √½. A number is written as m·2ᵉ with m between √½ and √2."""
 
 QUARTER = 30
-"""A full turn has 32 bits, so the highest two bits have the quarter of an angle."""
+"""An angle is a fraction of a full turn in 32 bits, so its highest two bits are its quarter."""
 
 
 def pairs_kernel() -> CompiledKernel | None:
-    """run(cosines, sines, bits, bits, pairs, sigma) adds σ times fresh draws. None if it cannot be compiled.
+    """run(cosines, sines, bits, bits, pairs, sigma) adds σ times fresh draws to both arrays; None without a compiler.
 
     `pairs` is a multiple of LANES. A pair uses 32 bits from each of the two arrays of bits.
     """
