@@ -10,6 +10,8 @@ skipped, left out or not collected there.
 
 Chance is replayed: each test draws the same noise in every run (tests/chance.py), so that none fails once in a thousand
 runs. DENIABLE_CHANCE=fresh draws anew; DENIABLE_CHANCE=7 draws another fixed noise.
+
+A run ends with the names of unmarked tests that took over two seconds of processor time (tests/cpu_times.py).
 """
 
 from __future__ import annotations
@@ -27,16 +29,44 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 
 from tests import chance
 from tests.collection import COLLECTED
+from tests.cpu_times import CLOCK, LONG_TESTS, MOST, now
 
 # A busy machine takes longer: no test asks how long something takes.
 settings.register_profile("unhurried", deadline=None, derandomize=chance.IS_REPLAYED)
 settings.load_profile("unhurried")
 
+_IS_LAST = pytest.StashKey[bool]()
+"""Whether a test is the last one of its file."""
+
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    item.stash[_IS_LAST] = nextitem is None or nextitem.path != item.path
+    CLOCK.begin()
     with chance.replayed(item.nodeid):
         return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    CLOCK.end(item, call.when, is_last=item.stash[_IS_LAST])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    before = now()
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            CLOCK.share(now() - before)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if LONG_TESTS.seconds:
+        terminalreporter.section(f"unmarked tests over {MOST:g} s of processor time")
+        for line in LONG_TESTS.lines():
+            terminalreporter.line(line)
 
 
 pytest_collect_file = Sybil(
@@ -89,6 +119,7 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Keep the name of a test that passed; only the process that hears of all workers writes."""
+    LONG_TESTS.add(report)
     path = os.environ.get("DENIABLE_PASSED_TO")
     if path and report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
         with Path(path).open("a", encoding="utf-8") as file:
