@@ -139,30 +139,37 @@ class Snapshot:
             if isinstance(value, SHARED):
                 waiting += self._carried(value) if self._functions else ()
                 continue
-            if isinstance(value, Tensor):
-                check_numbers(name, value, "is a tensor in an attribute, a class or a global")
-                self._tensors.append((name, value, 0, 0, None))
-                if value.is_leaf and not isinstance(value, nn.Parameter):
-                    self._grads.append((value, value.grad))
-            elif isinstance(value, np.ndarray):
-                if self._most is None or value.size <= self._most:
-                    self._arrays.append((value, None))
-            elif isinstance(value, Generator):
-                self._generators.append((value, Tensor()))
-            elif isinstance(value, list | dict | set | deque | tuple | frozenset):
-                if self._most is None or len(value) <= self._most:
-                    waiting += self._opened(value)
-            elif isinstance(value, functools.partial):
-                waiting += (value.func, value.args, value.keywords)
-            elif isinstance(value, CACHED):
-                waiting += self._remembered(value)
-            elif f"{type(value).__module__}.".startswith(tuple(f"{each}." for each in MOVING)):
+            inside = self._contents(name, value)
+            if inside is None:
                 continue
+            waiting += inside
             # Subclasses of all these types, and tensors, may have attributes.
             if type(own := getattr(value, "__dict__", None)) is dict and not self.has_reached(own):
                 waiting += self.add(own, value).values()
             if type(value).__flags__ & HEAP and not isinstance(value, Tensor):
                 waiting += self._slotted(value)
+
+    def _contents(self, name: str, value: Any) -> Iterable[Any] | None:
+        """Add a value to the snapshot. Returns what it contains besides attributes; None if it may change freely."""
+        if isinstance(value, Tensor):
+            check_numbers(name, value, "is a tensor in an attribute, a class or a global")
+            self._tensors.append((name, value, 0, 0, None))
+            if value.is_leaf and not isinstance(value, nn.Parameter):
+                self._grads.append((value, value.grad))
+        elif isinstance(value, np.ndarray):
+            if self._most is None or value.size <= self._most:
+                self._arrays.append((value, None))
+        elif isinstance(value, Generator):
+            self._generators.append((value, Tensor()))
+        elif isinstance(value, list | dict | set | deque | tuple | frozenset):
+            return self._opened(value) if self._most is None or len(value) <= self._most else ()
+        elif isinstance(value, functools.partial):
+            return value.func, value.args, value.keywords
+        elif isinstance(value, CACHED):
+            return self._remembered(value)
+        elif f"{type(value).__module__}.".startswith(tuple(f"{each}." for each in MOVING)):
+            return None
+        return ()
 
     def _remembered(self, function: Any) -> list[Any]:
         """The values in a function's cache. One of unbounded size is a dictionary."""
@@ -304,6 +311,11 @@ class Snapshot:
 
     def restore(self) -> None:
         """Undo all changes, except for names in `left_alone` and contents of tensors."""
+        self._restore_attributes()
+        self._restore_contents()
+
+    def _restore_attributes(self) -> None:
+        """Tables of attributes, closures and slots."""
         for owner, table in zip(self._owners, self._owned, strict=True):
             if owner.__dict__ is not table:
                 owner.__dict__ = table
@@ -320,6 +332,9 @@ class Snapshot:
         for holder, name, was in self._slots:
             if getattr(holder, name, NOTHING) is not was:
                 delattr(holder, name) if was is NOTHING else setattr(holder, name, was)
+
+    def _restore_contents(self) -> None:
+        """Caches, gradients, containers, arrays and generators."""
         for function, filled in self._caches:
             if _filled(function) != filled:
                 function.cache_clear()
