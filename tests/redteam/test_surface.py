@@ -336,6 +336,7 @@ def test_other_doors_for_text(world: World) -> None:
     "bounds bought where one person alone has an enormous value, on neighbours; by an analyst; by a run that dies",
     "public ends of bins, same status and shape, charged before data is read; owners alone",
 )
+@pytest.mark.slow
 def test_bounds_of_one_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     enormous, told = 987654321012345, []
     wanted = {"column": "x", "epsilon": 2.0}

@@ -330,6 +330,7 @@ def test_at_most_so_many_keys_are_kept_and_those_the_commonest() -> None:
 # -- facts -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_forbidden_is_in_no_row() -> None:
     rules: list[dict[str, Any]] = [
         {"sex": "m", "pregnant": True},
@@ -411,6 +412,7 @@ def test_laplace_noise_was_told_as_normal_noise(epsilon: float) -> None:
 # -- what is measured ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_workload_says_what_is_counted() -> None:
     with opened() as s:
         columns = [*FEW, "age"]
@@ -482,7 +484,7 @@ def test_measured_errors_are_exact_and_for_the_owner_alone() -> None:
 
 def test_a_column_that_is_missing_in_the_first_rows_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows that were written decided about the type, and missing values alone have none."""
-    monkeypatch.setattr(synthetic_records, "_AT_ONCE", 2)
+    monkeypatch.setattr(synthetic_records, "_AT_ONCE", 5)
     names = pd.DataFrame({"name": [None] * 3000 + ["x"] * 60})
     with opened(names, dn.Budget(epsilon=20, delta=1e-6), schema={"name": dn.Domain.text("x")}) as s:
         made = s.synthesize(epsilon=20)

@@ -40,6 +40,7 @@ def test_a_bin_of_one_value_is_that_value() -> None:
     assert made.table("yes", "age").notes == ("A value of age stands for the bin that starts with it.",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", BUDGETS, ids=["pure", "gaussian", "zcdp"])
 def test_the_standard_error_of_a_count_left_out_that_of_the_number_of_rows(budget: Any) -> None:
     """A column of one value: its count is the noisy number of rows, and was told with an error of 0."""

@@ -145,6 +145,7 @@ def test_every_release_is_on_some_page_and_on_one_only(world: World) -> None:
     assert world.call("ada", "GET", "/v1/datasets/visits/releases?before=x").status_code == 422
 
 
+@pytest.mark.slow
 def test_bounds_that_were_bought_stay_on_the_owners_page(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:

@@ -192,6 +192,7 @@ def test_the_same_rows_with_ids_in_another_form_are_known(form: str, tmp_path: P
         assert new.related(each.all - each.sure)
 
 
+@pytest.mark.slow
 def test_ids_that_several_datasets_have_together_are_asked_about(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:

@@ -256,6 +256,7 @@ LATER = SCHEMA.replace("visits:", "later:")
 HERS = {"people": "others", "reason": "another hospital"}
 
 
+@pytest.mark.slow
 def test_a_catalogue_that_forgot_a_name_of_a_known_family_registers_nothing(tmp_path: Path) -> None:
     """The family was known, so nobody missed the name, and its file got a budget of its own."""
     spent(tmp_path)
@@ -278,6 +279,7 @@ def test_a_catalogue_that_forgot_a_name_of_a_known_family_registers_nothing(tmp_
         assert curator.register(OLGA, "again", {"again": "others.csv"}, again, None)["linked"]
 
 
+@pytest.mark.slow
 def test_a_registration_that_failed_in_a_known_family_stops_no_other(tmp_path: Path) -> None:
     spent(tmp_path)
     others(1).drop(columns="ward").to_csv(tmp_path / "wardless.csv", index=False)
