@@ -32,6 +32,7 @@ ATOMS: dict[str, Curve] = {
     "discrete_laplace": curves.discrete_laplace(scale=1.5, sensitivity=2),
     "discrete_gaussian": curves.discrete_gaussian(sigma=1.5),
     "rounded_gaussian": curves.rounded_gaussian(sigma=1.5),
+    "skellam": curves.skellam(variance=2.5),
     "randomized_response": curves.randomized_response(epsilon=0.8, categories=4),
     "approximate": curves.approximate(epsilon=0.7, delta=0.01),
     "exponential": curves.exponential(epsilon=1.2),

@@ -63,6 +63,7 @@ POSITIVE: dict[str, Callable[[Any], Any]] = {
     "discrete_laplace scale": lambda v: curves.discrete_laplace(scale=v),
     "discrete_gaussian sigma": lambda v: curves.discrete_gaussian(sigma=v),
     "rounded_gaussian sigma": lambda v: curves.rounded_gaussian(sigma=v),
+    "skellam variance": lambda v: curves.skellam(variance=v),
     "exponential epsilon": lambda v: curves.exponential(epsilon=v),
     "poisson low": lambda v: curves.poisson(low=v, high=5),
     "poisson high": lambda v: curves.poisson(low=1, high=v),
@@ -126,6 +127,7 @@ COUNTS: dict[str, Callable[[Any], Any]] = {
     "discrete_laplace sensitivity": lambda v: curves.discrete_laplace(scale=1, sensitivity=v),
     "discrete_gaussian sensitivity": lambda v: curves.discrete_gaussian(sigma=1, sensitivity=v),
     "rounded_gaussian sensitivity": lambda v: curves.rounded_gaussian(sigma=1, sensitivity=v),
+    "skellam sensitivity": lambda v: curves.skellam(variance=1, sensitivity=v),
     "categories": lambda v: curves.randomized_response(epsilon=1, categories=v),
 }
 

@@ -57,6 +57,7 @@ ATOMS = [
     curves.discrete_laplace(scale=3, sensitivity=2),
     curves.discrete_gaussian(sigma=2.5),
     curves.rounded_gaussian(sigma=2, sensitivity=3),
+    curves.skellam(variance=4, sensitivity=3),
     curves.randomized_response(epsilon=1.5),
     curves.randomized_response(epsilon=1.5, categories=4),
     curves.exponential(epsilon=0.1),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from deniable.curves.atoms.quantization import quantized
     from deniable.curves.atoms.renyi_bounds import renyi, zcdp
     from deniable.curves.atoms.repeated_selection import best_of_repeats
+    from deniable.curves.atoms.skellam import skellam
     from deniable.curves.atoms.standard import (
         approximate,
         discrete_gaussian,
@@ -77,6 +78,7 @@ _HOMES = {
     "randomized_response": "atoms.standard",
     "renyi": "atoms.renyi_bounds",
     "rounded_gaussian": "atoms.standard",
+    "skellam": "atoms.skellam",
     "textbook": "textbook",
     "tradeoff": "atoms.user_supplied",
     "weaknesses": "meaning.weakness_advice",
@@ -117,6 +119,7 @@ __all__ = [
     "randomized_response",
     "renyi",
     "rounded_gaussian",
+    "skellam",
     "textbook",
     "tradeoff",
     "weaknesses",

@@ -47,6 +47,7 @@ CONSTRUCTORS = (
     "randomized_response",
     "renyi",
     "rounded_gaussian",
+    "skellam",
     "staircase",
     "worst_of",
     "zcdp",

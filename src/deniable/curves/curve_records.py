@@ -28,6 +28,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         quantization,
         renyi_bounds,
         repeated_selection,
+        skellam,
         standard,
         user_supplied,
     )
@@ -43,6 +44,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         user_supplied,
         quantization,
         repeated_selection,
+        skellam,
     ):
         for value in vars(module).values():
             if isinstance(value, type) and issubclass(value, Atom) and value is not Atom:

@@ -6,6 +6,8 @@
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
     buffered_noise        correlated noise by a few buffers, for DPFTRL
     banded_sampling       BandMF: correlated noise with sampling
+    federated_plan        Federated: shares of integer noise in a secure sum of clients' updates
+    federated_run         FederatedRun: simulated clients carry out that plan
     tuning                tune: the best of a random number of runs, with its curve
     loss_membership       how many members an attacker finds from losses, at a rate of false alarms
     convex_perturbation   output and objective perturbation for convex losses
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from deniable.learn.adaptive_clipping import AdaptiveNorm
     from deniable.learn.banded_sampling import BandMF
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
+    from deniable.learn.federated_plan import Federated
+    from deniable.learn.federated_run import FederatedRun
     from deniable.learn.loss_membership import MembershipTest, membership_test
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
@@ -41,6 +45,8 @@ _HOMES = {
     "BandMF": "banded_sampling",
     "DPFTRL": "matrix_factorisation",
     "DPSGD": "plans",
+    "Federated": "federated_plan",
+    "FederatedRun": "federated_run",
     "Flat": "plans",
     "MembershipTest": "loss_membership",
     "ObjectivePerturbation": "convex_perturbation",
@@ -61,6 +67,8 @@ __all__ = [
     "AdaptiveNorm",
     "Automatic",
     "BandMF",
+    "Federated",
+    "FederatedRun",
     "Flat",
     "MembershipTest",
     "ObjectivePerturbation",

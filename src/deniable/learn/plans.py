@@ -82,14 +82,12 @@ class Automatic:
 Clipping = Flat | Automatic | AdaptiveNorm
 
 
-class Plan(ABC):
-    """A private training run before it starts, with its guarantee. Immutable; `noise` is None before calibration."""
+class PricedPlan(ABC):
+    """What every plan has: a curve, a calibration, a guarantee and a price. `noise` is None before calibration."""
 
     __slots__ = ()
 
-    clip: Clipping
     noise: float | None
-    steps: int
     records: int | None
     unit: Unit
 
@@ -98,77 +96,15 @@ class Plan(ABC):
     def curve(self) -> Curve:
         """The curve of the whole run, between datasets with and without one record, or person if `unit` is one."""
 
-    @abstractmethod
-    def so_far(self, steps: int) -> Curve:
-        """The curve of the first `steps` steps. Valid only if that number was fixed before the run."""
-
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions of the curve, in words."""
 
-    @abstractmethod
-    def explain(self, *, delta: float = 1e-5) -> str:
-        """The plan and its guarantee in words, with ε at `delta`."""
-
-    # -- who takes part ------------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
-        """Which of these records (numbers from 0) take part in step `step`, counted from 0."""
-
-    @abstractmethod
-    def expected_batch(self, records: int) -> float:
-        """The average number of records in a step, from public numbers: what sums of gradients are divided by.
-
-        `records` is the length of the dataset; a plan that states its own number uses that one.
-        """
-
-    @abstractmethod
-    def check_records(self, count: int) -> None:
-        """Raises InvalidParameter if the plan was made for another number of records than `count`."""
-
-    @property
-    def coefficients(self) -> tuple[Fraction, ...] | None:
-        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise, and if
-        there are `buffers`."""
-        return None
-
-    buffers: Buffers | None = None
-    """How noise is correlated over all steps, if by buffers (`buffered_noise`)."""
-
-    @property
-    def training_assumptions(self) -> tuple[str, ...]:
-        """What a run rests on besides the curve, in words."""
-        return ()
-
-    @property
-    @abstractmethod
-    def cheaper_by(self) -> str:
-        """How to plan a cheaper run besides more noise, for an error: "or fewer steps"."""
-
-    def in_full(self) -> str:
-        """The plan as text, to the last digit: hashes are made of it."""
-        return repr(self)
-
-    # -- noise and price -----------------------------------------------------------------------------------------------
-
-    @property
-    def sensitivity(self) -> float:
-        """The L2 sensitivity, over the whole run, of the values that get noise, in units of the clipping norm."""
-        return 1.0
-
     @property
     def is_gaussian(self) -> bool:
         """Whether the curve is that of Gaussian noise, so that its μ does not depend on a δ."""
         return False
-
-    @property
-    def sigma(self) -> float:
-        """The standard deviation of the noise in each coordinate of a sum of clipped gradients: noise × clip, rounded
-        up.
-        """
-        return up(Fraction(self.calibrated()) * Fraction(self.clip.norm))
 
     def calibrated(self) -> float:
         """The noise multiplier. Raises `InvalidParameter` before calibration."""
@@ -224,6 +160,77 @@ class Plan(ABC):
                 return budget.cost(mu=Fraction(mu), delta=Fraction(allowed))
             share = allowed * (1 - advantage) * (1 - 1e-6)
         raise InvalidParameter("delta", delta, "is too small to price this run", "raise it, or add noise")
+
+
+class Plan(PricedPlan):
+    """A private training run before it starts, with its guarantee. Immutable; `noise` is None before calibration."""
+
+    __slots__ = ()
+
+    clip: Clipping
+    steps: int
+
+    @abstractmethod
+    def so_far(self, steps: int) -> Curve:
+        """The curve of the first `steps` steps. Valid only if that number was fixed before the run."""
+
+    @abstractmethod
+    def explain(self, *, delta: float = 1e-5) -> str:
+        """The plan and its guarantee in words, with ε at `delta`."""
+
+    # -- who takes part ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
+        """Which of these records (numbers from 0) take part in step `step`, counted from 0."""
+
+    @abstractmethod
+    def expected_batch(self, records: int) -> float:
+        """The average number of records in a step, from public numbers: what sums of gradients are divided by.
+
+        `records` is the length of the dataset; a plan that states its own number uses that one.
+        """
+
+    @abstractmethod
+    def check_records(self, count: int) -> None:
+        """Raises InvalidParameter if the plan was made for another number of records than `count`."""
+
+    @property
+    def coefficients(self) -> tuple[Fraction, ...] | None:
+        """How noise is correlated over the steps: the first column of C in C⁻¹Z. None for independent noise, and if
+        there are `buffers`."""
+        return None
+
+    buffers: Buffers | None = None
+    """How noise is correlated over all steps, if by buffers (`buffered_noise`)."""
+
+    @property
+    def training_assumptions(self) -> tuple[str, ...]:
+        """What a run rests on besides the curve, in words."""
+        return ()
+
+    @property
+    @abstractmethod
+    def cheaper_by(self) -> str:
+        """How to plan a cheaper run besides more noise, for an error: "or fewer steps"."""
+
+    def in_full(self) -> str:
+        """The plan as text, to the last digit: hashes are made of it."""
+        return repr(self)
+
+    # -- noise and price -----------------------------------------------------------------------------------------------
+
+    @property
+    def sensitivity(self) -> float:
+        """The L2 sensitivity, over the whole run, of the values that get noise, in units of the clipping norm."""
+        return 1.0
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of the noise in each coordinate of a sum of clipped gradients: noise × clip, rounded
+        up.
+        """
+        return up(Fraction(self.calibrated()) * Fraction(self.clip.norm))
 
 
 @final
