@@ -10,6 +10,7 @@ import warnings
 from typing import Any
 
 import pytest
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator
 
 from deniable.learn.sklearn import (
@@ -29,6 +30,7 @@ from deniable.learn.sklearn import (
     StandardScaler,
     expected_failed_checks,
 )
+from deniable.learn.sklearn.private_estimator import PrivateClassifier, PrivateRegressor
 from tests.learn.sklearn.cases import (
     LabelledAdditive,
     LabelledBayes,
@@ -40,7 +42,6 @@ from tests.learn.sklearn.cases import (
 NO_NOISE = 1e12
 EMPTY = {
     "check_estimators_empty_data_messages": "no rows is a neighbour of one row, so an error would tell them apart",
-    "check_dtype_object": "a cell that is no number counts as missing; an error would tell that it is there",
 }
 TARGETS = {"check_supervised_y_no_nan": "a target that is no number is left out; an error would tell that it is there"}
 LABELS = {
@@ -48,7 +49,6 @@ LABELS = {
     **TARGETS,
     "check_classifiers_regression_target": "labels are declared, and others are left out without an error",
 }
-CLUSTERS = {**EMPTY, "check_clustering": "labels_ of the training rows would be data; predict(X) makes them"}
 
 SAID: dict[str, Any] = {"bounds": (-20, 20), "mu": NO_NOISE}
 CASES: list[tuple[Any, dict[str, str]]] = [
@@ -64,7 +64,7 @@ CASES: list[tuple[Any, dict[str, str]]] = [
     (AdditiveRegressor(target_bounds=(-100, 100), **SAID), EMPTY | TARGETS),
     (StandardScaler(**SAID), EMPTY),
     (PCA(**SAID), EMPTY),
-    (KMeans(n_clusters=3, steps=2, random_state=0, **SAID), CLUSTERS),
+    (KMeans(n_clusters=3, steps=2, random_state=0, **SAID), EMPTY),
     (GridSearch(LabelledBayes(classes=[0, 1], bounds=(-20, 20)), {"floor": [1e-6]}, mu=NO_NOISE, folds=2), LABELS),
     (
         GridSearch(LinearRegression(bounds=(-20, 20), target_bounds=(-100, 100)), {}, mu=NO_NOISE, folds=2),
@@ -87,7 +87,10 @@ SLOW = (LabelledAdditive, LabelledForest, AdditiveRegressor, KMeans, GridSearch)
         for number, case in enumerate(CASES)
     ],
 )
-def test_scikit_learn_finds_no_fault(model: Any, exceptions: dict[str, str]) -> None:
+def test_scikit_learn_finds_no_fault(model: Any, exceptions: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without noise, scores must be good: scikit-learn shall look at them.
+    monkeypatch.delattr(PrivateClassifier, "__sklearn_tags__")
+    monkeypatch.delattr(PrivateRegressor, "__sklearn_tags__")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks warn on purpose, to see who passes warnings on
         results = check_estimator(model, expected_failed_checks=exceptions, on_fail=None, on_skip=None)
@@ -124,7 +127,7 @@ USERS: list[Any] = [
     ],
 )
 def test_as_a_user_runs_them_only_expected_checks_fail(model: Any) -> None:
-    """Every expected failure is a check that scikit-learn makes, and has a reason; three of them at least do fail."""
+    """Every expected failure is a check that scikit-learn makes, and has a reason; how many there are is on the page."""
     expected = expected_failed_checks(model)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -132,8 +135,8 @@ def test_as_a_user_runs_them_only_expected_checks_fail(model: Any) -> None:
     assert [f"{each['check_name']}: {each['exception']!r}" for each in results if each["status"] == "failed"] == []
     assert set(expected) <= {each["check_name"] for each in results}
     assert all(expected.values())
-    assert {each["check_name"] for each in results if each["status"] == "xfail"} >= {
-        "check_estimators_empty_data_messages",
-        "check_dtype_object",
-        "check_fit_idempotent",
+    assert "check_estimators_empty_data_messages" in {
+        each["check_name"] for each in results if each["status"] == "xfail"
     }
+    most = {"transformer": 2, "clusterer": 2, "regressor": 6, "classifier": 8}
+    assert len(expected) == most[get_tags(model).estimator_type or "transformer"]

@@ -147,6 +147,7 @@ class Private(BaseEstimator, ABC):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True
         tags.input_tags.allow_nan = True
+        tags.input_tags.string = True  # a text in a column of objects counts as missing, and raises no error
         return tags
 
 
@@ -164,6 +165,11 @@ class PrivateClassifier(ClassifierMixin, Private):
         places = places_of(target, classes)
         kept = places >= 0
         return self._pay(table[kept], places[kept], public=(classes,))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # by scikit-learn's measure: on 300 rows, noise may hide what there is
+        return tags
 
     def _labels(self) -> Any:
         """The declared labels. Which of them occur in the data is private and not used."""
@@ -205,6 +211,11 @@ class PrivateRegressor(RegressorMixin, Private):
         kept = ~np.isnan(numbers)
         target_box = Box.of(self.target_bounds, features=1, parameter="target_bounds")
         return self._pay(table[kept], numbers[kept], public=(target_box,))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # by scikit-learn's measure: on 200 rows, noise may hide what there is
+        return tags
 
 
 def declared(classes: Any) -> Any:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, Final, Self, final
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
 from deniable.curves import curve_arguments
@@ -120,7 +120,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
 
 
 @final
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Private):
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Private):
     """Cluster centres by noisy averages (Lloyd's algorithm), with initial centres from noisy averages too.
 
     For all neighbours D, D′ that differ by one row: in each round the row adds u = (1, features) to the sums of its
@@ -211,6 +211,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
+
+    def __sklearn_tags__(self) -> Any:
+        # Not a ClusterMixin, whose contract is `labels_`: the label of every training row.
+        tags = super().__sklearn_tags__()
+        tags.estimator_type = "clusterer"
+        tags.transformer_tags.preserves_dtype = []
+        return tags
 
     @property
     def labels_(self) -> Any:
