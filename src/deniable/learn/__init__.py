@@ -2,6 +2,7 @@
 
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
     adaptive_clipping     AdaptiveNorm: a clipping norm that follows the gradients, and its price
+    layer_clipping        PerLayer: a clipping norm for each layer, and its price
     truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order
     buffered_noise        correlated noise by a few buffers, for DPFTRL
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from deniable.learn.convex_perturbation import ObjectivePerturbation, OutputPerturbation
     from deniable.learn.federated_plan import Federated
     from deniable.learn.federated_run import FederatedRun
+    from deniable.learn.layer_clipping import PerLayer
     from deniable.learn.loss_membership import MembershipTest, membership_test
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
@@ -51,6 +53,7 @@ _HOMES = {
     "MembershipTest": "loss_membership",
     "ObjectivePerturbation": "convex_perturbation",
     "OutputPerturbation": "convex_perturbation",
+    "PerLayer": "layer_clipping",
     "Plan": "plans",
     "Repeats": "tuning",
     "Tuned": "tuning",
@@ -73,6 +76,7 @@ __all__ = [
     "MembershipTest",
     "ObjectivePerturbation",
     "OutputPerturbation",
+    "PerLayer",
     "Plan",
     "Repeats",
     "Tuned",

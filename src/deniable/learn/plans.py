@@ -21,6 +21,7 @@ from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
 from deniable.learn.buffered_noise import Buffers
+from deniable.learn.layer_clipping import PerLayer
 from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
 from deniable.units import Guarantee, Relation, Unit
@@ -79,7 +80,7 @@ class Automatic:
         return f"every gradient is scaled to a norm below {self.norm:g}"
 
 
-Clipping = Flat | Automatic | AdaptiveNorm
+Clipping = Flat | Automatic | AdaptiveNorm | PerLayer
 
 
 class PricedPlan(ABC):
@@ -435,7 +436,7 @@ class DPSGD(Plan):
 
 def clipping(value: float | Clipping) -> Clipping:
     """A clipping rule; a number means flat clipping with that norm."""
-    return value if isinstance(value, Flat | Automatic | AdaptiveNorm) else Flat(value)
+    return value if isinstance(value, Flat | Automatic | AdaptiveNorm | PerLayer) else Flat(value)
 
 
 def noun(unit: Unit, count: int = 1) -> str:

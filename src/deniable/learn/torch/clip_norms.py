@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
 
 from deniable import noise as chance
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
+from deniable.learn.layer_clipping import PerLayer
 from deniable.learn.plans import Automatic, Plan
+from deniable.learn.torch.layer_gradients import LayerGradients
 from deniable.learn.torch.optimizers import AdamBC
 
 if TYPE_CHECKING:
+    from deniable.learn.torch.gradients.per_example import PerExample
     from deniable.learn.torch.run_processes import Processes
 
 
@@ -23,19 +27,36 @@ class ClipNorms:
     the noise stays the same; `end_step` returns the factor that turns a sum back, and moves the norm.
     """
 
-    def __init__(self, plan: Plan, optimizer: torch.optim.Optimizer, entropy: chance.Entropy | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        optimizer: torch.optim.Optimizer,
+        entropy: chance.Entropy | None,
+        parameters: Iterable[str] = (),
+    ) -> None:
         self._rule, self._entropy = plan.clip, entropy
         if isinstance(self._rule, AdaptiveNorm) and isinstance(optimizer, AdamBC):
             rule = "takes off the variance of the noise, which changes with an adaptive norm"
             raise InvalidParameter("optimizer", "AdamBC", rule, "use Adam, or clip=Flat(...)")
+        for name in parameters if isinstance(self._rule, PerLayer) else ():
+            self._rule.layer_of(name)  # raises for a parameter without a norm, before anything is charged
         self.norm = plan.clip.norm
         """The current clipping norm. With `AdaptiveNorm`, it is computed from noisy counts and is private."""
         self._balance: Tensor | None = None
         self._pending: Tensor | None = None
 
+    def by_layer(self, found: PerExample) -> PerExample | LayerGradients:
+        """The gradients as the rule clips them: as a whole, or layer by layer."""
+        return LayerGradients(found, self._rule) if isinstance(self._rule, PerLayer) else found
+
     def factors(self, squared: Tensor, lost: float) -> Tensor:
-        """The clipping factor of each example. After scaling, no gradient exceeds the first clipping norm."""
+        """The clipping factor of each example. After scaling, no gradient exceeds the first clipping norm.
+
+        With `PerLayer`, `squared` and the factors have a column for each layer.
+        """
         rule = self._rule
+        if (squared.dim() == 2) != isinstance(rule, PerLayer):
+            raise InvalidOperation("gradients must be divided into layers, and only for clip=PerLayer(...)")
         # Slightly more than the norm, to cover the rounding of single precision and underflow.
         lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
         if isinstance(rule, Automatic):
@@ -44,6 +65,9 @@ class ClipNorms:
             self._pending = torch.where(lengths <= self.norm, 1, -1).sum()
             # Divided by the length itself: a product with a rounded ratio of norms could exceed the first norm.
             return rule.norm / lengths.clamp_(min=self.norm)
+        if isinstance(rule, PerLayer):
+            norms = lengths.new_tensor(rule.norms)
+            return (norms / torch.maximum(lengths, norms)).clamp_(max=1.0)
         return (rule.norm / lengths.clamp_(min=rule.norm)).clamp_(max=1.0)
 
     def added(self) -> None:

@@ -151,7 +151,7 @@ class Trainer:
         self._past = past_of(plan)
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
-        self._clipping = ClipNorms(plan, optimizer, entropy)
+        self._clipping = ClipNorms(plan, optimizer, entropy, self._parameters)
         self._after_step = training_checks.check_callable("after_step", after_step)
         self._progress = training_checks.check_progress(progress)
         self._is_charged = False
@@ -394,7 +394,7 @@ class Trainer:
             self._redo = "followed"
             return
         was_learning = self._book.is_learning
-        found = self._book.gradients(losses, proof=proof)
+        found = self._clipping.by_layer(self._book.gradients(losses, proof=proof))
         squared = found.squared(losses)
         copies = 2 if self._for == "single" else 1
         factors = torch.zeros_like(squared)  # stays 0 for a copy, which adaptive clipping must not count either

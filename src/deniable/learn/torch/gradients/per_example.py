@@ -92,6 +92,17 @@ class PerExample:
         self.left_out = 0
         """How many examples count as gradient 0 because they are not finite. Not private: computed without noise."""
 
+    @property
+    def names(self) -> list[str]:
+        """The parameters that the forward pass used."""
+        return list(self._uses)
+
+    def part(self, names: Sequence[str]) -> PerExample:
+        """The gradients of these parameters alone. Call `squared` and `summed` of the parts, not of the whole."""
+        made = PerExample(self._parameters, {}, self.count, scale=self._scale)
+        made._uses = {name: self._uses[name] for name in names}
+        return made
+
     def squared(self, losses: Tensor) -> Tensor:
         """‖gradient‖² of each example over all parameters, 0 for an example that is not finite.
 
