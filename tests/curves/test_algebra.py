@@ -45,6 +45,7 @@ ATOMS: dict[str, Curve] = {
     "sampled_without_replacement": LAPLACE.sampled_without_replacement(size=2, population=10),
     "group": COINS.group(size=2),
     "worst_of": curves.worst_of(GAUSS, curves.pure(epsilon=0.5)),
+    "best_of_poisson_repeats": curves.best_of_poisson_repeats(LAPLACE, mean=2),
     "best_of_repeats": curves.best_of_repeats(LAPLACE, shape=1.0, gamma=0.25),
     "mixture": curves.mixture([0.25, 0.75], [GAUSS, LAPLACE]),
     "hidden_shifts": curves.hidden_mixture([0.5, 0.3, 0.2], [curves.identity(), GAUSS, GAUSS**2]),
@@ -120,7 +121,7 @@ def single_use_profile(curve: Curve, way: str, points: np.ndarray) -> np.ndarray
     return curve.delta(epsilon=points)
 
 
-RENYI_ONLY = {"best_of_repeats", "zcdp", "renyi"}
+RENYI_ONLY = {"best_of_poisson_repeats", "best_of_repeats", "zcdp", "renyi"}
 """Promises that no pair of distributions attains: their two bounds do not meet."""
 
 
@@ -386,6 +387,7 @@ def test_mixtures_forget_weights_of_zero() -> None:
 NO_EXACT_LOSS = {
     "zcdp",
     "renyi",
+    "best_of_poisson_repeats",
     "best_of_repeats",
     "from_cells",
     "tradeoff",

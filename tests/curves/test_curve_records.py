@@ -55,6 +55,7 @@ CURVES: dict[str, Curve] = {
     "sampled_without_replacement": curves.laplace(scale=2).sampled_without_replacement(size=3, population=12),
     "group": PMF.group(size=3),
     "worst_of": curves.worst_of(GAUSS, curves.pure(epsilon=0.5)),
+    "best_of_poisson_repeats": curves.best_of_poisson_repeats(curves.laplace(scale=2), mean=3),
     "best_of_repeats": curves.best_of_repeats(curves.laplace(scale=2), shape=1.0, gamma=0.25),
     "mixture": curves.mixture([0.25, 0.75], [GAUSS**2, curves.laplace(scale=2)]),
     "hidden_shifts": curves.hidden_mixture([0.5, 0.25, 0.25], [curves.identity(), GAUSS, GAUSS**4]),

@@ -12,6 +12,7 @@ import deniable as dn
 from deniable import curves, learn, noise
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.learn.tuning import Repeats
+from deniable.ledger import Budget, Ledger
 from deniable.units import Guarantee, Unit
 
 ONE = Guarantee(curves.laplace(scale=2), Unit.row())
@@ -155,3 +156,55 @@ def test_trainers_are_tuned():
     )
     assert found.guarantee.curve == Repeats.geometric(mean=2).curve(plan.curve)
     assert any("real arithmetic" in each for each in found.guarantee.assumptions)  # those of the trainer
+
+
+def test_a_poisson_number_of_repeats_has_its_law_and_may_be_zero():
+    """Frequencies of 4,000 draws within 7 standard deviations; with K = 0 nothing runs, and nothing is returned."""
+    law, drawn = learn.PoissonRepeats(mean=1.5), []
+    for _ in range(4000):
+        drawn.append(law.drawn())
+    for k in range(5):
+        wanted = math.exp(-1.5) * 1.5**k / math.factorial(k)
+        assert abs(drawn.count(k) / 4000 - wanted) < 7 * math.sqrt(wanted / 4000)
+    one = Guarantee(curves.gaussian(sigma=2.0), Unit.row())
+    calls: list[int] = []
+    found = [
+        learn.tune(
+            [1, 2],
+            run=lambda candidate: calls.append(candidate) or candidate,
+            score=float,
+            repeats=learn.PoissonRepeats(mean=0.7),
+            guarantee=one,
+        )
+        for _ in range(200)
+    ]
+    nothing = [each for each in found if each.result is None]
+    assert 40 < len(nothing) < 160  # e^-0.7 of 200 is 99, with a standard deviation of 7
+    assert all(each.candidate is None and each.score == -math.inf for each in nothing)
+    assert found[0].guarantee.curve == curves.best_of_poisson_repeats(one.curve, mean=0.7)
+
+
+def test_a_ledger_is_charged_before_the_first_run_and_sealed_after_the_last():
+    ledger = Ledger.open(budget=Budget(epsilon=8.0, delta=1e-5), unit=Unit.row(), dataset="people")
+    one = Guarantee(curves.gaussian(sigma=4.0), Unit.row())
+    seen = []
+
+    def run(candidate):
+        seen.append([(entry.number, entry.cost) for entry in ledger.entries()])
+        return candidate
+
+    asked = {"run": run, "score": float, "repeats": learn.Repeats.geometric(mean=3), "guarantee": one}
+    learn.tune([1], **asked, ledger=ledger, delta=1e-7)
+    number, cost = seen[0][-1]
+    assert ledger.closing(number) is not None
+    # What was charged covers the curve of the whole search: μ-GDP but for delta.
+    whole = asked["repeats"].curve(one.curve)
+    level = ledger.budget.accounting.gaussian_mu(cost.units)
+    for epsilon in (0.0, 0.5, 1.0, 2.0, 3.0):
+        assert whole.delta(epsilon=epsilon) <= curves.gaussian(mu=level).delta(epsilon=epsilon) + 1e-7
+    with pytest.raises(InvalidParameter, match="delta"):
+        learn.tune([1], **asked, ledger=ledger)
+    entries = len(list(ledger.entries()))
+    with pytest.raises(ZeroDivisionError):
+        learn.tune([1], **{**asked, "run": lambda candidate: 1 // 0}, ledger=ledger, delta=1e-7)
+    assert len(list(ledger.entries())) > entries  # a search that fails stays charged

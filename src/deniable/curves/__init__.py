@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deniable.curves.atoms.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
     from deniable.curves.atoms.hidden_mixtures import hidden_mixture
     from deniable.curves.atoms.markov_kernel import Kernel, from_kernel
+    from deniable.curves.atoms.poisson_selection import best_of_poisson_repeats
     from deniable.curves.atoms.quantization import quantized
     from deniable.curves.atoms.renyi_bounds import renyi, zcdp
     from deniable.curves.atoms.repeated_selection import best_of_repeats
@@ -51,6 +52,7 @@ _HOMES = {
     "Kernel": "atoms.markov_kernel",
     "LossDistribution": "meaning.loss_distribution",
     "approximate": "atoms.standard",
+    "best_of_poisson_repeats": "atoms.poisson_selection",
     "best_of_repeats": "atoms.repeated_selection",
     "calibrate": "calibration",
     "discrete_gaussian": "atoms.standard",
@@ -92,6 +94,7 @@ __all__ = [
     "Kernel",
     "LossDistribution",
     "approximate",
+    "best_of_poisson_repeats",
     "best_of_repeats",
     "calibrate",
     "discrete_gaussian",

@@ -29,6 +29,7 @@ from deniable.errors import NOTHING, DeniableError, InvalidExpression, InvalidPa
 
 CONSTRUCTORS = (
     "approximate",
+    "best_of_poisson_repeats",
     "best_of_repeats",
     "discrete_gaussian",
     "discrete_laplace",

@@ -25,6 +25,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         divisible,
         hidden_mixtures,
         markov_kernel,
+        poisson_selection,
         quantization,
         renyi_bounds,
         repeated_selection,
@@ -43,6 +44,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         markov_kernel,
         user_supplied,
         quantization,
+        poisson_selection,
         repeated_selection,
         skellam,
     ):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deniable.learn.loss_membership import MembershipTest, membership_test
     from deniable.learn.matrix_factorisation import DPFTRL
     from deniable.learn.plans import DPSGD, Automatic, Flat, Plan
-    from deniable.learn.tuning import Repeats, Tuned, tune
+    from deniable.learn.tuning import PoissonRepeats, Repeats, Tuned, tune
 
 _HOMES = {
     "AdaptiveNorm": "adaptive_clipping",
@@ -55,6 +55,7 @@ _HOMES = {
     "OutputPerturbation": "convex_perturbation",
     "PerLayer": "layer_clipping",
     "Plan": "plans",
+    "PoissonRepeats": "tuning",
     "Repeats": "tuning",
     "Tuned": "tuning",
     "membership_test": "loss_membership",
@@ -78,6 +79,7 @@ __all__ = [
     "OutputPerturbation",
     "PerLayer",
     "Plan",
+    "PoissonRepeats",
     "Repeats",
     "Tuned",
     "membership_test",

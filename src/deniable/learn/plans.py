@@ -141,26 +141,7 @@ class PricedPlan(ABC):
         negative ε to positive ε of the other direction.) κ is `delta`, the part of the budget's δ that the run may
         spend. Raises `InvalidParameter` if `delta` is needed and missing, or too small.
         """
-        changes = unit_changes(self.unit, unit)
-        curve = self.curve if changes == 1 else self.curve.group(size=changes)
-        if not budget.accounting.charges_sampling_with_delta or (self.is_gaussian and changes == 1):
-            return budget.price(curve)
-        if delta is None:
-            remedy = "give delta=, the part of the budget's delta that the run may spend"
-            raise InvalidParameter("delta", None, "is needed to charge sampled training to a ledger", remedy)
-        from deniable import curves
-
-        allowed = curve_arguments.inner_probability("delta", delta)
-        share = allowed
-        for _ in range(20):
-            mu = curve.gdp(delta=share)
-            if not math.isfinite(mu):
-                break
-            advantage = curves.gaussian(mu=mu).advantage()
-            if share <= allowed * (1 - advantage) * (1 - 1e-12):
-                return budget.cost(mu=Fraction(mu), delta=Fraction(allowed))
-            share = allowed * (1 - advantage) * (1 - 1e-6)
-        raise InvalidParameter("delta", delta, "is too small to price this run", "raise it, or add noise")
+        return price_of(self.guarantee(), budget, unit=unit, delta=delta, is_gaussian=self.is_gaussian)
 
 
 class Plan(PricedPlan):
@@ -474,6 +455,32 @@ def unit_changes(planned: Unit, asked: Unit) -> int:
         rule = f"protects people by {planned.column!r}, and the ledger protects people by {asked.column!r}"
         raise InvalidParameter("plan", NOTHING, rule, "plan for the people of the ledger")
     return 1 if asked.relation is Relation.ADD_REMOVE else 2
+
+
+def price_of(
+    promised: Guarantee, budget: Budget, *, unit: Unit, delta: float | None, is_gaussian: bool = False
+) -> Cost:
+    """The cost of a run with this guarantee for a ledger with this budget and unit: see `PricedPlan.price`."""
+    changes = unit_changes(promised.unit, unit)
+    curve = promised.curve if changes == 1 else promised.curve.group(size=changes)
+    if not budget.accounting.charges_sampling_with_delta or (is_gaussian and changes == 1):
+        return budget.price(curve)
+    if delta is None:
+        remedy = "give delta=, the part of the budget's delta that the run may spend"
+        raise InvalidParameter("delta", None, "is needed to charge sampled training to a ledger", remedy)
+    from deniable import curves
+
+    allowed = curve_arguments.inner_probability("delta", delta)
+    share = allowed
+    for _ in range(20):
+        mu = curve.gdp(delta=share)
+        if not math.isfinite(mu):
+            break
+        advantage = curves.gaussian(mu=mu).advantage()
+        if share <= allowed * (1 - advantage) * (1 - 1e-12):
+            return budget.cost(mu=Fraction(mu), delta=Fraction(allowed))
+        share = allowed * (1 - advantage) * (1 - 1e-6)
+    raise InvalidParameter("delta", delta, "is too small to price this run", "raise it, or add noise")
 
 
 def _rate(rate: float | None, batch_size: int | None, records: int | None) -> float:

@@ -2,11 +2,13 @@
 
 Looking at several runs and publishing the best one reveals more than one run does: which run won depends on the data.
 With a random number of repeats the price is bounded, and nearly independent of how many there are (Liu & Talwar 2019;
-Papernot & Steinke 2022). The theorem and its proof are in `deniable.curves.atoms.repeated_selection`.
+Papernot & Steinke 2022). The theorems and proofs are in `deniable.curves.atoms.repeated_selection` and
+`poisson_selection`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,9 +21,10 @@ from deniable.units import Guarantee
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.ledger import Ledger
     from deniable.noise import Entropy
 
-__all__ = ["Repeats", "Tuned", "tune"]
+__all__ = ["PoissonRepeats", "Repeats", "Tuned", "tune"]
 
 Candidate = TypeVar("Candidate")
 Result = TypeVar("Result")
@@ -104,11 +107,43 @@ class Repeats:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Tuned(Generic[Candidate, Result]):
-    """The best of the repeated runs. Only this may be released: the other results are gone."""
+class PoissonRepeats:
+    """A Poisson number of repeats with this mean. With probability e^-mean nothing runs.
 
-    candidate: Candidate
-    result: Result
+    The number stays closer to its mean than with `Repeats`, and costs more, the more the larger the mean is.
+
+    >>> PoissonRepeats(mean=5)
+    PoissonRepeats(mean=5.0)
+    """
+
+    mean: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", curve_arguments.positive("mean", self.mean))
+
+    def curve(self, one_run: Curve) -> Curve:
+        """The curve of the best of the repeats, from the curve of one run."""
+        from deniable import curves
+
+        return curves.best_of_poisson_repeats(one_run, mean=self.mean)
+
+    def drawn(self, *, entropy: Entropy | None = None) -> int:
+        """One number of repeats, with exactly this law."""
+        from deniable import noise
+
+        return noise.poisson(rate=self.mean, entropy=entropy)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tuned(Generic[Candidate, Result]):
+    """The best of the repeated runs. Only this may be released: the other results are gone.
+
+    Candidate and result are None if nothing ran, which only `PoissonRepeats` allows.
+    """
+
+    candidate: Candidate | None
+    result: Result | None
     score: float
     guarantee: Guarantee
     """The guarantee of candidate, result and score together."""
@@ -119,8 +154,10 @@ def tune(
     *,
     run: Callable[[Candidate], Result],
     score: Callable[[Result], float],
-    repeats: Repeats,
+    repeats: Repeats | PoissonRepeats,
     guarantee: Guarantee,
+    ledger: Ledger | None = None,
+    delta: float | None = None,
     entropy: Entropy | None = None,
 ) -> Tuned[Candidate, Result]:
     """Draw a number of repeats; each time draw one of the candidates and run it; keep the result with the best score.
@@ -130,6 +167,9 @@ def tune(
     it must have the same unit and a curve that this one covers. `score(result)` is a number, the higher the better; it
     may use public data, and the result, which may contain a noisy score if its noise is part of the guarantee. A score
     that is NaN counts as the lowest.
+
+    `ledger` is charged for the whole search before the first run, and `delta` is the part of its δ to spend; so a run
+    must not charge it again. A search that fails stays charged.
 
     Promise: for all neighbouring datasets, what is returned is distinguished at most as well as `repeats.curve` of one
     run's curve allows. (Drawing a candidate first is a mixture over public draws, which the same curve covers.)
@@ -155,8 +195,11 @@ def tune(
     if not isinstance(guarantee, Guarantee):
         rule = "must be the Guarantee of one run"
         raise InvalidParameter("guarantee", type_of(guarantee), rule, "for instance plan.guarantee()")
-    if not isinstance(repeats, Repeats):
-        raise InvalidParameter("repeats", type_of(repeats), "must be Repeats, for instance Repeats.geometric(mean=10)")
+    if not isinstance(repeats, Repeats | PoissonRepeats):
+        rule = "must be Repeats or PoissonRepeats"
+        raise InvalidParameter("repeats", type_of(repeats), rule, "for instance Repeats.geometric(mean=10)")
+    if ledger is not None:
+        return _paid(ledger, delta, candidates, run, score, repeats, guarantee, entropy)
     words = dict.fromkeys((*guarantee.assumptions, SECRET, SCORED))
     best: tuple[float, Candidate, Result] | None = None
     for _ in range(repeats.drawn(entropy=entropy)):
@@ -170,9 +213,34 @@ def tune(
         value = -math.inf if math.isnan(found) else found
         if best is None or value > best[0]:
             best = value, candidate, result
-    assert best is not None
     whole = Guarantee(repeats.curve(guarantee.curve), guarantee.unit, assumptions=tuple(words))
-    return Tuned(best[1], best[2], best[0], whole)
+    return Tuned(None, None, -math.inf, whole) if best is None else Tuned(best[1], best[2], best[0], whole)
+
+
+def _paid(
+    ledger: Ledger,
+    delta: float | None,
+    candidates: Sequence[Candidate],
+    run: Callable[[Candidate], Result],
+    score: Callable[[Result], float],
+    repeats: Repeats | PoissonRepeats,
+    guarantee: Guarantee,
+    entropy: Entropy | None,
+) -> Tuned[Candidate, Result]:
+    """`tune`, charged to a ledger before the first run and sealed after the last."""
+    from deniable.learn.plans import price_of
+
+    whole = Guarantee(repeats.curve(guarantee.curve), guarantee.unit)
+    cost = price_of(whole, ledger.budget, unit=ledger.unit, delta=delta)
+    words = f"tuning: the best of {repeats!r} runs of {guarantee.curve.expression()}"[:1000]
+    entry = ledger.reserve(cost, question=hashlib.sha256(words.encode()).hexdigest(), description=words)
+    try:
+        found = tune(candidates, run=run, score=score, repeats=repeats, guarantee=guarantee, entropy=entropy)
+    except BaseException:
+        ledger.fail(entry, "tuning")
+        raise
+    ledger.seal(entry, b"")
+    return found
 
 
 def _above_one(mean: float) -> float:

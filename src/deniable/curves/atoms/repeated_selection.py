@@ -82,7 +82,7 @@ def _threshold(curve: Curve, gamma: float) -> float:
     return high
 
 
-def _above(points: Floats, delta: Floats) -> Law:
+def profile_above(points: Floats, delta: Floats) -> Law:
     """A law above every pair that is (ε, δ)-DP in both directions at each of these points, ε >= 0.
 
     Being (ε₁, δ₁)-DP in both directions bounds the profile at every smaller ε, by δ₁ + (1 - δ₁)(e^ε₁ - e^ε)/(1 + e^ε₁).
@@ -136,7 +136,7 @@ class SelectedAtom(Atom):
         low, high = self.curve.delta_bounds(epsilon=points - shift)
         # Scores may be constant: then the output is that of one run, so the curve itself is a lower bound.
         below = laws_from_bounds.law_below(points - shift, low, high, 0.0)
-        side = Sided(_above(points, np.minimum(self._mean * high * (1 + ROUNDING), 1.0)), below)
+        side = Sided(profile_above(points, np.minimum(self._mean * high * (1 + ROUNDING), 1.0)), below)
         return LawPair(side, side)
 
     def renyi_bound(self, order: float) -> float | None:
