@@ -5,13 +5,13 @@ only, each record of it with probability q. The noise is C⁻¹Z as in `DPFTRL`,
 b bands c = (c_0, ..., c_{b-1}).
 
 **The curve** (Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified) Banded Matrix
-Factorization: A unified approach to private training", Theorem 4). What is released is M = CG + Z, G being the sums of
-clipped gradients in units of the clipping norm, Z of standard deviation `noise`. A record of group j can take part in
-the steps t = j, j + b, j + 2b, ..., each by its own coin. In step t it adds its gradient g to row t of G, and so
-c_0 g, ..., c_{b-1} g to the rows t, ..., t + b - 1 of M. These blocks of b rows do not overlap for different t. Given
-the coins of all other records, a block is a Gaussian mechanism whose mean moves by the vector (c_0 g, ..., c_{b-1} g),
-of length ‖c‖‖g‖ <= ‖c‖, with probability q, and does not move otherwise. All gradients, also those of other records,
-are functions of the data and of earlier releases, so blocks compose adaptively:
+Factorization: A unified approach to private training"; the proof follows). What is released is M = CG + Z, G being the
+sums of clipped gradients in units of the clipping norm, Z of standard deviation `noise`. A record of group j can take
+part in the steps t = j, j + b, j + 2b, ..., each by its own coin. In step t it adds its gradient g to row t of G, and
+so c_0 g, ..., c_{b-1} g to the rows t, ..., t + b - 1 of M. These blocks of b rows do not overlap for different t.
+Given the coins of all other records, a block is a Gaussian mechanism whose mean moves by the vector (c_0 g, ...,
+c_{b-1} g), of length ‖c‖‖g‖ <= ‖c‖, with probability q, and does not move otherwise. All gradients, also those of other
+records, are functions of the data and of earlier releases, so blocks compose adaptively:
 
     gaussian(sigma=noise/‖c‖).sampled(rate=q) ** ⌈steps/b⌉.
 

@@ -14,7 +14,7 @@ x_i, ‖x_i‖ <= 1. Then CG moves by a vector whose squared norm is Σ_ij <C_i,
 not increase, so <C_i, C_j> = Σ_{l < n-j} c_{l+j-i} c_l, i <= j, is not negative, and does not increase if j grows or if
 j - i grows. Hence the sum is at most Σ_ij <C_i, C_j>, and if the steps s_1 < s_2 < ... are at least b apart, then
 <C_{s_a}, C_{s_c}> is at most that of the steps (a - 1)b and (c - 1)b. The steps 0, b, 2b, ... with equal x are the
-worst (as in Kalinin & Lampert 2024, Theorem 2).
+worst (as in Kalinin & Lampert 2024).
 """
 
 from __future__ import annotations

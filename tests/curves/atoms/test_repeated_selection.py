@@ -98,7 +98,7 @@ def test_the_bound_is_never_looser_than_the_theorem_of_papernot_and_steinke(shap
 
 @pytest.mark.parametrize("shape", [1.0, 0.0, -0.5, 3.0])
 def test_pure_mechanisms_stay_pure_and_reach_the_limit_for_many_repeats(shape):
-    """(2 + η) ε: Liu & Talwar 2019 (geometric, 3ε), Papernot & Steinke 2022, corollary 3."""
+    """(2 + η) ε: Liu & Talwar 2019 (geometric, 3ε), Papernot & Steinke 2022."""
     for gamma in (0.5, 0.01, 1e-9):
         found = curves.best_of_repeats(curves.pure(epsilon=0.5), shape=shape, gamma=gamma).epsilon(delta=0)
         assert 0.5 < found <= (2 + shape) * 0.5 * (1 + 1e-9)

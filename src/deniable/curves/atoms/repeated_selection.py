@@ -23,7 +23,7 @@ f′(F) <= f′(1) = E K. Integrate the positive part. The same two inequalities
 divergence. ∎
 
 The profile is that of Koskela, Redberg & Wang (2024, "Privacy Profiles for Private Selection") with the smallest ε₀.
-The divergence has the form of Papernot & Steinke (2022, Theorem 2), whose ε₀ comes from a Rényi divergence. If M is
+The divergence has the form of Papernot & Steinke (2022), whose ε₀ comes from a Rényi divergence. If M is
 ε-DP, the result is (2 + η) ε-DP, for instance 3ε for the geometric law (Liu & Talwar 2019).
 """
 
