@@ -222,7 +222,7 @@ class Federated(PricedPlan):
         """A power of two beyond every sum: noise reaches it with a probability below e^-180 for each number."""
         largest = self.clients * (math.isqrt(self.largest_square) + 1)
         whole = self.deviation * math.sqrt(self.clients / (self.clients - self.missing))
-        return 2 ** (2 * (largest + math.ceil(REACH * whole))).bit_length()
+        return int(2 ** (2 * (largest + math.ceil(REACH * whole))).bit_length())
 
     def message(self, update: Any, *, entropy: Entropy | None = None) -> Integers:
         """What a client sends: its update, clipped and rounded, plus its share of the noise, modulo `modulus`.

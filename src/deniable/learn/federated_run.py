@@ -94,7 +94,7 @@ class FederatedRun:
         gone = {int(each) for each in dropped}
         if not gone <= set(range(self.plan.clients)):
             raise InvalidParameter("dropped", NOTHING, f"must have numbers of clients, 0 to {self.plan.clients - 1}")
-        if self._ledger is not None and self._entry is None:
+        if self._ledger is not None and self._cost is not None and self._entry is None:
             words = f"federated run of {self.plan!r}"
             question = hashlib.sha256(words.encode()).hexdigest()
             self._entry = self._ledger.reserve(self._cost, question=question, description=words)

@@ -38,8 +38,9 @@ class ClipNorms:
         if isinstance(self._rule, AdaptiveNorm) and isinstance(optimizer, AdamBC):
             rule = "takes off the variance of the noise, which changes with an adaptive norm"
             raise InvalidParameter("optimizer", "AdamBC", rule, "use Adam, or clip=Flat(...)")
-        for name in parameters if isinstance(self._rule, PerLayer) else ():
-            self._rule.layer_of(name)  # raises for a parameter without a norm, before anything is charged
+        if isinstance(self._rule, PerLayer):
+            for name in parameters:  # raises for a parameter without a norm, before anything is charged
+                self._rule.layer_of(name)
         self.norm = plan.clip.norm
         """The current clipping norm. With `AdaptiveNorm`, it is computed from noisy counts and is private."""
         self._balance: Tensor | None = None
