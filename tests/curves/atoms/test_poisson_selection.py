@@ -20,23 +20,23 @@ def poisson_law(mean, most=200):
     return [mpmath.exp(-mean) * mpmath.mpf(mean) ** k / mpmath.factorial(k) for k in range(1, most)]
 
 
-@pytest.mark.parametrize("mean", [0.3, 1.0, 5.0, 20.0])
-def test_no_selected_output_of_a_small_mechanism_tells_more_than_the_curve(mean):
+@pytest.mark.parametrize("mean", [0.3, 5.0, 20.0])
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+def test_no_selected_output_of_a_small_mechanism_tells_more_than_the_curve(p, q, mean):
     """Enumerated over K; that nothing ran is one more output."""
     law = poisson_law(mean)
-    for p, q in PAIRS:
-        claimed = curves.best_of_poisson_repeats(curves.from_pmf(p, q), mean=mean)
-        for order in (range(len(p)), reversed(range(len(p)))):
-            places = list(order)
-            ahead, back = (
-                [*selected_law([mpmath.mpf(each[i]) for i in places], law), mpmath.exp(-mean)] for each in (p, q)
-            )
-            for epsilon in (0.0, 0.4, 0.9, 2.5):
-                assert told(ahead, back, epsilon) <= claimed.delta(epsilon=epsilon) * (1 + 1e-9) + 1e-12
-            if min(*p, *q) > 0:
-                for a in (1.5, 2.0, 8.0):
-                    moment = mpmath.fsum(x**a * y ** (1 - a) for x, y in zip(ahead, back, strict=True))
-                    assert mpmath.log(moment) / (a - 1) <= claimed.renyi(order=a) * (1 + 1e-9)
+    claimed = curves.best_of_poisson_repeats(curves.from_pmf(p, q), mean=mean)
+    for order in (range(len(p)), reversed(range(len(p)))):
+        places = list(order)
+        ahead, back = (
+            [*selected_law([mpmath.mpf(each[i]) for i in places], law), mpmath.exp(-mean)] for each in (p, q)
+        )
+        for epsilon in (0.0, 0.4, 0.9, 2.5):
+            assert told(ahead, back, epsilon) <= claimed.delta(epsilon=epsilon) * (1 + 1e-9) + 1e-12
+        if min(*p, *q) > 0:
+            for a in (1.5, 2.0, 8.0):
+                moment = mpmath.fsum(x**a * y ** (1 - a) for x, y in zip(ahead, back, strict=True))
+                assert mpmath.log(moment) / (a - 1) <= claimed.renyi(order=a) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("mean", [1.0, 10.0, 100.0])
