@@ -167,7 +167,7 @@ CURVE = Life(
         Step(
             "Take the tightest route",
             "Factors of one family are merged (Gaussians by μ²). If one law is left, its closed form is the answer.",
-            ("curves.composition.law_product:simplify", "curves.composition.law_product:Product.epsilon_bounds"),
+            ("curves.composition.factor_merging:simplify", "curves.composition.law_product:Product.epsilon_bounds"),
             "otherwise: several laws, each with a power",
         ),
         Step(

@@ -101,6 +101,22 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     if side == "lower" and high - low <= step and law.infinity == 0:
         return _merged(law, low, step)
     spike = lattice.spike(law, low, step) if side == "lower" and not law.atoms else None
+    points = lattice_points(law, side, step, (low, high), spike)
+    found = lattice.above(law, points) if side == "upper" else lattice.below(law, points, spike)
+    last = float(found.masses[-1])
+    if math.isfinite(law.highest) or last > 2 * tail:
+        return found
+    # What lies near the end of the lattice or beyond it is at its last point, and tilting would make much of it. An
+    # upper bound counts it as infinite loss, a lower bound drops it.
+    found.masses[-1] = 0.0
+    return found._replace(infinity=min(found.infinity + last, 1.0)) if side == "upper" else found
+
+
+def lattice_points(
+    law: Law, side: Side, step: float, ends: tuple[float, float], spike: lattice.Spike | None = None
+) -> Floats:
+    """The lattice of `lattice_law` between the `ends` of the law's reach: it holds the heaviest atom or the spike."""
+    low, high = ends
     anchor = law.atoms[0] if law.atoms else (0.0 if spike is None else spike.loss)
     if side == "upper" and abs(law.highest - anchor) <= 1e-9 * (1 + abs(anchor)):
         anchor = law.highest  # rounded up, unlike the atom
@@ -113,16 +129,7 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     # In an upper bound, rounding must not put the last point below the largest loss.
     beyond = max(math.ceil((high - anchor) / step + (1e-9 if side == "upper" and high > anchor else -1e-9)), 0)
     points = anchor + step * np.arange(-below, beyond + 1, dtype=float)
-    if len(points) < 2:
-        points = np.array([anchor - step, anchor])
-    found = lattice.above(law, points) if side == "upper" else lattice.below(law, points, spike)
-    last = float(found.masses[-1])
-    if math.isfinite(law.highest) or last > 2 * tail:
-        return found
-    # What lies near the end of the lattice or beyond it is at its last point, and tilting would make much of it. An
-    # upper bound counts it as infinite loss, a lower bound drops it.
-    found.masses[-1] = 0.0
-    return found._replace(infinity=min(found.infinity + last, 1.0)) if side == "upper" else found
+    return points if len(points) >= 2 else np.array([anchor - step, anchor])
 
 
 def _merged(law: Law, low: float, step: float) -> GridLaw:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,21 +45,38 @@ class GridLaw(NamedTuple):
     infinity: float
 
 
+class HasTails(Protocol):
+    """What `chords` asks of a law, or of a column of laws."""
+
+    def tails(self, loss: Floats) -> Tails: ...
+
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]: ...
+
+
 def above(law: Law, points: Floats) -> GridLaw:
     """A grid law that dominates `law` at every ε. Mass beyond the last point counts as infinite loss."""
+    masses, infinity, _ = chords(law, points)
+    return GridLaw(points, masses, float(infinity))
+
+
+def chords(law: HasTails, points: Floats) -> tuple[Floats, Floats, Floats]:
+    """The masses of `above`, the mass at infinity, and how far at most rounding outwards has raised the mass above each
+    cell's left end. A column of laws takes one row of points for each law.
+    """
     first, _, error = law.tails(points)
     step = np.expm1(np.minimum(np.diff(points), 700.0))
     delta, magnitude = law.gaps(points)
-    survival = delta[:-1] + (delta[:-1] - delta[1:]) / step
+    survival = delta[..., :-1] + (delta[..., :-1] - delta[..., 1:]) / step
     slack = np.broadcast_to(np.asarray(error), first.shape)
-    survival = survival + magnitude[:-1] + (magnitude[:-1] + magnitude[1:]) / step
+    doubt = magnitude[..., :-1] + (magnitude[..., :-1] + magnitude[..., 1:]) / step
+    survival = survival + doubt
     # The exact survival of the chord lies between the two tail masses: this cap keeps the slack from accumulating.
-    survival = np.clip(survival, 0.0, np.minimum(first[:-1] * (1 + slack[:-1]) + 1e-300, 1.0))
-    infinity = float(min(first[-1] * (1 + slack[-1]), 1.0))
-    survival = np.append(survival, infinity)
-    survival = np.maximum.accumulate(survival[::-1])[::-1]
-    masses = np.concatenate(([1.0 - survival[0]], survival[:-1] - survival[1:]))
-    return GridLaw(points, masses, infinity)
+    survival = np.clip(survival, 0.0, np.minimum(first[..., :-1] * (1 + slack[..., :-1]) + 1e-300, 1.0))
+    infinity = np.minimum(first[..., -1:] * (1 + slack[..., -1:]), 1.0)
+    survival = np.concatenate((survival, infinity), axis=-1)
+    survival = np.maximum.accumulate(survival[..., ::-1], axis=-1)[..., ::-1]
+    masses = np.concatenate((1.0 - survival[..., :1], survival[..., :-1] - survival[..., 1:]), axis=-1)
+    return masses, infinity[..., 0], 2 * np.maximum.accumulate(doubt[..., ::-1], axis=-1)[..., ::-1]
 
 
 class Spike(NamedTuple):

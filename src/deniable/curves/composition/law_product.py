@@ -2,10 +2,11 @@
 
 Routes, in the order tried:
 
-1. `simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small, and a law that
-   only fails with probability δ merges with one other law.
+1. `factor_merging.simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small,
+   and a law that only fails with probability δ merges with one other law.
 2. One law left, run once: its own closed form.
-3. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
+3. Many different laws: panels from a tree of partial products (`folding.py`).
+4. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
 
 `Product` holds two lists of factors, because each law may itself be known only between two bounds: the `upper` factors
 give upper bounds on δ and ε, the `lower` factors lower bounds. Both sides are always computed; if they contradict each
@@ -28,14 +29,21 @@ from itertools import pairwise
 
 import numpy as np
 
-from deniable.curves.composition import compose, jump_split, lattice, tilt_plan, window_reach
+from deniable.curves.composition import compose, folding, jump_split, lattice, tilt_plan, window_reach
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.factor_merging import (
+    LongFactors,
+    folded_panels,
+    highest_of,
+    lossy_of,
+    plan_of,
+    uses_of,
+)
 from deniable.curves.composition.jump_split import JumpSplit
 from deniable.curves.composition.profile_search import largest, least_over_orders, smallest
+from deniable.curves.composition.rounded_panel import Panel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan, Target
-from deniable.curves.laws import finite_law
-from deniable.curves.laws.closed_form import GaussianLaw
-from deniable.curves.laws.derived_laws import FailingLaw, IdentityLaw
+from deniable.curves.laws.derived_laws import IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, ordered
@@ -46,73 +54,14 @@ WIDTH = 1e-4
 DELTA_WIDTH = 1e-3
 """Wanted (high - low) / high of a δ: log δ changes about ten times as fast as ε."""
 
-EXACT_SUPPORT = 4000
-"""A finite power this small is worth computing exactly even when other factors need the lattice."""
+FOLDED_WIDTH = 0.25e-4
+"""The part of ε that a tree of partial products is planned for."""
 
 FAR_TOO_WIDE = 0.01
 """A bracket of ε whose relative width exceeds this shows that the plan was wrong."""
 
 MAX_PANELS = 64
 MOST_KINKS = 4000
-
-
-def simplify(factors: Sequence[Factor], side: Side) -> tuple[Factor, ...]:
-    """Merge factors that merge exactly: Gaussians, and finite laws while they stay small.
-
-    The product is unchanged up to rounding, which goes up for the upper `side` and down for the lower one.
-    """
-    uses: dict[Law, int] = {}
-    for law, count in factors:
-        uses[law] = uses.get(law, 0) + count
-    merging = (GaussianLaw, FiniteLaw, IdentityLaw)
-    rest = [Factor(law, count) for law, count in uses.items() if not isinstance(law, merging)]
-    rest += _one_gaussian([(law, count) for law, count in uses.items() if isinstance(law, GaussianLaw)], side)
-    finites = [(law, count) for law, count in uses.items() if isinstance(law, FiniteLaw)]
-    # Beside other laws, which need the lattice anyway, an exact product must be small to be worth computing.
-    most = EXACT_SUPPORT if rest else math.inf
-    return _with_failure((*rest, *_few_finite(finites, "up" if side == "upper" else "down", most)))
-
-
-def _one_gaussian(gaussians: Sequence[tuple[GaussianLaw, int]], side: Side) -> list[Factor]:
-    """All Gaussians as one factor, because μ² adds. A single one, used once, is unchanged."""
-    if len(gaussians) == 1 and gaussians[0][1] == 1:
-        return [Factor(*gaussians[0])]
-    square = 0.0
-    for law, count in gaussians:
-        square += count * law.mu * law.mu
-    if square <= 0:
-        return []
-    return [Factor(GaussianLaw(math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)), 1)]
-
-
-def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], towards: str, most: float) -> list[Factor]:
-    """Finite laws multiplied exactly while the product has at most `most` values, the smallest first."""
-    powers: list[tuple[FiniteLaw, int]] = []
-    for law, count in finites:
-        run = finite_law.power(law, count, towards=towards)
-        is_small = run is not None and (count == 1 or len(run.losses) <= most)
-        powers.append((run, 1) if is_small and run is not None else (law, count))
-    powers.sort(key=lambda power: len(power[0].losses))
-    joined: list[tuple[FiniteLaw, int]] = []
-    for law, count in powers:
-        if joined and joined[-1][1] == count == 1:
-            both = finite_law.product(joined[-1][0], law, towards=towards)
-            if both is not None and len(both.losses) <= most:
-                joined[-1] = (both, 1)
-                continue
-        joined.append((law, count))
-    return [Factor(law, count) for law, count in joined]
-
-
-def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    """A law next to one that only fails (infinite loss) or reveals nothing (loss 0): the pair has a closed form."""
-    if len(factors) != 2 or any(f.uses != 1 for f in factors):
-        return factors
-    other, last = factors[0].law, factors[1].law  # finite laws come last
-    fails = isinstance(last, FiniteLaw) and last.losses.tolist() == [0.0] and 0 < last.infinity < 1
-    if not fails or abs(float(last.masses[0]) + last.infinity - 1) > 8 * UNIT_ROUNDOFF:  # type: ignore[attr-defined]
-        return factors
-    return (Factor(FailingLaw(other, last.infinity), 1),)
 
 
 def _ever(chances: Iterable[tuple[float, int]]) -> float:
@@ -135,7 +84,7 @@ class Product:
     upper: tuple[Factor, ...]
     lower: tuple[Factor, ...]
     renyi: Callable[[float], float] | None = None
-    _panels: list[DeltaPanel] = field(default_factory=list)
+    _panels: list[Panel] = field(default_factory=list)
     _plan: LatticePlan | None = None
     _plans: dict[float, LatticePlan] = field(default_factory=dict)
     _divergences: Floats | None = None
@@ -174,7 +123,7 @@ class Product:
     @property
     def highest(self) -> float:
         """The largest finite loss (an upper bound)."""
-        return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+        return highest_of(self.upper) * (1 + (4 + len(self.upper)) * UNIT_ROUNDOFF)
 
     @property
     def kinks(self) -> Floats:
@@ -187,7 +136,7 @@ class Product:
     def infinity(self, side: Side) -> float:
         """The probability of infinite loss: an upper or a lower bound, by `side`."""
         factors = self.upper if side == "upper" else self.lower
-        lossy = [f for f in factors if f.law.infinity > 0]
+        lossy = lossy_of(factors)
         if not lossy:
             return 0.0
         outwards = max(f.law.infinity_error for f in lossy) * (1 if side == "upper" else -1)
@@ -283,7 +232,7 @@ class Product:
         self._panels = self._panels[len(self._panels) - kept :]
         self._made.clear()
 
-    def _read(self, panel: DeltaPanel, epsilon: Floats, low: Floats, high: Floats) -> None:
+    def _read(self, panel: Panel, epsilon: Floats, low: Floats, high: Floats) -> None:
         """Narrow the bracket (low, high), in place, by the bound of a panel."""
         values = panel.delta(epsilon)
         if panel.side == "upper":
@@ -301,18 +250,22 @@ class Product:
         outside: float | None = None,
         resolution: float | None = None,
         longest: int = compose.LARGEST_WINDOW,
-    ) -> list[DeltaPanel]:
+    ) -> list[Panel]:
         """One panel per side, sharp at the target; the step doubles until the window fits into memory. An empty list if
         no panel can be computed. The step resolves ε to a part of `resolution` (by default, of the ε aimed at), as
         far as `longest` points allow.
         """
         beyond = compose.OUTSIDE * min(refine, 1.0) ** 2 if outside is None else outside
         theta = _rounded(target.theta)
-        found: list[DeltaPanel] = []
+        found: list[Panel] = []
         # There is no finite ε to aim at, or so many uses that rounding errors exceed the masses.
-        uses = math.fsum(f.uses for f in self.upper)
+        uses = uses_of(self.upper)
         if not math.isfinite(target.epsilon) or 8 * UNIT_ROUNDOFF * uses > compose.MOST_ROUNDING:
             return found
+        if isinstance(self.upper, LongFactors) and isinstance(self.lower, LongFactors):
+            found = self._folded(target, theta, sides, refine, resolution)
+            if found:
+                return found
         for side in sides:
             factors = self.upper if side == "upper" else self.lower
             steps = math.fsum(f.uses for f in factors)
@@ -331,6 +284,24 @@ class Product:
                     found.append(panel)
                     break
                 step *= 2
+        return found
+
+    def _folded(
+        self, target: Target, theta: float, sides: tuple[Side, ...], refine: float, resolution: float | None
+    ) -> list[Panel]:
+        """`panels_for` by a tree of partial products; an empty list if the product does not suit one."""
+        found: list[Panel] = []
+        for factors in (self.upper,) if self.lower is self.upper else (self.upper, self.lower):
+            assert isinstance(factors, LongFactors)
+            uses = uses_of(factors)
+            spread = self.plan.spread(theta)
+            wanted = FOLDED_WIDTH * max(target.epsilon if resolution is None else resolution, min(spread, 0.05))
+            step = folding.step_for(uses, theta, spread, wanted * min(refine, 1.0))
+            both = folded_panels(factors, folding.Tree(theta, step, self._tail(target.log_delta, uses)))
+            if both is None:
+                return []
+            mine = sides if self.lower is self.upper else (("upper",) if factors is self.upper else ("lower",))
+            found += [panel for panel in both if panel.side in mine and panel.side in sides]
         return found
 
     @staticmethod
@@ -418,7 +389,7 @@ class Product:
             return math.inf
         law = self._single(self.upper)
         if law is None:
-            return math.fsum(f.uses * f.law.highest for f in self.upper) * (1 + 4 * UNIT_ROUNDOFF)
+            return self.highest
         return smallest(lambda e: law.profile(e)[1], delta, law.highest)
 
     def _epsilon_below(self, delta: float, high: float) -> float:
@@ -427,7 +398,7 @@ class Product:
             return math.inf
         law = self._single(self.lower)
         if law is None:
-            return math.fsum(f.uses * f.law.highest for f in self.lower) * (1 - 4 * UNIT_ROUNDOFF)
+            return highest_of(self.lower) * (1 - (4 + len(self.lower)) * UNIT_ROUNDOFF)
         end = high if self.lower is self.upper else smallest(lambda e: law.profile(e)[1], delta, law.highest)
         return largest(lambda e: law.profile(e)[0], delta, 0.0, end)
 
@@ -478,18 +449,20 @@ class Product:
 
         The exponential moments of a rarely sampled Gaussian explode because of losses that never happen.
         """
-        if all(math.isfinite(f.law.highest) for f in self.upper):
+        if math.isfinite(highest_of(self.upper)):
             return self.plan
-        tail = self._tail(log_delta, math.fsum(f.uses for f in self.upper))
+        tail = self._tail(log_delta, uses_of(self.upper))
         if tail not in self._plans:
-            self._plans[tail] = LatticePlan(self.upper, tail)
+            self._plans[tail] = plan_of(self.upper, tail)
         return self._plans[tail]
 
     @property
     def plan(self) -> LatticePlan:
         """The Chernoff bounds of the upper factors at all tilts, computed once."""
         if self._plan is None:
-            self._plan = LatticePlan(self.upper) if self._planned_by is None else self._planned_by.plan
+            self._plan = (
+                plan_of(self.upper, tilt_plan.SKETCH_TAIL) if self._planned_by is None else self._planned_by.plan
+            )
         return self._plan
 
     # -- Rényi route (only when a factor is known by its Rényi divergences alone) ------------------------------------
@@ -525,7 +498,7 @@ def renyi_epsilon(divergence: Callable[[float], float], delta: float) -> float:
     return max(least_over_orders(bound), 0.0) * (1 + 1e-12)
 
 
-def _is_noise(panels: Sequence[DeltaPanel], epsilon: float) -> bool:
+def _is_noise(panels: Sequence[Panel], epsilon: float) -> bool:
     """Whether rounding in the FFTs causes most of the distance between the bounds on δ(ε): a finer step cannot reduce
     it.
     """

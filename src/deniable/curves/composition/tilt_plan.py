@@ -19,12 +19,17 @@ import numpy as np
 
 from deniable.curves.composition import lattice
 from deniable.curves.composition.lattice import GridLaw
+from deniable.curves.laws.closed_form import LaplaceLaw
 from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 SKETCH_POINTS = 800
 SKETCH_TAIL = 1e-70
 """Size of a sketch, and the P-mass that it cuts off an unbounded law."""
+
+MANY_LAWS = 64
+QUICK_POINTS = 120
+"""From MANY_LAWS different laws on a plan uses sketches of QUICK_POINTS: enough for a tilt."""
 
 
 class Factor(NamedTuple):
@@ -45,11 +50,11 @@ class Cumulant(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def sketch(law: Law, tail: float = SKETCH_TAIL) -> GridLaw:
+def sketch(law: Law, tail: float = SKETCH_TAIL, points: int = SKETCH_POINTS) -> GridLaw:
     """A coarse dominating grid law: for planning, for Chernoff bounds and for Rényi divergences. It cuts P-mass of at
     most `tail` off an unbounded law.
     """
-    return lattice.above(law, lattice.spread_points(law, tail, SKETCH_POINTS))
+    return lattice.above(law, lattice.spread_points(law, tail, points))
 
 
 FLOOR = 1e-305
@@ -118,12 +123,35 @@ TILTS = np.exp(np.linspace(-10.0, 14.0, 120))
 BEST_GAPS = np.array([log_best_gap(float(t)) for t in TILTS])
 
 
-@lru_cache(maxsize=65536)
-def plan_table(law: Law, tail: float = SKETCH_TAIL) -> tuple[Floats, Floats, float]:
-    """For one use of a law: an upper bound on its cumulant at all TILTS, the slope there, and the mean loss. A product
-    adds these up over its factors.
+class PlanTable(NamedTuple):
+    """An upper bound on a cumulant at all TILTS, the slope there, the mean loss, the highest loss, and the P-mass that
+    the sketches of unbounded laws cut off. A product adds these up over its factors.
     """
-    grid = sketch(law, tail)
+
+    values: Floats
+    slopes: Floats
+    mean: float
+    highest: float
+    lost: float
+
+    def plus(self, other: PlanTable, uses: int = 1) -> PlanTable:
+        """The table of this product and so many uses of another one."""
+        return PlanTable(
+            self.values + uses * other.values,
+            self.slopes + uses * other.slopes,
+            self.mean + uses * other.mean,
+            self.highest + uses * other.highest,
+            self.lost + uses * other.lost,
+        )
+
+
+NO_TABLE = PlanTable(np.zeros_like(TILTS), np.zeros_like(TILTS), 0.0, 0.0, 0.0)
+
+
+@lru_cache(maxsize=65536)
+def plan_table(law: Law, tail: float = SKETCH_TAIL, points: int = SKETCH_POINTS) -> PlanTable:
+    """The table of one use of a law."""
+    grid = sketch(law, tail, points)
     values, slopes = [], []
     for tilts in np.array_split(TILTS, 2):
         exponent = tilts[:, None] * grid.losses[None, :]
@@ -134,25 +162,57 @@ def plan_table(law: Law, tail: float = SKETCH_TAIL) -> tuple[Floats, Floats, flo
         largest = float(np.max(np.abs(grid.losses)))
         values.append(top + np.log(total) + UNIT_ROUNDOFF * (64 + 4 * tilts * largest))
         slopes.append(np.sum(weights * grid.losses[None, :], axis=1) / total)
-    return np.concatenate(values), np.concatenate(slopes), float(np.sum(grid.masses * grid.losses))
+    mean, lost = float(np.sum(grid.masses * grid.losses)), max(grid.infinity - law.infinity, 0.0)
+    return PlanTable(np.concatenate(values), np.concatenate(slopes), mean, law.highest, lost)
+
+
+def laplace_table(shifts: Floats) -> PlanTable:
+    """The table of the product of Laplace laws, from the closed form of their moments."""
+    values, slopes = np.zeros_like(TILTS), np.zeros_like(TILTS)
+    double = 2 * TILTS + 1
+    for t in np.array_split(shifts[:, None], -(-len(shifts) // 512)):
+        end = np.exp(-double * t)
+        moment = ((TILTS + 1) + TILTS * end) / double
+        bound = TILTS * t + np.log(moment) + UNIT_ROUNDOFF * (64 + 8 * TILTS * t)
+        values += np.sum(bound, axis=0) * (1 + len(t) * UNIT_ROUNDOFF)
+        slopes += np.sum(t + (end - 1 - 2 * t * TILTS * double * end) / (double * double * moment), axis=0)
+    return PlanTable(values, slopes, float(np.sum(shifts + np.expm1(-shifts))), float(np.sum(shifts)), 0.0)
+
+
+def _table_of(factors: Sequence[Factor], tail: float, points: int) -> PlanTable:
+    """The table of a product. Of many laws, Laplace laws are added up together."""
+    found, together = NO_TABLE, points < SKETCH_POINTS
+    for law, uses in factors:
+        if not (together and isinstance(law, LaplaceLaw)):
+            found = found.plus(plan_table(law, cut_of(law, tail), points), uses)
+    if together:
+        by_uses: dict[int, list[float]] = {}
+        for law, uses in factors:
+            if isinstance(law, LaplaceLaw):
+                by_uses.setdefault(uses, []).append(law.shift)
+        for uses, shifts in by_uses.items():
+            found = found.plus(laplace_table(np.array(shifts)), uses)
+    return found
 
 
 class LatticePlan:
-    """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT."""
+    """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT.
 
-    __slots__ = ("cumulants", "highest", "lost", "mean", "room", "slopes")
+    The plan of a long product may begin with that of a part of it, `before`; `factors` are then the others.
+    """
 
-    def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL) -> None:
-        tables = [(plan_table(f.law, cut_of(f.law, tail)), f.uses) for f in factors]
-        self.cumulants = sum((c * t[0] for t, c in tables), np.zeros_like(TILTS))
-        self.slopes = sum((c * t[1] for t, c in tables), np.zeros_like(TILTS))
-        self.mean = math.fsum(c * t[2] for t, c in tables)
-        self.highest = math.fsum(f.uses * f.law.highest for f in factors)
-        # A bounded law is not cut: a rare atom at its end can make a strong tilt explode.
-        self.room = 1.0 if all(not math.isfinite(f.law.highest) for f in factors) else 3.0
+    __slots__ = ("_table", "cumulants", "highest", "lost", "mean", "room", "slopes")
+
+    def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL, before: LatticePlan | None = None) -> None:
+        points = SKETCH_POINTS if before is None and len(factors) < MANY_LAWS else QUICK_POINTS
+        table = _table_of(factors, tail, points)
+        self._table = table if before is None else before._table.plus(table)
+        self.cumulants, self.slopes, self.mean, self.highest, lost = self._table
         # P-mass that the sketches of unbounded laws cut off.
-        cuts = [(sketch(f.law, cut_of(f.law, tail)).infinity - f.law.infinity, f.uses) for f in factors]
-        self.lost = math.fsum(uses * max(cut, 0.0) for cut, uses in cuts) * (1 + 1e-12)
+        self.lost = lost * (1 + 1e-12)
+        # A bounded law is not cut: a rare atom at its end can make a strong tilt explode.
+        unbounded = all(not math.isfinite(f.law.highest) for f in factors) and (before is None or before.room == 1.0)
+        self.room = 1.0 if unbounded else 3.0
 
     def at_delta(self, delta: float) -> Target:
         """The tilt of the sharp Chernoff bound for `delta`, and the ε of that bound: a valid upper bound by itself."""
@@ -178,6 +238,12 @@ class LatticePlan:
             return Target(0.0, max(epsilon, spread), 0.0)
         log_delta = float(np.min(self.cumulants - TILTS * epsilon + BEST_GAPS))
         return Target(self._gentle(epsilon), epsilon, min(log_delta, 0.0))
+
+    def spread(self, theta: float) -> float:
+        """An estimate of the standard deviation of the loss, tilted by θ: the slope of K' there."""
+        at = min(max(int(np.searchsorted(TILTS, theta)), 1), len(TILTS) - 1)
+        rise = float(self.slopes[at] - self.slopes[at - 1]) / float(TILTS[at] - TILTS[at - 1])
+        return math.sqrt(max(rise, 1e-36))
 
     def _gentle(self, epsilon: float) -> float:
         """The smallest tilt whose scale e^(K - θε) is within a factor e^room of the least: sharp enough, never extreme.

@@ -63,6 +63,37 @@ class GaussianLaw(Law):
         return 0.5 * self.mu * self.mu * order * (order + 1) + float(special.log_ndtr(-at)) + 1e-9
 
 
+def laplace_tails(shift: Floats | float, loss: Floats) -> Tails:
+    """The tails of `LaplaceLaw`: of one law, or of a column of laws."""
+    inside = 0.5 * np.exp((np.clip(loss, -shift, shift) - shift) / 2)
+    below, within = loss < -shift, loss < shift
+    first = np.where(below, 1.0, np.where(within, 1.0 - inside, 0.0))
+    second = np.where(below, np.exp(np.minimum(loss, 0.0)), np.where(within, inside, 0.0))
+    return Tails(first, second, 16 * UNIT_ROUNDOFF * (1 + shift))
+
+
+def laplace_gaps(shift: Floats | float, loss: Floats) -> tuple[Floats, Floats]:
+    """P(L > loss) - e^loss Q(L > loss) is 1 - e^((loss - shift) / 2) between the two atoms."""
+    gap = -np.expm1(np.where(loss < -shift, np.minimum(loss, 0.0), (np.minimum(loss, shift) - shift) / 2))
+    # A rounding of the loss moves the gap by at most as much.
+    return gap, 4 * UNIT_ROUNDOFF * (gap + shift)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceColumn:
+    """Many Laplace laws at once: `shifts` is a column, and every row of losses belongs to one law."""
+
+    shifts: Floats
+
+    def tails(self, loss: Floats) -> Tails:
+        """The tails of every law at its row of losses."""
+        return laplace_tails(self.shifts, loss)
+
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]:
+        """The gaps of every law at its row of losses, and a bound on their errors."""
+        return laplace_gaps(self.shifts, loss)
+
+
 @dataclass(frozen=True, slots=True)
 class LaplaceLaw(Law):
     """Laplace noise with shift/scale = t: L is t with P-mass 1/2, -t with mass e^-t/2, and continuous between."""
@@ -82,12 +113,10 @@ class LaplaceLaw(Law):
         return (self.shift, -self.shift)
 
     def tails(self, loss: Floats) -> Tails:
-        t = self.shift
-        inside = 0.5 * np.exp((np.clip(loss, -t, t) - t) / 2)
-        below = loss < -t
-        first = np.where(below, 1.0, np.where(loss < t, 1.0 - inside, 0.0))
-        second = np.where(below, np.exp(np.minimum(loss, 0.0)), np.where(loss < t, inside, 0.0))
-        return Tails(first, second, 16 * UNIT_ROUNDOFF * (1 + t))
+        return laplace_tails(self.shift, loss)
+
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]:
+        return laplace_gaps(self.shift, loss)
 
     def moment(self, order: float) -> float | None:
         s, t = order, self.shift

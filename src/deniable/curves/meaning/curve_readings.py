@@ -11,8 +11,8 @@ may flip: an analyst can choose, after the earlier answers, in which order to me
 an atom enters with the worse of its two directions at every ε (`symmetrized_pair_of`).
 
 Caching. Building a product is expensive, so `product_of` caches products by curve. Each call returns fresh copies
-without panels, because an answer must not depend on what was asked before. A curve with more than `LONG` different
-factors is built by extending the curve that it was multiplied from, if that one is cached.
+without panels, because an answer must not depend on what was asked before. A curve with many different factors is built
+by extending the curve that it was multiplied from, if that one is cached (`factor_merging.LongFactors`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ import numpy as np
 from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
 from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.exponential_moments import log_moment
-from deniable.curves.composition.law_product import Product, renyi_epsilon, simplify
+from deniable.curves.composition.factor_merging import LongFactors, simplify
+from deniable.curves.composition.law_product import Product, renyi_epsilon
 from deniable.curves.composition.tilt_plan import SKETCH_TAIL, Factor
 from deniable.curves.laws.law import Sided
 from deniable.curves.outward_rounding import Floats, quietly, sum_up
@@ -49,10 +50,8 @@ class _Read(NamedTuple):
 _READ: OrderedDict[Curve, _Read] = OrderedDict()
 _LOCK = threading.Lock()
 MOST_READ = 64
-LONG = 200
-"""A curve with more different factors than this is built by extending the curve it was multiplied from, if that one is
-cached.
-"""
+MOST_ADDED = 24
+"""The most different factors by which the products of another curve are extended."""
 
 
 @quietly
@@ -102,11 +101,13 @@ def _extended(curve: Curve) -> _Read | None:
     direction may flip. Makes one more mechanism cheap.
     """
     origin = curve.origin
-    if origin is None or len(curve.factors) <= LONG or len(origin[1].factors) > LONG:
+    if origin is None or len(origin[1].factors) > MOST_ADDED:
         return None
     read = _remembered(origin[0])
+    if read is None or not isinstance(read.forward.upper, LongFactors):
+        return None
     new = [(pair_of(a), a, n) for a, n in origin[1].factors]
-    if read is None or read.may_flip or read.forward.renyi is not None:
+    if read.may_flip or read.forward.renyi is not None:
         return None
     if any(a.renyi_only or not (a.tied or p.is_symmetric) for p, a, _ in new):
         return None
@@ -123,11 +124,14 @@ def _product(
     lower: tuple[Factor, ...],
     renyi: Callable[[float], float] | None,
 ) -> Product:
-    return Product(
-        simplify([*upper, *(Factor(s.upper, n) for s, n in sided)], "upper"),
-        simplify([*lower, *(Factor(s.lower, n) for s, n in sided)], "lower"),
-        renyi,
-    )
+    above = simplify([Factor(s.upper, n) for s, n in sided], "upper", upper)
+    exact = lower is upper and all(s.lower is s.upper for s, _ in sided)
+    if exact and isinstance(above, LongFactors) and not above.rest:
+        return Product(above, above, renyi)  # nothing that merges is rounded: one object serves both sides
+    below = simplify([Factor(s.lower, n) for s, n in sided], "lower", lower)
+    if isinstance(above, LongFactors) and isinstance(below, LongFactors) and below.head.factors == above.head.factors:
+        below.head = above.head
+    return Product(above, above if below == above else below, renyi)
 
 
 def product_of_sides(sided: list[tuple[Sided, int]]) -> Product:
