@@ -17,6 +17,9 @@ those on which they agree. What neither sees: where the loss has atoms, M comes 
 most the mass of the atoms to the power of their number. That is below 1e-22 for the works of Laplace mechanisms of
 one or two scales.
 
+Works with a `contour` of their own (rare samples, many different laws) take the same integral in double precision; they
+are known to 9 digits or more.
+
 Randomized response alone has an M that does not decay along the contour: it is summed exactly (binomials).
 
     python benchmarks/truth.py [substring]        half an hour for all; prints each value, and says if works.py differs
@@ -27,9 +30,11 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 from mpmath import binomial, exp, log, mp, mpc, mpf, pi, sinh, sqrt
-from works import WORKS, Mechanism, Part, Work
+from works import MANY, WORKS, Contour, Mechanism, Part, Work
 
 DIGITS = 40
 NEGLIGIBLE = mpf(10) ** -34
@@ -182,6 +187,50 @@ def _smallest_sigma(work: Work, shift: float, fine: float) -> mpf:
     return exp(b)
 
 
+def double_epsilon(parts: Sequence[Part], delta: float, forward: bool, contour: Contour) -> float:
+    """ε with δ(ε) = delta in one direction, by the same integral in double precision: for works whose contours are too
+    long, or whose laws are too many, for 40 digits.
+    """
+    s = contour.at + 1j * np.arange(0, contour.top, contour.step)
+    logs = sum((p.count * _double_moment(p.mechanism, s, forward) for p in parts), np.zeros_like(s))
+    if abs(np.exp(logs[-1] - logs[0])) > 1e-12:
+        raise ArithmeticError("the integrand has not decayed: lengthen the contour")
+    values = np.exp(logs - logs[0]) / (s * (s + 1))
+    values[0] /= 2
+    at = float((logs[0].real - np.log(delta)) / contour.at)
+    for _ in range(80):
+        terms = values * np.exp(-(s - contour.at) * at)
+        scale = float(np.exp(logs[0].real - contour.at * at)) * contour.step / np.pi
+        here, slope = scale * float(terms.real.sum()), scale * float((-s * terms).real.sum())
+        move = float(np.clip(np.log(here / delta) * here / slope, -0.5 * at, 0.5 * at)) if here > 0 else 0.1 * at
+        at -= move
+        if abs(move) < 1e-14 * at:
+            break
+    return at
+
+
+def _double_moment(mechanism: Mechanism, s: Any, forward: bool) -> Any:
+    """log E e^(sL) of one mechanism at all points of a contour."""
+    size, rate = mechanism.size, mechanism.rate
+    if mechanism.kind == "gaussian":
+        return s * (s + 1) / (2 * size**2)
+    if mechanism.kind == "laplace":
+        return s / size + np.log(((s + 1) + s * np.exp(-(2 * s + 1) / size)) / (2 * s + 1))
+    if mechanism.kind == "randomized_response":
+        return np.log((np.exp((s + 1) * size) + np.exp(-s * size)) / (np.exp(size) + 1))
+    x = np.linspace(-14 * size, 3 + 14 * size + float(s[0].real), 4000)
+    loss = np.log1p(rate * np.expm1((2 * x - 1) / (2 * size**2)))
+    weight = np.exp(-(x**2) / (2 * size**2)) / (size * np.sqrt(2 * np.pi)) * (x[1] - x[0])
+    powers = np.array_split(s + 1 if forward else -s, max(len(s) // 400, 1))
+    return np.concatenate([np.log1p(np.expm1(np.multiply.outer(power, loss)) @ weight) for power in powers])
+
+
+def in_double(work: Work, contour: Contour) -> float:
+    """The answer to a work's question in double precision."""
+    directions = (True, False) if work.group == MANY and contour.both else (True,)
+    return max(double_epsilon(work.whole(), work.delta, forward, contour) for forward in directions)
+
+
 def main() -> None:
     mp.dps = DIGITS
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -189,6 +238,12 @@ def main() -> None:
         if wanted not in work.name:
             continue
         began = time.process_time()
+        if work.contour is not None:
+            value = in_double(work, work.contour)
+            differs = abs(value / work.truth - 1) > 1e-9
+            print(f"{work.name:58s} {value:20.12g}  in double precision", end="")
+            print(f"{f'  BUT THE BENCHMARK SAYS {work.truth}' if differs else ''}", flush=True)
+            continue
         once, again = exact(work, 1.0, 1.0), exact(work, 0.9, 1.3)
         agreed = -int(mp.log10(abs(once - again) / abs(once) + mpf(10) ** -30))
         differs = abs(float(once) / work.truth - 1) > 1e-11 if work.truth else True

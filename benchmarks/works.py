@@ -30,6 +30,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Contour:
+    """Where `truth.py` integrates in double precision: Re s, the end and the step of Im s; and whether in both
+    directions.
+    """
+
+    at: float
+    top: float
+    step: float
+    both: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """A question put to every library.
 
@@ -47,6 +59,7 @@ class Work:
     ask: Ask = "epsilon"
     more: Mechanism | None = None
     target: float = 0.0
+    contour: Contour | None = None
 
     def whole(self) -> tuple[Part, ...]:
         """Everything that has run when the question is put."""
@@ -80,7 +93,15 @@ DISTINCT_GAUSSIANS = tuple(Part(gaussian(100 + i / 100)) for i in range(10_000))
 DISTINCT_LAPLACES = tuple(Part(laplace(200 + i / 100)) for i in range(10_000))
 DISTINCT_SAMPLED = tuple(Part(sampled(0.01, 1 + i / 50), 100) for i in range(100))
 
+LAPLACES_300 = tuple(Part(laplace(20 + i / 10)) for i in range(300))
+MIXED_200 = tuple(
+    Part(mechanism)
+    for i in range(50)
+    for mechanism in (laplace(10 + i / 3), gaussian(20 + i / 5), sampled(0.01, 1 + i / 20), response(0.1 + i / 300))
+)
+
 TABLE, MIXTURES, HELD_GROUP, SMALLEST = "the table", "mixtures", "one more on 10,000 held", "smallest σ"
+RARE, MANY = "rare samples", "many different mechanisms"
 
 # The fourth argument is the exact answer: printed by `python benchmarks/truth.py`, 16 of the 27 or more digits on which
 # its two contours agree.
@@ -140,6 +161,19 @@ WORKS: tuple[Work, ...] = (
         8.719491882210173,
         MIXTURES,
     ),
+    *(
+        Work(name, _times((sampled(rate, sigma), count)), delta, truth, RARE, contour=contour)
+        for name, rate, sigma, count, delta, truth, contour in (
+            ("S-G(1.4e-4,.647)^11136, 2.4e-6", 1.4e-4, 0.647, 11136, 2.4e-6, 0.3501503392, Contour(3, 4500, 0.1)),
+            ("S-G(.001,.8)^1000, 1e-6", 1e-3, 0.8, 1000, 1e-6, 0.4676830584, Contour(5, 3000, 0.1)),
+            ("S-G(1.03e-4,.815)^5689, 1.3e-10", 1.03e-4, 0.815, 5689, 1.3e-10, 0.2828022133, Contour(6, 6000, 0.2)),
+            ("S-G(2.26e-4,1)^983, 5.6e-7", 2.26e-4, 1.0, 983, 5.6e-7, 0.0384267136, Contour(10, 4500, 0.2)),
+            ("S-G(1.77e-4,1.26)^2569, 3.4e-10", 1.77e-4, 1.26, 2569, 3.4e-10, 0.0454769101, Contour(15, 4500, 0.2)),
+        )
+    ),
+    Work("300 different laplaces, 1e-6", LAPLACES_300, 1e-6, 2.461490077144, MANY, contour=Contour(8, 150, 0.1)),
+    Work("10⁴ different laplaces, 1e-5", DISTINCT_LAPLACES, 1e-5, 1.58916775649, MANY, contour=Contour(6, 60, 0.1)),
+    Work("200 mixed, 1e-6", MIXED_200, 1e-6, 7.013789205554, MANY, contour=Contour(4, 40, 0.1, both=True)),
     Work("S-G(.01,1)^10⁴, one more of the same, 1e-5", HELD, 1e-5, 6.188065247391543, HELD_GROUP, "add one", SGD),
     Work(
         "S-G(.01,1)^10⁴, one laplace(10) more, 1e-5", HELD, 1e-5, 6.20632806151166, HELD_GROUP, "add one", laplace(10)

@@ -191,8 +191,8 @@ def _block(laws: tuple[Law, ...], uses: int, tree: Tree, step: float, leaves: in
     """The product of the laws of a block, each used `uses` times, in one row. `step` is that of its leaves."""
     if len(laws) > leaves:
         half = len(laws) // 2
-        halves = (_block(part, uses, tree, step, leaves) for part in (laws[:half], laws[half:]))
-        return _row_by_row(*halves, tree)
+        one, two = (_block(part, uses, tree, step, leaves) for part in (laws[:half], laws[half:]))
+        return _row_by_row(one, two, tree)
     rows = _power(_leaves(laws, tree._replace(step=step)), uses, tree)
     while len(rows.weights) > 1:
         rows = _coarser(_product_of_groups(rows, 4 if len(rows.weights) > 2 else 2), tree)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.composition.rounded_panel import Panel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.laws.conditioned_laws import AboveCut, BelowCut, masses_beyond, shift_above, shift_below
 from deniable.curves.laws.law import Law
@@ -76,7 +76,7 @@ class _Term:
     blur: float
     """A bound on the rounding error of the shift."""
     product: Product
-    panels: list[DeltaPanel] = field(default_factory=list)
+    panels: list[Panel] = field(default_factory=list)
 
     def upper(self, epsilon: Floats) -> Floats:
         """An upper bound on the term at ε."""

@@ -57,6 +57,9 @@ DELTA_WIDTH = 1e-3
 FOLDED_WIDTH = 0.25e-4
 """The part of ε that a tree of partial products is planned for."""
 
+ALWAYS_FOLDED = 400
+"""So many different laws are never transformed in one window: a tree with longer steps is the better way."""
+
 FAR_TOO_WIDE = 0.01
 """A bracket of ε whose relative width exceeds this shows that the plan was wrong."""
 
@@ -297,7 +300,12 @@ class Product:
             spread = self.plan.spread(theta)
             wanted = FOLDED_WIDTH * max(target.epsilon if resolution is None else resolution, min(spread, 0.05))
             step = folding.step_for(uses, theta, spread, wanted * min(refine, 1.0))
-            both = folded_panels(factors, folding.Tree(theta, step, self._tail(target.log_delta, uses)))
+            tree = folding.Tree(theta, step, self._tail(target.log_delta, uses))
+            both = folded_panels(factors, tree)
+            for _ in range(12 if len(factors) >= ALWAYS_FOLDED else 0):
+                if both is None:
+                    tree = tree._replace(step=2 * tree.step)
+                    both = folded_panels(factors, tree)
             if both is None:
                 return []
             mine = sides if self.lower is self.upper else (("upper",) if factors is self.upper else ("lower",))

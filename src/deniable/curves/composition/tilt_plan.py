@@ -202,6 +202,8 @@ class LatticePlan:
     """
 
     __slots__ = ("_table", "cumulants", "highest", "lost", "mean", "room", "slopes")
+    _table: PlanTable
+    room: float
 
     def __init__(self, factors: Sequence[Factor], tail: float = SKETCH_TAIL, before: LatticePlan | None = None) -> None:
         points = SKETCH_POINTS if before is None and len(factors) < MANY_LAWS else QUICK_POINTS

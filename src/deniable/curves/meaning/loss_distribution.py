@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 
 from deniable.curves.composition import lattice
+from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.law_product import Product
 from deniable.curves.composition.tilt_plan import Target
 from deniable.curves.laws import finite_law
@@ -82,7 +83,7 @@ def of_product(product: Product) -> LossDistribution:
         grid = lattice.above(law, np.linspace(low, max(high, low + 1e-9), POINTS))
         return LossDistribution(grid.losses, grid.masses, grid.infinity, _cut(product))
     target = Target(0.0, max(product.aim(1e-6).epsilon, 1e-6), math.log(1e-6))
-    panels = product.panels_for(target, ("upper",))
+    panels = [panel for panel in product.panels_for(target, ("upper",)) if isinstance(panel, DeltaPanel)]
     if not panels:
         uses = sum(f.uses for f in product.upper)
         raise NotCertifiable(f"the loss of {uses:,} uses together is not resolved; look at fewer of them")
