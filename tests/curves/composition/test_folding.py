@@ -17,7 +17,7 @@ from deniable import curves
 from deniable.curves.composition import factor_merging, folding, tilt_plan
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import LongFactors
-from deniable.curves.composition.folding import Ledger, Rows, Tree
+from deniable.curves.composition.folding import ErrorLedger, Rows, TreePlan
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.curve import Curve, product
@@ -39,7 +39,7 @@ def laplace_delta(shifts: Floats, epsilon: float, *, at: float, top: float, step
     return float(values.real.sum() - values.real[0] / 2) * step / math.pi
 
 
-def folded(factors: Sequence[Factor], tree: Tree) -> tuple[DeltaPanel, RoundedPanel]:
+def folded(factors: Sequence[Factor], tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel]:
     """Both panels of a product by a tree."""
     panels = folding.panels(
         folding.kinds_of(factors, tree, {}), {}, [f for f in factors if f.law.infinity > 0], tree, {}
@@ -108,7 +108,7 @@ def test_trees_of_finite_laws_bound_their_exact_product(seed: int) -> None:
     mean = float(np.sum(masses * losses))
     spread = math.sqrt(float(np.sum(masses * (losses - mean) ** 2)))
     for theta, step in ((0.0, 0.004), (1.0, 0.002), (2.5, 0.001)):
-        upper, lower = folded(factors, Tree(theta, step, 1e-20))
+        upper, lower = folded(factors, TreePlan(theta, step, 1e-20))
         epsilon = np.abs(mean) + spread * np.linspace(-1, 5, 25)
         exact = np.array([np.sum(masses * np.maximum(-np.expm1(e - losses), 0.0)) for e in epsilon])
         above, below = upper.delta(epsilon), lower.delta(epsilon)
@@ -122,7 +122,7 @@ def test_the_lower_bound_of_a_tree_can_fail() -> None:
     """Without what the lattice adds to δ, the lower bound would exceed the exact δ."""
     factors, masses, lowest = whole_laws(np.random.default_rng([2211, 0]), 40, 0.0137)
     losses = (lowest + np.arange(len(masses))) * 0.0137
-    _, lower = folded(factors, Tree(1.0, 0.004, 1e-20))
+    _, lower = folded(factors, TreePlan(1.0, 0.004, 1e-20))
     epsilon = lower.panel.centre + np.linspace(-0.3, 0.3, 40)
     exact = np.array([np.sum(masses * np.maximum(-np.expm1(e - losses), 0.0)) for e in epsilon])
     assert np.any(lower.panel.finite_delta(epsilon) > exact)
@@ -134,8 +134,8 @@ def test_a_coarser_row_keeps_the_masses_of_both_neighbours() -> None:
     theta, step = 1.7, 0.01
     weights = generator.random((3, 40))
     weights /= weights.sum(axis=1, keepdims=True)
-    rows = Rows(generator.normal(size=3), weights, step, 4, Ledger())
-    coarse = folding._twice_the_step(rows, Tree(theta, step / 4, 1e-20))
+    rows = Rows(generator.normal(size=3), weights, step, 4, ErrorLedger())
+    coarse = folding._twice_the_step(rows, TreePlan(theta, step / 4, 1e-20))
 
     def totals(each: Rows, order: float) -> float:
         losses = each.starts[:, None] + each.step * np.arange(each.weights.shape[1])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from deniable.curves.composition import folding
 from deniable.curves.composition.delta_panel import DeltaPanel, Side
-from deniable.curves.composition.folding import Kinds, Rows, Tree
+from deniable.curves.composition.folding import Kinds, Rows, TreePlan
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan
 from deniable.curves.laws import finite_law
@@ -44,8 +44,8 @@ class Head:
     highest: float
     lossy: tuple[Factor, ...]
     plans: dict[float, LatticePlan] = field(default_factory=dict)
-    kinds: dict[Tree, Kinds] = field(default_factory=dict)
-    blocks: dict[Tree, dict[tuple[int, ...], Rows]] = field(default_factory=dict)
+    kinds: dict[TreePlan, Kinds] = field(default_factory=dict)
+    blocks: dict[TreePlan, dict[tuple[int, ...], Rows]] = field(default_factory=dict)
 
     @staticmethod
     def of(factors: tuple[Factor, ...]) -> Head:
@@ -119,7 +119,7 @@ def plan_of(factors: tuple[Factor, ...], tail: float) -> LatticePlan:
     return LatticePlan(factors.rest, tail, head.plans[tail]) if factors.rest else head.plans[tail]
 
 
-def folded_panels(factors: LongFactors, tree: Tree) -> tuple[DeltaPanel, RoundedPanel] | None:
+def folded_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
     """Both bounds on δ(ε) by a tree of partial products, which are kept; None if the product does not suit a tree."""
     head = factors.head
     if tree not in head.kinds:

@@ -63,7 +63,7 @@ MOST_DOUBT = 0.05
 """Largest √V for which the lower bound is proved."""
 
 
-class Ledger(NamedTuple):
+class ErrorLedger(NamedTuple):
     """What is known about a product beside its masses. All entries add up when laws are multiplied."""
 
     log_moment: float = 0.0
@@ -78,13 +78,13 @@ class Ledger(NamedTuple):
     """log P(finite loss), as the grid laws count it."""
     uses: float = 0.0
 
-    def plus(self, other: Ledger) -> Ledger:
+    def plus(self, other: ErrorLedger) -> ErrorLedger:
         """The ledger of the product of two laws."""
-        return Ledger(*(one + two for one, two in zip(self, other, strict=True)))
+        return ErrorLedger(*(one + two for one, two in zip(self, other, strict=True)))
 
-    def times(self, uses: int) -> Ledger:
+    def times(self, uses: int) -> ErrorLedger:
         """The ledger of so many uses of a law."""
-        return Ledger(*(one * uses for one in self))
+        return ErrorLedger(*(one * uses for one in self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class Rows:
     step: float
     uses: int
     """Uses in each row."""
-    ledger: Ledger
+    ledger: ErrorLedger
 
 
-class Tree(NamedTuple):
+class TreePlan(NamedTuple):
     """How the rows of a product are built: tilt, step of the leaves, and the P-mass that each use may lose."""
 
     theta: float
@@ -119,7 +119,7 @@ Kinds = dict[tuple[int, int, int], tuple[Law, ...]]
 """Laws by the logarithm of their number of lattice points, by whether they are Laplace laws, and by uses."""
 
 
-def kinds_of(factors: Sequence[Factor], tree: Tree, before: Kinds) -> Kinds:
+def kinds_of(factors: Sequence[Factor], tree: TreePlan, before: Kinds) -> Kinds:
     """The laws by kind, behind those of `before`."""
     found: dict[tuple[int, int, int], list[Law]] = {}
     for law, uses in factors:
@@ -130,7 +130,7 @@ def kinds_of(factors: Sequence[Factor], tree: Tree, before: Kinds) -> Kinds:
     return {**before, **{key: (*before.get(key, ()), *laws) for key, laws in found.items()}}
 
 
-def _doublings(head: Kinds, rest: Kinds, tree: Tree) -> list[tuple[tuple[int, int, int], bool, int]] | None:
+def _doublings(head: Kinds, rest: Kinds, tree: TreePlan) -> list[tuple[tuple[int, int, int], bool, int]] | None:
     """Every kind, whether it is of the head, and how often the step of its leaves is doubled: rare kinds add little to
     V. None if there are too many lattice points.
     """
@@ -149,7 +149,7 @@ def _doublings(head: Kinds, rest: Kinds, tree: Tree) -> list[tuple[tuple[int, in
 
 
 def panels(
-    head: Kinds, rest: Kinds, lossy: Sequence[Factor], tree: Tree, blocks: dict[tuple[int, ...], Rows]
+    head: Kinds, rest: Kinds, lossy: Sequence[Factor], tree: TreePlan, blocks: dict[tuple[int, ...], Rows]
 ) -> tuple[DeltaPanel, RoundedPanel] | None:
     """An upper and a lower bound on δ(ε) of a product. `blocks` keeps the partial products of the `head`; `lossy` are
     the factors that have an infinite loss.
@@ -187,7 +187,7 @@ def _binary(count: int, leaves: int) -> list[int]:
     return sizes + [leaves << bit for bit in range(whole.bit_length()) if whole >> bit & 1]
 
 
-def _block(laws: tuple[Law, ...], uses: int, tree: Tree, step: float, leaves: int) -> Rows:
+def _block(laws: tuple[Law, ...], uses: int, tree: TreePlan, step: float, leaves: int) -> Rows:
     """The product of the laws of a block, each used `uses` times, in one row. `step` is that of its leaves."""
     if len(laws) > leaves:
         half = len(laws) // 2
@@ -202,21 +202,21 @@ def _block(laws: tuple[Law, ...], uses: int, tree: Tree, step: float, leaves: in
 # -- leaves ----------------------------------------------------------------------------------------------------------
 
 
-def _leaves(laws: Sequence[Law], tree: Tree) -> Rows:
+def _leaves(laws: Sequence[Law], tree: TreePlan) -> Rows:
     """One use of each law on the lattice, tilted."""
     if isinstance(laws[0], LaplaceLaw):
         return _laplace_leaves(np.array([[law.highest] for law in laws]), tree)
     leaves = [_leaf(law, tree) for law in laws]
     width = max(leaf.weights.shape[1] for leaf in leaves)
     weights = np.zeros((len(leaves), width))
-    ledger = Ledger()
+    ledger = ErrorLedger()
     for row, leaf in zip(weights, leaves, strict=True):
         row[: leaf.weights.shape[1]] = leaf.weights[0]
         ledger = ledger.plus(leaf.ledger)
     return Rows(np.concatenate([leaf.starts for leaf in leaves]), weights, tree.step, 1, ledger)
 
 
-def _laplace_leaves(shifts: Floats, tree: Tree) -> Rows:
+def _laplace_leaves(shifts: Floats, tree: TreePlan) -> Rows:
     """The rows of Laplace laws: each lattice ends at the largest loss, which has half of the mass."""
     cells = max(math.ceil(2 * float(np.max(shifts)) / tree.step), 1)
     points = shifts + tree.step * np.arange(-cells, 1.0)
@@ -224,7 +224,7 @@ def _laplace_leaves(shifts: Floats, tree: Tree) -> Rows:
     return _tilted(points, masses, infinity, excess, np.zeros(len(shifts)), tree)
 
 
-def _leaf(law: Law, tree: Tree) -> Rows:
+def _leaf(law: Law, tree: TreePlan) -> Rows:
     """One law as a row."""
     points = lattice_points(law, "upper", tree.step, lattice.reach(law, tree.tail))
     masses, infinity, excess = lattice.chords(law, points)
@@ -238,7 +238,7 @@ def _leaf(law: Law, tree: Tree) -> Rows:
     return _tilted(points[None, :], masses[None, :], np.atleast_1d(infinity), excess[None, :], left, tree)
 
 
-def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, left: Floats, tree: Tree) -> Rows:
+def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, left: Floats, tree: TreePlan) -> Rows:
     """Rows of masses tilted by θ, with the ledger of all rows. `left` is the P-mass that was moved up to the first
     point.
     """
@@ -259,7 +259,7 @@ def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, le
         weights,
         tree.step,
         1,
-        Ledger(
+        ErrorLedger(
             log_moment=math.fsum((top + np.log(total)).ravel().tolist()),
             error=rows * tilt,
             dropped=float(np.sum(raised + moved)) * 1.001,
@@ -274,7 +274,7 @@ def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, le
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _power(rows: Rows, uses: int, tree: Tree) -> Rows:
+def _power(rows: Rows, uses: int, tree: TreePlan) -> Rows:
     """Every row used so many times, by repeated squaring."""
     found: Rows | None = None
     while True:
@@ -287,7 +287,7 @@ def _power(rows: Rows, uses: int, tree: Tree) -> Rows:
         rows = _row_by_row(rows, rows, tree)
 
 
-def _row_by_row(one: Rows, two: Rows, tree: Tree) -> Rows:
+def _row_by_row(one: Rows, two: Rows, tree: TreePlan) -> Rows:
     """The product of each row of the first with the same row of the second."""
     one, two = _same_step(one, two, tree)
     count, width = len(one.starts), max(one.weights.shape[1], two.weights.shape[1])
@@ -298,7 +298,7 @@ def _row_by_row(one: Rows, two: Rows, tree: Tree) -> Rows:
     return _coarser(replace(_product_of_groups(both, 2), uses=one.uses + two.uses), tree)
 
 
-def _same_step(one: Rows, two: Rows, tree: Tree) -> tuple[Rows, Rows]:
+def _same_step(one: Rows, two: Rows, tree: TreePlan) -> tuple[Rows, Rows]:
     while one.step < two.step:
         one = _twice_the_step(one, tree)
     while two.step < one.step:
@@ -352,14 +352,14 @@ def _trimmed(rows: Rows) -> Rows:
     return replace(rows, starts=rows.starts + first * rows.step, weights=kept, ledger=ledger)
 
 
-def _coarser(rows: Rows, tree: Tree) -> Rows:
+def _coarser(rows: Rows, tree: TreePlan) -> Rows:
     """The rows on a coarser lattice, if there are enough uses in each."""
     while (2 * rows.step) ** 2 <= COARSER * rows.uses * tree.step**2 and 2 * rows.step * tree.theta <= STEEPEST:
         rows = _twice_the_step(rows, tree)
     return rows
 
 
-def _twice_the_step(rows: Rows, tree: Tree) -> Rows:
+def _twice_the_step(rows: Rows, tree: TreePlan) -> Rows:
     """Every second point is split between its two neighbours so that P- and Q-mass are kept: the shares of P are
     1/(1+e^h) down and e^h/(1+e^h) up.
     """
@@ -386,7 +386,7 @@ def _twice_the_step(rows: Rows, tree: Tree) -> Rows:
 # -- panels ----------------------------------------------------------------------------------------------------------
 
 
-def _panels_of(row: Rows, factors: Sequence[Factor], tree: Tree) -> tuple[DeltaPanel, RoundedPanel] | None:
+def _panels_of(row: Rows, factors: Sequence[Factor], tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
     """The bounds on δ(ε) that the one row of a product gives."""
     theta, ledger, weights = tree.theta, row.ledger, row.weights[0]
     points = float(row.starts[0]) + row.step * np.arange(len(weights))

@@ -300,7 +300,7 @@ class Product:
             spread = self.plan.spread(theta)
             wanted = FOLDED_WIDTH * max(target.epsilon if resolution is None else resolution, min(spread, 0.05))
             step = folding.step_for(uses, theta, spread, wanted * min(refine, 1.0))
-            tree = folding.Tree(theta, step, self._tail(target.log_delta, uses))
+            tree = folding.TreePlan(theta, step, self._tail(target.log_delta, uses))
             both = folded_panels(factors, tree)
             for _ in range(12 if len(factors) >= ALWAYS_FOLDED else 0):
                 if both is None:
