@@ -122,14 +122,14 @@ def plan_of(factors: tuple[Factor, ...], tail: float) -> LatticePlan:
 def folded_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
     """Both bounds on δ(ε) by a tree of partial products, which are kept; None if the product does not suit a tree."""
     head = factors.head
-    if tree not in head.kinds:
-        head.kinds[tree] = folding.kinds_of(head.factors, tree, {})
-        head.blocks[tree] = {}
+    kinds = head.kinds.get(tree)  # another thread may drop it from the head at any time
+    if kinds is None:
+        kinds = head.kinds[tree] = folding.kinds_of(head.factors, tree, {})
         for old in list(head.kinds)[:-MOST_KEPT]:
             head.kinds.pop(old, None)
             head.blocks.pop(old, None)
     rest = folding.kinds_of(factors.rest, tree, {})
-    return folding.panels(head.kinds[tree], rest, lossy_of(factors), tree, head.blocks[tree])
+    return folding.panels(kinds, rest, lossy_of(factors), tree, head.blocks.setdefault(tree, {}))
 
 
 # -- merging ---------------------------------------------------------------------------------------------------------
