@@ -119,6 +119,19 @@ class Unit:
         """
         return self.rows if self.relation is Relation.ADD_REMOVE else 2 * self.rows
 
+    def is_alike(self, other: Unit) -> bool:
+        """Whether one budget can protect both: the same relation, and people in both or rows in both.
+
+        A person has one budget for all tables. How many of their rows a table keeps, and what its column of ids is
+        called, is the table's own: the sensitivity of a question follows from the tables that it reads.
+
+        >>> Unit.person("patient_id", rows=20).is_alike(Unit.person("id", rows=3))
+        True
+        >>> Unit.person("patient_id", rows=20).is_alike(Unit.row())
+        False
+        """
+        return self.relation is other.relation and (self.column is None) == (other.column is None)
+
     def describe(self) -> str:
         """The unit as a phrase that finishes "neighbouring tables differ by …"."""
         if self.column is None:

@@ -314,7 +314,6 @@ def test_two_handles_share_the_budget(tmp_path: Path) -> None:
         ("budget", Budget.pure(epsilon=2, delta=1e-6)),
         ("budget", Budget(epsilon=1, delta=1e-6)),
         ("unit", Unit.row()),
-        ("unit", Unit.person("patient_id", rows=21)),
         ("unit", Unit.replaced_person("patient_id", rows=20)),
         ("dataset", "Visits"),
     ],

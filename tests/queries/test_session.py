@@ -426,7 +426,7 @@ def test_a_ledger_that_is_given_must_fit_and_stays_open() -> None:
         s.sql(WARDS, mu=1)
     assert ledger.charged.units > 0
     with pytest.raises(LedgerMismatch):
-        opened(ledger=ledger, unit=dn.Unit.person("patient_id", rows=4))
+        opened(ledger=ledger, unit=dn.Unit.replaced_person("patient_id", rows=4))
     with pytest.raises(LedgerMismatch):
         opened(ledger=ledger, budget=dn.Budget.pure(epsilon=1))
 
@@ -540,7 +540,7 @@ def test_an_account_that_does_not_fit_is_refused_before_data_is_read(tmp_path: P
     with opened(ledger=tmp_path / "visits.ledger"):
         pass
     with pytest.raises(LedgerMismatch):
-        opened(ledger=tmp_path / "visits.ledger", unit=dn.Unit.person("patient_id", rows=4), engine=Reader())
+        opened(ledger=tmp_path / "visits.ledger", unit=dn.Unit.row(), engine=Reader())
 
 
 def test_the_years_and_months_of_dates_within_bounds_are_public() -> None:

@@ -5,6 +5,7 @@
     ledger, charge_requests       reserve a cost, run the question, seal the answer
     entries, owner_signatures     the hash chain, and what the owner's key signs
     spending_accounts, account_balances      limits of the dataset and of payers, in total and per window of time
+    declared_versions             versions of the data, which share one budget
     stores                        files, memory and databases
     history_verification, incremental_verification, ledger_export, label_verification     who can check what
 
@@ -23,7 +24,7 @@ no mechanism, table or question: here a question is a hash, and an answer is byt
 
 from deniable.ledger import keys
 from deniable.ledger.budget import Budget, Cost
-from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, State
+from deniable.ledger.entries import EVERYBODY, Checkpoint, DeclaredVersion, Entry, State
 from deniable.ledger.label_verification import CheckedLabel, verify_label
 from deniable.ledger.ledger import Ledger
 from deniable.ledger.ledger_export import Verified, verify_export, write_checkpoint
@@ -36,6 +37,7 @@ __all__ = [
     "CheckedLabel",
     "Checkpoint",
     "Cost",
+    "DeclaredVersion",
     "Entry",
     "Ledger",
     "State",

@@ -1,14 +1,15 @@
-"""Requests to charge a cost, with their arguments checked."""
+"""Requests to charge a cost, with their arguments checked, and the end of a charge."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from deniable.errors import InvalidParameter
 from deniable.ledger.budget import Cost
-from deniable.ledger.entries import Entry, checked_kind, checked_name, checked_question, checked_text
+from deniable.ledger.entries import Entry, State, checked_kind, checked_name, checked_question, checked_text
 from deniable.ledger.stores.store import Transaction
 
-__all__ = ["REUSED", "Ask", "ask_of", "keyed_of"]
+__all__ = ["REUSED", "Ask", "answered_before", "ask_of", "closed", "keyed_of"]
 
 REUSED: Final = "was used for another question"
 """What an error says about an idempotency key that comes again with another request."""
@@ -36,3 +37,39 @@ def ask_of(
 def keyed_of(transaction: Transaction, key: str | None) -> Entry | None:
     """The RESERVED entry with this idempotency key; None without a key, or if there is none."""
     return None if key is None else transaction.keyed(key)
+
+
+def answered_before(transaction: Transaction, ask: Ask, payer: str | None, known: Entry) -> Entry:
+    """The SEALED entry of the first request with this key; InvalidParameter if it has none, or was another request."""
+    if (known.cost, known.question, known.description, known.key, known.version, known.payer) != (*ask, payer):
+        raise InvalidParameter("key", ask.key, REUSED, "use a new key for each question")
+    closing = transaction.closing(known.number)
+    if closing is None or closing.state is not State.SEALED:
+        rule = f"was used for charge {known.charge}, which has no answer" + (" yet" if closing is None else "")
+        raise InvalidParameter("key", ask.key, rule, "it stays charged; wait for it, or ask anew with a new key")
+    return closing
+
+
+def closed(transaction: Transaction, entry: Entry, state: State, answer: bytes | None, code: str | None) -> Entry:
+    """The SEALED or FAILED entry that closes a RESERVED one, appended; InvalidParameter if it is closed already."""
+    newest = transaction.newest()
+    found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
+    if found is not entry and found != entry:
+        raise InvalidParameter("entry", entry.number, "is not an entry of this ledger")
+    before = transaction.closing(entry.number)
+    if before is not None:
+        rule = f"was {before.state} by entry {before.number}"
+        raise InvalidParameter("entry", entry.number, rule, "an entry is closed once; ask anew")
+    return transaction.append(
+        state=state,
+        question=entry.question,
+        cost=entry.cost,
+        description=entry.description,
+        key=entry.key,
+        payer=entry.payer,
+        version=entry.version,
+        closes=entry.number,
+        answer=answer,
+        code=code,
+        spent=transaction.spent(),
+    )

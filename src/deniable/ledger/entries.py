@@ -29,7 +29,9 @@ __all__ = [
     "EVERYBODY",
     "FORMAT",
     "KEYS",
+    "VERSIONS",
     "Checkpoint",
+    "DeclaredVersion",
     "Entry",
     "Heading",
     "Rotation",
@@ -42,6 +44,7 @@ __all__ = [
     "checked_name",
     "checked_question",
     "checked_text",
+    "checked_version",
     "compact",
     "cost_of",
     "more_of",
@@ -56,10 +59,14 @@ EVERYBODY: Final = "*"
 KEYS: Final = "#keys"
 """The name under which stores index entries that replace the owner's key. No account may have this name."""
 
+VERSIONS: Final = "#versions"
+"""The name under which stores index entries that declare a version of the data. No account may have this name."""
+
 Kind = TypeVar("Kind")
 
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _CODE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_VERSION: Final = re.compile(r"(?![0-9a-f]{32}\Z)[A-Za-z0-9][A-Za-z0-9._:+-]{0,99}")
 _LONGEST: Final = 100_000
 _LONGEST_NAME: Final = 500
 """Characters of a text that is looked up: every database can index it."""
@@ -95,6 +102,9 @@ class State(StrEnum):
 
     STATED = "STATED"
     """The owner made a statement about the data, with a signature."""
+
+    DECLARED = "DECLARED"
+    """The owner declared a version of a table. Its people go on spending from the same budget."""
 
     MOVED = "MOVED"
     """The file was moved. Somebody declared that no other copy is in use."""
@@ -215,6 +225,27 @@ class SignedStatement:
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredVersion:
+    """A version of a table: the owner's name for the data of one moment. All versions spend from one budget.
+
+    `content` recognises the data again: a keyed hash that also covers the table and the version, so that two versions
+    with equal data have different ones. Without the ledger's secret it reveals nothing, not even that nothing changed.
+    """
+
+    table: str
+    version: str
+    content: str
+    schema: str | None = None
+    """The public schema of that time, as JSON. None if it is too long to be stored."""
+
+    def record(self) -> dict[str, object]:
+        """Plain values, as they are hashed."""
+        told = {"table": self.table, "version": self.version, "content": self.content}
+        return told if self.schema is None else {**told, "schema": self.schema}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """The signed number and hash of an entry: with it, later changes to the chain up to that entry are detected."""
 
@@ -259,9 +290,10 @@ class Entry:
     A RESERVED entry charges `cost`. The SEALED or FAILED entry that `closes` it repeats the cost and charges nothing.
     `spent` is the sum of all charges up to and including this entry.
 
-    Two fields depend on the data: a sealed `answer`, and `version`, which reveals only whether two versions are equal.
-    The duration of a run may depend on the data as well. Therefore an entry that closes another one has the `time` of
-    the entry before it in the chain. Its position in the chain still reveals the order of events.
+    Three fields depend on the data: a sealed `answer`; `version`, if the owner did not declare one, which reveals only
+    whether the data of two entries are equal; and the `content` of a declared version, which reveals nothing. The
+    duration of a run may depend on the data as well. Therefore an entry that closes another one has the `time` of the
+    entry before it in the chain. Its position in the chain still reveals the order of events.
     """
 
     number: int
@@ -291,7 +323,10 @@ class Entry:
     rotation: Rotation | None = None
     statement: SignedStatement | None = None
     version: str | None = None
-    """The version of the data that is asked about, if known. Answers about different versions are never merged."""
+    """The version of the data that is asked about, if known: as its owner declared it, otherwise a keyed hash of the
+    rows. Answers about different versions are never merged."""
+
+    declared: DeclaredVersion | None = None
 
     charges: int | None = None
     """The number of RESERVED entries up to and including this one; None in entries of older versions."""
@@ -336,13 +371,17 @@ class Entry:
             found["statement"] = self.statement.record()
         if self.version is not None:
             found["version"] = self.version
+        if self.declared is not None:
+            found["declared"] = self.declared.record()
         if self.charges is not None:
             found["charges"] = self.charges
         return found or None
 
     @property
     def account(self) -> str | None:
-        """The name under which stores index an entry about an account or about the owner's keys; else None."""
+        """The name under which stores index an entry about an account, the owner's keys or a version; else None."""
+        if self.declared is not None:
+            return VERSIONS
         return KEYS if self.rotation is not None else None if self.terms is None else self.terms.account
 
     def digest(self) -> str:
@@ -407,6 +446,8 @@ def more_of(record: object) -> dict[str, object]:
         found["rotation"] = _rotation(record["rotation"])
     if "statement" in record:
         found["statement"] = _statement(record["statement"])
+    if "declared" in record:
+        found["declared"] = _declared(record["declared"])
     if "charges" in record:
         if type(record["charges"]) is not int or record["charges"] < 0:
             raise TypeError
@@ -440,6 +481,12 @@ def _statement(record: object) -> SignedStatement:
     if not isinstance(record, dict):
         raise TypeError
     return SignedStatement(**{name: _text(record[name]) for name in ("signer", "by", "signature")})
+
+
+def _declared(record: object) -> DeclaredVersion:
+    if not isinstance(record, dict):
+        raise TypeError
+    return DeclaredVersion(**{name: _text(each) for name, each in record.items()})
 
 
 def _text(value: object) -> str:
@@ -489,6 +536,14 @@ def checked_name(name: str, text: str) -> str:
     if not isinstance(text, str) or not text or len(text) > _LONGEST_NAME:
         raise InvalidParameter(name, text, f"must be text of 1 to {_LONGEST_NAME} characters")
     return checked_text(name, text)
+
+
+def checked_version(version: str) -> str:
+    """The name of a version, which is public and can stand in a path: letters, digits and . _ : + -"""
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        rule = "must be 1 to 100 letters, digits and . _ : + -, begin with a letter or digit, and not be a hash"
+        raise InvalidParameter("version", version, rule, 'write a date or a number: "2026-11-18"')
+    return version
 
 
 def checked_code(code: str) -> str:

@@ -91,6 +91,7 @@ class Recount:
         self.signers: set[str] = set()
         self.keys = [each for each in [heading.owner if key is None else key.hex] if each is not None]
         """The owner's keys, oldest first: the first was given, and each signed for the next. The last one may sign."""
+        self._versions: set[tuple[str, str]] = set()
         self._remedy = remedy
         self._waiting: dict[int, Entry] = {}
         self._terms: list[Terms] = []
@@ -165,6 +166,8 @@ class Recount:
             self._take_statement(entry)
         elif entry.state is State.ROTATED or entry.rotation is not None:
             self._take_rotation(entry)
+        elif entry.state is State.DECLARED or entry.declared is not None:
+            self._take_version(entry)
         elif entry.state is State.LINKED:
             self._take_name(entry)
         elif entry.state is State.CHECKPOINT:
@@ -180,12 +183,20 @@ class Recount:
             raise self._bad(entry.number, "links nothing")
         self.names.append(entry.name)
 
+    def _take_version(self, entry: Entry) -> None:
+        said = entry.declared
+        if said is None or entry.state is not State.DECLARED or entry.terms or entry.name or entry.checkpoint:
+            raise self._bad(entry.number, "declares nothing")
+        if (said.table, said.version) in self._versions:
+            raise self._bad(entry.number, "declares a version that was declared before")
+        self._versions.add((said.table, said.version))
+
     def _take_plain(self, entry: Entry) -> None:
         """RESERVED charges its cost, within every limit; SEALED and FAILED close a RESERVED entry that is open."""
         number, payer = entry.number, entry.payer
         if entry.rotation is not None:
             raise self._bad(number, "replaces no key")
-        if entry.statement is not None:
+        if entry.statement is not None or entry.declared is not None:
             raise self._bad(number, "states nothing")
         if entry.state is not State.RESERVED:
             closed = self._waiting.pop(entry.closes or 0, None)

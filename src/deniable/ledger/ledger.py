@@ -25,10 +25,12 @@ from typing import TYPE_CHECKING, Self, final
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
 from deniable.ledger.account_balances import Replay, left_of, replay_of, standing
 from deniable.ledger.budget import Budget, Cost
-from deniable.ledger.charge_requests import REUSED, Ask, ask_of, keyed_of
+from deniable.ledger.charge_requests import REUSED, Ask, answered_before, ask_of, closed, keyed_of
+from deniable.ledger.declared_versions import declared_in, recorded
 from deniable.ledger.entries import (
     EVERYBODY,
     Checkpoint,
+    DeclaredVersion,
     Entry,
     Heading,
     State,
@@ -123,7 +125,7 @@ class Ledger:
             ledger = cls(store, heading)
             for field, asked in (("budget", budget), ("unit", unit), ("family", family)):
                 found = getattr(heading, field)
-                if asked is not None and asked != found:
+                if asked is not None and asked != found and not (field == "unit" and heading.unit.is_alike(asked)):
                     raise mismatch(field, asked, found)
             if owner is not None and owner != ledger.owner:
                 raise mismatch("owner", held, None if ledger.owner is None else ledger.owner.hex)
@@ -292,13 +294,7 @@ class Ledger:
     ) -> Entry:
         if known is None:
             return self._append(transaction, [ask], payer, left)[0]
-        if (known.cost, known.question, known.description, known.key, known.version, known.payer) != (*ask, payer):
-            raise InvalidParameter("key", ask.key, REUSED, "use a new key for each question")
-        closing = transaction.closing(known.number)
-        if closing is None or closing.state is not State.SEALED:
-            rule = f"was used for charge {known.charge}, which has no answer" + (" yet" if closing is None else "")
-            raise InvalidParameter("key", ask.key, rule, "it stays charged; wait for it, or ask anew with a new key")
-        return closing
+        return answered_before(transaction, ask, payer, known)
 
     def _append(
         self, transaction: Transaction, asks: Sequence[Ask], payer: str | None, left: _Told = None
@@ -333,31 +329,22 @@ class Ledger:
     def _close(self, entry: Entry, state: State, answer: bytes | None = None, code: str | None = None) -> Entry:
         if checked_kind(Entry, "entry", entry).state is not State.RESERVED:
             raise InvalidParameter("entry", entry.number, f"is {entry.state}", "only a RESERVED entry can be closed")
+        return self._store.write(lambda transaction: closed(transaction, entry, state, answer, code))
 
-        def work(transaction: Transaction) -> Entry:
-            newest = transaction.newest()
-            found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
-            if found is not entry and found != entry:
-                raise InvalidParameter("entry", entry.number, "is not an entry of this ledger")
-            closed = transaction.closing(entry.number)
-            if closed is not None:
-                rule = f"was {closed.state} by entry {closed.number}"
-                raise InvalidParameter("entry", entry.number, rule, "an entry is closed once; ask anew")
-            return transaction.append(
-                state=state,
-                question=entry.question,
-                cost=entry.cost,
-                description=entry.description,
-                key=entry.key,
-                payer=entry.payer,
-                version=entry.version,
-                closes=entry.number,
-                answer=answer,
-                code=code,
-                spent=transaction.spent(),
-            )
+    # -- versions of the data ------------------------------------------------------------------------------------------
 
-        return self._store.write(work)
+    def declare(self, version: DeclaredVersion) -> None:
+        """Record a version of a table: a public event, which costs nothing and gives no budget back.
+
+        Nothing is written if it is known. LedgerMismatch if the table has a version of this name with other content.
+        """
+        checked_kind(DeclaredVersion, "version", version)
+        self._store.write(lambda transaction: recorded(transaction, version))
+
+    def versions(self, table: str | None = None) -> list[DeclaredVersion]:
+        """The declared versions of this table, or of all tables, oldest first."""
+        with self._store.reading() as transaction:
+            return [each for each in declared_in(transaction) if table in {None, each.table}]
 
     # -- accounts ------------------------------------------------------------------------------------------------------
 

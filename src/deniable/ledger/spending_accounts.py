@@ -22,7 +22,7 @@ from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import BudgetExceeded, InvalidParameter
 from deniable.ledger.budget import MOST_UNITS, Budget, Cost
-from deniable.ledger.entries import EVERYBODY, KEYS, Terms, checked_name
+from deniable.ledger.entries import EVERYBODY, KEYS, VERSIONS, Terms, checked_name
 
 __all__ = [
     "Account",
@@ -74,8 +74,9 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
     """The terms, if account, limit and window are valid; else InvalidParameter."""
     checked_name("account", account)
     checked_name("by", by)
-    if account == KEYS:
-        raise InvalidParameter("account", account, "is reserved for the owner's keys", "choose another name")
+    if account in {KEYS, VERSIONS}:
+        rule = "is reserved for the owner's keys and for versions of the data"
+        raise InvalidParameter("account", account, rule, "choose another name")
     if window is not None:
         arguments.python_int("window", window, _WINDOWS)
     if limit.units > MOST_UNITS or limit.delta_units >= 10**30:

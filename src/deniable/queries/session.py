@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
-from time import monotonic, sleep
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, final, overload
 
@@ -20,12 +18,13 @@ from deniable.queries.answer.plan_cache import Admits, Plans
 from deniable.queries.answer.release import Released, release
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.shared_measurements import Measurement, mark_of
+from deniable.queries.answer.timed_runs import attempted
+from deniable.queries.data_versions import DataVersions, recalled
 from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
 from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question
-from deniable.queries.relations.relation_nodes import tables_read
-from deniable.units import Guarantee
+from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -69,9 +68,14 @@ class Session:
         "_plans",
         "_registration",
         "_tables",
+        "_version",
+        "_versions",
     )
 
-    def __init__(self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False,
+        versions: DataVersions | None = None,
+    ) -> None:  # fmt: skip
         self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
         self._failures: list[Failure] = []
         self._finer = rollups.Finer()
@@ -79,6 +83,9 @@ class Session:
         self._plans = Plans(self._tables, ledger.budget)
         reports = {name: engine.registered(name) for name in self._tables}
         self._registration = {name: each for name, each in reports.items() if each is not None}
+        hashes = {name: each.version for name, each in self._registration.items()}
+        self._versions = DataVersions({}, hashes) if versions is None else versions
+        self._version = self._versions.of
         self._lock, self._closed = threading.Lock(), False
 
     # -- asking --------------------------------------------------------------------------------------------------------
@@ -87,7 +94,7 @@ class Session:
         self, question: str, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
-        payer: str | None = None, **unknown: Never,
+        payer: str | None = None, fresh: bool = False, **unknown: Never,
     ) -> Answer | Grouped:  # fmt: skip
         """Answer a question in SQL.
 
@@ -98,7 +105,8 @@ class Session:
         `payer` names an account of the ledger that is charged too.
 
         The cost is charged before any data is read, and stays charged if the run fails. A question that was answered
-        before, at this cost or a higher one, is replayed from the ledger at no cost. ROLLUP, CUBE and GROUPING SETS
+        before about this version of the data, at this cost or a higher one, is replayed from the ledger at no cost;
+        with `fresh` it is asked again, and charged. ROLLUP, CUBE and GROUPING SETS
         give several tables, which are asked as one `batch`. Raises QuestionRefused, BudgetExceeded or EngineFailed.
         """
         require_known(self.sql, amounts, unknown)
@@ -106,29 +114,36 @@ class Session:
             epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
         sets = self._sets(question)
+        if sets is not None and fresh:
+            raise InvalidParameter("fresh", fresh, "is for one table of groups", "ask each GROUP BY by itself")
         if sets is not None:
             alike: Any = within
             cost = replace(cost, within=None)
             return Grouped(sets, batch_answers.answered(self, sets.questions, cost, None, alike, key, payer, question))
-        return single_answers.answered_text(self, question, cost, key, payer)
+        return single_answers.answered_text(self, question, cost, key, payer, fresh)
 
     def ask(
         self, question: str | Question, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95, key: str | None = None,
-        payer: str | None = None, **unknown: Never,
+        payer: str | None = None, fresh: bool = False, **unknown: Never,
     ) -> Answer:  # fmt: skip
         """Answer a question, in SQL or built from `table(...)`. The arguments are those of `sql`."""
         require_known(self.ask, amounts, unknown)
         cost = AskedCost(
             epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence
         )
-        return single_answers.answered(self, question, cost, key, payer)
+        return single_answers.answered(self, question, cost, key, payer, fresh)
 
     def recall(
-        self, question: str | Question, *, entry: Entry | None = None, confidence: float = 0.95
-    ) -> Answer | None:
-        """The newest stored answer to a question, or the answer stored in `entry`; None if there is none. Free."""
+        self, question: str | Question, *, version: str | None = None, entry: Entry | None = None,
+        confidence: float = 0.95,
+    ) -> Answer | None:  # fmt: skip
+        """The newest stored answer to a question, about this or an earlier `version` of the data, or the answer stored
+        in `entry`; None if there is none. Free.
+        """
+        if version is not None:
+            return recalled(self, question, version, confidence)
         made = self._plans.plan(question, self._built(question))
         entry = (
             self._ledger.answer(made.question.hash, version=self._version(made.question)) if entry is None else entry
@@ -351,6 +366,17 @@ class Session:
         return Tables(self._tables)
 
     @property
+    def unit(self) -> Unit:
+        """Who is protected, and the most rows of a person that one of its tables keeps."""
+        units = [each.unit for each in self._tables.values() if each.unit is not None]
+        return max(units, key=lambda unit: unit.rows, default=self._ledger.unit)
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The declared version of each table; a table without one is left out."""
+        return dict(self._versions.declared)
+
+    @property
     def registration(self) -> Mapping[str, Registration]:
         """Exact numbers of rows read, cut and left out, by table. NOT PRIVATE: for the owner, see `Registration`."""
         from deniable.queries.engines.registration_report import Registrations
@@ -375,7 +401,7 @@ class Session:
     @property
     def remaining(self) -> Remaining:
         """The unspent budget; printed in its currency and as a number of typical questions."""
-        return Remaining(self.budget, self._ledger.remaining, self._ledger.unit)
+        return Remaining(self.budget, self._ledger.remaining, self.unit)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -457,14 +483,6 @@ class Session:
                 self._plans.check([built])
             return self._plans.plan(question, built)
 
-    def _version(self, question: Question) -> str | None:
-        """The version of all tables that a question reads; None if the engine does not compute versions."""
-        reports = [self._registration.get(name) for name in tables_read(question.relation)]
-        versions = sorted({(each.table, each.version) for each in reports if each is not None})
-        if any(each is None for each in reports):
-            return None
-        return versions[0][1] if len(versions) == 1 else sha256(repr(versions).encode()).hexdigest()[:32]
-
     def _left(self, payer: str | None) -> Cost:
         return self._ledger.remaining if payer is None else self._ledger.left(payer)
 
@@ -538,32 +556,8 @@ class Session:
         return mark_of(self._ledger.serial, entry.charge)
 
     def _attempt(self, collects: Sequence[Collect], release: Callable[[list[Any]], T], entry: Entry) -> T:
-        """Run the queries and release them. A run that fails is answered as if the tables were empty, after a fixed
-        time.
-
-        Whether and when a run fails can depend on one person, so analysts must not see it: default values and fixed
-        times as in Haeberlen, Pierce & Narayan (USENIX Security 2011). If empty tables fail too, the error is raised.
-        """
-        with self._engine.turn():  # the fixed time begins with the run, however long it waited for its turn
-            began = monotonic()
-            try:
-                return release([self._engine.collect(each) for each in collects])
-            except EngineFailed as failed:
-                code = failed.code
-            except InvalidOperation:  # the session was closed meanwhile
-                raise
-            except Exception:  # a bug, which may depend on a person's data
-                code = "engine"
-            if code == "source":  # the source is gone, which does not depend on any person
-                raise EngineFailed(code)
-            released = self._engine.instead(collects, release)
-        if (patience := self._engine.patience) is not None:  # of each run
-            patience *= len(collects)
-            sleep(max(0.0, began + patience - monotonic()))
-        if isinstance(released, EngineFailed):
-            raise released
-        self._noted(Failure(entry.charge, code))
-        return released
+        """Run the queries and release them; a run that fails is answered as if the tables were empty."""
+        return attempted(self._engine, collects, release, lambda code: self._noted(Failure(entry.charge, code)))
 
     def _told(self, made: NoisePlan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
         """The answer of a sealed entry, replayed."""
@@ -590,8 +584,9 @@ class Session:
             made = made.totals
         # The receipt contains only what was known before data was read: when a run ends depends on the data.
         receipt = Receipt(
-            entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version
-        )
-        promise = Guarantee(self.budget.curve(released.cost), self._ledger.unit, assumptions=ASSUMPTIONS)
+            entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version,
+            declared=self._versions.are_declared(made.question),
+        )  # fmt: skip
+        promise = Guarantee(self.budget.curve(released.cost), self.unit, assumptions=ASSUMPTIONS)
         self._finer.note(made)
         return Answer(made, released, self.budget, promise, receipt, confidence)

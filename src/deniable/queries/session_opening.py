@@ -14,6 +14,7 @@ from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUna
 from deniable.ledger import Budget, Ledger
 from deniable.ledger.stores.home_and_secret import derived
 from deniable.ledger.stores.store_opening import checked_place
+from deniable.queries.data_versions import checked_versions, settled
 from deniable.queries.session import Session
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema
@@ -38,6 +39,7 @@ def session(
     schema: Declared = None,
     public: Mapping[str, object] | None = None,
     ledger: str | Path | Ledger | None = None,
+    version: str | Mapping[str, str] | None = None,
     engine: object = "duckdb",
     progress: bool = False,
 ) -> Session:
@@ -50,10 +52,13 @@ def session(
     a kind from their type, and nothing else. Nothing is inferred from the data.
 
     `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
-    memory and lost with the session, so nothing enforces the budget across sessions. `progress` shows a progress bar.
+    memory and lost with the session, so nothing enforces the budget across sessions. It may hold other tables of the
+    same people: all of them share one budget. `version` declares the data of today by a name, for all tables or by
+    table; by default a table has the newest version that the ledger knows. `progress` shows a progress bar.
 
     Raises `InvalidParameter` if the arguments do not fit each other or the sources, `LedgerMismatch` if an existing
-    ledger has another budget, unit or dataset, and `EngineFailed` if a source cannot be read.
+    ledger has another budget or protects another kind of unit, or if the data is not that of its version, and
+    `EngineFailed` if a source cannot be read.
     """
     sources = _named(source)
     if not sources and not public:
@@ -63,6 +68,7 @@ def session(
     opened = _public(public)
     if overlap := sorted(set(sources) & set(opened)):
         raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
+    named = checked_versions(version, {**sources, **opened})
     worker = _engine(engine)
     registered: dict[str, Table] = {}
     kept: Ledger | None = None
@@ -82,13 +88,15 @@ def session(
             kept = account(fresh)  # created last, so that a refused call leaves no new account behind
             if kept.secret_for(_ROWS) != secret:
                 raise LedgerUnavailable("somebody else opened this account at the same time", "open the session again")
+        reports = {name: each for name in registered if (each := worker.registered(name)) is not None}
+        versions = settled(kept, registered, reports, named)
     except BaseException:
         if worker is not engine or registered:
             worker.close()
         if kept is not None and kept is not ledger:
             kept.close()
         raise
-    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger))
+    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions)
 
 
 def _public(public: object) -> Mapping[str, object]:
@@ -237,12 +245,24 @@ def _account(
         raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
     if isinstance(ledger, Ledger):
         for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
-            if asked is not None and asked != found:
+            if asked is not None and asked != found and not (field == "unit" and most.is_alike(ledger.unit)):
                 raise LedgerMismatch(field, repr(asked), repr(found), f"open the session with the ledger's {field}")
         return lambda _: ledger
     if budget is None and (ledger is None or not Path(ledger).exists()):
         raise InvalidParameter("budget", None, "must be given", "write Budget(epsilon=1, delta=1e-6)")
-    return lambda secret: Ledger.open(ledger, budget=budget, unit=most, dataset=_dataset(sources), secret=secret)
+    about: dict[str, Any] = {"budget": budget, "unit": most, "dataset": _dataset(sources)}
+    return lambda secret: Ledger.open(ledger, **about, family=_family(ledger), secret=secret)
+
+
+def _family(ledger: str | Path | None) -> str | None:
+    """The family of the ledger in this file: other tables of its people spend from it under a further name.
+
+    None if there is no such file. In a database, the names of the tables choose the ledger.
+    """
+    if ledger is None or not Path(ledger).exists():
+        return None
+    with Ledger.inspect(ledger) as found:
+        return found.family
 
 
 def _engine(engine: object) -> Engine:

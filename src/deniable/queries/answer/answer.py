@@ -67,9 +67,12 @@ class Receipt:
     time: str
     """When it was charged, by the ledger's clock. A replay returns the answer of that time."""
     version: str | None = None
-    """The ledger's name for the version of the data; None if unknown. From a server: the name of the dataset."""
+    """The version of the data: as its owner declared it, otherwise the ledger's own name for it; None if unknown. From
+    a server: the declared version, otherwise the name of the dataset."""
     dummy: bool = False
     """Whether this was a rehearsal on a server's dummy rows, which is free."""
+    declared: bool = False
+    """Whether the owner declared the version."""
 
     @property
     def paid(self) -> str:
@@ -90,7 +93,8 @@ class Receipt:
     def __str__(self) -> str:
         if self.dummy:
             return "free: from dummy rows, about nobody"
-        return f"charge {self.entry}: paid {self.paid}; left {self.left}"
+        about = f"; version {self.version}" if self.declared else ""
+        return f"charge {self.entry}: paid {self.paid}; left {self.left}{about}"
 
 
 class Answer(Shown):

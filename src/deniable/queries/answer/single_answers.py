@@ -17,6 +17,7 @@ from deniable.queries.answer.answer import Answer
 from deniable.queries.sql.share_windows import shares_in
 
 if TYPE_CHECKING:
+    from deniable.queries.plan.noise_planner import Noise, NoisePlan
     from deniable.queries.plan.pricing import AskedCost, Price
     from deniable.queries.plan.question import Question
     from deniable.queries.session import Session
@@ -35,17 +36,24 @@ def priced(session: Session, question: str | Question, asked: AskedCost, payer: 
     return found if shares is None else replace(found, quotients=frozenset(shares.factors))
 
 
-def answered_text(session: Session, text: str, asked: AskedCost, key: str | None, payer: str | None) -> Answer:
+def answered_text(
+    session: Session, text: str, asked: AskedCost, key: str | None, payer: str | None, fresh: bool = False
+) -> Answer:
     """The answer to a question in SQL, which may also ask for shares of a total."""
     shares = shares_in(text)
     if shares is None:
-        return answered(session, text, asked, key, payer)
+        return answered(session, text, asked, key, payer, fresh)
     rollups.check_shares(session._planned(shares.text), list(shares.factors))
-    return answered(session, shares.text, asked, key, payer).with_shares(shares.factors)
+    return answered(session, shares.text, asked, key, payer, fresh).with_shares(shares.factors)
 
 
 def answered(
-    session: Session, question: str | Question, asked: AskedCost, key: str | None, payer: str | None
+    session: Session,
+    question: str | Question,
+    asked: AskedCost,
+    key: str | None,
+    payer: str | None,
+    fresh: bool = False,
 ) -> Answer:
     """See `Session.ask`."""
     first = isinstance(question, str) and question not in session._plans
@@ -56,19 +64,21 @@ def answered(
     try:
         price = session._price(made, asked, left)
     except BudgetExceeded:  # a share of an empty budget: any stored answer is more exact
-        stored = session._stored(made, payer)
+        stored = None if fresh else session._stored(made, payer)
         if stored is None:
             raise
         return session._again(made, *stored, asked.confidence)
     drawn = None
-    if first:  # most likely a new question, so the ledger is searched once, together with the charge
+    if first or fresh:  # most likely a new question, so the ledger is searched once, together with the charge
         with suppress(DeniableError):  # raised again below, if there is no stored answer
             drawn = session._checked_noise(made, price)
-    known = session._known(made, price, payer) if drawn is None else None
+    known = session._known(made, price, payer) if drawn is None and not fresh else None
     if known is not None:
         return session._again(made, *known, price.confidence)
     drawn = drawn or session._checked_noise(made, price)
     words, rest = batch_answers.said(question, made), [left]
+    if fresh:
+        return _asked_again(session, made, price, drawn, words, key, payer)
     if isinstance(question, str):
         session._finer.look(session._ledger, session._tables)
     summed = rollups.answered(session, session._finer.of(made), made, price, words, key, payer)
@@ -88,6 +98,21 @@ def answered(
         return session._told(made, entry, price.confidence, payer)
     [released] = session._released([(made, drawn, price.cost)], [entry])
     return session._sealed(made, released, entry, price.confidence, rest[-1])
+
+
+def _asked_again(
+    session: Session, made: NoisePlan, price: Price, drawn: Noise, words: str, key: str | None, payer: str | None
+) -> Answer:
+    """An answer that is charged and drawn anew, whatever the ledger has."""
+    version = session._version(made.question)
+    entry = session._ledger.reserve(
+        price.cost, question=made.question.hash, version=version, description=words, key=key, payer=payer
+    )
+    if entry.state is State.SEALED:  # answered by the first request with this key
+        return session._told(made, entry, price.confidence, payer)
+    rest = session._left(payer)
+    [released] = session._released([(made, drawn, price.cost)], [entry])
+    return session._sealed(made, released, entry, price.confidence, rest)
 
 
 def check_answer(answer: object) -> None:

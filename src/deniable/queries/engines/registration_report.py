@@ -102,15 +102,16 @@ def counted(
     between the count and the copy.
 
     The sum of hashes does not depend on the order of rows; another table has the same sum and number of rows with a
-    probability of about 2^-64. Without the secret, nobody can test a guess about the data against a version.
+    probability of about 2^-64. It covers all rows that were read, before bounds and keys are applied, so another
+    declaration of bounds or keys is no other version. Without the secret, nobody can test a guess about the data
+    against a version.
     """
     rows = {int(reason): int(count) for reason, count, _ in tally}
     passing = rows.get(-1, 0)
     if kept > passing:  # somebody wrote to the source while it was read
         raise EngineFailed("source", "the source changed while it was read; register it again")
-    [sums] = [int(total) for reason, _, total in tally if int(reason) == -1] or [0]
-    version = hmac.new(secret, f"version of the data: {passing} {sums}".encode(), sha256).hexdigest()[:32]
+    read, sums = sum(rows.values()), sum(int(total) for _, _, total in tally)
+    version = hmac.new(secret, f"version of the data: {read} {sums}".encode(), sha256).hexdigest()[:32]
     lost = {name: rows.get(at, 0) for at, name in enumerate(reasons)}
     spanning, widest = sum(each.spanning for each in extents), max((each.widest for each in extents), default=1)
-    read = sum(rows.values())
     return Registration(table, read, lost, passing - kept, kept, people, whose, version, spanning, widest)

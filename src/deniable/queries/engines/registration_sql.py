@@ -124,12 +124,12 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         inner.append(exp.Alias(this=piece.sql, alias=name(PERSON)))
         present[whose] = column(PERSON)
     names: dict[str, str] = {}
-    domains: dict[str, Domain] = {}
+    contents: dict[str, tuple[SQL, Domain]] = {}
     packed: set[str] = set()
     for position, (each, domain) in enumerate(table.columns):
         if each == whose:
             continue
-        names[each], domains[each] = stored_name(position, each), domain
+        names[each] = stored_name(position, each)
         smaller = None if person is None else spelling.packed(domain)
         if smaller is None:
             piece = _declared(writer, each, found[each], domain)
@@ -138,6 +138,12 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
             piece = replace(piece, sql=try_cast(piece.sql, smaller))
             packed.add(names[each])
         inner.append(exp.Alias(this=piece.sql, alias=name(names[each])))
+        contents[each] = column(names[each]), domain
+        if domain.bounds is not None or domain.keys is not None:
+            # The value before bounds and keys: a later schema with other bounds keeps the same rows of each person.
+            plain, alias = replace(domain, bounds=None, keys=None), f"{names[each]} read"
+            inner.append(exp.Alias(this=_declared(writer, each, found[each], plain).sql, alias=name(alias)))
+            contents[each] = column(alias), plain
         if not domain.nullable:
             present[each] = column(names[each])
     if not inner:
@@ -148,26 +154,26 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         below = [exp.Star(), *(exp.Alias(this=sql, alias=name(alias)) for alias, sql in layer)]
         read = _from(exp.Select(expressions=below, from_=exp.From(this=read)))
     select = exp.Select(expressions=inner, from_=exp.From(this=read))
+    ordered = [contents[each] for each in sorted(contents)]
     outputs: list[SQL] = [column(each) for each in names.values()]
     if person is not None:
-        told = [(_unpacked(names[each], packed), domain) for each, domain in domains.items()]
-        digest = _digest(spelling, secret, person, told)
+        digest = _digest(spelling, secret, person, ordered)
         outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
     elif not outputs:
         outputs = [column("nothing")]
     outer = exp.Select(expressions=outputs, from_=exp.From(this=_from(select)))
     if present:
         outer.set("where", exp.Where(this=exp.and_(*(_present(each) for each in present.values()))))
-    tally = _tally(select, list(present.values()), spelling)
-    ties = tuple(names[each] for each, domain in domains.items() if domain.kind is Kind.REAL)
+    whole = [*([] if person is None else [column(PERSON)]), *(sql.copy() for sql, _ in ordered)]
+    tally = _tally(select, whole or [column("nothing")], list(present.values()), spelling)
+    ties = tuple(names[each] for each, (_, domain) in contents.items() if domain.kind is Kind.REAL)
     return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed))
 
 
-def _tally(select: exp.Select, present: list[SQL], spelling: Spelling) -> exp.Select:
+def _tally(select: exp.Select, rows: list[SQL], present: list[SQL], spelling: Spelling) -> exp.Select:
     reason = exp.Case(
         ifs=[exp.If(this=_missing(each.copy()), true=number(at)) for at, each in enumerate(present)], default=number(-1)
     )
-    rows = [column(each.alias) for each in select.expressions]
     told = [
         exp.Alias(this=reason if present else number(-1), alias=name("reason")),
         exp.Alias(this=spelling.fingerprint(rows), alias=name("row")),
@@ -280,7 +286,7 @@ def _moment(writer: ExpressionWriter, piece: Piece) -> Piece:
 
 
 def _digest(spelling: Spelling, secret: bytes, person: Kind, columns: list[tuple[SQL, Domain]]) -> SQL:
-    """MD5 of the secret, the person and the content of a row.
+    """MD5 of the secret, the person and the content of a row, before bounds and keys are applied.
 
     Privacy needs one property: the rank of a row is a fixed function of the secret and of this person's rows. Then, for
     each secret, tables that differ by one person keep the same rows of everyone else, and the bound holds. Any such

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -49,7 +50,7 @@ _GATHERED: Final = frozenset({"and", "or", "least", "greatest"})
 
 def digest(form: Form) -> str:
     """The SHA-256 of a form in hexadecimal."""
-    return hashlib.sha256(("deniable question 1 " + repr(form)).encode()).hexdigest()
+    return hashlib.sha256(("deniable question 2 " + repr(form)).encode()).hexdigest()
 
 
 def expression_form(expression: Expression, columns: Forms | None = None) -> Form:
@@ -99,7 +100,7 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
     """(the form of a relation, the forms of its columns). Aliases do not appear in them."""
     match relation:
         case Source(table=table):
-            return _table_form(table), {name: ("column", name) for name in relation.columns}
+            return _table_form(table), _read("column", table)
         case FilterRows(child=child, condition=condition):
             below, columns = relation_form(child)
             form = expression_form(condition, columns)
@@ -115,8 +116,8 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
             }
         case JoinPublic(child=child, table=table, on=on, how=how):
             below, columns = relation_form(child)
-            pairs = tuple(sorted(((columns[a], b) for a, b in on), key=repr))
-            theirs = {name: ("public", name) for name, _ in table.columns}
+            theirs = _read("public", table)
+            pairs = tuple(sorted(((columns[a], theirs[b]) for a, b in on), key=repr))
             return ("join public", below, _table_form(table), pairs, how.value), _both(columns, theirs)
         case JoinPrivate(left=left, right=right, on=on, how=how):
             (a, ours), (b, others) = relation_form(left), relation_form(right)
@@ -156,10 +157,24 @@ def _both(left: Forms, right: Forms) -> Forms:
 
 
 @lru_cache(maxsize=256)
+def _read(what: str, table: Table) -> Forms:
+    """The forms of a table's columns, each with its domain: a question depends on the domains of columns it reads."""
+    return {name: (what, name, _short(domain_form(domain))) for name, domain in table.columns}
+
+
+@lru_cache(maxsize=256)
 def _table_form(table: Table) -> Form:
+    """The form of a table: everything that decides which rows it has, whatever columns a question reads.
+
+    A row without a value in a column declared without NULLs is dropped at registration, and a value that is not among
+    the declared keys becomes NULL. Bounds drop no row.
+    """
     unit = table.unit
     whose = None if unit is None else (unit.relation.value, unit.rows, unit.column)
-    return ("table", table.name, whose, tuple((name, domain_form(domain)) for name, domain in table.columns))
+    needed = (
+        (name, _short(domain_form(replace(each, bounds=None)))) for name, each in table.columns if not each.nullable
+    )
+    return ("table", table.name, whose, tuple(sorted(needed, key=repr)))
 
 
 def domain_form(domain: Domain) -> Form:

@@ -1,0 +1,139 @@
+"""Versions of the data that a session asks about.
+
+The owner declares a version of a table by a name, which becomes part of a question's identity: an answer is replayed
+only for its own version, and the same question about another version is charged. Tables of a ledger without declared
+versions have a keyed hash of their rows instead.
+
+All versions spend from one ledger. Promise: let two histories of tables differ by one person, whose rows may differ in
+every version. All answers about all versions together are as private as the ledger's guarantee states. Proof: each
+answer about version v is private with respect to this person's rows in v, of which at most `unit.rows` are kept; the
+ledger's filter composes answers whose tables and questions depend on earlier answers (Rogers, Roth, Ullman & Vadhan
+2016; Smith & Thakurta 2022). What an analyst sees of versions are their names, and which answers are replayed, which
+follows from names alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, final
+
+from deniable.errors import InvalidParameter, QuestionRefused
+from deniable.ledger import DeclaredVersion
+from deniable.ledger.declared_versions import other_data
+from deniable.ledger.entries import checked_version
+from deniable.queries.engines.price_engine import Unread
+from deniable.queries.relations.relation_nodes import tables_read
+from deniable.tables.schema import read_schema, write_schema
+
+if TYPE_CHECKING:
+    from deniable.ledger import Ledger
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.engines.registration_report import Registration
+    from deniable.queries.plan.question import Question
+    from deniable.queries.session import Session
+    from deniable.tables.schema import Table
+
+_PURPOSE: Final = "versions"
+"""The purpose of the secret derived from the ledger's: it recognises the data of a declared version."""
+_LONGEST: Final = 60_000
+"""The most characters of a schema that is stored with a version."""
+_LONGEST_NAME: Final = 400
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DataVersions:
+    """The versions of a session's tables: declared names, and otherwise the hashes that registration computed."""
+
+    declared: Mapping[str, str]
+    hashes: Mapping[str, str]
+
+    def of(self, question: Question) -> str | None:
+        """The version of all tables that a question reads; None if one of them has none."""
+        found = {name: self.declared.get(name, self.hashes.get(name)) for name in tables_read(question.relation)}
+        if None in found.values():
+            return None
+        if len(set(found.values())) == 1 and (len(found) == 1 or found.keys() <= self.declared.keys()):
+            return next(iter(found.values()))
+        if not found.keys() <= self.declared.keys():
+            return sha256(repr(sorted(found.items())).encode()).hexdigest()[:32]
+        # No name of a version contains a space, so the text tells them apart for the tables of a question.
+        told = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+        return told if len(told) <= _LONGEST_NAME else sha256(told.encode()).hexdigest()
+
+    def are_declared(self, question: Question) -> bool:
+        """Whether the owner declared the version of every table that a question reads."""
+        return tables_read(question.relation).keys() <= self.declared.keys()
+
+
+def checked_versions(version: object, names: Mapping[str, object]) -> dict[str, str]:
+    """The version of each table, from the argument of `session`: one for all, or by table; empty for None."""
+    if version is None:
+        return {}
+    if not isinstance(version, Mapping):
+        return dict.fromkeys(names, checked_version(version))  # type: ignore[arg-type]
+    for name in version:
+        if name not in names:
+            raise InvalidParameter("version", name, "is not a table here", f"name one of {', '.join(names)}")
+    return {name: checked_version(each) for name, each in version.items()}
+
+
+def settled(
+    ledger: Ledger, tables: Mapping[str, Table], reports: Mapping[str, Registration], asked: Mapping[str, str]
+) -> DataVersions:
+    """The versions of registered tables; new ones are declared in the ledger.
+
+    A table without a version in `asked` has the newest one that the ledger knows. Raises LedgerMismatch if the data is
+    not that of a known version: otherwise old answers would be given for new data.
+    """
+    known = {each.table: each.version for each in ledger.versions()}
+    declared = {name: asked.get(name, known.get(name)) for name in tables}
+    made = []
+    for name, version in declared.items():
+        if version is not None:
+            given = _declaration(ledger, tables[name], version, reports.get(name))
+            if any((each.version, each.content != given.content) == (version, True) for each in ledger.versions(name)):
+                raise other_data(name, version)
+            made.append(given)
+    for each in made:  # after all checks, so that a refused call declares nothing
+        ledger.declare(each)
+    hashes = {name: report.version for name, report in reports.items()}
+    return DataVersions({name: each for name, each in declared.items() if each is not None}, hashes)
+
+
+def _declaration(ledger: Ledger, table: Table, version: str, report: Registration | None) -> DeclaredVersion:
+    rows = "unknown" if report is None else report.version
+    about = json.dumps([table.name, version, sorted(name for name, _ in table.columns), rows])
+    content = hmac.new(ledger.secret_for(_PURPOSE), about.encode(), sha256).hexdigest()
+    schema = write_schema({table.name: table}, form="json")
+    return DeclaredVersion(
+        table=table.name, version=version, content=content, schema=schema if len(schema) <= _LONGEST else None
+    )
+
+
+def recalled(session: Session, question: str | Question, version: str, confidence: float) -> Answer | None:
+    """The newest stored answer about an earlier version, read with the schema of that time; None if there is none."""
+    from deniable.queries.session import Session as Opened
+
+    checked_version(version)
+    then = {each.table: each for each in session.ledger.versions() if each.version == version}
+    if not then:
+        known = dict.fromkeys(each.version for each in session.ledger.versions())
+        rule = "was not declared in this ledger"
+        raise InvalidParameter("version", version, rule, f"it has {', '.join(known) or 'no declared version'}")
+    tables = dict(session.tables)
+    for name, each in then.items():
+        if each.schema is not None:
+            earlier = read_schema(json.loads(each.schema))[name]
+            now = tables.get(name)
+            tables[name] = earlier if now is None else replace(earlier, most_partners=now.most_partners)
+    names = {**session.versions, **dict.fromkeys(then, version)}
+    past = Opened(Unread(), tables, session.ledger, keeps=True, versions=DataVersions(names, {}))
+    try:
+        return past.recall(question, confidence=confidence)
+    except QuestionRefused:  # it reads what that version did not have
+        return None
