@@ -15,7 +15,7 @@ from tests.server.world import World, made
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long runs that could not be finished would have waited: nobody does here."""
     found: list[float] = []
-    monkeypatch.setattr("deniable.queries.session.sleep", found.append)
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.sleep", found.append)
     return found
 
 

@@ -19,7 +19,7 @@ from deniable.queries.answer.release import Released, release
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.shared_measurements import Measurement, mark_of
 from deniable.queries.answer.timed_runs import attempted
-from deniable.queries.data_versions import DataVersions, recalled
+from deniable.queries.data_versions import DataVersions, is_declared, recalled
 from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
 from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
@@ -585,7 +585,7 @@ class Session:
         # The receipt contains only what was known before data was read: when a run ends depends on the data.
         receipt = Receipt(
             entry.charge, made.question.hash, entry.cost, rest, self.budget, replayed, entry.time, entry.version,
-            declared=self._versions.are_declared(made.question),
+            declared=is_declared(entry.version),
         )  # fmt: skip
         promise = Guarantee(self.budget.curve(released.cost), self.unit, assumptions=ASSUMPTIONS)
         self._finer.note(made)

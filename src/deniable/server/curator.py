@@ -29,6 +29,7 @@ from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person
 from deniable.server.charge_fate import ThreadWork
 from deniable.server.datasets import kinship
 from deniable.server.datasets.data_marks import marks_of, sketch_of, version_of
+from deniable.server.datasets.dataset_versions import DatasetVersions
 from deniable.server.datasets.dummy_rows import dummy_rows
 from deniable.server.datasets.forgotten_spending import broken_off, check_name, check_strays, strays
 from deniable.server.datasets.kinship import asked
@@ -98,6 +99,7 @@ class Curator:
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self.work = ThreadWork()
         self.synthetics = Synthetics(self)
+        self.versions = DatasetVersions(self, self._marking)
 
     def close(self) -> None:
         """Close all datasets, and release the locks on the state."""
@@ -331,6 +333,11 @@ class Curator:
                 raise
         warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
         return {**self.described(person, name), "linked": bool(kin), "warning": warning}
+
+    def renewed(self, opened: Open) -> None:
+        """Serve another version of a dataset from now on."""
+        self.datasets.keep(opened)
+        self._seen.clear()
 
     # -- grants and accounts -------------------------------------------------------------------------------------------
 

@@ -211,6 +211,14 @@ class NewDataset(_Body):
         return self
 
 
+class NewVersion(_Body):
+    """A new version of a dataset: its name, the files of the tables that changed, and the schema if it changed."""
+
+    version: Annotated[str, Field(min_length=1, max_length=100, strict=True)]
+    sources: Annotated[dict[str, Text], Field(max_length=20)] = {}
+    schema_: Annotated[Text | dict[str, Any] | None, Field(alias="schema")] = None
+
+
 class NewPerson(_Body):
     """A new person, and their role."""
 

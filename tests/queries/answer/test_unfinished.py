@@ -71,8 +71,8 @@ def test_whenever_a_run_fails_its_answer_comes_at_one_time(took: float, monkeypa
             now[0] += took
             raise EngineFailed("space")
 
-    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
-    monkeypatch.setattr("deniable.queries.session.sleep", waited.append)
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.sleep", waited.append)
     with opened(engine=Fails()) as s:
         s.sql(WARDS, mu=1)
     assert waited == [max(0.0, 6.0 - took)]
@@ -95,8 +95,8 @@ def test_tables_that_are_measured_together_have_a_time_for_all_their_runs(
                 raise EngineFailed("time")
             return self.nothing(question)
 
-    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
-    monkeypatch.setattr("deniable.queries.session.sleep", waited.append)
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.sleep", waited.append)
     with opened(engine=Fails()) as s:
         s.batch([WARDS, WARDS.replace("ward", "sex")], mu=1)
     assert len(runs) == fails + 1
@@ -129,8 +129,8 @@ def test_the_fixed_time_of_an_answer_begins_when_the_run_does(monkeypatch: pytes
             events.append("nobody")
             return super().nothing(question)
 
-    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
-    monkeypatch.setattr("deniable.queries.session.sleep", events.append)
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.sleep", events.append)
     with opened(engine=Crowded()) as s:
         s.sql(WARDS, mu=1)
     assert events == ["turn", "ran", "nobody", "turn is over", 3.0]
@@ -153,8 +153,8 @@ def test_what_empty_tables_cannot_answer_either_is_told_at_one_time(
         def nothing(self, question: Collect) -> Any:
             raise EngineFailed("engine")
 
-    monkeypatch.setattr("deniable.queries.session.monotonic", lambda: now[0])
-    monkeypatch.setattr("deniable.queries.session.sleep", waited.append)
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.monotonic", lambda: now[0])
+    monkeypatch.setattr("deniable.queries.answer.timed_runs.sleep", waited.append)
     with opened(engine=Fails()) as s, pytest.raises(EngineFailed):
         s.sql(WARDS, mu=1)
     assert waited == [6.0 - took]

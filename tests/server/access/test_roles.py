@@ -83,6 +83,8 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
     ("GET", "/v1/datasets/{name}/grants"): ("see grants", "/v1/datasets/visits/grants", None),
     ("POST", "/v1/datasets/{name}/grants"): ("grant", "/v1/datasets/visits/grants", {"analyst": "ana"}),
     ("DELETE", "/v1/datasets/{name}/grants/{analyst}"): ("grant", "/v1/datasets/visits/grants/nobody", None),
+    ("GET", "/v1/datasets/{name}/versions"): ("see datasets", "/v1/datasets/visits/versions", None),
+    ("POST", "/v1/datasets/{name}/versions"): ("register", "/v1/datasets/visits/versions", {"version": "a b"}),
     ("POST", "/v1/datasets/{name}/adjustments"): (
         "adjust",
         "/v1/datasets/visits/adjustments",
@@ -170,6 +172,8 @@ THEIRS = [
     ("GET", "/v1/datasets/visits/dummy", None),
     ("POST", "/v1/datasets/visits/grants", {"analyst": "ana"}),
     ("POST", "/v1/datasets/visits/adjustments", {"budget": {"epsilon": 1000}, "reason": "mine"}),
+    ("GET", "/v1/datasets/visits/versions", None),
+    ("POST", "/v1/datasets/visits/versions", {"version": "mine"}),
     ("GET", "/v1/ledger/visits", None),
     ("GET", "/v1/datasets/visits/releases", None),
     ("GET", "/v1/labels/visits:1", None),

@@ -356,6 +356,7 @@ class Answer(Shown):
                 "left": self.receipt.left,
                 "replayed": self.receipt.replayed,
                 "time": self.receipt.time,
+                **({"version": self.receipt.version} if self.receipt.declared else {}),
             },
         }
 

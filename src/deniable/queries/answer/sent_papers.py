@@ -3,8 +3,8 @@ objects as a local session.
 
 A record of an answer states the cost in words, for people. Its papers state it for programs: exact amounts in whole
 units as text (JSON numbers would round them), the budget, the unit, and the noisy statistics that were released. All of
-this is public or noisy. The version of the data is neither, because it is a hash of the rows; so it is not sent, and
-the client uses the dataset's name instead.
+this is public or noisy. The version of the data is public if its owner declared it; otherwise it is a hash of the rows,
+which is not sent, and the client uses the dataset's name instead.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ def read_receipt(record: Mapping[str, Any]) -> Receipt:
         Budget.from_dict(papers["budget"]),
         said["replayed"],
         said["time"],
-        record["dataset"],
+        said.get("version", record["dataset"]),
         bool(record.get("dummy", False)),
+        declared="version" in said,
     )
 
 

@@ -51,7 +51,7 @@ from deniable.server.problems import Problem
 
 __all__ = ["Catalogue", "DatasetRecord", "Person", "ReleaseRecord", "TokenRecord"]
 
-_REVISION: Final = "0008"
+_REVISION: Final = "0009"
 _VERSION_TABLE: Final = "curator_version"
 _REGISTERING: Final = 0x64656E79_01
 """The number of the registration lock in Postgres; arbitrary, to differ from the locks of other programs."""
@@ -69,6 +69,7 @@ _DATASETS: Final = Table(
     Column("family", String(_NAME), nullable=False, index=True),
     Column("made", Float, nullable=False),
     Column("form", Integer, nullable=False, server_default="0"),
+    Column("version", String(100)),
 )
 _SCHEMAS: Final = Table(
     "curator_schemas",
@@ -143,6 +144,8 @@ class DatasetRecord:
     made: float
     form: int = 0
     """The version of the canonical form in its marks (`data_marks.FORM`)."""
+    version: str | None = None
+    """The version of the data that questions are about, as the owner declared it; None if none was declared."""
 
 
 @final
@@ -274,6 +277,7 @@ class Catalogue(People):
             "family": record.family,
             "made": record.made,
             "form": record.form,
+            "version": record.version,
         }
         try:
             with _kept(self._engine.begin) as connection:
@@ -311,6 +315,31 @@ class Catalogue(People):
             many = connection.execute(select(func.count()).where(_SCHEMAS.c.dataset == name)).scalar_one()
             connection.execute(insert(_SCHEMAS).values(dataset=name, number=many + 1, schema=instead_of))
         return True
+
+    def replace_version(
+        self,
+        old: DatasetRecord,
+        new: DatasetRecord,
+        marks: set[str],
+        sketches: dict[str, str],
+        profiles: dict[str, str],
+    ) -> None:
+        """Replace the files, schema and version of a dataset. Old marks stay, so that its people are still known."""
+        fields = ("sources", "contents")
+        values = {name: json.dumps(getattr(new, name)) for name in fields}
+        with _kept(self._engine.begin) as connection:
+            here = _DATASETS.c.name == new.name
+            connection.execute(
+                update(_DATASETS).where(here).values(schema=new.schema, version=new.version, form=new.form, **values)
+            )
+            for table in (SKETCHES, PROFILES):
+                connection.execute(
+                    delete(table).where((table.c.dataset == new.name) & table.c.source.in_(list(sketches)))
+                )
+            _add_marks(connection, new, marks, sketches, profiles)
+            if old.schema != new.schema:
+                many = connection.execute(select(func.count()).where(_SCHEMAS.c.dataset == new.name)).scalar_one()
+                connection.execute(insert(_SCHEMAS).values(dataset=new.name, number=many + 1, schema=old.schema))
 
     def earlier(self, name: str) -> list[str]:
         """The earlier schemas of a dataset, newest first."""
@@ -452,6 +481,7 @@ def _dataset(row: Any) -> DatasetRecord:
         family=row.family,
         made=row.made,
         form=row.form,
+        version=row.version,
     )
 
 

@@ -159,24 +159,29 @@ def limit_of(
         if asked is None:
             raise InvalidParameter("budget", None, "must be given", 'write {"epsilon": 1, "delta": 1e-6}')
         return asked
-    for each in kin:
-        for table, found in marks.items():
-            if each.contents.get(table, found.content) != found.content:
-                # Old answers are stored under the table's name, and would be given for the new data.
-                rule = "is the name of other data of this family"
-                raise InvalidParameter("sources", table, rule, "give the table another name")
+    check_tables(kin, marks)
     fixed = Budget.from_dict(kin[0].budget)
     if asked is not None and asked != fixed:
         raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
     unit, known = unit_of(tables[each] for each in marks), unit_of(tables_of(kin[0].schema).values())
-    if unit != known:
+    if not unit.is_alike(known):
         said = (
             f"asked to protect {unit.describe()}, but this data is known, and the budget that it has, of "
-            f"{kin[0].name!r}, protects {known.describe()}; declare the same in the schema, and give the column of ids "
-            "its old name in the file"
+            f"{kin[0].name!r}, protects {known.describe()}; declare people, or rows, as there"
         )
         raise Problem("ledger_mismatch", said, {"field": "unit"})
     return fixed
+
+
+def check_tables(kin: list[DatasetRecord], marks: Mapping[str, Marks]) -> None:
+    """Raise InvalidParameter if a table has the name of other data of the family."""
+    for each in kin:
+        for table, found in marks.items():
+            if each.contents.get(table, found.content) != found.content:
+                # Old answers are stored under the table's name, and would be given for the new data.
+                rule = f"is the name of other data of this family, in {each.name!r}"
+                remedy = "declare a new version of that dataset, or give the table another name"
+                raise InvalidParameter("sources", table, rule, remedy)
 
 
 # -- the same ids ------------------------------------------------------------------------------------------------------

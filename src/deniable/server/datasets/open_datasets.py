@@ -235,13 +235,13 @@ class Datasets:
     def get(self, record: DatasetRecord) -> Open:
         """The open dataset, with the schema of `record`. Raises Problem `dataset_unavailable` if it cannot be read."""
         found = self._open.get(record.name)
-        if found is not None and found.record.schema == record.schema:
+        if found is not None and _is_current(found.record, record):
             return found
         with self._turn:
             turn = self._turns.setdefault(record.name, threading.Lock())
         with turn:
             found = old = self._open.get(record.name)
-            if found is None or found.record.schema != record.schema:
+            if found is None or not _is_current(found.record, record):
                 try:
                     found = self.opened(record)
                 except (LedgerDamaged, LedgerUnavailable):
@@ -287,7 +287,9 @@ class Datasets:
         ledger = self.ledger(record, kin)
         engine = self._engine()
         try:
-            made = session_on(private, public=public, schema=declared, ledger=ledger, engine=engine)
+            made = session_on(
+                private, public=public, schema=declared, ledger=ledger, version=record.version, engine=engine
+            )
         except BaseException:
             engine.close()
             raise
@@ -375,8 +377,11 @@ class Datasets:
         return [each.engine for each in list(self._open.values())]
 
     def keep(self, found: Open) -> None:
-        """Add a dataset that was just registered."""
+        """Add a dataset that was just registered, or a new version of one."""
+        old = self._open.get(found.record.name)
         self._open[found.record.name] = found
+        if old is not None:
+            self._retire(old)
 
     def forget(self, name: str) -> None:
         """Close the dataset of this name, if it is open."""
@@ -407,6 +412,11 @@ class Datasets:
 
         make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds)
         return Apart(make, seconds=settings.seconds, space=settings.space, admits=Places(settings.each).one)
+
+
+def _is_current(opened: DatasetRecord, record: DatasetRecord) -> bool:
+    now, then = (record.schema, record.contents, record.version), (opened.schema, opened.contents, opened.version)
+    return now == then
 
 
 def _spark(seconds: float) -> Engine:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from deniable.server.catalogue.catalogue import Person
-from deniable.server.request_bodies import Adjustment, BoundsBody, DummyQuestion, Grant, NewDataset
+from deniable.server.request_bodies import Adjustment, BoundsBody, DummyQuestion, Grant, NewDataset, NewVersion
 from deniable.server.requests.request_desk import Desk, body_hash
 from deniable.server.routes.question_routes import Key
 from deniable.server.routes.route_rights import may
@@ -35,6 +35,16 @@ def router(desk: Desk) -> APIRouter:
     async def described(name: Dataset, person: Person = may("see datasets")) -> Any:
         """The public facts of a dataset: its schema, its budget, and what is left."""
         return await desk.run(curator.described, person, name)
+
+    @routes.get("/datasets/{name}/versions")
+    async def versions(name: Dataset, person: Person = may("see datasets")) -> Any:
+        """The declared versions of a dataset, oldest first, and the one that questions are asked about."""
+        return await desk.run(curator.versions.listed, person, name)
+
+    @routes.post("/datasets/{name}/versions", status_code=201)
+    async def declare(name: Dataset, body: NewVersion, person: Person = may("register")) -> Any:
+        """Declare a new version: other files of the same people, with the same budget."""
+        return await desk.register(curator.versions.declare, person, name, body.version, body.sources, body.schema_)
 
     @routes.get("/datasets/{name}/dummy")
     async def dummy(
