@@ -12,9 +12,10 @@ import deniable as dn
 from deniable.client import RemoteSession
 from deniable.client.remote_session import connect
 from deniable.errors import DeniableError, InvalidOperation, InvalidParameter, MissingExtra, ServerRefused
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.grouping_sets import Grouped
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.remaining_budget import Remaining
 from deniable.queries.plan.pricing import Price
 from deniable.queries.session import Session

@@ -28,7 +28,8 @@ from deniable.tables.schema import Table, write_schema
 from deniable.units import Unit
 
 if TYPE_CHECKING:
-    from deniable.queries.answer.answer import Answer, Receipt
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.answer.receipt import Receipt
     from deniable.queries.plan.pricing import Price
     from deniable.queries.plan.question import Question
 

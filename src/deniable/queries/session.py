@@ -8,17 +8,18 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, final, overload
 
-from deniable.errors import NOTHING, EngineFailed, InvalidOperation, InvalidParameter, UnreadableRecord, require_known
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, UnreadableRecord, require_known
 from deniable.ledger import Budget, Cost, Entry, Ledger
 from deniable.ledger.account_balances import Replay
 from deniable.queries.answer import batch_answers, rollups, single_answers
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.grouping_sets import Grouped, Sets, names_sets, sets_of
 from deniable.queries.answer.plan_cache import Admits, Plans
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import Released, release
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.shared_measurements import Measurement, mark_of
-from deniable.queries.answer.timed_runs import attempted
+from deniable.queries.answer.timed_runs import attempted, finished
 from deniable.queries.data_versions import DataVersions, is_declared, recalled
 from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from deniable.queries.frame.frame import Frame
     from deniable.queries.plan.noise_planner import Noise
     from deniable.queries.relations.exact_statistics import Collect
+    from deniable.queries.standing_questions import Standing
     from deniable.queries.synthetic.synthesis_measurement import SynthesisPrice
     from deniable.queries.synthetic.synthetic_table import MeasuredErrors, Synthetic
     from deniable.tables.schema import Table
@@ -67,6 +69,7 @@ class Session:
         "_noted",
         "_plans",
         "_registration",
+        "_sources",
         "_tables",
         "_version",
         "_versions",
@@ -74,10 +77,11 @@ class Session:
 
     def __init__(
         self, engine: Engine, tables: Mapping[str, Table], ledger: Ledger, *, keeps: bool = False,
-        versions: DataVersions | None = None,
+        versions: DataVersions | None = None, sources: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         self._engine, self._tables, self._ledger, self._keeps = engine, dict(tables), ledger, keeps
         self._failures: list[Failure] = []
+        self._sources = {} if sources is None else dict(sources)
         self._finer = rollups.Finer()
         self._noted: Callable[[Failure], None] = self._failures.append
         self._plans = Plans(self._tables, ledger.budget)
@@ -334,6 +338,24 @@ class Session:
         )  # fmt: skip
         return synthesis_measurement.price(self, asked, cost, payer)
 
+    def standing(
+        self, name: str, questions: Sequence[str] | None = None, *amounts: Never, by: str | None = None,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        confidence: float = 0.95, payer: str | None = None, **unknown: Never,
+    ) -> Standing:  # fmt: skip
+        """Standing questions about one table, which are answered for each day (a value of the column `by`) and paid
+        once, for all days together. The cost is shared equally. The same declaration again is free; `standing(name)`
+        reads one that the ledger has. `Standing.reveal(day)` answers them.
+        """
+        from deniable.queries import standing_questions
+
+        require_known(self.standing, amounts, unknown)
+        self._open()
+        if questions is None:
+            return standing_questions.found(self, name, confidence)
+        cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, confidence=confidence)
+        return standing_questions.declared(self, name, questions, by or "", cost, payer)
+
     def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
         """The exact errors of the counts of a synthetic table. NOT PRIVATE: it reads the data without noise and charges
         nothing, so it is for the owner alone, like `registration`.
@@ -531,21 +553,9 @@ class Session:
         task, or one for all.
         """
         each = [*entries] * len(tasks) if len(entries) == 1 else entries
-        return self._finished(
-            entries, lambda: [self._run(*task, entry) for task, entry in zip(tasks, each, strict=True)]
+        return finished(
+            self._ledger, entries, lambda: [self._run(*task, entry) for task, entry in zip(tasks, each, strict=True)]
         )
-
-    def _finished(self, entries: Sequence[Entry], work: Callable[[], T]) -> T:
-        """The result of `work` for these entries. If it fails, all of them are closed as failed and stay charged."""
-        try:
-            return work()
-        except EngineFailed as failed:
-            code = failed.code
-        except Exception:  # a bug: its message may contain data, so it is dropped
-            code = "engine"
-        for entry in entries:
-            self._ledger.fail(entry, code)
-        raise EngineFailed(code, "what was charged stays charged")
 
     def _run(self, made: NoisePlan, drawn: Noise, cost: Cost, entry: Entry) -> Released:
         """Run one question on the engine and add noise."""

@@ -96,7 +96,7 @@ def session(
         if kept is not None and kept is not ledger:
             kept.close()
         raise
-    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions)
+    return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions, sources=sources)
 
 
 def _public(public: object) -> Mapping[str, object]:

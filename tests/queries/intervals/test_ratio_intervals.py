@@ -12,7 +12,8 @@ import pytest
 
 import deniable as dn
 from deniable.ledger.currency import Shape
-from deniable.queries.answer.answer import Answer, Receipt, _Interval
+from deniable.queries.answer.answer import Answer, _Interval
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import release
 from deniable.queries.intervals.noise_intervals import Share, reach
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval

@@ -13,7 +13,8 @@ import pytest
 
 import deniable as dn
 from deniable.ledger.currency import Shape
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import Released, release
 from deniable.queries.intervals.noise_intervals import Share, _smooth, _summed, smooth_reach
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval

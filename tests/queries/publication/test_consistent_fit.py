@@ -17,8 +17,9 @@ from scipy.stats import norm
 import deniable as dn
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.answer import batch_shares
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.answer_display import Shown
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import release
 from deniable.queries.plan.noise_planner import NoisePlan, noise, plan
 from deniable.queries.publication import consistent_fit

@@ -13,7 +13,8 @@ import pytest
 
 import deniable as dn
 from deniable.queries.answer import batch_shares
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import Released, release
 from deniable.queries.plan.noise_planner import NoisePlan, noise, plan
 from deniable.queries.session import Session

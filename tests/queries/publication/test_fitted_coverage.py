@@ -18,8 +18,9 @@ import pytest
 
 import deniable as dn
 from deniable import queries
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.joint_tables import Jointly, Made, published
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import Released, release_jointly
 from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.plan.noise_planner import noise, plan_under

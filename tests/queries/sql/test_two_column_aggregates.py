@@ -11,7 +11,8 @@ import pytest
 
 import deniable as dn
 from deniable.errors import QuestionRefused
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.release import release
 from deniable.queries.plan.noise_planner import noise, plan
 from deniable.queries.plan.refusals import EXAMPLE

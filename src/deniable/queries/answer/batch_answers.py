@@ -21,6 +21,7 @@ from deniable.queries.answer.batch_price import Quote, Quoted, measured_as
 from deniable.queries.answer.joint_tables import Jointly, Made, SplitGoal
 from deniable.queries.answer.release import release_jointly
 from deniable.queries.answer.shared_measurements import Measurement
+from deniable.queries.answer.timed_runs import finished
 from deniable.queries.plan.pricing import AskedCost, Price
 from deniable.queries.relations.relation_nodes import tables_read
 
@@ -335,7 +336,9 @@ def answered(
     entries = dict(zip(charges, charged, strict=True))
     rest = session._left(payer)
     released = {name: each[0] for name, each in known.items()} | summed
-    released |= session._finished(list(entries.values()), lambda: _run(session, found, drawn, collects, entries))
+    released |= finished(
+        session._ledger, list(entries.values()), lambda: _run(session, found, drawn, collects, entries)
+    )
     names = list(found.plans)
     for help in found.helps:
         if names[help.coarse] in entries and names[help.coarse] not in summed:

@@ -19,7 +19,8 @@ from deniable.queries.answer.shared_measurements import cost_of
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
-    from deniable.queries.answer.answer import Answer, Receipt
+    from deniable.queries.answer.answer import Answer
+    from deniable.queries.answer.receipt import Receipt
     from deniable.queries.plan.question import Question
     from deniable.tables.schema import Table
 

@@ -12,7 +12,7 @@ from deniable.queries.answer.release import Released
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget
-    from deniable.queries.answer.answer import Receipt
+    from deniable.queries.answer.receipt import Receipt
     from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.units import Guarantee
 

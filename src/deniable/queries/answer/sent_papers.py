@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.curves import Curve
 from deniable.ledger import Budget, Cost
-from deniable.queries.answer.answer import Answer, Receipt
+from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quote, Quoted
+from deniable.queries.answer.receipt import Receipt
 from deniable.units import Guarantee, Relation, Unit
 
 if TYPE_CHECKING:

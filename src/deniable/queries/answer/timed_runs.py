@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deniable.errors import EngineFailed, InvalidOperation
 
 if TYPE_CHECKING:
+    from deniable.ledger import Entry, Ledger
     from deniable.queries.engines.engine import Engine
     from deniable.queries.relations.exact_statistics import Collect
 
@@ -44,3 +45,16 @@ def attempted(
         raise released
     noted(code)
     return released
+
+
+def finished(ledger: Ledger, entries: Sequence[Entry], work: Callable[[], T]) -> T:
+    """The result of `work` for these entries. If it fails, all of them are closed as failed and stay charged."""
+    try:
+        return work()
+    except EngineFailed as failed:
+        code = failed.code
+    except Exception:  # a bug: its message may contain data, so it is dropped
+        code = "engine"
+    for entry in entries:
+        ledger.fail(entry, code)
+    raise EngineFailed(code, "what was charged stays charged")

@@ -12,13 +12,14 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar, final
 
 from sqlglot import exp
 
 from deniable.csv_structure import Extent, check_rows
 from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
 from deniable.queries.engines import sql_generation
+from deniable.queries.engines.daily_parts import Day, claimed, rows_of_day
 from deniable.queries.engines.duckdb_sources import FoundSource, listed, natural, opened
 from deniable.queries.engines.engine import (
     PERSON,
@@ -73,6 +74,7 @@ TRY_CAST would make NULL is an error."""
 _LONGEST: Final = "SELECT coalesce(max(estimated_size), 0) FROM duckdb_tables()"
 
 _SPELLING: Final = DuckDB()
+T = TypeVar("T")
 
 _EMPTY: Final = 1.0
 """The time limit of a question on empty tables, in seconds, if questions have a time limit."""
@@ -175,6 +177,16 @@ class DuckDBEngine(Engine):
             self._tables[name], self._people = stored, people
             named = replace(table, name=name)
             return with_partners(named, stored.location, stored.columns, lambda each: int(self._read(_sql(each))[0][0]))
+
+    def claim(self, source: object, table: Table, secret: bytes, day: tuple[str, Day], used: Any) -> Any:
+        """How many rows of each person a day of a source may have; see `daily_parts.claimed`."""
+        with self._turn, _registering(table), opened(self._connection, self._read, source, table) as found:
+            return _quietly(lambda: claimed(self._connection, found, table, day, secret, used))
+
+    def day(self, source: object, table: Table, secret: bytes, day: tuple[str, Day], limits: Any) -> Any:
+        """The rows of one day of a source, within the limits of its people; see `daily_parts.rows_of_day`."""
+        with self._turn, _registering(table), opened(self._connection, self._read, source, table) as found:
+            return _quietly(lambda: rows_of_day(self._connection, found, table, day, secret, limits))
 
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)
@@ -521,9 +533,14 @@ def _registering(table: Table) -> Iterator[None]:
 
 
 def _guarded(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
-    """Run SQL. DuckDB's message can quote a value of the data, so only the class of its exception is used."""
+    """Run SQL and fetch its rows; see `_quietly`."""
+    return _quietly(lambda: connection.execute(sql).fetchall(), otherwise)
+
+
+def _quietly(work: Callable[[], T], otherwise: str = "source") -> T:
+    """Do some work of DuckDB. Its message can quote a value of the data, so only the class of its exception is used."""
     try:
-        return connection.execute(sql).fetchall()  # type: ignore[no-any-return]
+        return work()
     except duckdb.InterruptException:
         code = "time"
     except (duckdb.OutOfMemoryException, MemoryError):

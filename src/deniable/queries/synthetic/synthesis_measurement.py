@@ -24,8 +24,8 @@ from deniable.curves.filters import exact_amount
 from deniable.errors import NOTHING, BudgetExceeded, EngineFailed, InvalidParameter, UnreadableRecord, type_of
 from deniable.ledger import Cost, State
 from deniable.queries.answer import joint_entry
-from deniable.queries.answer.answer import Receipt
 from deniable.queries.answer.joint_entry import MeasuredTogether
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under

@@ -21,9 +21,9 @@ import numpy as np
 from deniable.curves import Curve
 from deniable.errors import DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger import Budget, Cost
-from deniable.queries.answer.answer import Receipt
 from deniable.queries.answer.answer_display import library
 from deniable.queries.answer.joint_entry import MeasuredTogether
+from deniable.queries.answer.receipt import Receipt
 from deniable.queries.synthetic import synthesis_measurement, synthesis_request
 from deniable.queries.synthetic.synthesis_measurement import ChosenCounts, SynthesisPrice
 from deniable.queries.synthetic.synthesis_request import Synthesis

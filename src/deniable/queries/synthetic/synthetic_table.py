@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.ledger import Budget
-    from deniable.queries.answer.answer import Receipt
     from deniable.queries.answer.joint_entry import MeasuredTogether
     from deniable.queries.answer.privacy_statement import Statement
+    from deniable.queries.answer.receipt import Receipt
     from deniable.queries.answer.release import Released
     from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.synthetic.synthesis_request import Synthesis

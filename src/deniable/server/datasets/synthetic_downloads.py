@@ -26,7 +26,7 @@ from deniable.server.roles import Role
 
 if TYPE_CHECKING:
     from deniable.ledger import Cost, Entry
-    from deniable.queries.answer.answer import Receipt
+    from deniable.queries.answer.receipt import Receipt
     from deniable.queries.session import Session
     from deniable.queries.synthetic.synthetic_table import Synthetic
     from deniable.server.catalogue.catalogue import Person, ReleaseRecord
