@@ -240,7 +240,7 @@ class DeclaredVersion:
 
     def record(self) -> dict[str, object]:
         """Plain values, as they are hashed."""
-        told = {"table": self.table, "version": self.version, "content": self.content}
+        told: dict[str, object] = {"table": self.table, "version": self.version, "content": self.content}
         return told if self.schema is None else {**told, "schema": self.schema}
 
 

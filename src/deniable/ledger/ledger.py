@@ -125,7 +125,8 @@ class Ledger:
             ledger = cls(store, heading)
             for field, asked in (("budget", budget), ("unit", unit), ("family", family)):
                 found = getattr(heading, field)
-                if asked is not None and asked != found and not (field == "unit" and heading.unit.is_alike(asked)):
+                alike = isinstance(asked, Unit) and heading.unit.is_alike(asked)
+                if asked is not None and asked != found and not alike:
                     raise mismatch(field, asked, found)
             if owner is not None and owner != ledger.owner:
                 raise mismatch("owner", held, None if ledger.owner is None else ledger.owner.hex)

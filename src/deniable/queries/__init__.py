@@ -7,6 +7,7 @@
     engines                     exact integers from DuckDB or Spark; the only code that reads private data
     answer                      `release` adds noise; answers, batches, roll-ups, statements
     intervals                   confidence intervals for the effect of noise
+    data_versions, standing_questions        versions of the data, and questions that are answered for each day
     publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
 
 A question passes sql or frame -> plan -> (the session charges the ledger) -> engines -> answer.release -> (the session
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from deniable.queries.publication.published_tables import Publication, publish
     from deniable.queries.session import Session
     from deniable.queries.sql.sql_reader import parse
+    from deniable.queries.standing_questions import Standing
 
 __all__ = [
     "Answer",
@@ -56,6 +58,7 @@ __all__ = [
     "Question",
     "Registration",
     "Session",
+    "Standing",
     "count",
     "count_distinct",
     "count_persons",
@@ -81,6 +84,7 @@ _HOMES = {
     "Question": "plan.question",
     "Registration": "engines.registration_report",
     "Session": "session",
+    "Standing": "standing_questions",
     "count": "frame.frame_aggregates",
     "count_distinct": "frame.frame_aggregates",
     "count_persons": "frame.frame_aggregates",

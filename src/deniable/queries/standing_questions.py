@@ -147,8 +147,8 @@ class Standing:
             used = _total([_opened(cipher, sealed) for _, sealed in known])
             claimed = claim(used)
             nonce = secrets.token_bytes(_NONCE)
-            said = json.dumps({"day": str(day), "previous": last}).encode()
-            ledger.seal(entry, said + b"\n" + nonce + cipher.encrypt(nonce, claimed.tobytes(), said))
+            head = json.dumps({"day": str(day), "previous": last}).encode()
+            ledger.seal(entry, head + b"\n" + nonce + cipher.encrypt(nonce, claimed.tobytes(), head))
             return claimed
 
     def _sealed(self, day: Day, at: int, made: NoisePlan) -> Entry | None:
