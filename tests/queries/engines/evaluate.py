@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -58,22 +58,24 @@ def registered(table: Table, rows: Iterable[Mapping[str, Value]], secret: bytes)
     """Rows whose values are of the declared kinds already, as they are kept."""
     unit = table.unit
     whose = None if unit is None else unit.column
-    read: list[tuple[Value, Values]] = []
+    read: list[tuple[Value, Values, Values]] = []
     for position, row in enumerate(rows):
         person = position if whose is None else row[whose]
         values = {name: settled(row[name], domain) for name, domain in table.columns if name != whose}
         missing = any(values[name] is None and not domain.nullable for name, domain in table.columns if name != whose)
         if person is not None and not missing:
-            read.append((person, values))
+            read.append((person, values, row))
     if unit is None or whose is None:
-        return [Row(person, 1, values) for person, values in read]
-    domains = [domain for name, domain in table.columns if name != whose]
-    kinds = [domain.kind for domain in domains]
+        return [Row(person, 1, values) for person, values, _ in read]
+    kinds = [domain.kind for name, domain in table.columns if name != whose]
+    # Ranks are by the values before bounds and keys, in the order of names.
+    columns = sorted(table.columns, key=lambda each: each[0])
+    plain = [(name, replace(domain, bounds=None, keys=None)) for name, domain in columns if name != whose]
     kept: list[Row] = []
-    for person in dict.fromkeys(person for person, _ in read):
-        mine = [values for each, values in read if each == person]
-        mine.sort(key=lambda values: (digest(secret, person, values, domains), by_reals(values, kinds)))
-        kept += [Row(person, rank, values) for rank, values in enumerate(mine[: unit.rows], start=1)]
+    for person in dict.fromkeys(person for person, _, _ in read):
+        mine = [(values, row) for each, values, row in read if each == person]
+        mine.sort(key=lambda each: (digest(secret, person, each[1], plain), by_reals(each[0], kinds)))
+        kept += [Row(person, rank, values) for rank, (values, _) in enumerate(mine[: unit.rows], start=1)]
     return kept
 
 
@@ -84,9 +86,9 @@ def settled(value: Value, domain: Domain) -> Value:
     return value if domain.keys is None or value in domain.keys else None
 
 
-def digest(secret: bytes, person: Value, values: Values, domains: Sequence[Domain]) -> int:
+def digest(secret: bytes, person: Value, values: Values, domains: Sequence[tuple[str, Domain]]) -> int:
     content = secret.hex() + canonical(person, Domain(Kind.INTEGER if isinstance(person, int) else Kind.TEXT))
-    content += "".join(canonical(value, domain) for value, domain in zip(values.values(), domains, strict=True))
+    content += "".join(canonical(values[name], domain) for name, domain in domains)
     return int.from_bytes(hashlib.md5(content.encode()).digest(), "little")
 
 
