@@ -137,3 +137,22 @@ def test_a_link_that_leads_back_to_itself_is_refused_in_words(tmp_path: Path) ->
         ):  # fmt: skip
             code, said = refused(*command)
             assert (code, "source=" in said) == (2, True), (command, said)
+
+
+def test_versions_of_a_file_share_its_account(tmp_path: Path) -> None:
+    """Also a price, which reads no data, of an account with versions."""
+    (tmp_path / "visits.csv").write_text("age\n" + "30\n" * 50)
+    count = (str(tmp_path / "visits.csv"), "SELECT COUNT(*) AS n FROM visits", "--each-row", "--epsilon", "0.4")
+    assert "version monday" in flat(asked("ask", *count, "--budget", "1", "--version", "monday"))
+    assert "asked before" in flat(asked("ask", *count))
+    (tmp_path / "visits.csv").write_text("age\n" + "30\n" * 60)
+    assert "declare it under a new name" in flat(refused("ask", *count)[1])
+    asked("price", *count)
+    second = flat(asked("ask", *count, "--version", "tuesday"))
+    assert "left epsilon 0.2" in second
+    assert "version tuesday" in second
+    assert "left epsilon 0.2" in flat(refused("ask", *count, "--version", "wednesday")[1])
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())

@@ -74,13 +74,20 @@ def add(app: "typer.Typer") -> None:
     ledger = Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")]
     confidence = Annotated[float, typer.Option(help="Confidence level of the noise intervals.")]
     as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+    version = Annotated[
+        str | None,
+        typer.Option(
+            help="A name for the data as it is now, such as a date; needed if the file changed since the last one. All "
+            "versions share one budget."
+        ),
+    ]
 
     @app.command()
     def ask(
         source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
         each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
         within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
-        ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
+        ledger: ledger = None, version: version = None, confidence: confidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
@@ -438,6 +445,7 @@ def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
                 account = looked_at
         limit, whose = _budget(given, budget), _unit(given, unit)
         about = {"unit": whose, "budget": limit, "schema": given.get("declared") or given["schema"]}
+        about["version"] = given.get("version") if reads else None
         engine = "duckdb" if reads else Unread()
         if reads and limit is not None:  # a new budget; a price has notes about it
             for weakness in limit.weaknesses():

@@ -34,9 +34,5 @@ def recorded(transaction: Transaction, given: DeclaredVersion) -> None:
 
 def other_data(table: str, version: str) -> LedgerMismatch:
     """The error about a table whose rows or columns are not those of the declared version."""
-    return LedgerMismatch(
-        f"version of {table!r}",
-        "these rows and columns",
-        f"others, which were declared as version {version!r}",
-        'if the data changed, declare it under a new name: version="..."; its people keep one budget',
-    )
+    remedy = 'if the data changed, declare it under a new name: version="..."; its people keep one budget'
+    return LedgerMismatch(f"version {version!r} of {table!r}", "with this data", "with other data", remedy)
