@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from deniable.queries.synthetic.synthesis_measurement import SynthesisPrice
     from deniable.queries.synthetic.synthesis_request import Wanted
     from deniable.queries.synthetic.synthetic_table import Synthetic
-    from deniable.units import Guarantee
+    from deniable.units import Guarantee, Unit
 
 
 def connect(url: str, *, token: str, dataset: str | None = None, timeout: float = 120.0) -> RemoteSession:
@@ -84,23 +84,23 @@ class RemoteSession:
         self, question: str, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
-        **unknown: Never,
+        fresh: bool = False, **unknown: Never,
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
         """Answer a question in SQL. The arguments are those of a local session; a repeated question is free."""
         require_known(self.sql, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
-        return self._answer(self._wire.ask("/v1/questions", self._body(question, paid)), question)
+        return self._answer(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
     def ask(
         self, question: str | Steps, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
-        **unknown: Never,
+        fresh: bool = False, **unknown: Never,
     ) -> RemoteAnswer:  # fmt: skip
         """Answer a question, in SQL or built from `table(...)`."""
         require_known(self.ask, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
-        return self._one(self._wire.ask("/v1/questions", self._body(question, paid)), question)
+        return self._one(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
 
     def table(self, name: str) -> Recorded:
         """A table, for questions in Python: `s.ask(s.table("visits").group_by("ward").agg(n=count()), epsilon=0.1)`.
@@ -367,6 +367,16 @@ class RemoteSession:
         return Curve.from_dict(self.describe()["spent_curve"])
 
     @property
+    def unit(self) -> Unit:
+        """Who is protected, and the most rows of a person that one of its tables keeps."""
+        return read_unit(self.describe()["guarantee"]["unit"])
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """The declared version of each table; a table without one is left out."""
+        return dict(self.describe()["versions"])
+
+    @property
     def remaining(self) -> Remaining:
         """What you may still spend; printed in the budget's currency and as a number of typical questions."""
         about = self.describe()
@@ -415,7 +425,13 @@ class RemoteSession:
             "it reads the data without noise; look at the expected errors instead: synthetic.quality",
         )
 
-    def recall(self, question: str | Steps, *, entry: object = None, confidence: float = 0.95) -> Never:
+    def standing(self, name: str, questions: Sequence[str] | None = None, **more: Any) -> Never:
+        """InvalidOperation: standing questions are declared and answered by the owner's own session."""
+        self._stays("standing()", "it reads each day's rows, which only the owner's own session may")
+
+    def recall(
+        self, question: str | Steps, *, version: str | None = None, entry: object = None, confidence: float = 0.95
+    ) -> Never:
         """InvalidOperation: ask the question again instead."""
         self._stays("recall()", "ask the same question at the same cost: the server answers from its ledger at no cost")
 
@@ -462,6 +478,9 @@ class RemoteSession:
             **paid,
             **({} if weights is None else {"weights": _weights(weights)}),
         }
+
+    def _fresh(self, question: str | Steps, paid: Mapping[str, Any], fresh: bool) -> dict[str, Any]:
+        return {**self._body(question, paid), **({"fresh": True} if fresh else {})}
 
     def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
         return {"dataset": self.dataset, **_said(question), **paid}

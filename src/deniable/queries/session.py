@@ -428,7 +428,7 @@ class Session:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of everything that is ever answered under this budget, if all of it is spent."""
-        return self._ledger.guarantee
+        return replace(self._ledger.guarantee, unit=self.unit)
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """A methods paragraph about all releases under this budget, with ε at `delta` (default: the budget's δ)."""

@@ -98,6 +98,12 @@ class Question(_Asked):
     dataset: Name
 
 
+class FreshQuestion(Question):
+    """One question to be answered; with `fresh`, it is asked again and charged, whatever the ledger has."""
+
+    fresh: Annotated[bool, Field(strict=True)] = False
+
+
 class Explained(_Asked):
     """One question to be explained; with a cost, its noise as well."""
 

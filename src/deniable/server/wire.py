@@ -159,7 +159,7 @@ def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]
             for name, table in tables.items()
             if table.unit is None
         },
-        "unit": ledger.unit.describe(),
+        "unit": session.unit.describe(),
         "budget": described_budget(budget),
         "limit": ledger.limit.describe(budget),
         "spent": ledger.charged.describe(budget),
@@ -167,11 +167,12 @@ def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]
         "guarantee": {
             "curve": ledger.guarantee.curve.to_dict(),
             "assumptions": list(ledger.guarantee.assumptions),
-            "unit": written_unit(ledger.unit),
+            "unit": written_unit(session.unit),
         },
         "left": left.describe_rest(budget),
-        "left_in_words": str(Remaining(budget, left, ledger.unit)),
+        "left_in_words": str(Remaining(budget, left, session.unit)),
         "left_in_units": written_cost(left),
+        "versions": dict(session.versions),
         **({"registration": reported(session)} if is_owner else {}),
     }
 

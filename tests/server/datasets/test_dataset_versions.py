@@ -45,13 +45,14 @@ def test_a_table_that_grew_is_served_under_its_name_with_its_budget(own: World) 
     grown = pd.concat([visits(), others(5)])
     answer = declare(own, "2026-11-18", grown)
     assert answer.status_code == 201, answer.text
-    assert (answer.json()["version"], answer.json()["versions"]) == ("2026-11-18", ["2026-11-18"])
+    assert (answer.json()["versions"], answer.json()["declared"]) == ({"visits": "2026-11-18"}, ["2026-11-18"])
     assert own.ledger.charged == spent  # declaring costs nothing, and gives nothing back
     again = own.ask(COUNT, epsilon=0.1).json()
     assert again["provenance"]["version"] == "2026-11-18"
     assert not again["provenance"]["replayed"]
     assert own.ledger.charged.units == spent.units + own.ledger.budget.cost(epsilon=0.1).units
     assert own.ask(COUNT, epsilon=0.1).json()["provenance"]["replayed"]
+    assert not own.ask(COUNT, epsilon=0.1, fresh=True).json()["provenance"]["replayed"]
     for release, numbers in ((first["release"], first["rows"]), (again["release"], again["rows"])):
         label = own.call("ana", "GET", f"/v1/labels/{release}").json()
         assert label["release"] == release
@@ -100,3 +101,17 @@ def test_a_version_is_served_after_a_restart(own: World) -> None:
         assert (again["rows"], again["provenance"]["version"]) == (first["rows"], "2")
         assert again["provenance"]["replayed"]
         assert register(own, "copy", "visits-2.csv").json()["linked"]  # its people are known under any name
+
+
+def test_known_data_with_a_renamed_id_shares_the_budget_that_it_has(own: World) -> None:
+    """It was refused, with the advice to give the column its old name in the file."""
+    visits().rename(columns={"patient_id": "pid"}).to_csv(own.folder / "renamed.csv", index=False)
+    body = {"name": "renamed", "sources": {"renamed": "renamed.csv"}}
+    schema = SCHEMA.replace("patient_id", "pid").replace("rows: 3", "rows: 2").replace("  visits:", "  renamed:")
+    answer = own.call("olga", "POST", "/v1/datasets", body | {"schema": schema})
+    assert (answer.status_code, answer.json()["linked"]) == (201, True)
+    schema = schema.replace("    person: pid\n    rows: 2\n", "    neighbours: add/remove\n")
+    body = {"name": "again", "sources": {"again": "renamed.csv"}, "schema": schema.replace("renamed:", "again:")}
+    answer = own.call("olga", "POST", "/v1/datasets", body)
+    assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (409, "ledger_mismatch", "unit")
+    assert answer.json()["detail"].endswith("added or removed; declare people, or rows, as there")

@@ -15,7 +15,6 @@ from deniable import cli, client
 from deniable.errors import InvalidParameter, LedgerDamaged, ServerRefused
 from deniable.server.operations.settings import Settings
 from deniable.server.roles import Role
-from tests.queries.hospital import visits
 from tests.server.world import SCHEMA, WARDS, World
 from tests.wording import worded
 
@@ -72,20 +71,6 @@ def test_a_name_that_looks_like_another_dataset_is_refused(world: World, name: s
         409,
         f"{name!r} looks like the dataset 'visits', which is here; choose another name",
     )
-
-
-def test_known_data_with_a_renamed_id_shares_the_budget_that_it_has(world: World) -> None:
-    """It was refused, with the advice to give the column its old name in the file."""
-    visits().rename(columns={"patient_id": "pid"}).to_csv(world.folder / "renamed.csv", index=False)
-    body = {"name": "renamed", "sources": {"renamed": "renamed.csv"}}
-    schema = SCHEMA.replace("patient_id", "pid").replace("rows: 3", "rows: 2").replace("  visits:", "  renamed:")
-    answer = world.call("olga", "POST", "/v1/datasets", body | {"schema": schema})
-    assert (answer.status_code, answer.json()["linked"]) == (201, True)
-    schema = schema.replace("    person: pid\n    rows: 2\n", "    neighbours: add/remove\n")
-    body = {"name": "again", "sources": {"again": "renamed.csv"}, "schema": schema.replace("renamed:", "again:")}
-    answer = world.call("olga", "POST", "/v1/datasets", body)
-    assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (409, "ledger_mismatch", "unit")
-    assert answer.json()["detail"].endswith("added or removed; declare people, or rows, as there")
 
 
 def test_a_body_that_does_not_say_it_is_json_hears_which_header_to_send(world: World) -> None:

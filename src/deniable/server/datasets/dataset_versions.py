@@ -79,7 +79,7 @@ class DatasetVersions:
             known = set().union(*(each.all for each in marks.values()))
             curator.catalogue.replace_version(old, record, known, sketches, profiles)
             curator.renewed(opened)
-        return {**curator.described(person, dataset), **self.listed(person, dataset)}
+        return {**curator.described(person, dataset), "declared": self.listed(person, dataset)["versions"]}
 
     def _check(
         self,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Request
 
 from deniable.server.catalogue.catalogue import Person
-from deniable.server.request_bodies import Batch, Explained, Question
+from deniable.server.request_bodies import Batch, Explained, FreshQuestion, Question
 from deniable.server.requests.request_desk import Desk, body_hash
 from deniable.server.routes.route_rights import may
 from deniable.server.wire import priced_batch
@@ -38,11 +38,13 @@ def router(desk: Desk) -> APIRouter:
         return await desk.answered(request, lambda: curator.explain(person, body.dataset, body.question, body.price()))
 
     @routes.post("/questions")
-    async def ask(request: Request, body: Question, person: Person = may("ask"), idempotency_key: Key = None) -> Any:
+    async def ask(
+        request: Request, body: FreshQuestion, person: Person = may("ask"), idempotency_key: Key = None
+    ) -> Any:
         """Answer a question. It is charged before any data is read, and stays charged if the run fails."""
         return await desk.once(
             request, person, body.dataset, idempotency_key, body_hash("ask", body),
-            lambda key: curator.ask(person, body.dataset, body.question, body.cost(), key),
+            lambda key: curator.ask(person, body.dataset, body.question, {**body.cost(), "fresh": body.fresh}, key),
         )  # fmt: skip
 
     @routes.post("/questions:refine")
