@@ -106,6 +106,7 @@ def test_no_version_gives_rows_back(tmp_path: Path, read: list[tuple[int, pd.Dat
         ledger.verify()
 
 
+@pytest.mark.slow
 def test_one_person_changes_nothing_for_others(read: list[tuple[int, pd.DataFrame]]) -> None:
     """Neighbours by brute force: without one person, the rows of all others are the same on every day."""
     frame = table(3, people=6, rows=60, days=4)

@@ -143,9 +143,7 @@ class Session:
         self, question: str | Question, *, version: str | None = None, entry: Entry | None = None,
         confidence: float = 0.95,
     ) -> Answer | None:  # fmt: skip
-        """The newest stored answer to a question, about this or an earlier `version` of the data, or the answer stored
-        in `entry`; None if there is none. Free.
-        """
+        """The newest stored answer about this or an earlier `version`, or the one in `entry`; None if none. Free."""
         if version is not None:
             return recalled(self, question, version, confidence)
         made = self._plans.plan(question, self._built(question))
@@ -343,9 +341,8 @@ class Session:
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         confidence: float = 0.95, payer: str | None = None, **unknown: Never,
     ) -> Standing:  # fmt: skip
-        """Standing questions about one table, which are answered for each day (a value of the column `by`) and paid
-        once, for all days together. The cost is shared equally. The same declaration again is free; `standing(name)`
-        reads one that the ledger has. `Standing.reveal(day)` answers them.
+        """Questions about one table that `Standing.reveal(day)` answers for each day (a value of `by`), paid once for
+        all days. They share the cost equally. `standing(name)` reads a declaration that the ledger has.
         """
         from deniable.queries import standing_questions
 

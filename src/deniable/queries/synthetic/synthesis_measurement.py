@@ -26,6 +26,7 @@ from deniable.ledger import Cost, State
 from deniable.queries.answer import joint_entry
 from deniable.queries.answer.joint_entry import MeasuredTogether
 from deniable.queries.answer.receipt import Receipt
+from deniable.queries.answer.timed_runs import finished
 from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
@@ -208,7 +209,7 @@ def measured(
     plans, chosen = [plan for plan, _, _ in counting], []
     if selection is not None:
         settled = asked, plans, counted
-        made = session._finished([entry], lambda: _selected(session, settled, selection, entry))
+        made = finished(session._ledger, [entry], lambda: _selected(session, settled, selection, entry))
         asked, chosen = asked.with_chosen(made.chosen), made.chosen
         plans, counted = [*plans, *made.counted_by], [*counted, *made.released]
     session._ledger.seal(entry, joint_entry.written([*found, *counted], chosen))
