@@ -23,7 +23,7 @@ _PLAIN: Final = {
     "model_attributes_type": "must be an object",
     "model_type": "must be an object",
 }
-_TAG: Final = re.compile(r"^(constrained-\w+|function-\w+.*|dict\[.*\]|list\[.*\])$")
+_TAG: Final = re.compile(r"^(constrained-\w+|function-\w+.*|(dict|list|literal)\[.*\])$")
 """Names of union members that pydantic puts into the location of an error."""
 
 _NUMBERS: Final = frozenset({"float_type", "float_parsing", "decimal_type"})
@@ -40,8 +40,8 @@ def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[
     """The parts of a request that are not valid, each once: `where` it is, and the `rule` that it breaks.
 
     For a union, pydantic reports an error for each member. Kept are the errors of the member that has the type of the
-    value; if no member has it, all of them, joined by "or". `model` is the class of the body, which knows the names of
-    its fields.
+    value; if no member has it, all of them, joined by "or". A member that is a choice of words has the type of no
+    value but its words. `model` is the class of the body, which knows the names of its fields.
 
     >>> wrongs(
     ...     [
@@ -50,6 +50,13 @@ def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[
     ...     ]
     ... )
     [{'where': 'body.within', 'rule': 'must be more than 0'}]
+    >>> wrongs(
+    ...     [
+    ...         {"type": "float_type", "loc": ("body", "weights", "constrained-list", 0)},
+    ...         {"type": "literal_error", "loc": ("body", "weights", "literal['fair']"), "ctx": {"expected": "'fair'"}},
+    ...     ]
+    ... )
+    [{'where': 'body.weights.0', 'rule': 'must be a number'}]
     """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for each in errors:
@@ -57,15 +64,16 @@ def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[
     deeper = {place for place, each in found.items() if not all(_is_kind(one) for one in each)}
     told = []
     for place, wrong in found.items():
-        if place not in deeper and any(other.startswith(f"{place}.") for other in deeper):
-            continue
+        if place not in deeper and any(other.startswith(f"{place}.") for other in found):
+            continue  # a member of the right type was read further
         meant = [each for each in wrong if place not in deeper or not _is_kind(each)]
         told.append({"where": place, "rule": " or ".join(dict.fromkeys(rule(each, model) for each in meant))})
     return told
 
 
 def _is_kind(wrong: Mapping[str, Any]) -> bool:
-    return str(wrong["type"]).endswith("_type")
+    kind, place = str(wrong["type"]), str(wrong["loc"][-1])
+    return kind.endswith("_type") or (kind == "literal_error" and _TAG.search(place) is not None)
 
 
 def where(wrong: Mapping[str, Any]) -> str:

@@ -139,6 +139,23 @@ def test_a_batch_of_one_question_that_only_mentions_a_cube_is_priced(world: Worl
     assert [list(each["errors"]) for each in priced.json()["tables"]] == [["cube"]]
 
 
+@pytest.mark.parametrize(
+    ("weights", "rule"),
+    [
+        ("equal", "weights: must be a list or must be one of 'fair' or 'closest'"),
+        (3, "weights: must be a list or must be one of 'fair' or 'closest'"),
+        (["a", 1], "weights.0: must be a number"),
+        ([0, 1], "weights.0: must be more than 0"),
+    ],
+)
+def test_wrong_weights_are_told_without_words_of_pydantic(world: World, weights: Any, rule: str) -> None:
+    """They were "weights.literal['fair','closest']: must be one of 'fair' or 'closest'", whatever was wrong."""
+    texts = ["SELECT COUNT(*) AS n FROM visits", "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"]
+    body = {"dataset": "visits", "questions": texts, "epsilon": 0.5, "weights": weights}
+    refused = world.call("ana", "POST", "/v1/questions:price_batch", body)
+    assert (refused.status_code, refused.json()["detail"]) == (422, rule)
+
+
 def test_a_share_of_the_total_is_answered_priced_and_labelled(world: World) -> None:
     text = "SELECT ward, 100.0 * COUNT(*) / SUM(COUNT(*)) OVER () AS p FROM visits WHERE age > 16 GROUP BY ward"
     assert world.ask(text, path=":price", epsilon=0.5).json()["errors"] == {"p": None}
