@@ -233,6 +233,12 @@ def plain(given: Any) -> Any:
     return given.to_pydatetime() if library == "pandas" and hasattr(given, "to_pydatetime") else given
 
 
+def plain_list(given: Any) -> Any:
+    """A NumPy array or pandas Series of one dimension as a list of Python values; anything else unchanged."""
+    of_library = type(given).__module__.partition(".")[0] in {"numpy", "pandas"}
+    return given.tolist() if of_library and getattr(given, "ndim", None) == 1 else given
+
+
 def percent(share: float) -> str:
     """A share in per cent, with all of its printed digits: 0.95 is 95, and 0.9999999999 is not 100.
 

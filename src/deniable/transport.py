@@ -5,8 +5,10 @@ Every question carries an idempotency key, so a repeated request is charged once
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final, final
 
 from deniable.errors import (
@@ -23,6 +25,7 @@ from deniable.errors import (
     QuestionRefused,
     ServerRefused,
     UnreadableRecord,
+    type_of,
 )
 
 _ATTEMPTS: Final = 4
@@ -124,7 +127,7 @@ class Wire:
                         f"the server at {self.place} could not be reached", _RUNNING if never else remedy
                     ) from None
             except (TypeError, ValueError):
-                raise InvalidParameter("cost", NOTHING, "must be numbers that JSON can write") from None
+                raise _unwritable(body or {}) from None
             else:
                 wait = response.headers.get("Retry-After", "")
                 if last or response.status_code not in {429, 503} or not wait.isdigit():
@@ -132,6 +135,18 @@ class Wire:
                 pause = min(10.0, float(wait))
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _unwritable(body: Mapping[str, Any]) -> InvalidParameter:
+    """The first field of a request that JSON cannot write."""
+    for name, value in body.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            return InvalidParameter(
+                name, type_of(value), "must consist of finite numbers, text and lists, which JSON can write"
+            )
+    return InvalidParameter("request", NOTHING, "must be text and numbers that JSON can write")
 
 
 def _read(response: Any) -> Any:

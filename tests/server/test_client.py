@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import deniable as dn
@@ -133,6 +134,17 @@ def test_the_price_of_a_list_and_weights_are_those_of_a_local_session(
     for wrong in ({"weights": [1]}, {"weights": [1, -1]}, {"weights": "12"}):
         with pytest.raises(InvalidParameter):
             session.price(texts, epsilon=0.5, **wrong)  # type: ignore[arg-type]
+    of_numpy = session.price(texts, epsilon=0.5, weights=np.array([1, 1000]))  # type: ignore[call-overload]
+    assert of_numpy.tables == price.tables
+    assert session.price_batch(texts, within=np.array([40.0, 30.0])).fits  # type: ignore[arg-type]
+
+
+def test_what_json_cannot_write_is_named(session: RemoteSession) -> None:
+    """It was called a cost, whatever it was."""
+    with pytest.raises(InvalidParameter, match=r"^workload=<ndarray>: must consist of"):
+        session.price_synthesis(workload=np.array([["ward", "sex"]]), epsilon=0.1)  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter, match=r"^epsilon=<float>: must consist of finite"):
+        session.price(WARDS, epsilon=float("nan"))
 
 
 def test_the_account_and_the_schema(session: RemoteSession, served: tuple[World, str]) -> None:

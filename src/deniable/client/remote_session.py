@@ -20,7 +20,7 @@ from deniable.client.remote_plans import RemotePlanner, tables_of
 from deniable.client.remote_prices import RemotePrice
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_known, type_of
 from deniable.ledger import Budget
-from deniable.numbers import plain
+from deniable.numbers import plain, plain_list
 from deniable.queries.answer.grouping_sets import names_sets
 from deniable.queries.answer.remaining_budget import Failure, Remaining
 from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_unit
@@ -513,17 +513,17 @@ def _number(given: Any) -> Any:
     """The same numbers, numpy's as Python's, which JSON can write."""
     if isinstance(given, Mapping):
         return {name: plain(each) for name, each in given.items()}
+    given = plain_list(given)
     return [plain(each) for each in given] if isinstance(given, list | tuple) else plain(given)
 
 
 def _weights(weights: Weights) -> Any:
-    from deniable.queries.answer.batch_answers import NAMED_WEIGHTS, WEIGHTS_RULE
+    from deniable.queries.answer.batch_answers import readable_weights
 
-    if not isinstance(weights, Sequence) or (isinstance(weights, str) and weights not in NAMED_WEIGHTS):
-        raise InvalidParameter("weights", NOTHING, WEIGHTS_RULE)
-    if isinstance(weights, str):
-        return weights
-    return [float(each) if isinstance(each, Fraction | Decimal) else plain(each) for each in weights]
+    found = readable_weights(weights)
+    if found is None or isinstance(found, str):
+        return found
+    return [float(each) if isinstance(each, Fraction | Decimal) else plain(each) for each in found]
 
 
 def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> dict[str, Any]:

@@ -442,7 +442,9 @@ def test_bad_weights_and_targets_are_refused_and_nothing_is_charged() -> None:
             {"weights": [1, 2, 3, -1]},
             {"weights": [1, 2, 3, math.nan]},
             {"weights": "1234"},
-            {"weights": np.ones(4)},
+            {"weights": np.ones((4, 1))},
+            {"weights": np.ones(3)},
+            {"weights": {"n": 1}},
             {"weights": [1, 2, 3, "x"]},
         ):
             with pytest.raises(InvalidParameter, match="weights"):
@@ -485,7 +487,19 @@ def test_weights_were_ignored_beside_targets() -> None:
             s.price_batch(TABLES, weights=[1, 1, 1, 1], within=10)
         with pytest.raises(InvalidParameter, match="weights"):
             s.batch(TABLES, weights="even", mu=1)  # type: ignore[arg-type]
+        with pytest.raises(InvalidParameter, match=r"^weights='even': must be.*leave them out"):
+            s.price_batch(TABLES, weights="even", mu=1)  # type: ignore[arg-type]
         assert s.ledger.charged.units == 0
+
+
+def test_weights_and_targets_are_taken_as_arrays() -> None:
+    """`weights=1 / sizes` of numpy was refused without saying why, and an array of targets as one wrong number."""
+    with opened() as s:
+        listed = s.price_batch(TABLES, weights=[1, 2, 3, 4], mu=1).to_dict()
+        for given in (np.array([1, 2, 3, 4]), np.array([1.0, 2, 3, 4]), pd.Series([1, 2, 3, 4])):
+            assert s.price_batch(TABLES, weights=given, mu=1).to_dict() == listed
+        near = s.price_batch(TABLES, within=[10, 20, 30, 40]).to_dict()
+        assert s.price_batch(TABLES, within=np.array([10, 20, 30, 40])).to_dict() == near  # type: ignore[arg-type]
 
 
 def test_a_price_is_readable() -> None:

@@ -452,7 +452,7 @@ def test_remote_sessions_forgot_the_rows_that_were_stated_and_refused_numpy_numb
         plain = remote.price(texts, weights=[0.5, 2], epsilon=np.float64(0.5))
         assert remote.price(texts, weights=[Fraction(1, 2), np.int64(2)], epsilon=0.5).tables == plain.tables
         assert remote.price(texts, within=[np.int64(40), None]).tables[0].errors["n"] <= 40
-        for wrong in (np.array([1.0, 2.0]), "equal", {"sex": 1}):
+        for wrong in (np.ones((2, 1)), "equal", {"sex": 1}):
             with pytest.raises(InvalidParameter, match='one for each question, "fair" or "closest"'):
                 remote.price(texts, weights=wrong, epsilon=0.5)
 

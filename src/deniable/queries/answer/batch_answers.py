@@ -13,9 +13,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from deniable.curves.filters import exact_amount
-from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
+from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter, type_of
 from deniable.ledger import Cost
-from deniable.numbers import plain
+from deniable.numbers import plain, plain_list
 from deniable.queries.answer import batch_shares, joint_tables, rollups
 from deniable.queries.answer.batch_price import Quote, Quoted, measured_as
 from deniable.queries.answer.joint_tables import Jointly, Made, SplitGoal
@@ -181,13 +181,21 @@ def said(question: object, made: NoisePlan) -> str:
 WEIGHTS_RULE: Final = 'must be positive numbers, one for each question, "fair" or "closest"'
 
 
+def readable_weights(given: Any) -> Weights:
+    """Weights as None, a known name, or a sequence whose entries are not checked. Otherwise InvalidParameter."""
+    weights = plain_list(given)
+    if weights is None or (isinstance(weights, str) and weights in NAMED_WEIGHTS):
+        return weights  # type: ignore[return-value]  # one of the names of `Weights`
+    if isinstance(weights, str):
+        raise InvalidParameter("weights", weights, WEIGHTS_RULE, "leave them out to let every cell count the same")
+    if not isinstance(weights, Sequence):
+        raise InvalidParameter("weights", type_of(weights), WEIGHTS_RULE, "write weights=[1, 1, 10]")
+    return weights
+
+
 def _each(weights: Weights, given: Sequence[NoisePlan], names: Sequence[str]) -> list[Fraction]:
     """The weight of each distinct question; the larger one if it is asked twice."""
-    rule = WEIGHTS_RULE
-    if weights is not None and (
-        not isinstance(weights, Sequence) or (isinstance(weights, str) and weights not in NAMED_WEIGHTS)
-    ):
-        raise InvalidParameter("weights", NOTHING, rule)  # before a comparison, which an array answers cell by cell
+    rule, weights = WEIGHTS_RULE, readable_weights(weights)
     if weights is None or isinstance(weights, str):
         return [Fraction(1)] * len(names)
     if len(weights) != len(given):
@@ -207,6 +215,7 @@ def _counted(rule: str, numbers: Sequence[object], given: Sequence[NoisePlan]) -
 
 def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -> list[float | None]:
     """The target error of each distinct question; the smaller one if it is asked twice."""
+    within = plain_list(within)
     if not isinstance(within, Sequence) or isinstance(within, str):
         return [within] * len(names)
     if len(within) != len(given):
