@@ -313,9 +313,10 @@ def test_keys_that_nobody_listed_are_found_before_tables_are_chosen(method: str)
     ("asked", "said"),
     [
         ({"method": "aim"}, "is not a method"),
-        ({"method": "mst", "workload": [("a", "b")]}, "give one of them"),
-        ({"method": "mst", "target": "a"}, "give one of them"),
-        ({"method": "adaptive", "workload": [("a", "b")], "target": "a"}, "give one of them"),
+        ({"method": np.array(["mst", "pairs"])}, "is not a method"),
+        ({"method": "mst", "workload": [("a", "b")]}, 'workload and method="mst" each say'),
+        ({"method": "mst", "target": "a"}, '^target: target and method="mst" each say.*"adaptive" takes'),
+        ({"method": "adaptive", "workload": [("a", "b")], "target": "a"}, "workload and target each say"),
         ({"method": "adaptive", "workload": [("a", "nowhere")]}, "not one of the columns"),
         ({"method": "mst", "rows": 3}, "noise drowns 3 rows"),
         ({"method": "adaptive", "epsilon": None, "share": 1e-20}, "noise drowns"),

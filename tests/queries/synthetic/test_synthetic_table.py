@@ -160,8 +160,9 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
     ("asked", "said"),
     [
         ({"method": "trees"}, "is not a method"),
-        ({"method": "independent", "target": "sex"}, "give one of them"),
-        ({"workload": [("sex", "age")], "target": "sex"}, "give one of them"),
+        ({"method": "independent", "target": "sex"}, 'target and method="independent" each say'),
+        ({"workload": [("sex", "age")], "target": "sex"}, "workload and target each say"),
+        ({"bins": pd.Series({"age": 5})}, "must give a number for a column"),
         ({"workload": [("sex", "nowhere")]}, "not one of the columns"),
         ({"workload": [("sex", "sex")]}, "each once"),
         ({"workload": "sex"}, "must list columns"),

@@ -313,7 +313,7 @@ def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | N
 
 
 def _check_types(bins: object, unlisted: object, forbid: object) -> None:
-    if not isinstance(bins or {}, Mapping):
+    if not isinstance(bins, Mapping | None):
         raise InvalidParameter("bins", type_of(bins), "must give a number for a column", 'write bins={"age": 10}')
     examples = {"unlisted": '["city"]', "forbid": '[{"sex": "m", "pregnant": True}]'}
     for word, given in (("unlisted", unlisted), ("forbid", forbid)):
@@ -361,6 +361,15 @@ def _questions(
     )
 
 
+def _check_one_of(method: str, target: str | None, workload: object) -> None:
+    """Refuse more than one of a method other than "pairs", a target, and a workload."""
+    given = {"workload": workload is not None, "target": target is not None, f'method="{method}"': method != METHODS[0]}
+    if len(named := [name for name, is_given in given.items() if is_given]) > 1:
+        rule = f"{' and '.join(named)} each say which tables are counted"
+        remedy = 'leave all but one out; method="adaptive" takes a workload or a target'
+        raise InvalidParameter(named[0], NOTHING, rule, remedy)
+
+
 def counted(
     names: Sequence[str], sizes: Sequence[int], method: str, target: str | None, workload: Any
 ) -> tuple[tuple[int, ...], ...]:
@@ -370,13 +379,11 @@ def counted(
     Raises `InvalidParameter` if more than one of method, target and workload is given (except that "adaptive" takes one
     of the others), or if one is wrong.
     """
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise InvalidParameter("method", method, "is not a method", choices("", METHODS))
     if method == "adaptive":
         return _with_smaller(counted(names, sizes, METHODS[0], target, workload))
-    if [method != METHODS[0], target is not None, workload is not None].count(True) > 1:
-        rule = "method, target and workload each say what is counted"
-        raise InvalidParameter("workload", NOTHING, rule, "give one of them")
+    _check_one_of(method, target, workload)
     if method == "independent":
         return tuple((place,) for place in range(len(sizes)))
     if workload is None:
