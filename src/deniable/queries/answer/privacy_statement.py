@@ -128,7 +128,7 @@ def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: flo
 def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
     """The statement about a synthetic table, with all rows and tables that are ever drawn from it."""
     budget, asked, columns = made_of.receipt.budget, made_of.asked, made_of.asked.columns
-    tables = [" × ".join(columns[place].name for place in places) for places in asked.measured]
+    tables = list(dict.fromkeys(asked.told(places) for places in asked.measured))  # a chosen one may be there twice
     more = f" and {len(tables) - _MOST_VALUES:,} more" if len(tables) > _MOST_VALUES else ""
     told = [
         f"Rows were counted by {', '.join(tables[:_MOST_VALUES])}{more}, with noise.",

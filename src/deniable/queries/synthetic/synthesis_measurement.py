@@ -58,6 +58,20 @@ class ChosenCounts:
     """The number of tables to choose from."""
     deviation: float
     """About the standard deviation of the noise in a cell of one of them."""
+    is_tree: bool
+
+    def __str__(self) -> str:
+        many, of = self.most, self.candidates
+        what = (
+            f"{many:,} of {of:,} table{'s' * (of != 1)}"
+            if self.is_tree
+            else f"one of {of:,} tables, up to {many:,} times"
+        )
+        again = "" if self.is_tree else "; a table can be chosen again, which adds a second count"
+        return (
+            f"{what}, by the exponential mechanism, and counted with a standard deviation of about "
+            f"{short(self.deviation)} rows in a cell{again}"
+        )
 
 
 @final
@@ -130,13 +144,7 @@ class SynthesisPrice:
             f"of use   from about {self.least_rows:,} rows on",
         ]
         if self.chosen is not None:
-            many, noisy = self.chosen.most, short(self.chosen.deviation)
-            upto = "" if self.asked.method == "mst" else "up to "
-            said.insert(
-                2,
-                f"chosen   {upto}{many:,} table{'s' * (many != 1)} of {self.chosen.candidates:,}, by the exponential "
-                f"mechanism; a standard deviation of about {noisy} rows in a cell",
-            )
+            said.insert(3, f"chosen   {self.chosen}")
         for place, each in zip(self.asked.unlisted, self.thresholds, strict=True):
             said.append(f"keys     of {self.asked.columns[place].name}: shown from about {each:,} people on")
         said.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
@@ -283,7 +291,7 @@ def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
     deviations = tuple(float(drawn.deviation(0)) for _, drawn, _ in bill.counting)
     thresholds = tuple(drawn.threshold or 0 for _, drawn, _ in bill.finding)
     by = bill.selection
-    chosen = None if by is None else ChosenCounts(by.most, len(by.plans), by.deviation)
+    chosen = None if by is None else ChosenCounts(by.most, len(by.plans), by.deviation, by.is_tree)
     return SynthesisPrice(bill.asked, budget, bill.cost, left, deviations, thresholds, chosen)
 
 
