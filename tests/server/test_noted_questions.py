@@ -32,10 +32,15 @@ ON_DISK: list[tuple[str, NotedQuestion, str]] = [
         NotedSynthesis(ASKED, published=True),
         "synthetic table of all columns of visits; published",
     ),
+    (
+        '{"synthesis": {"table": null, "columns": ["a"], "target": null, "method": "mst"}, "published": false}',
+        NotedSynthesis({"table": None, "columns": ["a"], "target": None, "method": "mst"}),
+        "synthetic table of a, method mst",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("text", "record", "words"), ON_DISK, ids=[type(each[1]).__name__ for each in ON_DISK])
+@pytest.mark.parametrize(("text", "record", "words"), ON_DISK, ids=[each[2] for each in ON_DISK])
 def test_a_note_is_read_and_written_as_it_is_on_disk(text: str, record: NotedQuestion, words: str) -> None:
     assert read_note(text) == record
     assert record.note() == text

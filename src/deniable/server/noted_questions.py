@@ -120,7 +120,9 @@ class NotedSynthesis:
         columns = "all columns" if self.asked["columns"] is None else ", ".join(self.asked["columns"])
         of = f"{columns} of {self.asked['table']}" if self.asked["table"] else columns
         aim = f", to predict {self.asked['target']}" if self.asked["target"] else ""
-        return f"synthetic table of {of}{aim}" + ("; published" if self.published else "")
+        how = "" if (method := self.asked.get("method") or "pairs") == "pairs" else f", method {method}"
+        tables = ", by a workload" if self.asked.get("workload") is not None else ""
+        return f"synthetic table of {of}{aim}{how}{tables}" + ("; published" if self.published else "")
 
 
 SentQuestion = NotedSQL | NotedSteps

@@ -79,7 +79,13 @@ def test_the_form_says_how_tables_are_counted(world: World, method: str) -> None
     assert f'value="{method}" selected' in shown.text
     done = owner.post(PLACE, **fields, method=method, key=f"k-{method}")
     assert done.status_code == 303, done.text
+    assert f"method {method}" in owner.get(PLACE).text
+    assert ("a count that the data choose" in shown.text) == (method != "independent")
     assert owner.post(PLACE, **fields, method="no such", key="k9").status_code == 422
+    both = owner.post(PLACE, **{**fields, "target": "sex"}, method=method, key=f"both-{method}")
+    assert (both.status_code, "each say which tables are counted" in both.text) == (
+        (303, False) if method == "adaptive" else (422, True)
+    )
 
 
 def test_what_somebody_else_paid_for_can_be_downloaded_after_asking(world: World, drawn: list[tuple[Any, ...]]) -> None:

@@ -95,7 +95,7 @@ def _about(curator: Curator, person: Person, dataset: str, before: int | None = 
 
 
 def _words(listed: dict[str, Any]) -> str:
-    said = {name: listed[name] for name in ("table", "columns", "target")}
+    said = {name: listed.get(name) for name in ("table", "columns", "target", "method", "workload")}
     return NotedSynthesis(said).words().removeprefix("synthetic table of ")
 
 
@@ -140,6 +140,7 @@ async def _price(visit: Visit) -> Response:
         return await _shown(visit, record, response.status_code)
     low, high = (short(each(record["deviations"].values())) for each in (min, max))
     record["noise"] = low if low == high else f"{low} to {high}"
+    record["chosen_noise"] = short(record["chosen"]["deviation"]) if "chosen" in record else ""
     return await _shown(visit, priced=record)
 
 
