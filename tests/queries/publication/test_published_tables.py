@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,9 @@ def test_titles_that_are_alike_get_files_of_their_own(answers: list[q.Answer], t
     paths = done.to_csv(tmp_path)
     assert [each.name for each in paths] == ["a_b.csv", "a_b_.csv", "table.csv"]
     assert {each.parent for each in paths} == {tmp_path}
+    latex = q.publish({"地域": answers[1], "性別": answers[2], "total": answers[3]}).to_latex()
+    labels = re.findall(r"\\label{(.*)}", latex)
+    assert labels == ["tab:1.--", "tab:2.--", "tab:total"]
     assert q.publish(answers).titles == ("n by sex, ward", "n by ward", "n by sex", "n")
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.errors import NOTHING, DeniableError, InvalidParameter
+from deniable.errors import NOTHING, DeniableError, InvalidParameter, type_of
 from deniable.ledger import Cost, State
 from deniable.queries.answer.grouping_sets import sets_of
 from deniable.queries.answer.joint_tables import additive, equal_units, key_forms
@@ -52,6 +52,8 @@ def places_of(plan: NoisePlan, keep: Sequence[str]) -> list[int]:
     shown = {name: each.name for name, each in plan.question.post.columns if isinstance(each, Column)}
     found = []
     for name in keep:
+        if not isinstance(name, str):
+            raise InvalidParameter("keys", type_of(name), "must be names of keys", 'write rollup("region", "sex")')
         key = shown.get(name, name)
         if key not in keys:
             names = [name for name, of in shown.items() if of in keys] or keys

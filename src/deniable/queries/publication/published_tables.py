@@ -145,8 +145,15 @@ class Publication:
         return found
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        """All tables and the statement as LaTeX; written to `path` if given."""
-        tables = [answer_files.as_latex(each, label=f"tab:{name}") for name, each in self._sheets()]
+        """All tables and the statement as LaTeX; written to `path` if given. Labels are tab:NAME.
+
+        In a label other letters than a to z become hyphens. So a name with such letters is preceded by its number.
+        """
+        labelled = [
+            (f"tab:{name}" if name.isascii() else f"tab:{place}.{name}", each)
+            for place, (name, each) in enumerate(self._sheets(), start=1)
+        ]
+        tables = [answer_files.as_latex(each, label=label) for label, each in labelled]
         return answer_files.saved("\n".join([*tables, self.statement().latex()]), path)
 
     def to_html(self, path: str | Path | None = None, *, title: str = "") -> str:
