@@ -61,12 +61,8 @@ class ChosenCounts:
     is_tree: bool
 
     def __str__(self) -> str:
-        many, of = self.most, self.candidates
-        what = (
-            f"{many:,} of {of:,} table{'s' * (of != 1)}"
-            if self.is_tree
-            else f"one of {of:,} tables, up to {many:,} times"
-        )
+        many, of = self.most, f"{self.candidates:,} table{'s' * (self.candidates != 1)}"
+        what = f"{many:,} of {of}" if self.is_tree else f"one of {of}, up to {many:,} times"
         again = "" if self.is_tree else "; a table can be chosen again, which adds a second count"
         return (
             f"{what}, by the exponential mechanism, and counted with a standard deviation of about "
