@@ -246,7 +246,7 @@ def variance_sum(workload: Workload, precisions: Mapping[Columns, float]) -> flo
 
 UNTARGETED: Final = 1e-6
 """The weight of a table without a target, relative to the smallest weight of the others, whatever the targets are
-counted in. Such a table gets about a thousandth of the cost under a Gaussian budget, and a hundredth under a pure one."""
+counted in. Such a table gets about a thousandth of the cost under a Gaussian budget, a hundredth under a pure one."""
 
 
 def least(
