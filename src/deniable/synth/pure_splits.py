@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from deniable.synth.residual_noise import Workload, moved_by_row
+from deniable.synth.residual_noise import UNTARGETED, Workload, moved_by_row
 from deniable.synth.table_noise import Columns, MeasuredSource, TableNoise, size_of, subsets
 
 _ROUNDS: Final = 400
@@ -203,7 +203,7 @@ def closest(
     """
     sizes, tables = workload.sizes, workload.tables
     given = [(place, max(each, _LEAST)) for place, each in enumerate(targets) if each is not None]
-    weights = [1e-9 / size_of(sizes, table) for table in tables]
+    weights = [UNTARGETED / (size_of(sizes, table) * max(target for _, target in given)) for table in tables]
     for place, target in given:
         weights[place] = 1 / (size_of(sizes, tables[place]) * target)
 

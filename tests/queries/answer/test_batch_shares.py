@@ -400,3 +400,15 @@ def test_the_least_cost_of_many_tables_was_worked_out_from_the_start_in_each_rou
         opened.price_batch(asked, within=50.0)
     assert counted["moved"] < 60 * len(asked)
     assert max(told) >= len(asked) ** 2
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+@pytest.mark.parametrize("within", [20_000, 1_000_000])
+def test_a_table_without_a_target_costs_hardly_anything(kind: str, within: float) -> None:
+    """Of sums of a real column, whose targets are counted in tiny steps. The table with a target, asked by itself, costs
+    nearly as much as both.
+    """
+    tables = [f"SELECT {key}, SUM(cost) AS n FROM visits GROUP BY {key}" for key in ("sex", "ward")]
+    with opened(budget=BUDGETS[kind]) as s:
+        alone = s.price(tables[1], within=within).cost.units
+        assert alone * 0.98 <= s.price_batch(tables, within=[None, within]).cost.units <= 1.05 * alone

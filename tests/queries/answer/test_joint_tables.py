@@ -120,6 +120,34 @@ def test_fair_weights_make_no_table_less_exact_than_asked_apart(kind: str, unit:
             assert quote.deviations["n"] <= added_up * (1 + 1e-9), text  # type: ignore[operator]
 
 
+@pytest.mark.parametrize("unit", [dn.Unit.row(), dn.Unit.replaced_row()], ids=["added", "replaced"])
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_closest_weights_have_the_least_ratio_to_the_better_simple_split(kind: str, unit: dn.Unit) -> None:
+    """Six tables at the same cost. Each simple split is priced by itself: every table at a sixth of the cost, and sums
+    of the finest table alone. No other weights have a smaller ratio to the better of both in their worst table.
+    """
+    [(name, amount)] = COSTS[kind].items()
+    sixth = amount / (6**0.5 if name == "mu" else 6)
+    with dn.session({"people": people()}, unit=unit, budget=BUDGETS[kind], schema=SCHEMA) as s:
+        equal = [s.price_batch([text], **{name: sixth})[0].deviations["n"] or 0 for text in SIX]
+        finest = s.price_batch(SIX[:1], **{name: amount})[0].deviations["n"] or 0
+        added_up = [finest * cells**0.5 for cells in (1, 2, 20, 40, 200, 400)]
+
+        def ratio(found: list[float]) -> float:
+            return max(each / min(pair) for each, *pair in zip(found, equal, added_up, strict=True) if min(pair) > 0)
+
+        told = {
+            way: s.price_batch(SIX, weights=way, **{name: amount})  # type: ignore[arg-type]
+            for way in ("closest", "fair", None)
+        }
+        assert len({each.cost for each in told.values()}) == 1
+        worst = {way: ratio([each.deviations["n"] or 0 for each in one.tables]) for way, one in told.items()}
+        others = [worst["fair"], worst[None], ratio(equal), ratio(added_up)]
+        assert 1 < worst["closest"] < 0.95 * min(others)
+        s.batch(SIX, weights="closest", **{name: amount})
+        assert s.ledger.charged == told["closest"].cost
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_the_errors_are_those_that_were_told(kind: str) -> None:

@@ -26,6 +26,7 @@ from deniable.queries.synthetic import marginal_selection, synthesis_measurement
 from deniable.queries.synthetic.marginal_selection import TableSelection, affordable_choice, in_order
 from deniable.synth import Marginal, Mixture
 from deniable.synth.mixture import MOST_WORK
+from tests.queries.answer.test_batch_shares import FailsAt
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")
@@ -347,6 +348,50 @@ def test_a_failure_while_choosing_stays_charged_and_says_nothing(method: str, mo
             s.synthesize(method=method, share=1)
         assert told.value.__cause__ is None
         assert s.ledger.charged.units > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("last", [5, 10])
+def test_a_count_to_choose_from_that_fails_is_answered_as_if_the_table_were_empty(method: str, last: int) -> None:
+    """The first and the last of six such counts, which four counts by single columns precede."""
+    engine = FailsAt(last, "time")
+    with dn.session(
+        {"people": people()}, unit=dn.Unit.row(), budget=BUDGETS[1], schema={"people": SCHEMA}, engine=engine
+    ) as s:
+        made = s.synthesize(method=method, share=1)
+        assert len(made.marginals) >= 4 + 3
+        assert [each.code for each in s.failures] == ["time"]
+        assert s.synthesize(method=method, share=1).receipt.replayed
+
+
+def test_methods_and_workloads_with_the_same_candidates_are_different_requests() -> None:
+    """The same tables may be chosen from, but by another rule or with other weights."""
+    with opened() as s:
+        asked = [
+            synthesis_request.asked("people", ["a", "b", "c"], tables=s._tables, **wanted)
+            for wanted in (
+                {"method": "mst"},
+                {"method": "adaptive"},
+                {"method": "adaptive", "workload": [("a", "b", "c")]},
+                {"method": "adaptive", "workload": [("a", "b", "c"), ("a", "b")]},
+            )
+        ]
+    assert asked[0].candidates == asked[1].candidates
+    assert asked[2].candidates == asked[3].candidates
+    assert len({each.hash for each in asked}) == 4
+
+
+def test_fits_and_the_number_of_rounds_depend_on_released_counts_alone() -> None:
+    """Without exact counts, everything but the scores works."""
+    with opened() as s:
+        plan = selection(s, "adaptive")
+    single = [Marginal((i,), np.full(size, 3000 / size), 1.0) for i, size in enumerate(plan.asked.sizes)]
+    made = TableSelection(plan, single, [], "")
+    before, after = even(plan.asked.sizes), made._fitted()
+    assert made._changed(before, before, [0, 1], 5.0) == 0.0
+    assert made._changed(before, after, [0, 1], 5.0) >= 0.0
+    with pytest.raises(IndexError):
+        made._scores(before, [0], 5.0)
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@ They are priced from public facts, charged before any data is read, and sealed t
 
 Columns with unlisted keys take two steps within the entry. First a noisy count with a threshold finds the keys that
 enough people have, at a δ; then these keys, which are public now, are counted with the other columns. Both steps are
-paid for in advance. The number of keys that are found changes neither the cost nor the noise.
+paid for in advance. The number of keys that are found does not change the cost. It changes the noise of a count only
+with "mst", where tables with more cells get more of the cost.
 
 Methods that choose tables by the data take one more step: after the counts by single columns, tables are chosen and
 counted (`marginal_selection`), from an amount that was charged with the rest.
