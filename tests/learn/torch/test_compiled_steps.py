@@ -6,6 +6,7 @@ brute force with and without a record (`guards/test_one_record.py`).
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -20,10 +21,12 @@ from deniable import learn  # noqa: E402
 from deniable.errors import InvalidParameter  # noqa: E402
 from deniable.learn.torch import Trainer, compiled_steps  # noqa: E402
 from deniable.learn.torch.clip_norms import ClipNorms  # noqa: E402
+from deniable.learn.torch.gradients import bookkeeping  # noqa: E402
 from deniable.learn.torch.gradients.step_graphs import NotCaptured  # noqa: E402
+from deniable.learn.torch.guards.sum_comparison import SumComparison  # noqa: E402
 from deniable.learn.torch.guards.tensor_domains import ExampleRows  # noqa: E402
-from tests.learn.mixing_models import APART, MIXING  # noqa: E402
-from tests.learn.torch.guards.test_one_record import REFUSED, ROUNDING, Told, _steps, moved  # noqa: E402
+from tests.learn.mixing_models import APART, MIXING, records  # noqa: E402
+from tests.learn.torch.guards.test_one_record import REFUSED, ROUNDING, Told, _steps, moved, summed  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -260,8 +263,11 @@ class Written(nn.Module):
 
 
 @pytest.mark.filterwarnings("ignore:each example is computed alone")
-@pytest.mark.parametrize("make", [Kept, Hooked, Written])
-def test_what_a_graph_cannot_show_is_not_compiled(make, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [(Kept, "autograd|stores"), (Hooked, "a hook on the backward pass"), (Written, "written in Python")],
+)
+def test_what_a_graph_cannot_show_is_not_compiled(make, why, monkeypatch):
     """Even if the loop accepted the model: the capture itself refuses it."""
     monkeypatch.setitem(MODELS, "it", (make, lambda: torch.randn(20, 6)))
     trainer, _ = trained("it", is_run=True)
@@ -276,7 +282,7 @@ def test_what_a_graph_cannot_show_is_not_compiled(make, monkeypatch):
         may_overwrite=False,
     )
     trainer._following.why_alone, trainer._book.is_learning = None, False
-    with pytest.raises(NotCaptured):
+    with pytest.raises(NotCaptured, match=why):
         steps._made([torch.randn(6, 6), torch.arange(6) % 3])
 
 
@@ -299,6 +305,29 @@ def test_one_record_moves_the_sum_of_a_run_by_one_norm_at_most(name, precision):
     trainer, most = moved(APART[name], 60, steps=2, precision=precision, is_run=True)
     assert trainer.separation == "proved"
     assert 0.9 < most <= 1 + ROUNDING[precision]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("sorted and undone", "aten::sort|aten::argsort"),
+        ("rolled", "aten::roll"),
+        ("flipped by an index", "aten::index"),
+        ("picked by argmax", "cannot be captured"),
+        ("a sign by the size of the batch", "sizes"),
+        ("a constant by the size of the batch", "a constant tensor"),
+        ("the size of the batch as a sum of ones", "sizes"),
+    ],
+)
+def test_graphs_of_mixing_models_are_not_proved(name, why, monkeypatch):
+    """The loop is made to believe them, so that only the rules for the graph stand in the way."""
+    monkeypatch.setattr(bookkeeping, "check_alone", lambda *_: None)
+    monkeypatch.setattr(bookkeeping.Bookkeeping, "_check_graph", lambda *_: None)
+    monkeypatch.setattr(bookkeeping.Bookkeeping, "_look_again", lambda *_: None)
+    monkeypatch.setattr(SumComparison, "is_due", lambda self: False)
+    trainer, _ = summed(MIXING[name], records(60, torch.float32), steps=1, is_run=True, separation="assumed")
+    assert not trainer._compiled.has_run
+    assert re.search(why, trainer._compiled.why_not), trainer._compiled.why_not
 
 
 def test_the_comparison_of_runs_can_fail(monkeypatch):

@@ -92,7 +92,7 @@ class CompiledSteps:
         self._failed: dict[Hashable, int] = {}
         """Shapes -> how often their step could not be compiled."""
         self._state, self._kind = _ModelState(model), next(model.parameters()).device.type
-        self.has_run = before is not None and before.has_run
+        self.has_run: bool = before is not None and before.has_run
         """Whether a batch of this run ran as a captured graph."""
         self.why_not: str | None = None
         """Why the last step that could not be compiled was not."""
