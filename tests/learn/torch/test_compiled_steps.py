@@ -286,6 +286,14 @@ def test_what_a_graph_cannot_show_is_not_compiled(make, why, monkeypatch):
         steps._made([torch.randn(6, 6), torch.arange(6) % 3])
 
 
+def test_clipping_layer_by_layer_runs_as_in_a_loop():
+    clip = learn.PerLayer({"0": 0.3, "2": 0.4})
+    trainer, sums = trained("mlp", is_run=True, clip=clip)
+    _, truth = trained("mlp", is_run=False, clip=clip)
+    assert not trainer._compiled.has_run
+    assert is_close(sums, truth)
+
+
 def test_a_size_is_needed():
     with pytest.raises(InvalidParameter, match="physical_batch"):
         trained("mlp", is_run=True, physical_batch=None)

@@ -9,8 +9,8 @@ costs a few launches. Norms and clipped sums are computed from the factors as in
 same graph runs for every later batch, so the proof holds for all of them. The model's Python code does not run again.
 
 **What is not compiled** runs as ever: models and losses that cannot be captured or proved, batches with an example
-that is not finite, and clipping layer by layer. A batch that is smaller than the compiled size is filled up with copies of its first example, which
-have the weight 0.
+that is not finite, and clipping layer by layer. A batch that is smaller than the compiled size is filled up with copies
+of its first example, which have the weight 0.
 """
 
 from __future__ import annotations
