@@ -152,6 +152,24 @@ def floating(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
     return _ours(DeviceNoise)(model, x, y)
 
 
+def compiled(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
+    """Ours by `trainer.run`, with noise in floating point."""
+    from deniable import learn
+    from deniable.learn.torch import DeviceNoise, Trainer
+
+    learn.DPSGD.drawn = lambda plan, records, step, entropy: records
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    plan = learn.DPSGD(clip=CLIP, rate=1.0, steps=10**6, noise=SIGMA)
+    trainer = Trainer(model, optimizer, plan, (x, y), noise=DeviceNoise(), progress=False, physical_batch=len(x))
+    fetched = trainer._records.batch
+    trainer._records.batch = lambda places, device: [x, y] if len(places) == len(x) else fetched(places, device)
+
+    def losses(model: nn.Module, batch: list[torch.Tensor]) -> torch.Tensor:
+        return F.cross_entropy(model(batch[0]), batch[1], reduction="none")
+
+    return lambda: trainer.run(losses, steps=1)
+
+
 def with_vmap(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> Step:
     from torch.func import functional_call, grad, vmap
 
@@ -215,6 +233,7 @@ CONTENDERS = {
     "plain": plain,
     "deniable, exact noise": exact,
     "deniable, floating noise": floating,
+    "deniable, compiled": compiled,
     "vmap": with_vmap,
     "Opacus ghost": _opacus("ghost"),
     "Opacus hooks": _opacus("hooks"),

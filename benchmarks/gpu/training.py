@@ -8,7 +8,9 @@
 A step is forward, backward, clipping, noise and an SGD step on one batch that is there already; sampling is left out,
 for everyone. Noise is torch's on the device, for everyone (`DeviceNoise`, with the assumption that is printed). Matrix
 products are TF32, or, with `--dtype bf16`, what autocast makes of them. Parameters are in single precision. Times are
-medians over rounds in which contenders take turns; memory is the peak of what a step holds, model and batch included.
+medians over rounds in which contenders take turns; memory is the peak of what a step holds, model and batch included,
+with all memory that a contender's CUDA graphs keep. "deniable" is a loop over the trainer, "deniable, run" is
+`trainer.run`, whose steps are compiled.
 Ratios are to the faster of plain training and compiled plain training, and to the memory of that one.
 
 Needs torch, numpy and cryptography; a machine that cannot install it finds it by PYTHONPATH.
@@ -149,6 +151,7 @@ NAMES = {
     "plain": "plain",
     COMPILED: "plain",
     "deniable": "deniable, floating noise",
+    "deniable, run": "deniable, compiled",
     "vmap": "vmap",
     "Opacus ghost": "Opacus ghost",
     "Opacus hooks": "Opacus hooks",
@@ -190,14 +193,20 @@ def warmed(model: Model, name: str, device: torch.device, *, half: bool) -> tupl
     """A contender's step, and the most megabytes that it holds, beyond what is there before."""
     settled(device)
     on_device = device.type == "cuda"
-    before = torch.cuda.memory_allocated() if on_device else 0
+    before, kept_before = (torch.cuda.memory_allocated(), _kept_by_graphs()) if on_device else (0, 0)
     step = built(model, name, device, half=half)
     seconds(step, 3, device)  # the first may look at the model more closely
     if not on_device:
         return step, math.nan
     torch.cuda.reset_peak_memory_stats()
     seconds(step, 1, device)
-    return step, (torch.cuda.max_memory_allocated() - before) / 2**20
+    return step, (torch.cuda.max_memory_allocated() - before + _kept_by_graphs() - kept_before) / 2**20
+
+
+def _kept_by_graphs() -> int:
+    """Bytes of the memory of CUDA graphs that do not count as allocated."""
+    graphs = [each for each in torch.cuda.memory_snapshot() if tuple(each["segment_pool_id"]) != (0, 0)]
+    return sum(each["total_size"] - each["allocated_size"] for each in graphs)
 
 
 def measured(
@@ -292,7 +301,7 @@ def profiled(model: Model, name: str, device: torch.device, folder: Path, *, hal
     folder.mkdir(parents=True, exist_ok=True)
     on_device = device.type == "cuda"
     kinds = [torch.profiler.ProfilerActivity.CPU] + [torch.profiler.ProfilerActivity.CUDA] * on_device
-    for contender in ("plain", "deniable"):
+    for contender in ("plain", "deniable", "deniable, run"):
         step = built(model, contender, device, half=half)
         seconds(step, 3, device)
         with torch.profiler.profile(activities=kinds) as seen:

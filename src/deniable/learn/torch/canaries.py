@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from deniable import noise as chance
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.torch.batch_sampling import Records
 from deniable.learn.torch.run_processes import Processes
 
@@ -70,3 +70,13 @@ class Canaries:
     def batch(self, device: torch.device) -> Any:
         every = np.arange(len(self._dataset), dtype=np.int64)
         return Records(self._dataset, self._collate, (0, 1)).batch(every, device)
+
+
+def check_trained(canaries: Canaries | None, steps: int) -> Canaries:
+    """The canaries of a run that has begun. Raises if there are none, or if no step was taken."""
+    if canaries is None:
+        rule = "an audit needs canaries whose part in the training was decided by coins"
+        raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
+    if not steps:
+        raise InvalidOperation("an audit is about a run, but no step was taken; train first")
+    return canaries

@@ -50,6 +50,16 @@ class ClipNorms:
         """The gradients as the rule clips them: as a whole, or layer by layer."""
         return LayerGradients(found, self._rule) if isinstance(self._rule, PerLayer) else found
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the norm is the same in all steps."""
+        return not isinstance(self._rule, AdaptiveNorm)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the gradient of an example is clipped as a whole, not layer by layer."""
+        return not isinstance(self._rule, PerLayer)
+
     def factors(self, squared: Tensor, lost: float) -> Tensor:
         """The clipping factor of each example. After scaling, no gradient exceeds the first clipping norm.
 

@@ -25,7 +25,7 @@ FARTHEST = float(2**62)
 PIECE = 2**20
 """Numbers drawn at a time. Many, because rejected ones are drawn again in ever smaller rounds."""
 
-ON_A_DEVICE = 2**26
+ON_A_DEVICE = 2**24
 """The same on an accelerator: one kernel launch for small models, and little memory beside the gradients of large ones.
 """
 

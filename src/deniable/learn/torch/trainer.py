@@ -23,21 +23,24 @@ from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require
 from deniable.learn.plans import Places, Plan
 from deniable.learn.torch import checkpoints, training_report
 from deniable.learn.torch.batch_sampling import Records, parts
-from deniable.learn.torch.canaries import Canaries
+from deniable.learn.torch.canaries import Canaries, check_trained
 from deniable.learn.torch.clip_norms import ClipNorms
+from deniable.learn.torch.compiled_steps import CompiledSteps
 from deniable.learn.torch.gradient_noise import DeviceNoise, ExactNoise, GradientNoise
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping, Proof
 from deniable.learn.torch.gradients.gradient_check import Checked, checked
 from deniable.learn.torch.gradients.gradient_sums import GradientSums
+from deniable.learn.torch.gradients.step_graphs import Losses
 from deniable.learn.torch.guards import training_checks
 from deniable.learn.torch.guards.batch_guard import Following
 from deniable.learn.torch.guards.batch_rows import repeated
 from deniable.learn.torch.guards.forward_watch import ForwardWatch
 from deniable.learn.torch.guards.sum_comparison import SumComparison
 from deniable.learn.torch.guards.torch_calls import full_precision
-from deniable.learn.torch.optimizers import AdamBC
+from deniable.learn.torch.optimizers import AdamBC, copies_gradients, forget_gradients
 from deniable.learn.torch.past_noise import past_of
 from deniable.learn.torch.people_rows import ONE_EXAMPLE, PeopleRows, check_people
+from deniable.learn.torch.run_assumptions import run_assumptions
 from deniable.learn.torch.run_history import History
 from deniable.learn.torch.run_payment import Payment, reserve_for_all, resume_for_all
 from deniable.learn.torch.run_processes import Processes
@@ -60,12 +63,6 @@ TRIES = 4
 
 LOOKED_AT = 32
 """Parameters are checked for NaN and infinity each time after so many steps, and after the last step."""
-
-SHORTEST = 1e-12
-"""The smallest clipping norm: well above the norms whose squares underflow in single precision."""
-
-Losses = Callable[[Any, Any], Tensor]
-"""(model, batch) -> one loss for each example."""
 
 
 @final
@@ -122,9 +119,6 @@ class Trainer:
     ) -> None:
         training_checks.check_plan(plan)
         check_people(plan, people, canaries)
-        if plan.clip.norm < SHORTEST:
-            rule = f"must be at least {SHORTEST:g} for training: squares of smaller norms are lost in rounding"
-            raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
         self.plan, self.model = plan, training_checks.check_model(model)
         self.optimizer = training_checks.check_optimizer(optimizer, model)
         self._processes = Processes(process_group)
@@ -159,21 +153,18 @@ class Trainer:
         self._journals: dict[Path, checkpoints.Journal] = {}
         """Journals of all checkpoints of this run that still exist. Each step is noted in each of them."""
         self._sums = GradientSums(self._parameters)
-        self._open: int | None = None
-        """Size of the batch that waits for its backward pass; None between batches."""
-        self._is_added = True
-        """Whether `backward` of the last batch completed."""
+        self._open: int | None = None  # size of the batch that waits for its backward pass; None between batches
+        self._is_added = True  # whether `backward` of the last batch completed
         self.steps_taken = 0
         """Steps begun. All of them are spent."""
         self.public_steps = 0
         self.history = History()
         self._redo: str | None = None
-        """How the last batch must be repeated: "followed" or "alone"; None if its gradients were added."""
+        """How the last batch must be repeated: "followed" or "alone"; None if it was added."""
         self._for = ""
         """What the batch is for: "" for training, "single" if it has two copies of one example, "reference" or
         "comparison" if nothing of it is added."""
-        self._weights: list[int] = []
-        """Version counters of the parameters when the batch was yielded."""
+        self._weights: list[int] = []  # version counters of the parameters when the batch was yielded
         self._is_closed = False
         self._watch = ForwardWatch(model, self._parameters.values())
         level = training_checks.check_separation(separation)
@@ -182,8 +173,9 @@ class Trainer:
             self._following.why_alone = ONE_EXAMPLE
         self._comparison = SumComparison(entropy)
         self._book.rest()
-        self._loop = object()
-        """Identifies the newest loop over the trainer; an older loop must not continue."""
+        self._compiled: CompiledSteps | None = None
+        self._is_running = False  # whether batches may run as compiled steps
+        self._loop = object()  # identifies the newest loop over the trainer; an older loop must not continue
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
                 group["noise_variance"] = (plan.sigma / self.expected_batch) ** 2
@@ -197,22 +189,17 @@ class Trainer:
     @property
     def guarantee(self) -> Guarantee:
         """The guarantee of the whole run, with all its assumptions."""
-        more = [self._following.assumption, "gradients, their norms and their sums are computed as in real arithmetic"]
-        if not given_or_current(self._entropy).is_private:
-            more.append("who takes part is replayable, for tests only: this protects nobody")
-        if training_checks.is_less_than_single(self.model, self._device):
-            more.append("norms of gradients from products of reduced precision (TF32) are as good as exact ones")
-        more += self.plan.training_assumptions
-        if self.public_steps:
-            more.append(f"the data of {self.public_steps} public steps is public")
-        if self._payment is None and self._journals:
-            more.append("a trainer that resumes from a copy of a checkpoint reaches the journal of the first one")
-        if self._payment is not None and self.plan.unit.column is None:
-            more.append("the records are rows of the ledger's dataset, and nobody owns more of them than its unit says")
-        if self.plan.unit.column is not None:
-            more.append(f"people= has the {self.plan.unit.column!r} of every row, as the rows' own data say")
-        if self._canaries is not None:
-            more.append("canaries are nobody's records")
+        more = run_assumptions(
+            self.plan,
+            self._following.assumption,
+            is_compiled=self._compiled is not None and self._compiled.has_run,
+            is_private=given_or_current(self._entropy).is_private,
+            is_reduced=training_checks.is_less_than_single(self.model, self._device),
+            public_steps=self.public_steps,
+            is_paid=self._payment is not None,
+            has_journals=bool(self._journals),
+            has_canaries=self._canaries is not None,
+        )
         return self.plan.guarantee(*more, *self._noise.assumptions)
 
     @property
@@ -258,13 +245,36 @@ class Trainer:
         """The batches of the next `steps` steps, or of all remaining steps if there are fewer."""
         return self._batches(curve_arguments.integer("steps", steps, 1))
 
+    def run(self, losses: Losses, *, steps: int | None = None) -> None:
+        """Take the next `steps` steps (None: all remaining ones), with `losses(model, batch)` in place of a loop.
+
+        Model and loss are captured as one graph, which is compiled on CUDA devices (`compiled_steps`); what cannot be
+        captured or proved runs as in a loop. Python code of both runs only for new shapes of batches: numbers that it
+        computes are fixed from then on. Needs `physical_batch`, the number of examples of such a step.
+        """
+        if self._size is None:
+            rule = "is needed for compiled steps, which all have the same number of examples"
+            raise InvalidParameter("physical_batch", None, rule, "give Trainer(physical_batch=) a number")
+        self._shards.check_whole("run")
+        training_checks.check_callable("losses", losses)
+        if self._compiled is None or self._compiled.losses_of is not losses:
+            given = self._book, self._following, self._clipping, losses, self._size
+            is_free = self._past is None and copies_gradients(self.optimizer)
+            self._compiled = CompiledSteps(*given, may_overwrite=is_free, before=self._compiled)
+        try:
+            self._is_running = True
+            for batch in self.take(self.plan.steps if steps is None else steps):
+                self.backward(losses(self.model, batch))
+        finally:
+            self._is_running = False
+
     def _batches(self, most: int) -> Iterator[Any]:
         if self._is_closed:
             rule = "this trainer was closed; make a new one, and load a checkpoint into it"
             raise InvalidOperation(f"{rule} to continue, unless a ledger has sealed the run")
         self._processes.check_not_forked()
         self._reserve()
-        self._forget_gradients()
+        forget_gradients(self.optimizer)
         mine = self._loop = object()
         last = min(self.plan.steps, self.steps_taken + most)
         shown_to = self._progress if self._processes.is_first else False
@@ -319,6 +329,9 @@ class Trainer:
             return
         whole, following = self._records.batch(places, self._device), self._following
         following.look_at(whole, len(places))
+        compiled = self._compiled if self._is_running else None
+        if compiled is not None and compiled.add(whole, len(places), self._sums, self.history):
+            return
         for _ in range(TRIES):
             if self.one_by_one is not None or (len(places) == 1 and following.is_assumed):
                 break
@@ -404,19 +417,11 @@ class Trainer:
         if not found.is_sound():
             self._redo = "alone"
             return
-        for name, part, (start, stop) in sums:
-            self._sums.add(name, part, start, stop)
+        self._sums.add_all(sums)
         self._clipping.added()
         if count > 1:
             self._following.accept(has_learned=was_learning)
         self.history.losses(found.loss / copies, found.count // copies, found.left_out // copies)
-
-    def _forget_gradients(self) -> None:
-        """The same as `optimizer.zero_grad()`, ten times faster. It includes frozen parameters, which may have
-        gradients from an earlier backward()."""
-        for group in self.optimizer.param_groups:
-            for each in group["params"]:
-                each.grad = None
 
     def _finish_step(self) -> None:
         self._watch.end()
@@ -424,10 +429,10 @@ class Trainer:
         noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(self._sums.taken()))]
         expected = self.expected_batch
         torch._foreach_div_(noisy, expected / self._clipping.end_step(self._processes, expected, self._device))
-        self._forget_gradients()
+        forget_gradients(self.optimizer)
         self._shards.give(self._parameters, noisy)
         self.optimizer.step()
-        self._forget_gradients()
+        forget_gradients(self.optimizer)
         self._shards.refresh()
         self.history.stepped(self.steps_taken)
         if self.finished or self.steps_taken % LOOKED_AT == 0:
@@ -436,9 +441,9 @@ class Trainer:
             self._after_step(self)
 
     def _noisy(self, totals: dict[str, Tensor]) -> list[Tensor]:
-        if not self._processes.is_first:
-            return list(totals.values())
-        return self._noise.add([*totals.values()]) if self._past is None else self._past.released(totals, self._noise)
+        if self._processes.is_first and self._past is not None:
+            return self._past.released(totals, self._noise)
+        return self._noise.add([*totals.values()]) if self._processes.is_first else [*totals.values()]
 
     def public_step(self, loss: Tensor) -> None:
         """Take an ordinary step, without clipping and noise, on a scalar loss over public data.
@@ -450,10 +455,10 @@ class Trainer:
         training_checks.check_public_loss(loss)
         self._watch.check()
         self._book.forget()
-        self._forget_gradients()
+        forget_gradients(self.optimizer)
         loss.backward()
         self.optimizer.step()
-        self._forget_gradients()
+        forget_gradients(self.optimizer)
         self.public_steps += 1
         self._weights = [each._version for each in self._parameters.values()]
         if self._watch.is_on:
@@ -466,8 +471,7 @@ class Trainer:
 
         `losses(model, batch)` returns one loss for each example. By default it is a fixed combination of the outputs.
         """
-        # A separate book: what it learns from another batch and loss must not be used for training.
-        book = Bookkeeping(self.model)
+        book = Bookkeeping(self.model)  # what it learns from another batch and loss must not be used for training
         try:
             with self._book.listener.quiet():
                 return checked(self.model, book, batch, losses)
@@ -487,16 +491,12 @@ class Trainer:
 
         A fair coin decided for each canary whether it was in the training; the audit guesses this from its loss
         (Steinke, Nasr & Jagielski 2023). The bound is usually far below the claim, and above it only if the training is
-        faulty. `guesses` is the number of canaries to guess; fix it beforehand. By default several numbers are tried,
-        and the confidence is corrected for it.
+        faulty. `guesses`, the number of canaries to guess, must be fixed beforehand; by default several are tried, and
+        the confidence is corrected for it.
         """
-        if self._canaries is None:
-            rule = "an audit needs canaries whose part in the training was decided by coins"
-            raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")
-        if not self.steps_taken:
-            raise InvalidOperation("an audit is about a run, but no step was taken; train first")
-        scores = self._canaries.scores(self.model, losses, self._device)
-        return self._canaries.audited(scores, delta, confidence, guesses)
+        canaries = check_trained(self._canaries, self.steps_taken)
+        scores = canaries.scores(self.model, losses, self._device)
+        return canaries.audited(scores, delta, confidence, guesses)
 
     def close(self) -> None:
         """Remove the hooks from the model, and seal the run in the ledger. This trainer cannot train any more."""

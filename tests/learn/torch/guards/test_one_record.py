@@ -47,8 +47,9 @@ class Told(GradientNoise):
         return list(totals)
 
 
-def summed(make, listed, *, steps, precision="float32", **more):
-    """The trainer, and the clipped sum of each step. The bias of the first layer grows by a public factor."""
+def summed(make, listed, *, steps, precision="float32", is_run=False, **more):
+    """The trainer, and the clipped sum of each step. The bias of the first layer grows by a public factor. `is_run`:
+    by `trainer.run`, not by a loop."""
     torch.manual_seed(0)
     model, told = make(), Told()
     model = model if precision == "autocast" else model.to(getattr(torch, precision))
@@ -71,12 +72,19 @@ def summed(make, listed, *, steps, precision="float32", **more):
         **more,
     )
     lower = torch.autocast("cpu", dtype=torch.bfloat16) if precision == "autocast" else contextlib.nullcontext()
+
+    def losses_of(model, batch):
+        with lower:
+            losses = losses_on(model, batch)
+        return losses.float() if precision == "autocast" else losses
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="each example is computed alone")
+        if is_run:
+            trainer.run(losses_of)
+            return trainer, told.sums
         for batch in trainer:
-            with lower:
-                losses = losses_on(model, batch)
-            trainer.backward(losses.float() if precision == "autocast" else losses)
+            trainer.backward(losses_of(model, batch))
     return trainer, told.sums
 
 

@@ -135,7 +135,7 @@ class Bookkeeping:
 
     def forget(self) -> None:
         """Drop the records of forward passes that no backward pass followed."""
-        self.listener.taken()
+        self.listener.forget()
 
     def listen(self) -> None:
         """Start recording forward passes. Drops earlier records."""
@@ -166,8 +166,6 @@ class Bookkeeping:
             raise InvalidOperation(f"{rule}; make a new trainer")
         calls, count = self.listener.taken(), int(losses.shape[0])
         self._batches += 1
-        for call in calls:
-            call.check_unchanged()
         if count == 1:
             return self._alone(losses)
         graph, self._has_proof = structure(losses), proof is not None
@@ -217,13 +215,10 @@ class Bookkeeping:
     def _together_or_learned(self, losses: Tensor, calls: list[ModuleCall], count: int, graph: int) -> PerExample:
         if self.is_learning or not all(self._still_fits(call, count) for call in calls):
             return self._learned(losses, calls, count)
-        spread = self._additions(losses, calls, set(self._spread))
-        if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
+        asked = self._asked(losses, calls)
+        if asked is None:
             return self._learned(losses, calls, count)
         self._look_again(losses, calls, count)
-        # A value that is added to every example needs the gradients at the additions, not at its own output.
-        asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
-        asked |= {("spread", key): listed for key, listed in spread.items()}
         if graph not in self._graphs:
             self._check_graph(losses, calls, asked, count)
         # An output that had no gradient on the learning batch may have one now; then layouts are learned again.
@@ -246,6 +241,35 @@ class Bookkeeping:
             if trained is not None:
                 gathered[trained.name][all_rows(trained.tensor)].append(capture)
         return PerExample(self.parameters, gathered, count, scale=self.scale, families=families)
+
+    def _asked(self, losses: Tensor, calls: list[ModuleCall]) -> dict[Any, list[GradientEdge]] | None:
+        """The edges at which captures need gradients, by their keys in `Pulled`: for a value that is added to every
+        example, at the additions. None if they are not the known ones."""
+        spread = self._additions(losses, calls, set(self._spread))
+        if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
+            return None
+        asked: dict[Any, list[GradientEdge]] = {call.key: call.edges for call in calls if call.key not in self._spread}
+        return asked | {("spread", key): listed for key, listed in spread.items()}
+
+    def fixed(self, losses: Tensor) -> tuple[list[ModuleCall], Gathered]:
+        """The recorded calls and their captures, if nothing has to be learned or run again for them; else `Alone`."""
+        calls, count = self.listener.taken(), int(losses.shape[0])
+        is_known = structure(losses) in self._graphs and all(self._still_fits(call, count) for call in calls)
+        asked = self._asked(losses, calls) if is_known and not self.is_learning and not self._units else None
+        if asked is None:
+            raise Alone("a graph that was not compared with autograd", is_lasting=False)
+        edges = [edge for listed in asked.values() for edge in listed]
+        grads = gradients(losses, edges, keep=False, times=self.scale)[::-1]
+        pulled: Pulled = {key: [grads.pop() for _ in listed] for key, listed in asked.items()}
+        for call in calls:
+            at_edges = zip(pulled.get(call.key, ()), self._layouts[call.key], strict=False)
+            if any(layout is None and grad is not None for grad, layout in at_edges):
+                raise Alone("a layer whose examples were not found", is_lasting=False)
+        return calls, self._gathered(calls, pulled, count, None)
+
+    def layouts_of(self, call: ModuleCall) -> list[Layout | None] | None:
+        """Where the examples lie in each output of a call; None if its output is added to every example."""
+        return None if call.key in self._spread else self._layouts[call.key]
 
     def _look_again(self, losses: Tensor, calls: list[ModuleCall], count: int) -> None:
         """From time to time, check on one example that its loss has zero gradient at all other examples."""

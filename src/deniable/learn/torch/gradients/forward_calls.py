@@ -136,10 +136,17 @@ class Listener:
             for handle in self._handles.pop(path):
                 handle.remove()
 
-    def taken(self) -> list[ModuleCall]:
-        """Return the recorded calls, and forget them."""
-        calls, self.calls = self.calls, []
+    def forget(self) -> None:
+        """Forget the recorded calls."""
+        self.calls = []
         self._counts.clear()
+
+    def taken(self) -> list[ModuleCall]:
+        """Return the recorded calls, and forget them. Raises if an input of one was overwritten."""
+        calls = self.calls
+        self.forget()
+        for call in calls:
+            call.check_unchanged()
         return calls
 
     def close(self) -> None:

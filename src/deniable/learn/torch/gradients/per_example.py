@@ -65,8 +65,9 @@ class PerExample:
         "_unread",
         "_uses",
         "count",
-        "left_out",
-        "loss",
+        "kept",
+        "losses",
+        "whole",
     )
 
     def __init__(
@@ -89,8 +90,8 @@ class PerExample:
         self._pool: tuple[list[str], Tensor] | None = None
         self._unread: Callable[[], float] | None = None
         """On an accelerator: fetches a number that is finite if and only if all norms and losses are."""
-        self.left_out = 0
-        """How many examples count as gradient 0 because they are not finite. Not private: computed without noise."""
+        self.kept: Tensor | None = None
+        """A mask without the examples that count as gradient 0, because they are not finite; None if all are."""
 
     @property
     def names(self) -> list[str]:
@@ -103,25 +104,41 @@ class PerExample:
         made._uses = {name: self._uses[name] for name in names}
         return made
 
-    def squared(self, losses: Tensor) -> Tensor:
+    @property
+    def loss(self) -> Tensor:
+        """The sum of the losses of all examples that are finite. Not private: computed without noise."""
+        return self.losses.sum()
+
+    @property
+    def left_out(self) -> int:
+        """How many examples count as gradient 0 because they are not finite. Not private: computed without noise."""
+        return 0 if self.kept is None else self.count - int(self.kept.sum())
+
+    def norms(self) -> Tensor:
+        """‖gradient‖ of each example, as it is computed: for a comparison."""
+        return torch.stack(self._parts()).sum(0).clamp_(min=0).sqrt_() / self._scale
+
+    def squared(self, losses: Tensor, *, is_recorded: bool = False) -> Tensor:
         """‖gradient‖² of each example over all parameters, 0 for an example that is not finite.
 
-        On an accelerator such examples are not replaced here; ask `is_sound` later.
+        On an accelerator such examples are not replaced here; ask `is_sound` later. While a CUDA graph is recorded,
+        nothing is fetched from the device: `whole` is finite if and only if all examples are.
         """
         parts = self._parts()
         if not parts:
             rule = "do not depend on any trained parameter in this batch's forward pass"
             raise InvalidParameter("losses", NOTHING, rule, "call the model in the loop, right before trainer.backward")
         total = torch.stack(parts).sum(0)
-        self.loss = losses.detach().sum()
-        whole = total.sum() + self.loss  # finite only if every norm and every loss is finite
-        if self.count > 1 and not is_quick(total):
-            self._unread = _fetched(whole)
+        self.losses = losses.detach()
+        whole = self.whole = total.sum() + self.losses.sum()  # finite only if every norm and every loss is finite
+        if is_recorded:
+            pass
+        elif self.count > 1 and not is_quick(total):
+            self._unread = fetched(whole)
         elif not math.isfinite(float(whole)):
-            losses = losses.detach()
-            kept = torch.isfinite(total) & torch.isfinite(losses)
+            kept = self.kept = torch.isfinite(total) & torch.isfinite(self.losses)
             self._keep(kept)
-            total, self.loss = torch.where(kept, total, 0.0), torch.where(kept, losses, 0.0).sum()
+            total, self.losses = torch.where(kept, total, 0.0), torch.where(kept, self.losses, 0.0)
         return total if self._scale == 1 else total.mul_(self._scale**-2)
 
     def is_sound(self) -> bool:
@@ -135,7 +152,6 @@ class PerExample:
 
     def _keep(self, kept: Tensor) -> None:
         """Set the gradients of all examples outside of the mask `kept` to 0."""
-        self.left_out = self.count - int(kept.sum())
         for blocks in self._uses.values():
             for uses in blocks.values():
                 uses.keep(kept)
@@ -253,7 +269,7 @@ def _sole(blocks: dict[Block, Uses]) -> Capture | None:
     return next(iter(blocks.values())).sole if len(blocks) == 1 else None
 
 
-def _fetched(number: Tensor) -> Callable[[], float]:
+def fetched(number: Tensor) -> Callable[[], float]:
     """Start copying a number from the device. The returned function waits for the copy, not for later device work."""
     if number.device.type != "cuda":
         return lambda: float(number)

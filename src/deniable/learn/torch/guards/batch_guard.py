@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 from torch import Tensor, nn
 
@@ -19,6 +19,8 @@ from deniable.learn.torch.guards.outside_state import Outside
 from deniable.learn.torch.guards.separation_trace import Trace
 from deniable.learn.torch.guards.tensor_domains import ExampleRows
 from deniable.learn.torch.guards.thread_watch import Threads
+
+Captured = TypeVar("Captured")
 
 HELD = 32
 """Programs are held for so many shapes of batches, the newest ones. Batches of other shapes are traced again."""
@@ -66,6 +68,8 @@ class Following:
         """The name of something outside of the model's attributes that a forward pass of this batch changed."""
         self._is_inside = False
         """Whether a forward pass is running."""
+        self._is_aside = False
+        """Whether a forward pass is captured, not run."""
         self._threads, self._has_threads = Threads(), False
         self._trace: Trace | ProgramComparison | None = None
         self._is_open = False
@@ -233,8 +237,26 @@ class Following:
             rule = f"each example is computed alone, which is slow, because of {why}"
             warnings.warn(f"{rule}; see trainer.one_by_one, and docs/learn.md for remedies", stacklevel=4)
 
+    def undisturbed(self, work: Callable[[], Captured]) -> tuple[Captured, bool]:
+        """Run `work`, which runs the model on tensors without values, and restore state. Also returns whether the
+        forward pass stored something in it, or started a thread."""
+        self._is_aside = True
+        self._state.begin()
+        self._outside.begin(self._state.taken)
+        self._threads.begin()
+        try:
+            made = work()
+        finally:
+            self._is_aside = False
+            has_threads, changed, kept = self._threads.end(), self._state.changed(), self._outside.changed()
+            if changed:
+                self._state.restore()
+            if kept is not None:
+                self._outside.restore()
+        return made, bool(has_threads or changed or kept is not None)
+
     def _before(self, *_: Any) -> None:
-        if self._is_training():
+        if self._is_training() and not self._is_aside:
             with self._unseen():
                 self._state.begin()
                 self._outside.begin(self._state.taken)

@@ -40,6 +40,13 @@ def repeated(batch: Any, times: int) -> Any:
     return mapped(batch, lambda each: each[:1].repeat(times, *[1] * (each.dim() - 1)))
 
 
+def filled_up(batch: Any, count: int, size: int) -> Any:
+    """A batch of `count` examples followed by copies of the first one, up to `size` examples."""
+    if count == size:
+        return batch
+    return mapped(batch, lambda each: torch.cat([each, each[:1].repeat(size - count, *[1] * (each.dim() - 1))]))
+
+
 def why_not_rows(batch: Any, count: int) -> str | None:
     """Why a batch does not consist of tensors with one row for each example; None if it does."""
     for each in leaves_of(batch):

@@ -192,7 +192,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types w
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain:
         """The domain of losses before their backward pass. Mixed if that pass runs Python code."""
-        found = self._hooked or hooks_of(model) or _functions_of(losses) or self._peeked or self.of(losses)
+        found = self._hooked or hooks_of(model) or functions_of(losses) or self._peeked or self.of(losses)
         if isinstance(found, MixedExamples) and self._repeated is not None:
             return MixedExamples(f"random numbers whose seed may be known ({self._repeated}), or {found.why}")
         return found
@@ -381,7 +381,7 @@ def _is_peek(given: GivenOperation) -> bool:
     return given.name in PEEKS or torch.Tag.dynamic_output_shape in given.func.tags
 
 
-def _functions_of(losses: Tensor) -> MixedExamples | None:
+def functions_of(losses: Tensor) -> MixedExamples | None:
     """The domain of losses if a node of their graph is written in Python; else None."""
     nodes = [losses.grad_fn]
     seen = set(nodes)

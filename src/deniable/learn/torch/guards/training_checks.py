@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 LEVELS = ("proved", "isolated", "assumed")
 """How it is known that the loss of an example depends on that example only."""
 
+SHORTEST = 1e-12
+"""The smallest clipping norm: well above the norms whose squares underflow in single precision."""
+
 FEW = 10
 """A list of fewer tensors is more likely a list of columns than of records."""
 
@@ -29,11 +32,14 @@ _WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParalle
 
 
 def check_plan(plan: Any) -> Plan:
-    """Raise unless this is a plan with calibrated noise."""
+    """Raise unless this is a plan with calibrated noise and a clipping norm that is not too small."""
     if not isinstance(plan, Plan):
         rule = "must be a plan of steps"
         raise InvalidParameter("plan", type_of(plan), rule, "give Trainer a learn.DPSGD(...) or learn.DPFTRL(...)")
     plan.calibrated()
+    if plan.clip.norm < SHORTEST:
+        rule = f"must be at least {SHORTEST:g} for training: squares of smaller norms are lost in rounding"
+        raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
     return plan
 
 

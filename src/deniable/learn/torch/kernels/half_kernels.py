@@ -6,7 +6,8 @@ without copying their factors: a kernel receives the addresses of the factors of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -203,9 +204,29 @@ def _normalised(
     tl.store(biases + at, tl.sum(plain, 0), mask=column < width)
 
 
+_recorded: list[Tensor] = []
+"""While a CUDA graph is recorded: memory for addresses, which must stay as long as the graph. Its last element is what
+is left."""
+
+
+@contextmanager
+def recorded(addresses: Tensor) -> Iterator[None]:
+    """Keep addresses in this pinned memory, because a CUDA graph reads them again each time it runs."""
+    _recorded.append(addresses)
+    try:
+        yield
+    finally:
+        _recorded.clear()
+
+
 def _addresses(*lists: Sequence[Tensor]) -> Tensor:
     """The addresses of the tensors of several equally long lists, on their device."""
     listed = torch.tensor([[each.data_ptr() for each in tensors] for tensors in lists], dtype=torch.int64)
+    if _recorded:
+        room = _recorded.pop()
+        kept = room[: listed.numel()].view(listed.shape)
+        _recorded.append(room[listed.numel() :])
+        listed = kept.copy_(listed)
     return listed.to(lists[0][0].device, non_blocking=True)
 
 

@@ -16,10 +16,12 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 HALF = (torch.bfloat16, torch.float16)
 
@@ -39,13 +41,24 @@ def _triton() -> ModuleType | None:
 
 def _kernels(on: Tensor) -> ModuleType | None:
     """The compiled kernels for the device of this tensor, which need tensor cores for bfloat16; None elsewhere."""
-    if (
-        on.device.type != "cuda"
-        or torch.version.hip is not None
-        or torch.cuda.get_device_capability(on.device) < (8, 0)
-    ):
+    return None if isinstance(on, FakeTensor) else _kernels_of(on.device)  # a captured step has no addresses
+
+
+def _kernels_of(device: torch.device) -> ModuleType | None:
+    if device.type != "cuda" or torch.version.hip is not None or torch.cuda.get_device_capability(device) < (8, 0):
         return None
     return _triton()
+
+
+ADDRESSES = 2**16
+"""Room for so many addresses of tensors while a CUDA graph is recorded: two for each layer, a few times."""
+
+
+def recorded(addresses: Tensor) -> AbstractContextManager[None]:
+    """While a CUDA graph is recorded, kernels keep addresses in this pinned memory, which must stay as long as the
+    graph."""
+    compiled = _kernels_of(torch.device("cuda"))
+    return nullcontext() if compiled is None else compiled.recorded(addresses)
 
 
 def _in_order(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
