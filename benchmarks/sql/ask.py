@@ -30,7 +30,7 @@ import statistics
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,7 @@ MU = math.sqrt(dn.Budget(epsilon=EPSILON, delta=DELTA).limit.units / 10**30)
 GOOD, POOR = 0.05, 0.5
 CLOSE, COARSE = 2e-4, 0.02
 COARSE_WORDS = re.compile(r"\b(MEDIAN|\w*QUANTILE\w*|PERCENTILE\w*|MIN|MAX)\s*\(", re.IGNORECASE)
+LIMIT = re.compile(r"\b(LIMIT|FETCH)\b.*$", re.DOTALL)
 OUTCOMES = ("answered", "refused soundly", "unsupported", "wrong", "answered, should be refused")
 USES = ("good", "poor", "useless", "empty")
 WIDTH_BUCKET = """CREATE MACRO width_bucket(x, low, high, n) AS
@@ -163,7 +164,12 @@ def judged(world: str, question: Written, noisy_session: Session, exact_session:
             *said, "answered, should be refused" if exact else "answered", use="empty", reason=question.refuse
         )
     truth = in_plain_duckdb(question, connection)
-    differs = difference(question.text, exact, truth, measured, widths)
+    differs = difference(question.text, exact, truth, measured, widths, cut=False)
+    if differs and (limit := LIMIT.search(question.text)):
+        # Ties are cut at random, and keys below the threshold are not shown: each row must be one of all rows.
+        everything = in_plain_duckdb(replace(question, text=question.text[: limit.start()]), connection)
+        differs = "" if len(exact) <= len(truth) else "too many rows"
+        differs = differs or difference(question.text, exact, everything, measured, widths, cut=True)
     if differs:
         return Outcome(*said, "wrong", reason=differs)
     error = typical_error(noisy, truth, measured)
@@ -179,20 +185,20 @@ def by_key(rows: Rows, measured: Sequence[bool]) -> dict[tuple[Any, ...], list[A
     return found
 
 
-def difference(text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float]]) -> str:
-    """What is wrong with our rows, or nothing. If a LIMIT cuts ties otherwise, the first numbers alone are compared."""
+def difference(
+    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float]], cut: bool
+) -> str:
+    """What is wrong with our rows, or nothing. `cut`: there may be fewer, as a LIMIT cuts ties at random."""
     if truth and len(truth[0]) != len(measured):
         return f"{len(measured)} columns, not {len(truth[0])}"
     bound = COARSE if COARSE_WORDS.search(text) else CLOSE
     here, there = by_key(ours, measured), by_key(truth, measured)
     spread = dict(zip(here, widths, strict=True)) if len(here) == len(widths) else {}
-    if re.search(r"\b(LIMIT|FETCH)\b", text) and here.keys() != there.keys():
-        here = {(k,): [one] for k, one in enumerate(sorted(row[0] for row in here.values()))}
-        there = {(k,): [one] for k, one in enumerate(sorted(row[0] for row in there.values()))}
-        spread = {(k,): [max(row[0] for row in widths)] for k in range(len(here))}
     for key, row in there.items():
-        if key not in here:
+        if key not in here and not cut:
             return f"group {key} is missing"
+        if key not in here:
+            continue
         for one, two, noise in zip(here[key], row, spread.get(key, [0.0] * len(row)), strict=True):
             if not near(one, two, bound, noise):
                 return f"group {key}: {one}, not {two}"

@@ -7,7 +7,8 @@ from typing import Final
 
 from deniable.queries.plan.question import MOST_GROUPS, MOST_MEASURES
 from deniable.queries.plan.refusals import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
-from deniable.queries.relations.operators import MOST_RANGE, MOST_VALUES, OPERATORS
+from deniable.queries.relations.operator_table import OPERATORS
+from deniable.queries.relations.operators import MOST_RANGE, MOST_VALUES
 from deniable.queries.relations.question_length import MOST_WRITTEN
 from deniable.queries.relations.work_bound import MOST_WORK
 from deniable.tables.expressions import MOST_DEPTH, MOST_PARTS
@@ -44,6 +45,13 @@ QUESTIONS: Final = {
         ("SELECT FLOOR(cost / 100) * 100 AS bin, COUNT(*) FROM visits GROUP BY bin", "a histogram"),
         ("SELECT WIDTH_BUCKET(cost, 0, 10000, 20) AS bin, COUNT(*) FROM visits GROUP BY bin", "the same with n equal bins"),
         ("SELECT ward, MONTH(visited) AS m, AVG(cost) FROM visits GROUP BY 1, m", "several keys, positions, aliases"),
+    ],
+    "Dates": [
+        ("SELECT DATE_TRUNC('week', visited) AS week, COUNT(*) FROM visits GROUP BY week", "years, quarters, months, weeks, days"),
+        ("SELECT EXTRACT(DOW FROM visited) AS d, COUNT(*) FROM visits GROUP BY d", "parts; 0 is Sunday, ISODOW has 1 for Monday"),
+        ("SELECT AVG(DATE_DIFF('month', visited, DATE '2024-12-31')) FROM visits", "starts of a unit between two dates"),
+        ("SELECT COUNT(*) FROM visits WHERE visited >= DATE '2024-12-31' - INTERVAL '90' DAY", "constant intervals"),
+        ("SELECT STRFTIME(visited, '%Y-%m') AS month, COUNT(*) FROM visits GROUP BY month", "as text"),
     ],
     "After the noise": [
         ("SELECT ward, SUM(cost) / COUNT(DISTINCT patient_id) AS each FROM visits GROUP BY ward", "arithmetic over answers"),
@@ -172,7 +180,10 @@ def page() -> str:
         ),
         "",
         "Also accepted, as combinations of these: `BETWEEN`, `IS [NOT] TRUE`, `IF`, `ILIKE`, `ROUND(a, 2)`, `TRUNC`, `SIGN`, `STARTS_WITH`,",
-        "`SUBSTRING(a, 1, n)`, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `a::BIGINT`, `TRY_CAST`.",
+        "`CONTAINS`, `CONCAT` of parts of dates, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `SAFE_DIVIDE`, `LOG10`, `a::BIGINT`, `TRY_CAST`;",
+        "of dates `EXTRACT` and `DATE_PART` of WEEK, DOW, DOY, ISOYEAR, DECADE, CENTURY and EPOCH, `DATE_DIFF` in all units but weeks,",
+        "`TIMESTAMP_DIFF`, `DATE_ADD`, `DATE_SUB`, `+` and `-` with a constant `INTERVAL`, `STRFTIME` and `TO_CHAR`, and `CURRENT_DATE`, which is a",
+        "constant of the question: the day on which it is asked, in UTC.",
         "",
         "## What is different here",
         "",

@@ -57,7 +57,7 @@ SHAPES = {
 WILD = [
     "patient_id", "v.cost", "s.place", "n", "height", "1e308", "1e999", "9223372036854775808", "'\\\\'", "DATE '2024-02-30'",
     "random()", "LOG({number})", "@{number}", "{number} // 2", "{number} ^ {number}", "{text} ~ 'x'", "{number} -> 1", "?",
-    "CAST({number} AS INT[])", "CAST({text} AS VARCHAR(3))", "{number} IS DISTINCT FROM 1", "DAYOFWEEK({date})",
+    "CAST({number} AS INT[])", "CAST({text} AS VARCHAR(3))", "{number} IS DISTINCT FROM 1", "DAYNAME({date})",
     "(SELECT AVG(cost) FROM visits)", "patient_id IN (SELECT patient_id FROM stays)", "EXISTS (SELECT 1)", "COUNT(*)",
     "SUM({number}) OVER ()", "DATE_TRUNC('eon', {date})", "CURRENT_DATE", "INTERVAL 1 DAY", "[1, 2]", "{{'a': 1}}", "*",
     "{text} IN ({text})", "WIDTH_BUCKET({number}, 5, 0, 10)", "error('x')", "{number}.{text}", "((", "))", "CASE", "::",

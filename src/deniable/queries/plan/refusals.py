@@ -195,19 +195,14 @@ RULES: Final = {
         "SELECT AVG(LOG(cost + 1)) FROM visits", "SELECT AVG(LN(cost + 1)) FROM visits",
     ),
     "date format": Rule(
-        "function", "dates are not written out as text, which differs from one database to another",
-        "SELECT STRFTIME(visited, '%Y-%m') AS m, COUNT(*) FROM visits GROUP BY m",
+        "function", "dates are written as text by %Y, %m, %d, %H, %M and %S: names differ by language",
+        "SELECT STRFTIME(visited, '%B %Y') AS m, COUNT(*) FROM visits GROUP BY m",
         "SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m",
     ),
-    "weekday": Rule(
-        "function", "the first day of the week differs from one database to another, except in ISO's count",
-        "SELECT DAYOFWEEK(visited), COUNT(*) FROM visits GROUP BY 1",
-        "SELECT EXTRACT(ISODOW FROM visited), COUNT(*) FROM visits GROUP BY 1",
-    ),
     "substring": Rule(
-        "function", "a part of a text begins at its first character and has a constant length",
+        "function", "the start and the length of a part of a text are constants, from 1 to 1000",
+        "SELECT SUBSTRING(diagnosis, age, 3), COUNT(*) FROM visits GROUP BY 1",
         "SELECT SUBSTRING(diagnosis, 2, 3), COUNT(*) FROM visits GROUP BY 1",
-        "SELECT LEFT(diagnosis, 3), COUNT(*) FROM visits GROUP BY 1",
     ),
     "trim": Rule(
         "function", "TRIM takes spaces off both ends",
@@ -219,9 +214,9 @@ RULES: Final = {
         "SELECT SUM(CAST(cost AS STRUCT(a INT))) FROM visits", "SELECT SUM(CAST(cost AS BIGINT)) FROM visits",
     ),
     "interval": Rule(
-        "function", "dates are compared with dates, and their distance is counted in days",
-        "SELECT COUNT(*) FROM visits WHERE visited > DATE '2024-12-31' - INTERVAL 30 DAY",
-        "SELECT COUNT(*) FROM visits WHERE DATE_DIFF('day', visited, DATE '2024-12-31') < 30",
+        "function", "an interval is a constant of years to microseconds, added to a date or taken from it",
+        "SELECT COUNT(*) FROM visits WHERE visited + INTERVAL (age) DAY > DATE '2024-12-31'",
+        "SELECT COUNT(*) FROM visits WHERE visited + INTERVAL 30 DAY > DATE '2024-12-31'",
     ),
     "unit": Rule(
         "constant", "the unit of a date function is one of {what}",

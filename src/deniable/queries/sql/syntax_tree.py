@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
+import re
+from decimal import Decimal
 from typing import Final
 
 from deniable.errors import MissingExtra
@@ -110,3 +113,21 @@ def number(digits: str) -> int | float:
     if not math.isfinite(value):
         refuse("number")
     return value
+
+
+def decimal(node: exp.Expression) -> float | None:
+    """The value of a sum, difference or product of two constants, one of them a decimal; None for other nodes.
+
+    DuckDB and PostgreSQL read 0.06 as a decimal, so 0.06 + 0.01 is 0.07 there; a sum of floats is less.
+    """
+    sides = [unwrapped(each) for each in (node.this, node.args.get("expression")) if isinstance(each, exp.Expression)]
+    if type(node) not in _EXACT or not all(isinstance(each, exp.Literal) and not each.is_string for each in sides):
+        return None
+    words = [str(each.this) for each in sides]
+    if not all(_DECIMAL.fullmatch(word) for word in words) or not any("." in word for word in words):
+        return None
+    return float(_EXACT[type(node)](*map(Decimal, words)))
+
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_EXACT: Final = {exp.Add: operator.add, exp.Sub: operator.sub, exp.Mul: operator.mul}
