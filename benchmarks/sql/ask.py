@@ -221,8 +221,8 @@ def number(cell: Any) -> float:
 
 
 def near(one: Any, two: Any, bound: float, noise: float) -> bool:
-    if two is None or one is None:
-        return (one in (None, 0)) and (two in (None, 0))
+    if two is None or one is None:  # a sum of no rows is NULL in SQL, and noise around 0 here
+        return all(each is None or distance(each) <= noise for each in (one, two))
     if isinstance(two, str) or isinstance(one, str):
         return bool(one == two)
     return abs(number(one) - number(two)) <= max(bound * abs(number(two)), 1e-5) + noise

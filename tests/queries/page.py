@@ -63,6 +63,9 @@ QUESTIONS: Final = {
         ("SELECT COUNT(*) FROM visits LEFT JOIN wards ON LOWER(visits.ward) = wards.ward WHERE city IS NULL", "LEFT JOIN, computed keys"),
         ("SELECT ward, SUM(days) FROM visits JOIN stays USING (patient_id) GROUP BY ward", "private tables, on the person"),
         ("SELECT COUNT(*) FROM visits WHERE patient_id NOT IN (SELECT patient_id FROM stays)", "people who are (not) elsewhere"),
+        ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM stays s WHERE s.patient_id = v.patient_id AND s.days > 3)", "the same; further columns may be equal"),
+        ("SELECT COUNT(*) FROM visits v LEFT JOIN stays s ON s.patient_id = v.patient_id AND s.days > 3 WHERE s.patient_id IS NULL", "rows without a partner"),
+        ("SELECT city, SUM(days) FROM visits v, stays s, wards w WHERE v.patient_id = s.patient_id AND v.ward = w.ward GROUP BY city", "commas"),
     ],
     "Sub-queries": [
         ("SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)", "each person first, exactly"),
@@ -83,6 +86,8 @@ NODES: Final = (
     ("WHERE, computed columns", "unchanged"),
     ("JOIN with a public table", "times the most rows there that share one key"),
     ("JOIN of private tables on the person", "the product"),
+    ("JOIN on the person and columns by which one side was grouped", "those of the other side"),
+    ("EXISTS, NOT EXISTS", "unchanged"),
     ("patient_id IN (SELECT …)", "unchanged"),
     ("GROUP BY patient_id in a sub-query", "1"),
     ("GROUP BY patient_id, key in a sub-query", "unchanged, at most 1 in each group of these keys"),

@@ -99,9 +99,9 @@ RULES: Final = {
     ),
     "grouping": Rule(
         "clause",
-        "GROUP BY takes columns, expressions, positions and aliases; of a whole question also ROLLUP, CUBE and "
-        "GROUPING SETS; not ALL",
-        "SELECT ward, COUNT(*) FROM visits GROUP BY ALL", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+        "GROUP BY takes columns, expressions, positions, aliases and ALL; of a whole question also ROLLUP, CUBE and "
+        "GROUPING SETS",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY 7", "SELECT ward, COUNT(*) FROM visits GROUP BY ALL",
     ),
     "limit": Rule(
         "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over noisy results",
@@ -236,13 +236,15 @@ RULES: Final = {
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "subquery": Rule(
-        "subquery", "a sub-query stands in FROM, or as patient_id IN (SELECT patient_id FROM …) in WHERE",
+        "subquery",
+        "a sub-query stands in FROM, or in WHERE as patient_id IN (SELECT patient_id …) or EXISTS (… equal patient_id)",
         "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
     ),
     "join": Rule(
-        "join", "tables are joined by JOIN or LEFT JOIN with ON or USING",
-        "SELECT COUNT(*) FROM visits, stays", "SELECT COUNT(*) FROM visits JOIN stays USING (patient_id)",
+        "join", "tables are joined by a comma, JOIN, LEFT JOIN or RIGHT JOIN, with equal columns",
+        "SELECT COUNT(*) FROM visits FULL JOIN stays USING (patient_id)",
+        "SELECT COUNT(*) FROM visits JOIN stays USING (patient_id)",
     ),
     "join person": Rule(
         "join", "private tables are joined on the person",
@@ -255,7 +257,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward WHERE visits.age > wards.beds",
     ),
     "join left": Rule(
-        "join", "LEFT JOIN keeps the rows of a private table, and its ON has equalities only",
+        "join", "LEFT JOIN keeps the rows of a private table; its ON has equalities, and conditions on the other table",
         "SELECT COUNT(*) FROM wards LEFT JOIN visits ON visits.ward = wards.ward",
         "SELECT COUNT(*) FROM visits LEFT JOIN wards ON visits.ward = wards.ward",
     ),

@@ -371,7 +371,7 @@ class _Tally:
                 sides = self.work(left, frozenset((needed & set(left.columns)) | {a for a, _ in on}))
                 sides += self.work(right, frozenset((needed & set(right.columns)) | {b for _, b in on}))
                 # Rows meet by the person first; the other columns are compared for each pair.
-                joined = rows * (_JOIN + _KEPT * (width + keys))
+                joined = left.rows * right.rows * (_JOIN + _KEPT * (width + keys))
                 return sides + joined + self._inferred(relation, [name for name, _ in on])
             case PerPerson():
                 return self._gathered(relation)

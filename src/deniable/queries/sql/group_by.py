@@ -84,8 +84,10 @@ def grouped(
     group = select.args.get("group")
     if group is None:
         return
-    if any(value for name, value in group.args.items() if name != "expressions"):
+    if any(value for name, value in group.args.items() if name not in {"expressions", "all"}):
         refuse("grouping")
+    if group.args.get("all"):
+        yield from ((unwrapped(node), alias) for alias, node in items if not has_aggregate(node))
     for listed in group.expressions:
         node = unwrapped(listed)
         if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):

@@ -25,6 +25,8 @@ class ScopeEntry(NamedTuple):
     """Whether the bare name refers to it; after USING, only one of the two sides has this."""
     certain: bool = True
     """False for the person's id on the right side of a LEFT JOIN: it may be NULL, so it does not identify people."""
+    marker: str = ""
+    """Beside an id that may be NULL: a column that is NULL exactly where the id is."""
 
 
 @final
@@ -52,7 +54,7 @@ class Scope:
         """The scope with all names qualified by a table alias."""
         return Scope(
             self.relation,
-            tuple(ScopeEntry(qualifier, e.name, e.column, e.bare, e.certain) for e in self.entries),
+            tuple(e._replace(qualifier=qualifier) for e in self.entries),
             self.nodes,
         )
 
@@ -114,10 +116,20 @@ class RelationExpressions:
                 refuse("misplaced")
             entry = named(self.scope, leaf)
             if entry.column is None:
+                if entry.marker and isinstance(leaf.parent, exp.Is) and isinstance(leaf.parent.expression, exp.Null):
+                    return Column(entry.marker)
                 refuse("person")
         except QuestionRefused as refused:
             return refused
         return Column(entry.column)
+
+    def presence(self, node: exp.Expression) -> Expression | None:
+        """A column that is NULL where the person's id is, for an id that may be NULL; None for other nodes."""
+        node = unwrapped(node)
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return None
+        entry = named(self.scope, node)
+        return Column(entry.marker) if entry.column is None and not entry.certain and entry.marker else None
 
     def is_person(self, node: exp.Expression) -> bool:
         """Whether a node names the person."""

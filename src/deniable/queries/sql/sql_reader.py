@@ -199,6 +199,10 @@ class _Reader:
         for part in () if order is None else order.expressions:
             only(part, "this", "desc")
             node = unwrapped(part.this)
+            if isinstance(node, exp.Var) and str(node.this).upper() == "ALL":
+                down = bool(part.args.get("desc"))
+                found += [Order(each, down, bool(part.args.get("nulls_first"))) for _, each in columns]
+                continue
             if isinstance(node, exp.Literal) and not node.is_string:
                 place = str(node.this)
                 if not place.isdigit() or len(place) > 4 or not 1 <= int(place) <= len(columns):
@@ -317,10 +321,17 @@ def _whole(node: exp.Expression | None) -> int | None:
     """The number of LIMIT or OFFSET."""
     if node is None:
         return None
-    if not isinstance(node, exp.Limit | exp.Offset):
+    if not isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
         refuse("limit")
-    only(node, "expression")
-    count = unwrapped(node.args["expression"]) if node.args.get("expression") is not None else None
+    if isinstance(node, exp.Fetch):
+        only(node, "direction", "count", "limit_options")
+        options = node.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            refuse("limit")
+    else:
+        only(node, "expression")
+    given = node.args.get("count" if isinstance(node, exp.Fetch) else "expression")
+    count = None if given is None else unwrapped(given)
     digits = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
         refuse("limit")
