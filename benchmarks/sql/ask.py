@@ -134,7 +134,7 @@ def value(cell: Any) -> Any:
 # -- one question ----------------------------------------------------------------------------------------------------
 
 
-def ask(session: Session, question: Written, **cost: float) -> tuple[Rows, list[bool], list[list[float]]]:
+def ask(session: Session, question: Written, **cost: float) -> tuple[Rows, list[bool], list[list[float | None]]]:
     """The rows, which columns are measured (the others are keys), and how far noise may move each cell."""
     more = {"dialect": question.dialect} if "dialect" in inspect.signature(session.sql).parameters else {}
     answer = session.sql(question.text, **cost, **more)
@@ -144,8 +144,8 @@ def ask(session: Session, question: Written, **cost: float) -> tuple[Rows, list[
     return [tuple(value(row[name]) for name in names) for row in answer], measured, widths
 
 
-def width(interval: Any) -> float:
-    return 0.0 if interval is None else abs(number(interval[1]) - number(interval[0]))
+def width(interval: Any) -> float | None:
+    return None if interval is None else abs(number(interval[1]) - number(interval[0]))
 
 
 def judged(world: str, question: Written, noisy_session: Session, exact_session: Session, connection: Any) -> Outcome:
@@ -186,7 +186,7 @@ def by_key(rows: Rows, measured: Sequence[bool]) -> dict[tuple[Any, ...], list[A
 
 
 def difference(
-    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float]], cut: bool
+    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float | None]], cut: bool
 ) -> str:
     """What is wrong with our rows, or nothing. `cut`: there may be fewer, as a LIMIT cuts ties at random."""
     if truth and len(truth[0]) != len(measured):
@@ -200,11 +200,12 @@ def difference(
         if key not in here:
             continue
         for one, two, noise in zip(here[key], row, spread.get(key, [0.0] * len(row)), strict=True):
-            if not near(one, two, bound, noise):
+            if not near(one, two, bound, noise or 0.0):
                 return f"group {key}: {one}, not {two}"
     for key in here.keys() - there.keys():
-        for cell, noise in zip(here[key], spread.get(key, [0.0] * len(here[key])), strict=True):
-            if cell not in (None, False) and distance(cell) > 1e-3 + noise:
+        for cell, noise in zip(here[key], spread.get(key, [None] * len(here[key])), strict=True):
+            # Without an interval, a ratio of two noises around 0 may be anything.
+            if cell not in (None, False) and noise is not None and distance(cell) > 1e-3 + noise:
                 return f"group {key} should be empty: {here[key]}"
     return ""
 
@@ -245,7 +246,7 @@ def typical_error(noisy: Rows, truth: Rows, measured: Sequence[bool]) -> float |
 
 def asked(name: str) -> list[Outcome]:
     world = WORLDS[name]()
-    given = {"unit": world.units, "schema": dict(world.schema), "public": dict(world.public)}
+    given = {"unit": world.units, "schema": dict(world.schema), "public": dict(world.public), "unique": world.unique}
     with (
         plain(world) as connection,
         dn.session(dict(world.private), budget=dn.Budget.gaussian(mu=1000, delta=10 * DELTA), **given) as noisy,

@@ -213,6 +213,7 @@ def tpch() -> World:
         },
         {"part": part, "supplier": supplier, "partsupp": partsupp, "nation": nation, "region": region},
         {"orders": "o_custkey", "lineitem": "l_custkey"},
+        {"orders": ["o_orderkey"]},
     )
 
 

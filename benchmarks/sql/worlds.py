@@ -31,6 +31,8 @@ class World:
     public: Mapping[str, pd.DataFrame] = field(default_factory=dict)
     people: Mapping[str, str] = field(default_factory=dict)
     """The column that names people, where a table calls it otherwise."""
+    unique: Mapping[str, list[str]] = field(default_factory=dict)
+    """The columns that name one row of a table."""
 
     @property
     def units(self) -> dict[str, Unit]:
@@ -234,6 +236,7 @@ def hospital() -> World:
             "drugs": pd.DataFrame({"drug_id": range(1, 9), "drug": DRUGS, "class": CLASSES}),
             "icd": pd.DataFrame({"icd_code": CODES, "chapter": [CHAPTERS[code[0]] for code in CODES]}),
         },
+        unique={"visits": ["visit_id"]},
     )
 
 
@@ -381,6 +384,7 @@ def shop() -> World:
                 }
             )
         },
+        unique={"orders": ["order_id"]},
     )
 
 
@@ -496,4 +500,5 @@ def site() -> World:
             },
         },
         {"pages": pages},
+        unique={"sessions": ["session_id"]},
     )

@@ -223,7 +223,10 @@ class Relations:
         if table.unit is None:
             return PublicItem(table, qualifier)
         source = Source(table)
-        entries = [ScopeEntry(qualifier, column, column) for column in source.columns]
+        entries = [
+            ScopeEntry(qualifier, column, column, unique_in=table.name if column in table.unique else "")
+            for column in source.columns
+        ]
         if table.unit.column is not None:
             entries.append(ScopeEntry(qualifier, table.unit.column, None))
         return Scope(source, tuple(entries), 1)

@@ -110,8 +110,10 @@ def grouped(
 
 def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scope:
     """The scope of a sub-query's columns, with a projection only if something is computed."""
+    names_rows = {entry.column: entry.unique_in for entry in scope.entries if entry.column is not None}
     if all(each is None or isinstance(each, Column) for _, each in listed):
-        entries = tuple(ScopeEntry("", name, each.name if isinstance(each, Column) else None) for name, each in listed)
+        columns = [(name, each.name if isinstance(each, Column) else None) for name, each in listed]
+        entries = tuple(ScopeEntry("", name, each, unique_in=names_rows.get(each, "")) for name, each in columns)
         return Scope(scope.relation, entries, scope.nodes)
     expressions: list[tuple[str, Expression]] = []
     found: list[ScopeEntry] = []
@@ -121,7 +123,8 @@ def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scop
             continue
         title = fresh(name, [title for title, _ in expressions])
         expressions.append((title, each))
-        found.append(ScopeEntry("", name, title))
+        passed = names_rows.get(each.name, "") if isinstance(each, Column) else ""
+        found.append(ScopeEntry("", name, title, unique_in=passed))
     return Scope(Project(scope.relation, tuple(expressions)), tuple(found), scope.nodes + 1)
 
 

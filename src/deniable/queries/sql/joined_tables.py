@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 from deniable.queries.plan.fresh_names import fresh, renaming
 from deniable.queries.plan.refusals import refuse
-from deniable.queries.relations.relation_nodes import How, JoinPrivate, JoinPublic, Project
+from deniable.queries.relations.relation_nodes import (
+    Bound,
+    How,
+    JoinPrivate,
+    JoinPublic,
+    OnOne,
+    Project,
+    RelationNode,
+    Source,
+    Union,
+)
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, matching, meant
 from deniable.queries.sql.syntax_tree import conjoined, exp, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal
@@ -195,8 +205,13 @@ def with_private(left: Scope, right: Scope, pairs: list[Pair], how: How, using: 
             further.append((a, b))
         else:
             refuse("person")
-    if not person:
+    if not person and not same_person(left, right, pairs):
         refuse("join person")
+    for a, b in further:
+        if table := ours.names_rows_of(a):
+            left = Scope(enforced(left.relation, table), left.entries, left.nodes + 1)
+        if table := theirs.names_rows_of(b):
+            right = Scope(enforced(right.relation, table), right.entries, right.nodes + 1)
     marker = ""
     if how is How.LEFT:
         right, marker = _marked(right)
@@ -221,6 +236,33 @@ def _marked(scope: Scope) -> tuple[Scope, str]:
 
 
 def same_person(left: Scope, right: Scope, pairs: list[Pair]) -> bool:
-    """Whether equalities between two private sides say that their people are equal."""
+    """Whether equalities between two private sides say that their people are equal.
+
+    They do if the ids are equal, or if a column is declared as unique: who has the order has its items. The join is one
+    on the person in any case, so a wrong declaration cannot show one person beside another.
+    """
     ours, theirs = RelationExpressions(left), RelationExpressions(right)
-    return any(ours.is_person(a) and theirs.is_person(b) for a, b in pairs)
+    named = any(ours.names_rows_of(a) or theirs.names_rows_of(b) for a, b in pairs)
+    return named or any(ours.is_person(a) and theirs.is_person(b) for a, b in pairs)
+
+
+def enforced(relation: RelationNode, table: str) -> RelationNode:
+    """A relation in which no person has two rows of a table with the same value of a unique column.
+
+    The declaration is not believed: further rows are left out where the table is read, by the secret rank.
+    """
+    match relation:
+        case Source(table=found) if found.name == table:
+            made: RelationNode = relation
+            for name in found.unique:
+                made = Bound(made, (Column(name),), relation.rows, 1)
+            return made
+        case Bound(child=Source(table=found)) if found.name == table:
+            return relation
+        case OnOne(child=child):
+            return replace(relation, child=enforced(child, table))
+        case JoinPrivate(left=left, right=right):
+            return replace(relation, left=enforced(left, table), right=enforced(right, table))
+        case Union(parts=parts):
+            return replace(relation, parts=tuple(enforced(part, table) for part in parts))
+    return relation

@@ -27,6 +27,8 @@ class ScopeEntry(NamedTuple):
     """False for the person's id on the right side of a LEFT JOIN: it may be NULL, so it does not identify people."""
     marker: str = ""
     """Beside an id that may be NULL: a column that is NULL exactly where the id is."""
+    unique_in: str = ""
+    """The table in which the column is declared as unique, so that its values name rows of one person."""
 
 
 @final
@@ -122,6 +124,13 @@ class RelationExpressions:
         except QuestionRefused as refused:
             return refused
         return Column(entry.column)
+
+    def names_rows_of(self, node: exp.Expression) -> str:
+        """The table of which a column names rows, because it is declared as unique there; "" for other nodes."""
+        node = unwrapped(node)
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return ""
+        return named(self.scope, node).unique_in
 
     def presence(self, node: exp.Expression) -> Expression | None:
         """A column that is NULL where the person's id is, for an id that may be NULL; None for other nodes."""
