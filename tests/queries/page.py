@@ -57,6 +57,9 @@ QUESTIONS: Final = {
         ("SELECT ward, SUM(cost) / COUNT(DISTINCT patient_id) AS each FROM visits GROUP BY ward", "arithmetic over answers"),
         ("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING n > 100 ORDER BY n DESC LIMIT 3", "HAVING, ORDER BY, LIMIT, OFFSET"),
         ("WITH t AS (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT ward, n * 2 FROM t WHERE n > 10", "a SELECT around answers"),
+        ("SELECT ward, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY ward", "windows over groups: ranks, LAG, LEAD, totals"),
+        ("SELECT age, n, SUM(n) OVER (ORDER BY age) AS so_far FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) t", "running totals; they have no interval"),
+        ("SELECT ward, age, COUNT(*) AS n FROM visits GROUP BY ward, age QUALIFY ROW_NUMBER() OVER (PARTITION BY ward ORDER BY COUNT(*) DESC) = 1", "the largest of each"),
     ],
     "Joins": [
         ("SELECT city, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY city", "with a public table"),
@@ -218,7 +221,7 @@ def page() -> str:
         f"{4 * LONGEST:,} bytes; `LEFT(a, 50)` makes it 200. If a unit has more than 100,000 rows for a person, the limit grows with them.",
         "",
         "In Python, `s.sql` accepts two more forms, which are translated to questions of this page: `GROUP BY ROLLUP(...)`, `CUBE(...)` or `GROUPING",
-        "SETS(...)`, and `COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()` for the share of a total. [Publish tables](publish.md#roll-ups) shows both.",
+        "SETS(...)`, and `COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()` for the share of a total, with an interval. [Publish tables](publish.md#roll-ups) shows both.",
         "",
         "## What is refused",
         "",

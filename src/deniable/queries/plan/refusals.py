@@ -232,7 +232,8 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
     ),
     "window": Rule(
-        "window", "a window reads across people; only the total in COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () is allowed",
+        "window",
+        "a window over rows reads across people; over groups SUM, AVG, MIN, MAX, COUNT, LAG, LEAD and ranks are taken",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "subquery": Rule(

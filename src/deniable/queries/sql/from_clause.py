@@ -67,12 +67,13 @@ _PARTS: Final = (
     "offset",
     "with_",
     "distinct",
+    "qualify",
 )
 
 
 def check_select(select: exp.Select) -> None:
     """Raise `QuestionRefused` for clauses that questions cannot have."""
-    if select.args.get("windows") or select.args.get("qualify"):
+    if select.args.get("windows"):
         refuse("window")
     only(select, *_PARTS)
     distinct = select.args.get("distinct")
@@ -171,6 +172,8 @@ class Relations:
         if not isinstance(tree, exp.Select):
             refuse("subquery")
         check_select(tree)
+        if tree.args.get("qualify"):
+            refuse("window")
         if tree.args.get("order"):
             refuse("order")
         if tree.args.get("limit") or tree.args.get("offset"):
@@ -290,7 +293,9 @@ class Relations:
         and no person gets more rows.
         """
         select = unwrapped(node.this)
-        if not isinstance(select, exp.Select) or any(select.args.get(each) for each in ("group", "having", "with_")):
+        if not isinstance(select, exp.Select) or any(
+            select.args.get(each) for each in ("group", "having", "with_", "qualify")
+        ):
             refuse("subquery")
         check_select(select)
         below, conditions = self._from(select, known)

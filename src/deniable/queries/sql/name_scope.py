@@ -115,7 +115,7 @@ class RelationExpressions:
     def _meaning(self, leaf: exp.Expression) -> Meaning:
         try:
             if not isinstance(leaf, exp.Column):
-                refuse("misplaced")
+                refuse("window" if isinstance(leaf, exp.Window) else "misplaced")
             entry = named(self.scope, leaf)
             if entry.column is None:
                 if entry.marker and isinstance(leaf.parent, exp.Is) and isinstance(leaf.parent.expression, exp.Null):

@@ -77,7 +77,10 @@ def has_aggregate(node: exp.Expression) -> bool:
         part = left.pop()
         if is_aggregate(part):
             return True
-        left.extend(operands(part))
+        below = operands(part)
+        if isinstance(part, exp.Window):  # its own function reads groups, but may read aggregates of them
+            below = [*operands(part.this), *(each for each in below if each is not part.this)]
+        left.extend(below)
     return False
 
 
@@ -90,12 +93,12 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
 
 
 def leaves(node: exp.Expression) -> list[exp.Expression]:
-    """The columns and aggregates of an expression, from left to right; not the columns inside of the aggregates."""
+    """The columns, aggregates and windows of an expression, from left to right; not the columns inside of them."""
     found: list[exp.Expression] = []
     left = [node]
     while left:
         part = left.pop()
-        if isinstance(part, exp.Column) or is_aggregate(part):
+        if isinstance(part, exp.Column | exp.Window) or is_aggregate(part):
             found.append(part)
         else:
             left.extend(reversed(operands(part)))
