@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import inspect
 import json
 import math
 import re
@@ -136,8 +135,8 @@ def value(cell: Any) -> Any:
 
 def ask(session: Session, question: Written, **cost: float) -> tuple[Rows, list[bool], list[list[float | None]]]:
     """The rows, which columns are measured (the others are keys), and how far noise may move each cell."""
-    more = {"dialect": question.dialect} if "dialect" in inspect.signature(session.sql).parameters else {}
-    answer = session.sql(question.text, **cost, **more)
+    text = question.text if question.dialect == "duckdb" else f"-- dialect: {question.dialect}\n{question.text}"
+    answer = session.sql(text, **cost)
     names, measured = list(answer.columns), [name in answer.measured for name in answer.columns]
     bounds = [[width(each) for each in answer.interval(name)] if name in answer.measured else [] for name in names]
     widths = [[bounds[k][place] for k in range(len(names)) if measured[k]] for place in range(len(answer))]

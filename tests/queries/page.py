@@ -131,6 +131,8 @@ def page() -> str:
         "A question is one SELECT, which is read into our own small plan. Only operations of the plan can run; the text itself never",
         "reaches a database. Whether a question is accepted depends only on its text and the public schema, so a refusal",
         "reveals nothing about any person. A refusal contains a code, the rule, and a question that works.",
+        "The text is DuckDB's SQL. A first line `-- dialect: bigquery` (or `postgres`, `snowflake`, `spark`) says that it is written in",
+        "another dialect: names in backticks, `SAFE_DIVIDE`, `IFF`, `DATE_TRUNC(day, MONTH)`. The functions are those of this page.",
         "",
         "```python",
         "from deniable.errors import QuestionRefused",

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
 from deniable.errors import QuestionRefused
-from deniable.queries.relations.operators import Value, typed
+from deniable.queries.relations.operator_table import Value
+from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import Expression
 from deniable.tables.kinds import NUMBERS, Domain, Kind
 

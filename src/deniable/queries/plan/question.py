@@ -19,7 +19,8 @@ from deniable.queries.plan.noisy_windows import NoisyWindow, Order, in_order
 from deniable.queries.relations import evaluation_limit
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.exact_statistics import Group
-from deniable.queries.relations.operators import Columns, Value, domain, typed
+from deniable.queries.relations.operator_table import Value
+from deniable.queries.relations.operators import Columns, domain, typed
 from deniable.queries.relations.relation_nodes import Bound, FilterRows, Project, RelationNode
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
 from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of

@@ -32,6 +32,7 @@ _UNARY: Final[dict[type[exp.Expression], str]] = {
     exp.Not: "not", exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length",
     exp.Year: "year", exp.Quarter: "quarter", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day",
     exp.DayOfWeekIso: "weekday", exp.Hour: "hour", exp.Minute: "minute", exp.Second: "second", exp.Date: "cast_date",
+    exp.TsOrDsToDate: "cast_date",
 }  # fmt: skip
 _SEVERAL: Final[dict[type[exp.Expression], str]] = {
     exp.Least: "least",
