@@ -345,7 +345,8 @@ class _Frame:
     @classmethod
     def of(cls, plan: NoisePlan) -> _Frame:
         counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
-        measures = {each.name for each in (*plan.question.measures, *plan.question.post.windows)}
+        measures = {each.name for each in plan.question.measures}
+        measures |= {each.name for each in plan.question.post.windows}
         columns, domains = plan.question.post.columns, plan.question.domains
         return cls(
             measured=frozenset(name for name, made in columns if measures & set(columns_used(made))),

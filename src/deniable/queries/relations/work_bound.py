@@ -188,7 +188,8 @@ def bytes_of(expression: Expression, sizes: Sizes) -> int:
                 case "replace":
                     return min(below[0] * max(1, below[2]), 4 * LONGEST)
                 case "prefix" | "substring":
-                    length = arguments[-1].value if isinstance(arguments[1], Literal) else LONGEST
+                    size = arguments[-1]
+                    length = size.value if isinstance(size, Literal) else LONGEST
                     return min(below[0], 4 * length if isinstance(length, int) else below[0])
                 case "case":
                     return max((*below[1:-1:2], below[-1]))

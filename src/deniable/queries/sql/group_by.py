@@ -85,7 +85,7 @@ class Items:
         refuse("group", name=name)
 
 
-def opened(node: exp.Window, reader: Items | Shown, windows: list[NoisyWindow]) -> Column:
+def opened(node: exp.Window, reader: Items | NoisyColumns, windows: list[NoisyWindow]) -> Column:
     """The column of a window over groups, which is added to `windows`."""
     parts = window_parts(node)
     made = NoisyWindow(
@@ -102,7 +102,7 @@ def opened(node: exp.Window, reader: Items | Shown, windows: list[NoisyWindow]) 
 
 
 @final
-class Shown:
+class NoisyColumns:
     """Expressions over the noisy answers of a question."""
 
     def __init__(self, columns: Mapping[str, Expression], windows: list[NoisyWindow]) -> None:
@@ -165,7 +165,7 @@ def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scop
     names_rows = {entry.column: entry.unique_in for entry in scope.entries if entry.column is not None}
     if all(each is None or isinstance(each, Column) for _, each in listed):
         columns = [(name, each.name if isinstance(each, Column) else None) for name, each in listed]
-        entries = tuple(ScopeEntry("", name, each, unique_in=names_rows.get(each, "")) for name, each in columns)
+        entries = tuple(ScopeEntry("", name, each, unique_in=names_rows.get(each or "", "")) for name, each in columns)
         return Scope(scope.relation, entries, scope.nodes)
     expressions: list[tuple[str, Expression]] = []
     found: list[ScopeEntry] = []

@@ -408,7 +408,7 @@ class _Scalars:
         if node.args.get("expression") is None:
             refuse("log")
         base = self.read(node.this)
-        if not isinstance(base, Literal) or base.value not in (2, 10):
+        if not isinstance(base, Literal) or not isinstance(base.value, int) or base.value not in (2, 10):
             refuse("log")
         return call("divide", call("ln", self.read(node.args["expression"])), math.log(base.value))
 

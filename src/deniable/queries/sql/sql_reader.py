@@ -22,7 +22,7 @@ from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
-from deniable.queries.sql.group_by import Items, Shown, grouped
+from deniable.queries.sql.group_by import Items, NoisyColumns, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
 from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
@@ -174,7 +174,7 @@ class _Reader:
             keys.append(Key(name, expression, public_values(expression, rows.scope.relation)))
         return keys
 
-    def _order(self, select: exp.Select, reader: Items | Shown, columns: Columns) -> tuple[Order, ...]:
+    def _order(self, select: exp.Select, reader: Items | NoisyColumns, columns: Columns) -> tuple[Order, ...]:
         found: list[Order] = []
         order = select.args.get("order")
         for part in () if order is None else order.expressions:
@@ -223,7 +223,7 @@ class _Reader:
 
     def _shown(self, select: exp.Select, inner: Question) -> Question:
         post, windows = inner.post, list(inner.post.windows)
-        reader = Shown({name.casefold(): expression for name, expression in post.columns}, windows)
+        reader = NoisyColumns({name.casefold(): expression for name, expression in post.columns}, windows)
         columns: list[tuple[str, Expression]] = []
         for alias, node in (item(node) for node in select.expressions):
             if _is_star(node):
@@ -240,7 +240,7 @@ class _Reader:
         if where is not None:
             (after if post.windows else before).append(reader.read(where.this))
         titled = _titled(columns)
-        reader = Shown({**reader.columns, **{name.casefold(): each for name, each in titled}}, windows)
+        reader = NoisyColumns({**reader.columns, **{name.casefold(): each for name, each in titled}}, windows)
         if (qualify := select.args.get("qualify")) is not None:
             after.append(reader.read(qualify.this))
         offset = _whole(select.args.get("offset")) or 0

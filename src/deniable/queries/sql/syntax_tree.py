@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Final
 
@@ -133,4 +134,8 @@ def decimal(node: exp.Expression) -> float | None:
 
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-_EXACT: Final = {exp.Add: operator.add, exp.Sub: operator.sub, exp.Mul: operator.mul}
+_EXACT: Final[dict[type[exp.Expression], Callable[[Decimal, Decimal], Decimal]]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}
