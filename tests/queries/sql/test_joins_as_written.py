@@ -242,3 +242,12 @@ def test_a_join_counted_by_one_side_alone_would_be_seen(monkeypatch: pytest.Monk
 )
 def test_a_partner_that_is_unique_costs_no_rows(text: str, rows: int) -> None:
     assert parse(text, EXAMPLE).relation.rows == rows
+
+
+def test_a_chain_of_joins_is_counted_in_time_that_grows_with_its_length() -> None:
+    part = (
+        "JOIN (SELECT patient_id, ward AS w{0}, COUNT(*) AS n{0} FROM visits GROUP BY patient_id, ward) t{0} "
+        "ON t{0}.patient_id = v.patient_id AND t{0}.w{0} = v.ward"
+    )
+    text = "SELECT COUNT(*) FROM visits v " + " ".join(part.format(k) for k in range(25))
+    assert parse(text, EXAMPLE).relation.rows == 20  # by calls within calls it took more than an hour

@@ -245,6 +245,7 @@ class JoinPrivate(RelationNode):
     on: tuple[tuple[str, str], ...]
     how: How
     _columns: Columns = field(init=False, repr=False)
+    _rows: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.left.people and self.right.people):
@@ -256,6 +257,7 @@ class JoinPrivate(RelationNode):
         _comparable(self.on, self.left.columns, self.right.columns)
         # Rows meet by the person before the other columns are compared, so the work is that of the product.
         _bounded(self.left.rows * self.right.rows, max(self.left.rows, self.right.rows))
+        object.__setattr__(self, "_rows", self._counted())  # once: a chain of joins would count it again and again
         _keep(self, {**self.left.columns, **_beside(self.right.columns, self.how)})
 
     @property
@@ -264,6 +266,9 @@ class JoinPrivate(RelationNode):
 
     @property
     def rows(self) -> int:
+        return self._rows
+
+    def _counted(self) -> int:
         mine = self.left.rows_alike(frozenset(name for name, _ in self.on))
         theirs = self.right.rows_alike(frozenset(name for _, name in self.on))
         unmatched = self.left.rows if self.how is How.LEFT else 0
