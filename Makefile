@@ -179,6 +179,10 @@ bench-synth: .venv-bench-synth/.ready  ## synthetic data beside private-pgm, sma
 bench-queries: .venv-bench-queries/.ready  ## questions to tables beside plain DuckDB and other libraries, in one run
 	@.venv-bench-queries/bin/python benchmarks/queries.py
 
+.PHONY: bench-sql
+bench-sql: .venv/.ready-to-develop  ## 235 questions as analysts write them: answered, refused, right, useful
+	@$(BIN)/python benchmarks/sql/ask.py $(SQL)
+
 .PHONY: bench-learn
 bench-learn: .venv-bench-learn/.ready  ## private training beside plain training, Opacus and vmap, in one process
 	@.venv-bench-learn/bin/python benchmarks/learn.py

@@ -7,7 +7,8 @@ from typing import Final
 
 from deniable.queries.plan.question import MOST_GROUPS, MOST_MEASURES
 from deniable.queries.plan.refusals import EXAMPLE, MOST_BYTES, MOST_NESTED, MOST_NODES, RULES
-from deniable.queries.relations.operators import MOST_RANGE, MOST_VALUES, OPERATORS
+from deniable.queries.relations.operator_table import OPERATORS
+from deniable.queries.relations.operators import MOST_RANGE, MOST_VALUES
 from deniable.queries.relations.question_length import MOST_WRITTEN
 from deniable.queries.relations.work_bound import MOST_WORK
 from deniable.tables.expressions import MOST_DEPTH, MOST_PARTS
@@ -45,16 +46,29 @@ QUESTIONS: Final = {
         ("SELECT WIDTH_BUCKET(cost, 0, 10000, 20) AS bin, COUNT(*) FROM visits GROUP BY bin", "the same with n equal bins"),
         ("SELECT ward, MONTH(visited) AS m, AVG(cost) FROM visits GROUP BY 1, m", "several keys, positions, aliases"),
     ],
+    "Dates": [
+        ("SELECT DATE_TRUNC('week', visited) AS week, COUNT(*) FROM visits GROUP BY week", "years, quarters, months, weeks, days"),
+        ("SELECT EXTRACT(DOW FROM visited) AS d, COUNT(*) FROM visits GROUP BY d", "parts; 0 is Sunday, ISODOW has 1 for Monday"),
+        ("SELECT AVG(DATE_DIFF('month', visited, DATE '2024-12-31')) FROM visits", "starts of a unit between two dates"),
+        ("SELECT COUNT(*) FROM visits WHERE visited >= DATE '2024-12-31' - INTERVAL '90' DAY", "constant intervals"),
+        ("SELECT STRFTIME(visited, '%Y-%m') AS month, COUNT(*) FROM visits GROUP BY month", "as text"),
+    ],
     "After the noise": [
         ("SELECT ward, SUM(cost) / COUNT(DISTINCT patient_id) AS each FROM visits GROUP BY ward", "arithmetic over answers"),
         ("SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward HAVING n > 100 ORDER BY n DESC LIMIT 3", "HAVING, ORDER BY, LIMIT, OFFSET"),
         ("WITH t AS (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward) SELECT ward, n * 2 FROM t WHERE n > 10", "a SELECT around answers"),
+        ("SELECT ward, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS place FROM visits GROUP BY ward", "windows over groups: ranks, LAG, LEAD, totals"),
+        ("SELECT age, n, SUM(n) OVER (ORDER BY age) AS so_far FROM (SELECT age, COUNT(*) AS n FROM visits GROUP BY age) t", "running totals; they have no interval"),
+        ("SELECT ward, age, COUNT(*) AS n FROM visits GROUP BY ward, age QUALIFY ROW_NUMBER() OVER (PARTITION BY ward ORDER BY COUNT(*) DESC) = 1", "the largest of each"),
     ],
     "Joins": [
         ("SELECT city, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY city", "with a public table"),
         ("SELECT COUNT(*) FROM visits LEFT JOIN wards ON LOWER(visits.ward) = wards.ward WHERE city IS NULL", "LEFT JOIN, computed keys"),
         ("SELECT ward, SUM(days) FROM visits JOIN stays USING (patient_id) GROUP BY ward", "private tables, on the person"),
         ("SELECT COUNT(*) FROM visits WHERE patient_id NOT IN (SELECT patient_id FROM stays)", "people who are (not) elsewhere"),
+        ("SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM stays s WHERE s.patient_id = v.patient_id AND s.days > 3)", "the same; further columns may be equal"),
+        ("SELECT COUNT(*) FROM visits v LEFT JOIN stays s ON s.patient_id = v.patient_id AND s.days > 3 WHERE s.patient_id IS NULL", "rows without a partner"),
+        ("SELECT city, SUM(days) FROM visits v, stays s, wards w WHERE v.patient_id = s.patient_id AND v.ward = w.ward GROUP BY city", "commas"),
     ],
     "Sub-queries": [
         ("SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)", "each person first, exactly"),
@@ -75,6 +89,8 @@ NODES: Final = (
     ("WHERE, computed columns", "unchanged"),
     ("JOIN with a public table", "times the most rows there that share one key"),
     ("JOIN of private tables on the person", "the product"),
+    ("JOIN on the person and columns by which one side was grouped", "those of the other side"),
+    ("EXISTS, NOT EXISTS", "unchanged"),
     ("patient_id IN (SELECT …)", "unchanged"),
     ("GROUP BY patient_id in a sub-query", "1"),
     ("GROUP BY patient_id, key in a sub-query", "unchanged, at most 1 in each group of these keys"),
@@ -115,6 +131,8 @@ def page() -> str:
         "A question is one SELECT, which is read into our own small plan. Only operations of the plan can run; the text itself never",
         "reaches a database. Whether a question is accepted depends only on its text and the public schema, so a refusal",
         "reveals nothing about any person. A refusal contains a code, the rule, and a question that works.",
+        "The text is DuckDB's SQL. A first line `-- dialect: bigquery` (or `postgres`, `snowflake`, `spark`) says that it is written in",
+        "another dialect: names in backticks, `SAFE_DIVIDE`, `IFF`, `DATE_TRUNC(day, MONTH)`. The functions are those of this page.",
         "",
         "```python",
         "from deniable.errors import QuestionRefused",
@@ -172,7 +190,10 @@ def page() -> str:
         ),
         "",
         "Also accepted, as combinations of these: `BETWEEN`, `IS [NOT] TRUE`, `IF`, `ILIKE`, `ROUND(a, 2)`, `TRUNC`, `SIGN`, `STARTS_WITH`,",
-        "`SUBSTRING(a, 1, n)`, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `a::BIGINT`, `TRY_CAST`.",
+        "`CONTAINS`, `CONCAT` of parts of dates, `WIDTH_BUCKET`, `CASE a WHEN …`, `IFNULL`, `SAFE_DIVIDE`, `LOG10`, `a::BIGINT`, `TRY_CAST`;",
+        "of dates `EXTRACT` and `DATE_PART` of WEEK, DOW, DOY, ISOYEAR, DECADE, CENTURY and EPOCH, `DATE_DIFF` in all units but weeks,",
+        "`TIMESTAMP_DIFF`, `DATE_ADD`, `DATE_SUB`, `+` and `-` with a constant `INTERVAL`, `STRFTIME` and `TO_CHAR`, and `CURRENT_DATE`, which is a",
+        "constant of the question: the day on which it is asked, in UTC.",
         "",
         "## What is different here",
         "",
@@ -202,7 +223,7 @@ def page() -> str:
         f"{4 * LONGEST:,} bytes; `LEFT(a, 50)` makes it 200. If a unit has more than 100,000 rows for a person, the limit grows with them.",
         "",
         "In Python, `s.sql` accepts two more forms, which are translated to questions of this page: `GROUP BY ROLLUP(...)`, `CUBE(...)` or `GROUPING",
-        "SETS(...)`, and `COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()` for the share of a total. [Publish tables](publish.md#roll-ups) shows both.",
+        "SETS(...)`, and `COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ()` for the share of a total, with an interval. [Publish tables](publish.md#roll-ups) shows both.",
         "",
         "## What is refused",
         "",

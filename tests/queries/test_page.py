@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from deniable.queries.plan.refusals import EXAMPLE
-from deniable.queries.relations.operators import OPERATORS
+from deniable.queries.relations.operator_table import OPERATORS
 from deniable.queries.relations.relation_nodes import FilterRows
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.expressions import Call, Expression
@@ -27,6 +27,10 @@ CONDITIONS = {
     "quarter": "QUARTER(visited) = 1", "month": "MONTH(visited) = 1", "day": "DAY(visited) = 1",
     "weekday": "EXTRACT(ISODOW FROM visited) = 1", "hour": "HOUR(CAST(visited AS TIMESTAMP)) = 1",
     "date_trunc": "DATE_TRUNC('month', visited) = '2024-01-01'", "days_between": "DATE_DIFF('day', visited, visited) = 0",
+    "substring": "SUBSTR(ward, 2, 1) = 'A'", "split_part": "SPLIT_PART(ward, '-', 2) = 'A'", "replace": "REPLACE(ward, 'A', 'B') = 'B'",
+    "position": "POSITION('A' IN ward) > 0", "minute": "MINUTE(CAST(visited AS TIMESTAMP)) = 1",
+    "second": "EXTRACT(SECOND FROM CAST(visited AS TIMESTAMP)) = 1", "microseconds": "EXTRACT(EPOCH FROM visited) > 0",
+    "add_months": "visited + INTERVAL 3 MONTH > DATE '2024-01-01'", "add_time": "visited - INTERVAL '36 hours' > DATE '2024-01-01'",
 }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from difflib import get_close_matches
@@ -38,6 +38,7 @@ def session(
     budget: Budget | None = None,
     schema: Declared = None,
     public: Mapping[str, object] | None = None,
+    unique: Mapping[str, Sequence[str]] | None = None,
     ledger: str | Path | Ledger | None = None,
     version: str | Mapping[str, str] | None = None,
     engine: object = "duckdb",
@@ -49,7 +50,8 @@ def session(
     table of a DuckDB file. With a Spark session as `engine`: a Spark dataframe, or the name of a table there. `unit` is
     the unit that the budget protects, for all tables or by name; `public` has tables without private data. `schema`
     declares kinds, bounds and public keys: by column, by table and column, or as a file. Columns that it leaves out get
-    a kind from their type, and nothing else. Nothing is inferred from the data.
+    a kind from their type, and nothing else. Nothing is inferred from the data. `unique` lists, by table, columns of
+    which each value names one row and one person: {"orders": ["order_id"]}. A join on it is one of the same person.
 
     `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
     memory and lost with the session, so nothing enforces the budget across sessions. It may hold other tables of the
@@ -73,7 +75,7 @@ def session(
     registered: dict[str, Table] = {}
     kept: Ledger | None = None
     try:
-        tables = _tables(sources, opened, unit, schema, worker)
+        tables = _with_unique(_tables(sources, opened, unit, schema, worker), unique)
         account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
         if _is_there(ledger, sources):
             kept = account(None)  # a mismatch is refused before any data is read
@@ -97,6 +99,15 @@ def session(
             kept.close()
         raise
     return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions, sources=sources)
+
+
+def _with_unique(tables: dict[str, Table], unique: Mapping[str, Sequence[str]] | None) -> dict[str, Table]:
+    for name, columns in (unique or {}).items():
+        if name not in tables or isinstance(columns, str):
+            remedy = f'write unique={{"{next(iter(tables))}": ["order_id"]}}'
+            raise InvalidParameter("unique", name, "must map tables of this session to lists of columns", remedy)
+        tables = {**tables, name: replace(tables[name], unique=tuple(columns))}
+    return tables
 
 
 def _public(public: object) -> Mapping[str, object]:

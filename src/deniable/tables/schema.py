@@ -49,8 +49,10 @@ class Table:
 
     `most_partners` is for public tables: (columns, the most rows that share one value of them). It is counted at
     registration, which is allowed because the table is public. The column that identifies people may be declared or
-    not; no expression can read it. Raises `InvalidParameter` for a missing name, a wrong domain, or names equal up to
-    case.
+    not; no expression can read it. `unique` lists columns of which each value names one row, and so one person: the id
+    of an order. A join on such a column is a join of the same person's rows, and a person's further rows with a value
+    that was there before are left out of it. Raises `InvalidParameter` for a missing name, a wrong domain, or names
+    equal up to case.
 
     >>> visits = Table.of("visits", Unit.person("patient_id", rows=20), age=Domain.integer(0, 120))
     >>> visits.column("age")
@@ -61,6 +63,7 @@ class Table:
     columns: tuple[tuple[str, Domain], ...]
     unit: Unit | None
     most_partners: tuple[tuple[tuple[str, ...], int], ...] = ()
+    unique: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -73,6 +76,11 @@ class Table:
             if not isinstance(domain, Domain):
                 raise InvalidParameter(name, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text()")
         refuse_twins(name for name, _ in self.columns)
+        domains = dict(self.columns)
+        for name in self.unique:
+            if name not in domains or domains[name].nullable:
+                rule = "names rows, so it must be a declared column without missing values"
+                raise InvalidParameter("unique", name, rule, "declare it with nullable=False")
 
     @classmethod
     def of(cls, name: str, unit: Unit | None, /, **columns: Domain) -> Table:
@@ -240,7 +248,7 @@ def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
 def _table(name: str, record: object, unit: Unit | None) -> Table:
     if not isinstance(record, Mapping):
         raise UnreadableRecord(f"{name}: must be a mapping with the entry columns")
-    _only(record, {"public", "person", "rows", "neighbours", "columns"}, name)
+    _only(record, {"public", "person", "rows", "neighbours", "unique", "columns"}, name)
     for key in ("public", "person", "rows", "neighbours"):
         if record.get(key) == FILL_IN:
             raise UnreadableRecord(f"{name}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the line")
@@ -250,7 +258,10 @@ def _table(name: str, record: object, unit: Unit | None) -> Table:
             f"{name}: must have columns, such as columns: {{age: {{kind: integer, low: 0, high: 120}}}}"
         )
     domains = tuple((str(column), _domain(f"{name}.{column}", facts)) for column, facts in columns.items())
-    return Table(name, domains, _unit(name, record, unit))
+    unique = record.get("unique", [])
+    if not isinstance(unique, list) or not all(isinstance(each, str) for each in unique):
+        raise UnreadableRecord(f"{name}.unique: must be a list of columns, such as [order_id]")
+    return Table(name, domains, _unit(name, record, unit), unique=tuple(unique))
 
 
 def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | None:
@@ -314,6 +325,8 @@ def _as_record(table: Table) -> dict[str, Any]:
         if table.unit.column is not None:
             record |= {"person": table.unit.column, "rows": table.unit.rows}
         record["neighbours"] = table.unit.relation.value
+    if table.unique:
+        record["unique"] = list(table.unique)
     record["columns"] = {name: _facts(domain) for name, domain in table.columns}
     return record
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from deniable.queries.relations.exact_statistics import Collect, Count, CountDistinct, ExactSum
-from deniable.queries.relations.operators import OPERATORS, typed
+from deniable.queries.relations.operator_meanings import A_DAY
+from deniable.queries.relations.operator_table import OPERATORS
+from deniable.queries.relations.operators import typed
 from deniable.queries.relations.relation_nodes import FilterRows, Source
 from deniable.tables.expressions import Call, Expression, call, case, col, lit
 from deniable.tables.kinds import Domain, Kind
@@ -111,14 +113,22 @@ CASES: dict[str, list[Expression]] = {
     "trim": [call("trim", T), call("trim", U)],
     "length": [call("length", T), call("length", W)],
     "prefix": [call("prefix", T, size) for size in (0, 1, 2, 1000)],
+    "substring": [call("substring", T, start, size) for start, size in ((1, 1), (2, 1), (2, 1000), (3, 2), (1000, 1000))],
+    "split_part": [call("split_part", a, mark, part) for a in (T, W) for mark in ("-", " ", "2", "'", "ﬁ", "👩", "::") for part in (1, 2, 3, 1000)],
+    "replace": [call("replace", T, old, new) for old, new in (("a", ""), ("a", "xyz"), (" ", "_"), ("'", "''"), ("👩", "é"), ("12", "\\"))]
+    + [call("replace", W, "2024", "$1"), call("replace", call("replace", T, "a", "b" * 600), "b", "ab")],
+    "position": [call("position", a, part) for a in (T, W) for part in ("a", "b", " ", "2", "-0", "é", "x", "\n", "İ")],
     "concat": [call("concat", T, U), call("concat", T, "-", W)],
     "like": [call("like", T, pattern) for pattern in ("a%", "%b", "_", "__", "a_b", "%", "", "Ä_", "👩%x", "%é%", "a'b", "[a]%", "a%b%", "$%",
              "%_%", "_%_%", "%a%b%", "%a%_b%", "a%%b", "%.%b%", "%_.%_", "%(%)%", "%[a]%_%", "%^%$%", "%a_%b_%", "%👩_%x%", "%-%_%", "%é%_%", "%{2}%", "%|%_")],
     **{name: [call(name, D), call(name, P)] for name in ("year", "quarter", "month", "day", "weekday")},
-    "hour": [call("hour", P)],
+    **{name: [call(name, P)] for name in ("hour", "minute", "second")},
     "date_trunc": [call("date_trunc", unit, a) for unit in ("year", "quarter", "month", "week", "day") for a in (D, P)]
-    + [call("date_trunc", "hour", P)],
+    + [call("date_trunc", unit, P) for unit in ("hour", "minute", "second")],
     "days_between": [call("days_between", D, E), call("days_between", P, Q), call("days_between", D, P)],
+    "microseconds": [call("microseconds", D), call("microseconds", P)],
+    "add_months": [call("add_months", a, size) for a in (D, P) for size in (0, 1, -1, 11, 12, -14, 25, 120_000, -120_000)],
+    "add_time": [call("add_time", a, size) for a in (D, P) for size in (0, 1, -1, A_DAY, -A_DAY, 36 * A_DAY // 24, 10**6 + 1, 3_652_059 * A_DAY, -3_652_059 * A_DAY)],
 }  # fmt: skip
 
 NESTED = [
@@ -148,8 +158,14 @@ GROUPS: dict[str, list[Expression]] = {
     ],
     "logic": [each for name in ("and", "or", "not", "is_null", "case", "coalesce", "nullif") for each in CASES[name]],
     "casts": [each for name in CASES if name.startswith("cast_") for each in CASES[name]],
-    "text": [each for name in ("lower", "upper", "trim", "length", "prefix", "concat", "like") for each in CASES[name]],
-    "dates": [each for name in list(CASES)[-8:] for each in CASES[name]],
+    "text": [
+        each
+        for name in ("lower", "upper", "trim", "length", "prefix", "substring", "concat", "like")
+        for each in CASES[name]
+    ],
+    "parts of text": [each for name in ("split_part", "replace", "position") for each in CASES[name]],
+    "dates": [each for name in list(CASES)[-13:-3] for each in CASES[name]],
+    "time": [each for name in list(CASES)[-3:] for each in CASES[name]],
 }
 
 

@@ -14,7 +14,9 @@ import pytest
 from deniable.errors import QuestionRefused
 from deniable.queries.relations import operator_meanings
 from deniable.queries.relations.constant_kinds import fitted
-from deniable.queries.relations.operators import OPERATORS, Columns, domain, evaluate, typed
+from deniable.queries.relations.operator_meanings import A_DAY
+from deniable.queries.relations.operator_table import OPERATORS
+from deniable.queries.relations.operators import Columns, domain, evaluate, typed
 from deniable.tables.expressions import Call, Column, Expression, Literal, call, case, coalesce, col, same
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind, kind_of
 from tests.queries.plans import Chooser
@@ -79,11 +81,23 @@ class Anything(Chooser):
         other = self.pick([kind, kind, Kind.INTEGER, Kind.REAL])
         arguments = [self.argument(self.pick([kind, other]), depth) for _ in range(size)]
         if name == "date_trunc":
-            arguments[0] = Literal(self.pick(["year", "quarter", "month", "week", "day", "hour"]))
+            arguments[0] = Literal(self.pick(["year", "quarter", "month", "week", "day", "hour", "minute", "second"]))
         elif name == "like":
             arguments[1] = Literal(self.pick(["%", "x_", "", "%2%"]))
         elif name == "prefix":
             arguments[1] = Literal(self.pick([0, 1, 3]))
+        elif name == "substring":
+            arguments[1:] = [Literal(self.pick([1, 2, 5])), Literal(self.pick([1, 3, 1000]))]
+        elif name == "split_part":
+            arguments[1:] = [Literal(self.pick(["-", " ", "x"])), Literal(self.pick([1, 2, 3]))]
+        elif name == "replace":
+            arguments[1:] = [Literal(self.pick(["-", "2", "x"])), Literal(self.pick(["", "ab", " "]))]
+        elif name == "position":
+            arguments[1] = Literal(self.pick(["-", "2", "x", "24"]))
+        elif name == "add_months":
+            arguments[1] = Literal(self.pick([0, 1, -1, 13, -30, 120_000]))
+        elif name == "add_time":
+            arguments[1] = Literal(self.pick([0, 1, A_DAY, -3 * A_DAY, A_DAY // 24, 3_652_059 * A_DAY]))
         elif name == "in":
             mine = [cells for column, cells in CELLS.items() if COLUMNS[column].kind is kind]
             arguments[1:] = [Literal(self.pick(self.pick(mine))) for _ in arguments[1:]]

@@ -40,13 +40,17 @@ SHAPES = {
         "GREATEST({number}, 0)", "CASE WHEN {truth} THEN {number} ELSE {number} END", "COALESCE({number}, 0)",
         "NULLIF({number}, {number})", "CAST({text} AS DOUBLE)", "LENGTH({text})", "YEAR({date})",
         "EXTRACT(month FROM {date})", "DATE_DIFF('day', {date}, {date})", "WIDTH_BUCKET({number}, 0, 100, 10)",
-        "SIGN({number})", "TRUNC({number})", "({number})", "{number}::BIGINT",
+        "SIGN({number})", "TRUNC({number})", "({number})", "{number}::BIGINT", "EXTRACT(DOW FROM {date})",
+        "DATE_DIFF('month', {date}, {date})", "EXTRACT(EPOCH FROM {date})", "EXTRACT(WEEK FROM {date})",
+        "POSITION('a' IN {text})", "DATE_DIFF('minute', {date}, {date})",
     ],
     "text": [
         "LOWER({text})", "UPPER({text})", "TRIM({text})", "LEFT({text}, 2)", "SUBSTRING({text}, 1, 3)", "{text} || {text}",
+        "SUBSTRING({text}, 2, 2)", "SPLIT_PART({text}, 'a', 2)", "REPLACE({text}, 'a', 'xyz')", "STRFTIME({date}, '%Y-%m')",
         "CONCAT({text}, 'x')", "CASE WHEN {truth} THEN 'yes' END", "CAST({date} AS VARCHAR)", "COALESCE({text}, 'none')",
     ],
-    "date": ["DATE_TRUNC('month', {date})", "CAST({text} AS DATE)", "COALESCE({date}, {date})", "({date})"],
+    "date": ["DATE_TRUNC('month', {date})", "CAST({text} AS DATE)", "COALESCE({date}, {date})", "({date})", "{date} + INTERVAL 3 MONTH",
+             "{date} - INTERVAL 2 DAY"],
     "truth": [
         "{number} > {number}", "{number} <= {number}", "{text} = {text}", "{date} <> {date}", "{text} LIKE '%a_'",
         "{text} NOT ILIKE 'X%'", "{text} IN ('A', 'B')", "{number} NOT IN (1, 2.5)", "{number} BETWEEN 1 AND 5",
@@ -57,7 +61,7 @@ SHAPES = {
 WILD = [
     "patient_id", "v.cost", "s.place", "n", "height", "1e308", "1e999", "9223372036854775808", "'\\\\'", "DATE '2024-02-30'",
     "random()", "LOG({number})", "@{number}", "{number} // 2", "{number} ^ {number}", "{text} ~ 'x'", "{number} -> 1", "?",
-    "CAST({number} AS INT[])", "CAST({text} AS VARCHAR(3))", "{number} IS DISTINCT FROM 1", "DAYOFWEEK({date})",
+    "CAST({number} AS INT[])", "CAST({text} AS VARCHAR(3))", "{number} IS DISTINCT FROM 1", "DAYNAME({date})",
     "(SELECT AVG(cost) FROM visits)", "patient_id IN (SELECT patient_id FROM stays)", "EXISTS (SELECT 1)", "COUNT(*)",
     "SUM({number}) OVER ()", "DATE_TRUNC('eon', {date})", "CURRENT_DATE", "INTERVAL 1 DAY", "[1, 2]", "{{'a': 1}}", "*",
     "{text} IN ({text})", "WIDTH_BUCKET({number}, 5, 0, 10)", "error('x')", "{number}.{text}", "((", "))", "CASE", "::",

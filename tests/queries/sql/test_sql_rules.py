@@ -38,7 +38,7 @@ MINE = {"bills": Table.of("bills", Unit.person("who", rows=2), cost=Domain.real(
         ("SELECT COUNT(*) FROM bills a JOIN bills b ON a.whom = b.who", "did you mean 'who'? choose from cost, paid, size, who"),
         ("SELECT SUM(size) FROM bills", "SELECT SUM(LEAST(GREATEST(size, 0), 100)) FROM bills"),
         ("SELECT AVG(paid) FROM bills", "write COUNT_IF(paid), or AVG(CAST(paid AS INTEGER)) for the part that is true"),
-        ("SELECT STRFTIME(day, '%Y') AS m, COUNT(*) FROM bills GROUP BY m", "for example, with a table visits: SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m"),
+        ("SELECT STRFTIME(day, '%A') AS m, COUNT(*) FROM bills GROUP BY m", "for example, with a table visits: SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m"),
         ("SELECT * FROM bills", "for example: SELECT paid, COUNT(*) FROM bills GROUP BY paid"),
     ],
 )  # fmt: skip

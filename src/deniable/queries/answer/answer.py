@@ -346,6 +346,7 @@ class _Frame:
     def of(cls, plan: NoisePlan) -> _Frame:
         counted = {recipe.name for recipe in plan.recipes if isinstance(recipe, Counted)}
         measures = {each.name for each in plan.question.measures}
+        measures |= {each.name for each in plan.question.post.windows}
         columns, domains = plan.question.post.columns, plan.question.domains
         return cls(
             measured=frozenset(name for name, made in columns if measures & set(columns_used(made))),
@@ -422,6 +423,8 @@ class _Interval:
         self._plan, self._expression, self._confidence = plan, expression, confidence
         names = {recipe.name: (recipe, uses) for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
         self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
+        if not {window.name for window in plan.question.post.windows}.isdisjoint(columns_used(expression)):
+            self._used = []  # a window depends on the noise of other groups, so it has no interval
         self._made = [(name, *names[name]) for name in self._used]
         self._parts = sorted({part for _, _, uses in self._made for part in uses})
         self._value = typed(expression, domains).value

@@ -5,6 +5,7 @@ No data is read, so plans and sizes may be shown to any caller.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, final
 
@@ -32,6 +33,8 @@ _MOST_PLANS: Final = 1000
 _MOST_KEPT: Final = 1000
 """The most groups of a cached plan. A plan lists its groups, and prices are free, so callers could fill the memory."""
 
+_DATED: Final = re.compile(r"\bcurrent_date\b|\btoday\s*\(", re.IGNORECASE)
+"""Texts that mean another question tomorrow, so their plans are not kept."""
 _BYTE: Final = 4
 """About how many cells of an answer can be computed in the time in which one byte of a new question is read."""
 
@@ -123,7 +126,7 @@ class Plans:
         known = self._kept.get(question) if isinstance(question, str) else None
         if known is None:
             known = plan_under(built, self._budget)
-            if isinstance(question, str) and groups(built) <= _MOST_KEPT:
+            if isinstance(question, str) and groups(built) <= _MOST_KEPT and not _DATED.search(question):
                 self._shapes.learn(question, known)
                 self._keep(question, known)
         return known

@@ -9,11 +9,12 @@ stays linear in the size of the expression.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import count
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from sqlglot import exp
 
@@ -31,7 +32,7 @@ from deniable.queries.engines.sql_spelling import (
     try_cast,
 )
 from deniable.queries.relations.operator_bounds import of_constant, only_null
-from deniable.queries.relations.operators import OPERATORS
+from deniable.queries.relations.operator_table import OPERATORS
 from deniable.tables.expressions import Call, Column, Expression, Literal
 from deniable.tables.kinds import LONGEST, SMALLEST, Domain, Kind
 
@@ -47,6 +48,8 @@ _DECIMAL: Final = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
 DAY: Final = f"{_YEAR}-[0-9][0-9]-[0-9][0-9]"
 TIME: Final = "([01][0-9]|2[0-3]):[0-5][0-9]"
 _MOMENT: Final = f"{DAY} {TIME}:[0-5][0-9]"
+_CALENDAR: Final = {Kind.DATE: (dt.date.min, dt.date.max), Kind.TIMESTAMP: (dt.datetime.min, dt.datetime.max)}
+T = TypeVar("T")
 
 
 @final
@@ -340,7 +343,7 @@ def _trim(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) ->
 
 
 def _length(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
-    return cast(function("LENGTH", parts[0].sql), "BIGINT"), parts
+    return cast(function("LENGTH", first_of(parts[0].sql, LONGEST)), "BIGINT"), parts
 
 
 def _prefix(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
@@ -348,6 +351,30 @@ def _prefix(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) 
     assert size is not None
     assert isinstance(size[0], int)
     return first_of(parts[0].sql, size[0]), parts
+
+
+def _substring(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    start, size = (_constant_of(part, int) for part in parts[1:])
+    return function("SUBSTRING", parts[0].sql, number(start), number(size)), parts
+
+
+def _split_part(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    return function("SPLIT_PART", parts[0].sql, parts[1].sql, number(_constant_of(parts[2], int))), parts
+
+
+def _replace(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    return first_of(function("REPLACE", *(part.sql for part in parts)), LONGEST), parts
+
+
+def _position(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    return cast(function("INSTR", first_of(parts[0].sql, LONGEST), parts[1].sql), "BIGINT"), parts
+
+
+def _constant_of(part: Piece, kind: type[T]) -> T:
+    assert part.domain.keys is not None
+    value = part.domain.keys[0]
+    assert isinstance(value, kind)
+    return value
 
 
 def _concat(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
@@ -383,6 +410,26 @@ def _date_trunc(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ..
 def _days_between(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
     a, b = (cast(part.sql, "DATE") for part in parts)
     return cast(writer.spelling.days_between(a, b), "BIGINT"), parts
+
+
+def _microseconds(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    a = writer.short(parts[0])
+    return cast(writer.spelling.microseconds(a.sql), "BIGINT"), (a, a)
+
+
+def _later(add: Callable[[Spelling, SQL, Kind, int], SQL]) -> Write:
+    def write(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+        a = writer.promoted(parts[0], result.kind)
+        moved = add(writer.spelling, a.sql, result.kind, _constant_of(parts[1], int))
+        if result.bounds is not None:
+            return moved, (a,)
+        # Engines have dates outside the years 1 to 9999, without an error; ours end there.
+        whole = writer.short(Piece(moved, result, 3 + a.size, a.layer))
+        first, last = (writer.spelling.literal(end, result.kind) for end in _CALENDAR[result.kind])
+        inside = exp.And(this=both(exp.GTE, whole.sql, first), expression=both(exp.LTE, whole.sql.copy(), last))
+        return case((inside, whole.sql.copy())), (whole, whole, whole)
+
+    return write
 
 
 _WRITERS: Final[Mapping[str, Write]] = {
@@ -427,6 +474,10 @@ _WRITERS: Final[Mapping[str, Write]] = {
     "trim": _trim,
     "length": _length,
     "prefix": _prefix,
+    "substring": _substring,
+    "split_part": _split_part,
+    "replace": _replace,
+    "position": _position,
     "concat": _concat,
     "like": _like,
     "year": _date_part("YEAR"),
@@ -435,7 +486,12 @@ _WRITERS: Final[Mapping[str, Write]] = {
     "day": _date_part("DAY"),
     "weekday": _weekday,
     "hour": _date_part("HOUR"),
+    "minute": _date_part("MINUTE"),
+    "second": _date_part("SECOND"),
     "date_trunc": _date_trunc,
     "days_between": _days_between,
+    "microseconds": _microseconds,
+    "add_months": _later(lambda spelling, a, kind, size: spelling.months_later(a, kind, size)),
+    "add_time": _later(lambda spelling, a, kind, size: spelling.time_later(a, kind, size)),
 }
 assert set(_WRITERS) == set(OPERATORS), "each operator of the table has exactly one writer"

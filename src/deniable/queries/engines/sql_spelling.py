@@ -12,6 +12,7 @@ from typing import Final, final
 from sqlglot import exp
 
 from deniable.queries.engines.engine import PERSON
+from deniable.queries.relations.operator_meanings import A_DAY, TIMES
 from deniable.queries.relations.relation_nodes import How
 from deniable.tables.kinds import SMALLEST, Domain, Kind, Scalar
 
@@ -261,6 +262,14 @@ class Spelling(ABC):
         """The number of days from date a to date b."""
 
     @abstractmethod
+    def months_later(self, a: SQL, kind: Kind, months: int) -> SQL:
+        """A date or timestamp some months later, on the last day of a month that is too short."""
+
+    @abstractmethod
+    def time_later(self, a: SQL, kind: Kind, microseconds: int) -> SQL:
+        """A date some whole days later, or a timestamp some microseconds later."""
+
+    @abstractmethod
     def total(self, addend: SQL) -> SQL:
         """The exact sum of 62-bit integers; 0 for no rows."""
 
@@ -403,6 +412,14 @@ class DuckDB(Spelling):
     def days_between(self, a: SQL, b: SQL) -> SQL:
         return function("DATE_DIFF", exp.Literal.string("day"), a, b)
 
+    def months_later(self, a: SQL, kind: Kind, months: int) -> SQL:
+        return cast(both(exp.Add, a, function("TO_MONTHS", number(months))), self.types[kind])
+
+    def time_later(self, a: SQL, kind: Kind, microseconds: int) -> SQL:
+        if kind is Kind.DATE:
+            return both(exp.Add, a, cast(number(microseconds // A_DAY), "INTEGER"))
+        return both(exp.Add, a, function("TO_MICROSECONDS", self.literal(microseconds, Kind.INTEGER)))
+
     def total(self, addend: SQL) -> SQL:
         return exp.Coalesce(this=exp.Sum(this=addend), expressions=[number(0)])
 
@@ -499,15 +516,29 @@ class Spark(Spelling):
     def date_trunc(self, unit: str, a: SQL, kind: Kind) -> SQL:
         # Spark's own date_trunc depends on the session's time zone.
         day = cast(a, "DATE")
-        if unit == "hour":
-            hours = function("MAKE_DT_INTERVAL", number(0), function("HOUR", a.copy()))
-            return both(exp.Add, cast(day, self.types[kind]), hours)
+        if unit in TIMES:
+            parts = [function(part.upper(), a.copy()) for part in TIMES]
+            time = function("MAKE_DT_INTERVAL", number(0), *parts[: [*TIMES].index(unit) + 1])
+            return both(exp.Add, cast(day, self.types[kind]), time)
         if unit != "day":
             day = function("TRUNC", day, exp.Literal.string(unit))
         return cast(day, self.types[kind])
 
     def days_between(self, a: SQL, b: SQL) -> SQL:
         return function("DATEDIFF", b, a)
+
+    def months_later(self, a: SQL, kind: Kind, months: int) -> SQL:
+        if kind is Kind.DATE:
+            return function("ADD_MONTHS", a, number(months))
+        return both(exp.Add, a, function("MAKE_YM_INTERVAL", number(0), number(months)))
+
+    def time_later(self, a: SQL, kind: Kind, microseconds: int) -> SQL:
+        days, rest = divmod(microseconds, A_DAY)
+        if kind is Kind.DATE:
+            return function("DATE_ADD", a, number(days))
+        seconds, small = divmod(rest, 10**6)
+        time = cast(exp.Literal.string(f"{seconds}.{small:06d}"), "DECIMAL(18,6)")
+        return both(exp.Add, a, function("MAKE_DT_INTERVAL", number(days), number(0), number(0), time))
 
     def total(self, addend: SQL) -> SQL:
         return exp.Coalesce(this=exp.Sum(this=cast(addend, self.wide)), expressions=[number(0)])

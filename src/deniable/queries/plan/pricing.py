@@ -170,9 +170,11 @@ class Price:
 
 def measured_columns(plan: NoisePlan) -> dict[str, str | None]:
     """The noisy columns of the answer, each with the name of its measure; None if it is computed from measures."""
-    known, asked = {recipe.name for recipe in plan.recipes}, plan.question.post.columns
+    known = {*(recipe.name for recipe in plan.recipes), *(window.name for window in plan.question.post.windows)}
+    asked = plan.question.post.columns
     noisy = [(name, each) for name, each in asked if known.intersection(columns_used(each))]
-    return {name: each.name if isinstance(each, Column) else None for name, each in noisy}
+    measures = {recipe.name for recipe in plan.recipes}
+    return {name: each.name if isinstance(each, Column) and each.name in measures else None for name, each in noisy}
 
 
 def errors(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float, rows: int) -> dict[str, float | None]:

@@ -15,10 +15,12 @@ from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, digest, expression_form, relation_form
+from deniable.queries.plan.noisy_windows import NoisyWindow, Order, in_order
 from deniable.queries.relations import evaluation_limit
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.exact_statistics import Group
-from deniable.queries.relations.operators import Columns, Value, domain, typed
+from deniable.queries.relations.operator_table import Value
+from deniable.queries.relations.operators import Columns, domain, typed
 from deniable.queries.relations.relation_nodes import Bound, FilterRows, Project, RelationNode
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
 from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of
@@ -61,20 +63,11 @@ class Measure:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Order:
-    """One part of ORDER BY."""
-
-    expression: Expression
-    descending: bool = False
-    nulls_first: bool = False
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
 class Post:
     """Post-processing of the noisy answers: columns, HAVING, ORDER BY, LIMIT. It costs nothing and cannot leak.
 
-    Expressions refer to keys and measures by their names.
+    Expressions refer to keys and measures by their names, and to `windows`, which read the groups that HAVING keeps.
+    `qualify` is a condition on the rows with their windows.
     """
 
     columns: tuple[tuple[str, Expression], ...]
@@ -82,6 +75,8 @@ class Post:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     offset: int = 0
+    windows: tuple[NoisyWindow, ...] = ()
+    qualify: Expression | None = None
 
     def select(
         self, rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]
@@ -91,13 +86,13 @@ class Post:
         if self.having is not None:
             passes = typed(self.having, domains).value
             kept = [i for i in kept if passes(rows[i]) is True]
-        for part in reversed(self.order):  # sorting is stable, so the least significant part is sorted first
-            value = typed(part.expression, domains).value
-            found = {i: value(rows[i]) for i in kept}
-            known = [i for i in kept if found[i] is not None]
-            null = [i for i in kept if found[i] is None]
-            known.sort(key=found.__getitem__, reverse=part.descending)  # type: ignore[arg-type]
-            kept = null + known if part.nulls_first else known + null
+        if self.windows:
+            over = {window.name: window.values(kept, rows, domains) for window in self.windows}
+            rows = [{**row, **{name: found.get(i) for name, found in over.items()}} for i, row in enumerate(rows)]
+        if self.qualify is not None:
+            passes = typed(self.qualify, domains).value
+            kept = [i for i in kept if passes(rows[i]) is True]
+        kept = in_order(kept, self.order, rows, domains)
         kept = kept[self.offset :][: self.limit]
         values = [typed(expression, domains).value for _, expression in self.columns]
         return [(i, tuple(value(rows[i]) for value in values)) for i in kept]
@@ -127,6 +122,7 @@ class Question:
         below = self.relation.columns
         found = {key.name: typed(key.expression, below).domain for key in self.keys}
         found |= {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
+        found |= {window.name: window.domain(found) for window in self.post.windows}
         object.__setattr__(self, "domains", Columns(found))
 
     @property
@@ -243,6 +239,8 @@ def _redirected(post: Post, same_as: dict[str, Expression]) -> Post:
         tuple(Order(renamed(o.expression, same_as), o.descending, o.nulls_first) for o in post.order),
         post.limit,
         post.offset,
+        tuple(window.mapped(lambda each: renamed(each, same_as)) for window in post.windows),
+        None if post.qualify is None else renamed(post.qualify, same_as),
     )
 
 
@@ -275,7 +273,11 @@ def check_post(question: Question) -> Question:
         raise QuestionRefused("kinds", "HAVING takes a condition", "HAVING COUNT(*) > 100")
     columns = tuple((name, checked(each)) for name, each in post.columns)
     order = tuple(Order(checked(part.expression), part.descending, part.nulls_first) for part in post.order)
-    return replace(question, post=Post(columns, having, order, post.limit, post.offset))
+    windows = tuple(window.mapped(checked) for window in post.windows)
+    qualify = None if post.qualify is None else checked(post.qualify)
+    if qualify is not None and typed(qualify, domains).domain.kind is not Kind.BOOLEAN:
+        raise QuestionRefused("kinds", "QUALIFY takes a condition", "QUALIFY ROW_NUMBER() OVER (ORDER BY n) = 1")
+    return replace(question, post=Post(columns, having, order, post.limit, post.offset, windows, qualify))
 
 
 def check_key(key: Key, relation: RelationNode) -> None:

@@ -99,9 +99,9 @@ RULES: Final = {
     ),
     "grouping": Rule(
         "clause",
-        "GROUP BY takes columns, expressions, positions and aliases; of a whole question also ROLLUP, CUBE and "
-        "GROUPING SETS; not ALL",
-        "SELECT ward, COUNT(*) FROM visits GROUP BY ALL", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
+        "GROUP BY takes columns, expressions, positions, aliases and ALL; of a whole question also ROLLUP, CUBE and "
+        "GROUPING SETS",
+        "SELECT ward, COUNT(*) FROM visits GROUP BY 7", "SELECT ward, COUNT(*) FROM visits GROUP BY ALL",
     ),
     "limit": Rule(
         "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over noisy results",
@@ -195,19 +195,14 @@ RULES: Final = {
         "SELECT AVG(LOG(cost + 1)) FROM visits", "SELECT AVG(LN(cost + 1)) FROM visits",
     ),
     "date format": Rule(
-        "function", "dates are not written out as text, which differs from one database to another",
-        "SELECT STRFTIME(visited, '%Y-%m') AS m, COUNT(*) FROM visits GROUP BY m",
+        "function", "dates are written as text by %Y, %m, %d, %H, %M and %S: names differ by language",
+        "SELECT STRFTIME(visited, '%B %Y') AS m, COUNT(*) FROM visits GROUP BY m",
         "SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m",
     ),
-    "weekday": Rule(
-        "function", "the first day of the week differs from one database to another, except in ISO's count",
-        "SELECT DAYOFWEEK(visited), COUNT(*) FROM visits GROUP BY 1",
-        "SELECT EXTRACT(ISODOW FROM visited), COUNT(*) FROM visits GROUP BY 1",
-    ),
     "substring": Rule(
-        "function", "a part of a text begins at its first character and has a constant length",
+        "function", "the start and the length of a part of a text are constants, from 1 to 1000",
+        "SELECT SUBSTRING(diagnosis, age, 3), COUNT(*) FROM visits GROUP BY 1",
         "SELECT SUBSTRING(diagnosis, 2, 3), COUNT(*) FROM visits GROUP BY 1",
-        "SELECT LEFT(diagnosis, 3), COUNT(*) FROM visits GROUP BY 1",
     ),
     "trim": Rule(
         "function", "TRIM takes spaces off both ends",
@@ -219,9 +214,9 @@ RULES: Final = {
         "SELECT SUM(CAST(cost AS STRUCT(a INT))) FROM visits", "SELECT SUM(CAST(cost AS BIGINT)) FROM visits",
     ),
     "interval": Rule(
-        "function", "dates are compared with dates, and their distance is counted in days",
-        "SELECT COUNT(*) FROM visits WHERE visited > DATE '2024-12-31' - INTERVAL 30 DAY",
-        "SELECT COUNT(*) FROM visits WHERE DATE_DIFF('day', visited, DATE '2024-12-31') < 30",
+        "function", "an interval is a constant of years to microseconds, added to a date or taken from it",
+        "SELECT COUNT(*) FROM visits WHERE visited + INTERVAL (age) DAY > DATE '2024-12-31'",
+        "SELECT COUNT(*) FROM visits WHERE visited + INTERVAL 30 DAY > DATE '2024-12-31'",
     ),
     "unit": Rule(
         "constant", "the unit of a date function is one of {what}",
@@ -237,17 +232,20 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
     ),
     "window": Rule(
-        "window", "a window reads across people; only the total in COUNT(*) * 1.0 / SUM(COUNT(*)) OVER () is allowed",
+        "window",
+        "a window over rows reads across people; over groups SUM, AVG, MIN, MAX, COUNT, LAG, LEAD and ranks are taken",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "subquery": Rule(
-        "subquery", "a sub-query stands in FROM, or as patient_id IN (SELECT patient_id FROM …) in WHERE",
+        "subquery",
+        "a sub-query stands in FROM, or in WHERE as patient_id IN (SELECT patient_id …) or EXISTS (… equal patient_id)",
         "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
     ),
     "join": Rule(
-        "join", "tables are joined by JOIN or LEFT JOIN with ON or USING",
-        "SELECT COUNT(*) FROM visits, stays", "SELECT COUNT(*) FROM visits JOIN stays USING (patient_id)",
+        "join", "tables are joined by a comma, JOIN, LEFT JOIN or RIGHT JOIN, with equal columns",
+        "SELECT COUNT(*) FROM visits FULL JOIN stays USING (patient_id)",
+        "SELECT COUNT(*) FROM visits JOIN stays USING (patient_id)",
     ),
     "join person": Rule(
         "join", "private tables are joined on the person",
@@ -260,7 +258,7 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward WHERE visits.age > wards.beds",
     ),
     "join left": Rule(
-        "join", "LEFT JOIN keeps the rows of a private table, and its ON has equalities only",
+        "join", "LEFT JOIN keeps the rows of a private table; its ON has equalities, and conditions on the other table",
         "SELECT COUNT(*) FROM wards LEFT JOIN visits ON visits.ward = wards.ward",
         "SELECT COUNT(*) FROM visits LEFT JOIN wards ON visits.ward = wards.ward",
     ),

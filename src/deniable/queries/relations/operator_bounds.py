@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from deniable.queries.relations import operator_meanings
-from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
+from deniable.tables.kinds import LARGEST, LONGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
 
 Bounds = tuple[Fraction, Fraction]
 Domains = tuple[Domain, ...]
@@ -26,7 +26,12 @@ _WIDER: Final = Fraction(1, 2**40)
 _DAYS: Final = (Fraction(-3_652_058), Fraction(3_652_058))  # from 0001-01-01 to 9999-12-31
 _LONGEST_UNIT: Final = {"year": 366, "quarter": 92, "month": 31, "week": 7, "day": 1}
 _MOST_STARTS: Final = 1000  # as many as there may be integers in a range that is listed
-_LONGEST: Final = Fraction(2**31 - 1)  # no engine holds a longer text
+_FIRST_MOMENT: Final = ordinal(dt.datetime.min)
+_LAST_MOMENT: Final = ordinal(dt.datetime.max)
+_MOST_MONTHS: Final = 12 * 10_000
+_MOST_TIME: Final = 3_652_059 * operator_meanings.A_DAY  # all days of the calendar
+_A_MICROSECOND: Final = Fraction(1, operator_meanings.A_DAY)
+_EPOCH: Final = ordinal(dt.datetime(1970, 1, 1))
 
 
 class Unfit(Exception):
@@ -380,7 +385,7 @@ def text(domains: Domains) -> Domain:
 
 def length(domains: Domains) -> Domain:
     text(domains)
-    return Domain(Kind.INTEGER, (Fraction(0), _LONGEST), None, nullable(domains))
+    return Domain(Kind.INTEGER, (Fraction(0), Fraction(LONGEST)), None, nullable(domains))
 
 
 def _constant(domain: Domain) -> Scalar | None:
@@ -393,6 +398,39 @@ def prefix(domains: Domains) -> Domain:
     if domains[1].kind is not Kind.INTEGER or not isinstance(size, int) or not 0 <= size <= 1000:
         raise Unfit
     return Domain(Kind.TEXT, None, None, nullable(domains))
+
+
+def substring(domains: Domains) -> Domain:
+    text(domains[:1])
+    if not all(_is_whole(domain, 1, LONGEST) for domain in domains[1:]):
+        raise Unfit("a part of a text begins at 1 or later, and has a length: SUBSTRING(a, 4, 2)")
+    return Domain(Kind.TEXT, None, None, nullable(domains))
+
+
+def split_part(domains: Domains) -> Domain:
+    text(domains[:2])
+    if not _constant(domains[1]) or not _is_whole(domains[2], 1, LONGEST):
+        raise Unfit("the separator has a character, and parts are counted from 1: SPLIT_PART(a, '-', 2)")
+    return Domain(Kind.TEXT, None, None, nullable(domains))
+
+
+def replace(domains: Domains) -> Domain:
+    text(domains)
+    if not _constant(domains[1]):
+        raise Unfit("the text that is replaced has a character: REPLACE(a, '-', ' ')")
+    return Domain(Kind.TEXT, None, None, nullable(domains))
+
+
+def position(domains: Domains) -> Domain:
+    text(domains)
+    if not _constant(domains[1]):
+        raise Unfit("the text that is looked for has a character: STRPOS(a, '-')")
+    return Domain(Kind.INTEGER, (Fraction(0), Fraction(LONGEST)), None, nullable(domains))
+
+
+def _is_whole(domain: Domain, low: int, high: int) -> bool:
+    value = _constant(domain)
+    return domain.kind is Kind.INTEGER and isinstance(value, int) and low <= value <= high
 
 
 def like(domains: Domains) -> Domain:
@@ -439,17 +477,25 @@ def year(domains: Domains) -> Domain:
     return Domain(Kind.INTEGER, (Fraction(ends[0]), Fraction(ends[1])), None, nullable(domains))
 
 
-def hour(domains: Domains) -> Domain:
-    if any(domain.kind is not Kind.TIMESTAMP and not only_null(domain) for domain in domains):
-        raise Unfit("a date has no hours: CAST(a AS TIMESTAMP)")
-    return Domain(Kind.INTEGER, (Fraction(0), Fraction(23)), None, nullable(domains))
+def time_part(high: int) -> Callable[[Domains], Domain]:
+    """The domain of a part of a time of day, from 0 to `high`."""
+
+    def domain(domains: Domains) -> Domain:
+        if any(domain.kind is not Kind.TIMESTAMP and not only_null(domain) for domain in domains):
+            raise Unfit("a date has no time of day: CAST(a AS TIMESTAMP)")
+        return Domain(Kind.INTEGER, (Fraction(0), Fraction(high)), None, nullable(domains))
+
+    return domain
 
 
 def date_trunc(domains: Domains) -> Domain:
     unit, a = domains
     _dates((a,))
-    if _constant(unit) not in operator_meanings.UNITS or (_constant(unit) == "hour" and a.kind is Kind.DATE):
-        raise Unfit(f"the unit is one of {', '.join(operator_meanings.UNITS)}; hour needs a timestamp")
+    if _constant(unit) not in operator_meanings.UNITS or (
+        _constant(unit) in operator_meanings.TIMES and a.kind is Kind.DATE
+    ):
+        units, times = ", ".join(operator_meanings.UNITS), ", ".join(operator_meanings.TIMES)
+        raise Unfit(f"the unit is one of {units}; {times} need a timestamp")
     ends = None if only_null(a) else _ends(a)
     if ends is None:
         return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
@@ -467,7 +513,8 @@ def _start(unit: str, day: dt.date) -> dt.date:
 
 def _starts(unit: str, first: dt.date, last: dt.date) -> tuple[dt.date, ...] | None:
     """All starts of years, quarters, ... from `first` to `last`, which are two of them; None if they are many."""
-    longest, found = dt.timedelta(hours=1) if unit == "hour" else dt.timedelta(days=_LONGEST_UNIT[unit]), [first]
+    longest = operator_meanings.TIMES[unit] if unit in operator_meanings.TIMES else dt.timedelta(_LONGEST_UNIT[unit])
+    found = [first]
     while found[-1] < last and len(found) <= _MOST_STARTS:
         # The longest time that one takes, from its start, leads into the next one and not beyond it.
         found.append(_start(unit, found[-1] + longest))
@@ -479,3 +526,48 @@ def days_between(domains: Domains) -> Domain:
     a, b = (_days(domain) for domain in domains)
     bounds = _DAYS if a is None or b is None else (b[0] - a[1], b[1] - a[0])
     return Domain(Kind.INTEGER, bounds, None, nullable(domains))
+
+
+def microseconds(domains: Domains) -> Domain:
+    _dates(domains)
+    low, high = _ends(domains[0]) or (_FIRST_MOMENT, _LAST_MOMENT)
+    return Domain(
+        Kind.INTEGER, ((low - _EPOCH) / _A_MICROSECOND, (high - _EPOCH) / _A_MICROSECOND), None, nullable(domains)
+    )
+
+
+def add_months(domains: Domains) -> Domain:
+    """The domain of a date some months later.
+
+    A later day never becomes an earlier one, but two moments of different days can change places on the last day of a
+    short month. So the bounds are those of whole days.
+    """
+    a, months = domains
+    _dates((a,))
+    size = _constant(months)
+    if not _is_whole(months, -_MOST_MONTHS, _MOST_MONTHS) or not isinstance(size, int):
+        raise Unfit(f"the number of months is constant, and at most {_MOST_MONTHS:,}: a + INTERVAL 3 MONTH")
+    days = None if only_null(a) else _days(a)
+    ends = [] if days is None else [operator_meanings.add_months(dt.date.fromordinal(int(day)), size) for day in days]
+    if days is None or None in ends:
+        return Domain(Kind.DATE if only_null(a) else a.kind, None, None, True)
+    low, high = (ordinal(end) for end in ends if end is not None)
+    return Domain(a.kind, (low, high if a.kind is Kind.DATE else high + 1 - _A_MICROSECOND), None, a.nullable)
+
+
+def add_time(domains: Domains) -> Domain:
+    a, time = domains
+    _dates((a,))
+    size = _constant(time)
+    if not _is_whole(time, -_MOST_TIME, _MOST_TIME) or not isinstance(size, int):
+        raise Unfit(
+            f"the time is constant, and at most {_MOST_TIME // operator_meanings.A_DAY:,} days: a + INTERVAL 1 DAY"
+        )
+    kind = Kind.DATE if a.kind is not Kind.TIMESTAMP and size % operator_meanings.A_DAY == 0 else Kind.TIMESTAMP
+    ends = None if only_null(a) else _ends(a)
+    if ends is None:
+        return Domain(kind, None, None, True)
+    low, high = (end + size * _A_MICROSECOND for end in ends)
+    if low < _FIRST_MOMENT or high > _LAST_MOMENT:
+        return Domain(kind, None, None, True)
+    return Domain(kind, (low, high), None, a.nullable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import math
 import re
@@ -249,11 +250,28 @@ def trim(a: str) -> str:
 
 
 def length(a: str) -> int:
-    return len(a)
+    return min(len(a), LONGEST)
 
 
 def prefix(a: str, size: int) -> str:
     return a[:size]
+
+
+def substring(a: str, start: int, size: int) -> str:
+    return a[start - 1 : start - 1 + size]
+
+
+def split_part(a: str, separator: str, number: int) -> str:
+    parts = a.split(separator)
+    return parts[number - 1] if number <= len(parts) else ""
+
+
+def replace(a: str, old: str, new: str) -> str:
+    return a.replace(old, new)[:LONGEST]
+
+
+def position(a: str, part: str) -> int:
+    return a[:LONGEST].find(part) + 1
 
 
 def concat(*values: str) -> str:
@@ -302,12 +320,21 @@ def hour(a: dt.datetime) -> int:
     return a.hour
 
 
-UNITS = ("year", "quarter", "month", "week", "day", "hour")
+def minute(a: dt.datetime) -> int:
+    return a.minute
+
+
+def second(a: dt.datetime) -> int:
+    return a.second
+
+
+TIMES = {"hour": dt.timedelta(hours=1), "minute": dt.timedelta(minutes=1), "second": dt.timedelta(seconds=1)}
+UNITS = ("year", "quarter", "month", "week", "day", *TIMES)
 
 
 def date_trunc(unit: str, a: dt.date) -> dt.date | None:
-    if unit == "hour" and isinstance(a, dt.datetime):
-        return a.replace(minute=0, second=0, microsecond=0)
+    if unit in TIMES and isinstance(a, dt.datetime):
+        return a - dt.timedelta(microseconds=microseconds(a) % (TIMES[unit] // _MICROSECOND))
     start = dt.date(a.year, a.month, a.day)
     if unit == "year":
         start = start.replace(month=1, day=1)
@@ -322,3 +349,27 @@ def date_trunc(unit: str, a: dt.date) -> dt.date | None:
 
 def days_between(a: dt.date, b: dt.date) -> int:
     return b.toordinal() - a.toordinal()
+
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_MICROSECOND = dt.timedelta(microseconds=1)
+A_DAY = 86_400 * 10**6
+"""Microseconds of a day."""
+
+
+def microseconds(a: dt.datetime) -> int:
+    return (a - _EPOCH) // _MICROSECOND
+
+
+def add_months(a: dt.date, months: int) -> dt.date | None:
+    year, month = divmod(12 * a.year + a.month - 1 + months, 12)
+    if not dt.MINYEAR <= year <= dt.MAXYEAR:
+        return None
+    return a.replace(year=year, month=month + 1, day=min(a.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def add_time(a: dt.date, time: int) -> dt.date | None:
+    try:
+        return a + dt.timedelta(microseconds=time)
+    except OverflowError:
+        return None

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.relations.operator_bounds import of_constant
-from deniable.queries.relations.operators import OPERATORS, Columns
+from deniable.queries.relations.operator_table import OPERATORS
+from deniable.queries.relations.operators import Columns
 from deniable.queries.relations.relation_nodes import (
     Bound,
     FilterRows,

@@ -20,6 +20,7 @@ from deniable.errors import QuestionRefused
 from deniable.numbers import plain
 from deniable.queries.relations.operator_bounds import Bounds, Unfit, common, only_null
 from deniable.queries.relations.operators import Columns, domain, typed
+from deniable.tables.expressions import Column
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, within_keys
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class RelationNode(ABC):
     @abstractmethod
     def rows(self) -> int:
         """The stability: the most rows that one person owns."""
+
+    def rows_alike(self, names: frozenset[str]) -> int:
+        """The most rows of one person that have the same value, not NULL, in each of these columns. At most `rows`."""
+        return self.rows
 
     @property
     @abstractmethod
@@ -136,6 +141,9 @@ class FilterRows(OnOne):
     def rows(self) -> int:
         return self.child.rows
 
+    def rows_alike(self, names: frozenset[str]) -> int:
+        return self.child.rows_alike(names)
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +164,11 @@ class Project(OnOne):
     @property
     def rows(self) -> int:
         return self.child.rows
+
+    def rows_alike(self, names: frozenset[str]) -> int:
+        # A column that is passed on has the value that it has below; a computed one says nothing here.
+        passed = (each.name for name, each in self.expressions if name in names and isinstance(each, Column))
+        return self.child.rows_alike(frozenset(passed))
 
 
 @final
@@ -212,17 +225,27 @@ class JoinPublic(OnOne):
     def rows(self) -> int:
         return self.child.rows * self.partners
 
+    def rows_alike(self, names: frozenset[str]) -> int:
+        return self.child.rows_alike(names & frozenset(self.child.columns)) * self.partners
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinPrivate(RelationNode):
-    """Two relations of the same people, joined on the person (and further columns). Rows: the product."""
+    """Two relations of the same people, joined on the person (and further columns `on`).
+
+    Rows: each row of one side has at most as many partners as the other side has rows of that person with the same
+    values in `on`. So a person owns at most left.rows × (rows of the right side alike in `on`) rows, and as many with
+    the sides exchanged; the smaller number counts. A LEFT JOIN adds at most the rows of its left side. Without further
+    columns this is the product; an order joined with its items costs the items alone.
+    """
 
     left: RelationNode
     right: RelationNode
     on: tuple[tuple[str, str], ...]
     how: How
     _columns: Columns = field(init=False, repr=False)
+    _rows: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not (self.left.people and self.right.people):
@@ -232,7 +255,9 @@ class JoinPrivate(RelationNode):
             )  # fmt: skip
         _one_name_each([*self.left.columns, *self.right.columns])
         _comparable(self.on, self.left.columns, self.right.columns)
-        _bounded(self.rows, max(self.left.rows, self.right.rows))
+        # Rows meet by the person before the other columns are compared, so the work is that of the product.
+        _bounded(self.left.rows * self.right.rows, max(self.left.rows, self.right.rows))
+        object.__setattr__(self, "_rows", self._counted())  # once: a chain of joins would count it again and again
         _keep(self, {**self.left.columns, **_beside(self.right.columns, self.how)})
 
     @property
@@ -241,7 +266,19 @@ class JoinPrivate(RelationNode):
 
     @property
     def rows(self) -> int:
-        return self.left.rows * self.right.rows
+        return self._rows
+
+    def _counted(self) -> int:
+        mine = self.left.rows_alike(frozenset(name for name, _ in self.on))
+        theirs = self.right.rows_alike(frozenset(name for _, name in self.on))
+        unmatched = self.left.rows if self.how is How.LEFT else 0
+        return min(self.left.rows * theirs, self.right.rows * mine + unmatched)
+
+    def rows_alike(self, names: frozenset[str]) -> int:
+        left = names & frozenset(self.left.columns)
+        # Rows of the right side in one result have the values of their partners, so those of the join columns too.
+        right = names & frozenset(self.right.columns) | {theirs for mine, theirs in self.on if mine in left}
+        return min(self.rows, self.left.rows_alike(left) * self.right.rows_alike(right))
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -283,6 +320,9 @@ class PerPerson(OnOne):
     @property
     def rows(self) -> int:
         return self.child.rows if self.keys else 1
+
+    def rows_alike(self, names: frozenset[str]) -> int:
+        return 1 if all(name in names for name, _ in self.keys) else self.rows
 
 
 EXACT: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
@@ -449,6 +489,11 @@ class Bound(OnOne):
     @property
     def rows(self) -> int:
         return min(self.child.rows, self.groups * self.rows_per_group)
+
+    def rows_alike(self, names: frozenset[str]) -> int:
+        found = min(self.rows, self.child.rows_alike(names))
+        alike = all(isinstance(key, Column) and key.name in names for key in self.keys)
+        return min(found, self.rows_per_group) if alike else found
 
 
 def _keep(relation: RelationNode, columns: Mapping[str, Domain]) -> None:

@@ -86,7 +86,12 @@ _PART: Final = 8_000
 values in each operator."""
 _INFERRED: Final = 3
 """The conditions that engines copy from one side of a join to the other: equal to a constant, above one, not NULL."""
-_TWICE: Final = frozenset({"nullif", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"})
+_TWICE: Final = frozenset(
+    {
+        *("nullif", "cast_boolean", "cast_integer", "cast_real", "cast_date", "cast_timestamp"),
+        *("microseconds", "add_months", "add_time"),
+    }
+)
 """Operators whose SQL repeats their arguments."""
 _EXTREMES: Final = frozenset({"least", "greatest"})
 """Operators written as a tournament of CASEs, in which each side occurs three times (`question_length`)."""
@@ -180,14 +185,17 @@ def bytes_of(expression: Expression, sizes: Sizes) -> int:
             match operator:
                 case "concat":
                     return min(sum(below), 4 * LONGEST)
-                case "prefix":
-                    length = arguments[1].value if isinstance(arguments[1], Literal) else LONGEST
+                case "replace":
+                    return min(below[0] * max(1, below[2]), 4 * LONGEST)
+                case "prefix" | "substring":
+                    size = arguments[-1]
+                    length = size.value if isinstance(size, Literal) else LONGEST
                     return min(below[0], 4 * length if isinstance(length, int) else below[0])
                 case "case":
                     return max((*below[1:-1:2], below[-1]))
                 case "coalesce" | "nullif" | "least" | "greatest":
                     return max(below)
-                case "lower" | "upper" | "trim":
+                case "lower" | "upper" | "trim" | "split_part":
                     return below[0]
                 case "cast_text":
                     return max(below[0], _SPELLED)
@@ -216,6 +224,8 @@ def steps(expression: Expression, sizes: Sizes, costs: Costs = MappingProxyType(
     texts = sum(each for each in (bytes_of(argument, sizes) for argument in arguments) if each > _NUMBER)
     if expression.operator == "concat":
         texts += (len(arguments) - 1) * bytes_of(expression, sizes)  # cut after each part
+    if expression.operator == "replace":
+        texts += bytes_of(arguments[0], sizes) * bytes_of(arguments[2], sizes)  # the longest text before it is cut
     return below + _CALL * len(arguments) + texts * _of_byte(expression)
 
 
@@ -362,7 +372,7 @@ class _Tally:
                 sides = self.work(left, frozenset((needed & set(left.columns)) | {a for a, _ in on}))
                 sides += self.work(right, frozenset((needed & set(right.columns)) | {b for _, b in on}))
                 # Rows meet by the person first; the other columns are compared for each pair.
-                joined = rows * (_JOIN + _KEPT * (width + keys))
+                joined = left.rows * right.rows * (_JOIN + _KEPT * (width + keys))
                 return sides + joined + self._inferred(relation, [name for name, _ in on])
             case PerPerson():
                 return self._gathered(relation)

@@ -117,6 +117,8 @@ def _count(node: exp.Count, rows: RelationExpressions) -> Aggregate:
         if len(inner.expressions) != 1:
             refuse("distinct aggregate")
         return _distinct(unwrapped(inner.expressions[0]), rows)
+    if (there := rows.presence(inner)) is not None:
+        return Aggregate("count", there)
     if rows.is_person(inner):
         return Aggregate("count", None)  # a row without a person is not registered
     expression = rows.fitted(inner)
@@ -124,6 +126,8 @@ def _count(node: exp.Count, rows: RelationExpressions) -> Aggregate:
 
 
 def _distinct(inner: exp.Expression, rows: RelationExpressions) -> Aggregate:
+    if (there := rows.presence(inner)) is not None:
+        return Aggregate("count_persons", there)
     if rows.is_person(inner):
         return Aggregate("count_persons", None)
     if isinstance(inner, exp.Case | exp.If) and (condition := _person_if(inner, rows)) is not None:
@@ -137,9 +141,11 @@ def _person_if(node: exp.Expression, rows: RelationExpressions) -> Expression | 
         if node.this is not None or len(node.args["ifs"]) != 1 or node.args.get("default") is not None:
             return None
         node = node.args["ifs"][0]
-    if node.args.get("false") is not None or not rows.is_person(node.args["true"]):
+    if node.args.get("false") is not None:
         return None
-    return rows.fitted(node.this)
+    if (there := rows.presence(node.args["true"])) is not None:
+        return call("and", rows.fitted(node.this), ~there.is_null())
+    return rows.fitted(node.this) if rows.is_person(node.args["true"]) else None
 
 
 def _within(node: exp.WithinGroup, rows: RelationExpressions) -> Aggregate:

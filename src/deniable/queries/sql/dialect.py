@@ -1,4 +1,4 @@
-"""The SQL dialect: a text as a syntax tree (sqlglot, in DuckDB's dialect).
+"""The SQL dialect: a text as a syntax tree (sqlglot, in DuckDB's dialect, or in one that the text names in front).
 
 `read` limits length and nesting before parsing, moves BigQuery's privacy options out of the text, and returns the tree.
 """
@@ -24,6 +24,11 @@ except ImportError:
     raise MissingExtra("sqlglot", "sql") from None
 
 _DIALECT: Final = sqlglot.Dialect.get_or_raise("duckdb")
+DIALECTS: Final = ("duckdb", "postgres", "bigquery", "snowflake", "spark")
+"""The dialects that a text may be written in. The functions are ours in all of them."""
+_WRITTEN_IN: Final = re.compile(r"\A\s*--[ \t]*dialect:[ \t]*(\w+)[ \t]*\r?\n")
+_SUNDAY_IS_ONE: Final = frozenset({"bigquery", "spark"})
+"""The dialects that count days of a week from 1 for Sunday, where DuckDB counts from 0."""
 
 
 @final
@@ -41,16 +46,17 @@ def read(text: str) -> Text:
         refuse("syntax")
     if len(text) > MOST_BYTES or len(text.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         refuse("length")
-    tokens = _tokens(text)
+    dialect = _dialect(text)
+    tokens = _tokens(text, dialect)
     if not tokens or tokens[0].token_type not in {TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN, TokenType.FROM}:
         refuse("statement")
     _check_nesting(tokens)
     plain, options = _without_options(text, tokens)
     try:
-        tokens = tokens if plain == text else list(_DIALECT.tokenize(plain))
-        trees = _DIALECT.parser().parse(tokens, plain)
+        tokens = tokens if plain == text else list(dialect.tokenize(plain))
+        trees = dialect.parser().parse(tokens, plain)
     except SqlglotError as error:
-        _refuse_unfinished(str(error), tokens)
+        _refuse_unfinished(str(error), tokens, dialect)
         refuse("syntax")
     except RecursionError:
         refuse("depth")
@@ -61,28 +67,62 @@ def read(text: str) -> Text:
         refuse("one")
     if not isinstance(found[0], exp.Expression):
         refuse("statement")
-    note_names(found[0], tokens, _DIALECT)
+    note_names(found[0], tokens, dialect)
+    if dialect is not _DIALECT:
+        _check_weeks(found[0], str(named_dialect(text)))
     return Text(found[0], options)
+
+
+def named_dialect(text: str) -> str | None:
+    """The dialect that the first line of a text names; None if it names none."""
+    found = _WRITTEN_IN.match(text)
+    return None if found is None else found[1].lower()
+
+
+def _dialect(text: str) -> sqlglot.Dialect:
+    name = named_dialect(text)
+    if name is None or name == DIALECTS[0]:
+        return _DIALECT
+    if name not in DIALECTS:
+        known = ", ".join(DIALECTS)
+        raise QuestionRefused("syntax", f"a text is written in one of {known}", "write -- dialect: bigquery in front")
+    return sqlglot.Dialect.get_or_raise(name)
+
+
+def _check_weeks(tree: exp.Expression, dialect: str) -> None:
+    """Refuse days and starts of weeks that a dialect counts differently from DuckDB, instead of answering wrongly."""
+    if dialect not in _SUNDAY_IS_ONE:
+        return
+    for node in tree.find_all(exp.DayOfWeek, exp.Extract, exp.DateTrunc, exp.TimestampTrunc, exp.Week, exp.WeekOfYear):
+        unit = node.this if isinstance(node, exp.Extract) else node.args.get("unit")
+        word = "" if unit is None else str(unit.name).upper()
+        sundays = dialect == "bigquery" and (isinstance(node, exp.Week | exp.WeekOfYear) or word.startswith("WEEK"))
+        if isinstance(node, exp.DayOfWeek) or word in {"DOW", "DAYOFWEEK", "DAYOFWEEK_ISO"} or sundays:
+            raise QuestionRefused(
+                "function",
+                f"{dialect} counts weeks and their days from Sunday, which is 1",
+                "write EXTRACT(ISODOW FROM a)",
+            )
 
 
 _UNFINISHED: Final = re.compile(r"missing for <class '[\w.]+\.(\w+)'>")
 
 
-def _refuse_unfinished(said: str, tokens: list[Token]) -> None:
+def _refuse_unfinished(said: str, tokens: list[Token], dialect: sqlglot.Dialect) -> None:
     """Refuse a function with too few arguments under its own name, if the parser reported that."""
     found = _UNFINISHED.search(said)
     kind = getattr(exp, found[1], None) if found else None
     if isinstance(kind, type) and issubclass(kind, exp.Func):
-        name = written(kind, called(tokens), _DIALECT) or kind.sql_name()
+        name = written(kind, called(tokens), dialect) or kind.sql_name()
         words = [each.text.upper() for each in tokens]
         if any(words[at : at + 3] == [name.upper(), "(", "DISTINCT"] for at in range(len(words))):
             refuse("distinct aggregate")  # the parser reads all columns after DISTINCT as one argument
         raise QuestionRefused("kinds", f"{name} takes more arguments", f"write {name} with all of its arguments")
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str, dialect: sqlglot.Dialect) -> list[Token]:
     try:
-        return list(_DIALECT.tokenize(text))
+        return list(dialect.tokenize(text))
     except Exception:  # the tokenizer raises its own error and, on some texts, others
         refuse("syntax")
 

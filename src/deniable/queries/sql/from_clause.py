@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
 from deniable.queries.plan.disjointness import disjoint
-from deniable.queries.plan.fresh_names import fresh, renaming
+from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.relation_nodes import (
     Exact,
     FilterRows,
     How,
     JoinPrivate,
-    JoinPublic,
     PerPerson,
     Project,
     RelationNode,
@@ -23,7 +22,21 @@ from deniable.queries.relations.relation_nodes import (
 )
 from deniable.queries.sql.function_names import spoken
 from deniable.queries.sql.group_by import gathered, projected
-from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, matching, meant
+from deniable.queries.sql.joined_tables import (
+    FromItem,
+    PublicItem,
+    columns_for,
+    equal_pairs,
+    factored,
+    inner_first,
+    linked,
+    matched,
+    same_person,
+    side_of,
+    with_private,
+    with_public,
+)
+from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry
 from deniable.queries.sql.syntax_tree import conjoined, exp, has_aggregate, item, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.schema import Table
@@ -42,20 +55,6 @@ class Definition:
 Environment = Mapping[str, Definition]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Public:
-    """A public table in FROM that must still be joined with a private one."""
-
-    table: Table
-    qualifier: str
-
-    @property
-    def entries(self) -> tuple[ScopeEntry, ...]:
-        return tuple(ScopeEntry(self.qualifier, name, name) for name, _ in self.table.columns)
-
-
-_Item = Scope | _Public
 _PARTS: Final = (
     "expressions",
     "from_",
@@ -68,12 +67,13 @@ _PARTS: Final = (
     "offset",
     "with_",
     "distinct",
+    "qualify",
 )
 
 
 def check_select(select: exp.Select) -> None:
     """Raise `QuestionRefused` for clauses that questions cannot have."""
-    if select.args.get("windows") or select.args.get("qualify"):
+    if select.args.get("windows"):
         refuse("window")
     only(select, *_PARTS)
     distinct = select.args.get("distinct")
@@ -109,13 +109,58 @@ class Relations:
 
     def filtered(self, select: exp.Select, known: Environment, *, outermost: bool) -> Scope:
         """FROM, JOIN and WHERE of a SELECT."""
-        found = self._item(select.args["from_"].this, known)
-        for join in select.args.get("joins") or ():
-            found = self._joined(found, join, known)
-        if isinstance(found, _Public):
+        found, conditions = self._from(select, known)
+        if isinstance(found, PublicItem):
             refuse("public" if outermost else "public subquery")
-        where = select.args.get("where")
-        return found if where is None else self._where(found, where.this, known)
+        return self._where(found, conditions, known)
+
+    def _from(self, select: exp.Select, known: Environment) -> tuple[FromItem, list[exp.Expression]]:
+        """The tables of a SELECT, joined, and the conditions that are left."""
+        joins, where = select.args.get("joins") or (), select.args.get("where")
+        conditions = [] if where is None else factored(where.this)
+        if any(_is_crossed(join) for join in joins):
+            return self._crossed([select.args["from_"].this, *(join.this for join in joins)], joins, conditions, known)
+        found = self._item(select.args["from_"].this, known)
+        for join in joins:
+            found = self._joined(found, join, known)
+        return found, [] if where is None else list(conjoined(where.this))
+
+    def _crossed(
+        self,
+        nodes: list[exp.Expression],
+        joins: Iterable[exp.Join],
+        conditions: list[exp.Expression],
+        known: Environment,
+    ) -> tuple[FromItem, list[exp.Expression]]:
+        """Tables with commas between them, joined one by one where a condition says that two columns are equal.
+
+        An inner join is the same in any order, and whether its condition stands in ON or in WHERE.
+        """
+        for join in joins:
+            only(join, "this", "on", "kind")
+            if str(join.args.get("kind") or "").upper() not in {"", "INNER", "CROSS"}:
+                refuse("join")
+            conditions = [*conditions, *(() if join.args.get("on") is None else conjoined(join.args["on"]))]
+        items = [self._item(node, known) for node in nodes]
+        first = next((each for each in items if isinstance(each, Scope)), None)
+        if first is None:
+            return items[0], []
+        found, left = first, [each for each in items if each is not first]
+        while left:
+            met = next((each for each in left if self._meets(found, each, conditions)), None)
+            if met is None:
+                refuse("join public" if isinstance(left[0], PublicItem) else "join person")
+            pairs, conditions = linked(conditions, found, met)
+            if isinstance(met, PublicItem):
+                found = with_public(found, met, pairs, How.INNER, set())
+            else:
+                found = with_private(found, met, pairs, How.INNER, set())
+            left = [each for each in left if each is not met]
+        return found, conditions
+
+    def _meets(self, found: Scope, item: FromItem, conditions: list[exp.Expression]) -> bool:
+        pairs, _ = linked(conditions, found, item)
+        return bool(pairs) and (isinstance(item, PublicItem) or same_person(found, item, pairs))
 
     def relation(self, tree: exp.Expression, known: Environment) -> Scope:
         """A sub-query of rows, or one that groups each person's rows."""
@@ -127,6 +172,8 @@ class Relations:
         if not isinstance(tree, exp.Select):
             refuse("subquery")
         check_select(tree)
+        if tree.args.get("qualify"):
+            refuse("window")
         if tree.args.get("order"):
             refuse("order")
         if tree.args.get("limit") or tree.args.get("offset"):
@@ -155,7 +202,7 @@ class Relations:
 
     # --- FROM -------------------------------------------------------------------------------------------------------
 
-    def _item(self, node: exp.Expression, known: Environment) -> _Item:
+    def _item(self, node: exp.Expression, known: Environment) -> FromItem:
         if isinstance(node, exp.Subquery):
             only(node, "this", "alias")
             return self.relation(node, known).called(_alias(node))
@@ -164,11 +211,11 @@ class Relations:
             named = spoken(this)
             refuse("table", name=this.name if isinstance(this, exp.Anonymous) else named.lower(), among=self.tables)
         name = str(node.name)
-        if node.args.get("db") or node.args.get("catalog"):
-            refuse("table", name=f"{node.db}.{name}", among=self.tables)
-        only(node, "this", "alias")
+        if node.args.get("catalog"):
+            refuse("table", name=f"{node.catalog}.{node.db}.{name}", among=self.tables)
+        only(node, "this", "alias", "db")
         qualifier = _alias(node) or name
-        definition = known.get(name.casefold())
+        definition = None if node.args.get("db") else known.get(name.casefold())
         if definition is not None:
             if definition.scope is None:
                 definition.scope = self.relation(definition.tree, definition.known)
@@ -177,40 +224,45 @@ class Relations:
         if table is None:
             refuse("table", name=name, among=self.tables)
         if table.unit is None:
-            return _Public(table, qualifier)
+            return PublicItem(table, qualifier)
         source = Source(table)
-        entries = [ScopeEntry(qualifier, column, column) for column in source.columns]
+        entries = [
+            ScopeEntry(qualifier, column, column, unique_in=table.name if column in table.unique else "")
+            for column in source.columns
+        ]
         if table.unit.column is not None:
             entries.append(ScopeEntry(qualifier, table.unit.column, None))
         return Scope(source, tuple(entries), 1)
 
     # --- JOIN -------------------------------------------------------------------------------------------------------
 
-    def _joined(self, left: _Item, join: exp.Join, known: Environment) -> _Item:
+    def _joined(self, left: FromItem, join: exp.Join, known: Environment) -> FromItem:
         only(join, "this", "on", "using", "side", "kind")
         side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
         if (
-            side not in {"", "LEFT"}
+            side not in {"", "LEFT", "RIGHT"}
             or kind not in {"", "INNER", "OUTER"}
             or not (join.args.get("on") or join.args.get("using"))
         ):
             refuse("join")
-        how = How.LEFT if side == "LEFT" else How.INNER
+        how = How.LEFT if side else How.INNER
         right = self._item(join.this, known)
-        if isinstance(left, _Public):
-            if isinstance(right, _Public):
+        if side == "RIGHT":
+            left, right = right, left
+        if isinstance(left, PublicItem):
+            if isinstance(right, PublicItem):
                 refuse("join public")
             if how is How.LEFT:
                 refuse("join left")
             left, right = right, left
-        pairs, rest = _matched(join, left, right)
+        pairs, rest = matched(join, left, right)
         if rest and how is How.LEFT:
-            refuse("join left")
+            right, rest = _narrowed(left, right, rest), []
         using = {str(each.name).casefold() for each in join.args.get("using") or ()}
-        if isinstance(right, _Public):
-            found = _with_public(left, right, pairs, how, using)
+        if isinstance(right, PublicItem):
+            found = with_public(left, right, pairs, how, using)
         else:
-            found = _with_private(left, right, pairs, how, using)
+            found = with_private(left, right, pairs, how, using)
         if rest:
             rows = RelationExpressions(found)
             found = found.over(FilterRows(found.relation, _all([rows.fitted(each) for each in rest])))
@@ -218,19 +270,56 @@ class Relations:
 
     # --- WHERE ------------------------------------------------------------------------------------------------------
 
-    def _where(self, scope: Scope, condition: exp.Expression, known: Environment) -> Scope:
+    def _where(self, scope: Scope, conditions: list[exp.Expression], known: Environment) -> Scope:
         rest: list[exp.Expression] = []
-        for part in conjoined(condition):
+        for part in conditions:
             inner = unwrapped(part.this) if isinstance(part, exp.Not) else part
+            outside = isinstance(part, exp.Not)
             if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-                outside = isinstance(part, exp.Not) or bool(inner.args.get("negate"))
-                scope = self._among(scope, inner, known, outside=outside)
+                scope = self._among(scope, inner, known, outside=outside or bool(inner.args.get("negate")))
+            elif isinstance(inner, exp.Exists):
+                scope = self._exists(scope, inner, known, outside=outside)
             else:
                 rest.append(part)
         if not rest:
             return scope
         rows = RelationExpressions(scope)
         return scope.over(FilterRows(scope.relation, _all([rows.fitted(each) for each in rest])))
+
+    def _exists(self, scope: Scope, node: exp.Exists, known: Environment, *, outside: bool) -> Scope:
+        """The rows for which a sub-query has (no) row of the same person, with the same values in further columns.
+
+        The sub-query is gathered to one row for each person and value of these columns. So each row meets at most one,
+        and no person gets more rows.
+        """
+        select = unwrapped(node.this)
+        if not isinstance(select, exp.Select) or any(
+            select.args.get(each) for each in ("group", "having", "with_", "qualify")
+        ):
+            refuse("subquery")
+        check_select(select)
+        below, conditions = self._from(select, known)
+        if isinstance(below, PublicItem):
+            refuse("subquery")
+        own = [each for each in conditions if inner_first(each, scope, below) == "right"]
+        outer = [each for each in conditions if inner_first(each, scope, below) != "right"]
+        pairs, rest = equal_pairs(outer, scope, below, inner_first)
+        if rest or not same_person(scope, below, pairs):
+            refuse("subquery")
+        below = self._where(below, own, known)
+        mine, theirs = RelationExpressions(scope), RelationExpressions(below)
+        further = [(a, b) for a, b in pairs if not mine.is_person(a)]
+        scope, columns = columns_for(scope, [a for a, _ in further], ())
+        keys: list[tuple[str, Expression]] = []
+        for _, b in further:
+            keys.append((fresh("same", [*scope.relation.columns, *(name for name, _ in keys)]), theirs.fitted(b)))
+        name = fresh("there", scope.relation.columns)
+        people = PerPerson(below.relation, tuple(keys), ((name, Exact("count", None)),))
+        on = tuple((column, key) for column, (key, _) in zip(columns, keys, strict=True))
+        joined: RelationNode = JoinPrivate(scope.relation, people, on, How.LEFT if outside else How.INNER)
+        if outside:
+            joined = FilterRows(joined, Column(name).is_null())
+        return Scope(joined, scope.entries, scope.nodes + below.nodes + 2)
 
     def _among(self, scope: Scope, node: exp.In, known: Environment, *, outside: bool) -> Scope:
         """The rows of people who are (not) among those of a sub-query."""
@@ -291,6 +380,19 @@ def _alias(node: exp.Expression) -> str:
     return str(alias.name)
 
 
+def _is_crossed(join: exp.Join) -> bool:
+    sided = str(join.args.get("side") or "") or join.args.get("on") is not None or join.args.get("using")
+    return not sided and str(join.args.get("kind") or "").upper() in {"", "CROSS"}
+
+
+def _narrowed(left: Scope, right: FromItem, conditions: list[exp.Expression]) -> Scope:
+    """The right side of a LEFT JOIN, filtered by the conditions of ON about it alone, which decide who is a partner."""
+    if isinstance(right, PublicItem) or any(side_of(each, left, right) != "right" for each in conditions):
+        refuse("join left")
+    rows = RelationExpressions(right)
+    return right.over(FilterRows(right.relation, _all([rows.fitted(each) for each in conditions])))
+
+
 def _all(conditions: list[Expression]) -> Expression:
     return conditions[0] if len(conditions) == 1 else call("and", *conditions)
 
@@ -305,111 +407,3 @@ def _starred(node: exp.Expression, scope: Scope) -> list[tuple[str, Expression |
     return [
         (e.name, None if e.column is None else Column(e.column)) for e in listed if e.column is not None or e.certain
     ]
-
-
-# --- joins ----------------------------------------------------------------------------------------------------------
-
-
-_Pair = tuple[exp.Expression, exp.Expression]
-
-
-def _matched(join: exp.Join, left: Scope, right: _Item) -> tuple[list[_Pair], list[exp.Expression]]:
-    """The equalities of a join as (left, right), and its other conditions."""
-    using = join.args.get("using")
-    if using:
-        return [(exp.column(each.copy()), exp.column(each.copy())) for each in using], []
-    pairs: list[_Pair] = []
-    rest: list[exp.Expression] = []
-    for part in conjoined(join.args["on"]):
-        if isinstance(part, exp.EQ):
-            a, b = _side(part.this, left, right), _side(part.args["expression"], left, right)
-            if (a, b) == ("left", "right"):
-                pairs.append((unwrapped(part.this), unwrapped(part.args["expression"])))
-                continue
-            if (a, b) == ("right", "left"):
-                pairs.append((unwrapped(part.args["expression"]), unwrapped(part.this)))
-                continue
-        rest.append(part)
-    return pairs, rest
-
-
-def _side(node: exp.Expression, left: Scope, right: _Item) -> str:
-    """From which side of a join all columns of a node come: "left", "right" or "" (both, or none)."""
-    sides: set[str] = set()
-    for column in node.find_all(exp.Column):
-        name, qualifier = str(column.name), str(column.table or "")
-        ours, theirs = matching(left.entries, name, qualifier), matching(right.entries, name, qualifier)
-        if ours and theirs:
-            refuse("ambiguous", name=name)
-        if not ours and not theirs:
-            here = (entry.name for entry in (*left.entries, *right.entries))
-            refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=here)
-        sides.add("left" if ours else "right")
-    return sides.pop() if len(sides) == 1 else ""
-
-
-def _columns_for(scope: Scope, nodes: list[exp.Expression], avoid: Sequence[str]) -> tuple[Scope, list[str]]:
-    """(the scope with a column for each node, their names), projected if that is needed to avoid names in `avoid`."""
-    rows = RelationExpressions(scope)
-    existing = list(scope.relation.columns)
-    names = renaming(scope.relation, avoid)
-    taken = {*avoid, *names.values()}
-    expressions: list[tuple[str, Expression]] = [(names[name], Column(name)) for name in existing]
-    found: list[str] = []
-    for node in nodes:
-        expression = rows.fitted(node)
-        if isinstance(expression, Column):
-            found.append(names[expression.name])
-            continue
-        name = fresh("joined", taken)
-        taken.add(name)
-        expressions.append((name, expression))
-        found.append(name)
-    if all(old == new for old, new in names.items()) and len(expressions) == len(existing):
-        return scope, found
-    entries = tuple(e if e.column is None else e._replace(column=names[e.column]) for e in scope.entries)
-    return Scope(Project(scope.relation, tuple(expressions)), entries, scope.nodes + 1), found
-
-
-def _beside(
-    left: Iterable[ScopeEntry], right: Iterable[ScopeEntry], how: How, using: set[str]
-) -> tuple[ScopeEntry, ...]:
-    theirs = tuple(
-        e._replace(bare=e.bare and e.name.casefold() not in using, certain=e.certain and how is How.INNER)
-        for e in right
-    )
-    return (*left, *theirs)
-
-
-def _with_public(left: Scope, right: _Public, pairs: list[_Pair], how: How, using: set[str]) -> Scope:
-    theirs: list[str] = []
-    for _, node in pairs:
-        if not isinstance(node, exp.Column):
-            refuse("join public")
-        name = str(node.name)
-        theirs.append(str(meant(right.entries, name, str(node.table or "")).column))
-    if not pairs:
-        refuse("join public")
-    left, ours = _columns_for(left, [node for node, _ in pairs], [name for name, _ in right.table.columns])
-    joined = JoinPublic(left.relation, right.table, tuple(zip(ours, theirs, strict=True)), how)
-    return Scope(joined, _beside(left.entries, right.entries, how, using), left.nodes + 1)
-
-
-def _with_private(left: Scope, right: Scope, pairs: list[_Pair], how: How, using: set[str]) -> Scope:
-    ours, theirs = RelationExpressions(left), RelationExpressions(right)
-    further: list[_Pair] = []
-    person = False
-    for a, b in pairs:
-        known = ours.is_person(a), theirs.is_person(b)
-        if known == (True, True):
-            person = True
-        elif known == (False, False):
-            further.append((a, b))
-        else:
-            refuse("person")
-    if not person:
-        refuse("join person")
-    left, a_columns = _columns_for(left, [a for a, _ in further], ())
-    right, b_columns = _columns_for(right, [b for _, b in further], list(left.relation.columns))
-    joined = JoinPrivate(left.relation, right.relation, tuple(zip(a_columns, b_columns, strict=True)), how)
-    return Scope(joined, _beside(left.entries, right.entries, how, using), left.nodes + right.nodes + 1)

@@ -8,6 +8,7 @@ from typing import final
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
+from deniable.queries.plan.noisy_windows import NoisyWindow, Order
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
@@ -15,7 +16,8 @@ from deniable.queries.sql.aggregate_functions import Gathered
 from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
-from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, operands, unwrapped
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, operands, unwrapped
+from deniable.queries.sql.window_nodes import window_parts
 from deniable.tables.expressions import Column, Expression
 
 
@@ -30,6 +32,8 @@ class Items:
         self.keys = keys
         self.aggregates = aggregates
         self.aliases: dict[str, Expression] = {}
+        self.windows: list[NoisyWindow] | None = None
+        """The windows that were read; None where a window would read across people."""
 
     def read(self, node: exp.Expression) -> Expression:
         """The expression of a node over the keys and aggregates of a group."""
@@ -52,6 +56,10 @@ class Items:
                 return key
             if isinstance(node, exp.Column):
                 return self._column(node)
+            if isinstance(node, exp.Window):
+                if self.windows is None:
+                    refuse("window")
+                return opened(node, self, self.windows)
             return self.aggregates.made(node, self.rows) if is_aggregate(node) else None
         except QuestionRefused as refused:
             return refused
@@ -77,6 +85,49 @@ class Items:
         refuse("group", name=name)
 
 
+def opened(node: exp.Window, reader: Items | NoisyColumns, windows: list[NoisyWindow]) -> Column:
+    """The column of a window over groups, which is added to `windows`."""
+    parts = window_parts(node)
+    made = NoisyWindow(
+        f"over {len(windows) + 1}",
+        parts.function,
+        None if parts.argument is None else reader.read(parts.argument),
+        tuple(reader.read(each) for each in parts.partition),
+        tuple(Order(reader.read(each), down, first) for each, down, first in parts.order),
+        parts.offset,
+        parts.frame,
+    )
+    windows.append(made)
+    return Column(made.name)
+
+
+@final
+class NoisyColumns:
+    """Expressions over the noisy answers of a question."""
+
+    def __init__(self, columns: Mapping[str, Expression], windows: list[NoisyWindow]) -> None:
+        self.columns = columns
+        self.windows = windows
+
+    def read(self, node: exp.Expression) -> Expression:
+        """The expression of a node over the columns of the answer."""
+        return scalar(node, {id(leaf): self._meaning(leaf) for leaf in leaves(node)})
+
+    def _meaning(self, leaf: exp.Expression) -> Meaning:
+        try:
+            if isinstance(leaf, exp.Window):
+                return opened(leaf, self, self.windows)
+            if not isinstance(leaf, exp.Column):
+                refuse("nested")
+            only(leaf, "this", "table")
+            name = str(leaf.name)
+            if name.casefold() not in self.columns:
+                refuse("column", name=name, among=self.columns)
+        except QuestionRefused as refused:
+            return refused
+        return self.columns[name.casefold()]
+
+
 def grouped(
     select: exp.Select, items: list[tuple[str, exp.Expression]], scope: Scope
 ) -> Iterable[tuple[exp.Expression, str]]:
@@ -84,8 +135,11 @@ def grouped(
     group = select.args.get("group")
     if group is None:
         return
-    if any(value for name, value in group.args.items() if name != "expressions"):
+    if any(value for name, value in group.args.items() if name not in {"expressions", "all"}):
         refuse("grouping")
+    if group.args.get("all"):
+        plain = [(unwrapped(node), alias) for alias, node in items if not has_aggregate(node)]
+        yield from (each for each in plain if each[0].find(exp.Window) is None)
     for listed in group.expressions:
         node = unwrapped(listed)
         if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple):
@@ -108,8 +162,10 @@ def grouped(
 
 def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scope:
     """The scope of a sub-query's columns, with a projection only if something is computed."""
+    names_rows = {entry.column: entry.unique_in for entry in scope.entries if entry.column is not None}
     if all(each is None or isinstance(each, Column) for _, each in listed):
-        entries = tuple(ScopeEntry("", name, each.name if isinstance(each, Column) else None) for name, each in listed)
+        columns = [(name, each.name if isinstance(each, Column) else None) for name, each in listed]
+        entries = tuple(ScopeEntry("", name, each, unique_in=names_rows.get(each or "", "")) for name, each in columns)
         return Scope(scope.relation, entries, scope.nodes)
     expressions: list[tuple[str, Expression]] = []
     found: list[ScopeEntry] = []
@@ -119,7 +175,8 @@ def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scop
             continue
         title = fresh(name, [title for title, _ in expressions])
         expressions.append((title, each))
-        found.append(ScopeEntry("", name, title))
+        passed = names_rows.get(each.name, "") if isinstance(each, Column) else ""
+        found.append(ScopeEntry("", name, title, unique_in=passed))
     return Scope(Project(scope.relation, tuple(expressions)), tuple(found), scope.nodes + 1)
 
 

@@ -25,6 +25,10 @@ class ScopeEntry(NamedTuple):
     """Whether the bare name refers to it; after USING, only one of the two sides has this."""
     certain: bool = True
     """False for the person's id on the right side of a LEFT JOIN: it may be NULL, so it does not identify people."""
+    marker: str = ""
+    """Beside an id that may be NULL: a column that is NULL exactly where the id is."""
+    unique_in: str = ""
+    """The table in which the column is declared as unique, so that its values name rows of one person."""
 
 
 @final
@@ -52,7 +56,7 @@ class Scope:
         """The scope with all names qualified by a table alias."""
         return Scope(
             self.relation,
-            tuple(ScopeEntry(qualifier, e.name, e.column, e.bare, e.certain) for e in self.entries),
+            tuple(e._replace(qualifier=qualifier) for e in self.entries),
             self.nodes,
         )
 
@@ -111,13 +115,30 @@ class RelationExpressions:
     def _meaning(self, leaf: exp.Expression) -> Meaning:
         try:
             if not isinstance(leaf, exp.Column):
-                refuse("misplaced")
+                refuse("window" if isinstance(leaf, exp.Window) else "misplaced")
             entry = named(self.scope, leaf)
             if entry.column is None:
+                if entry.marker and isinstance(leaf.parent, exp.Is) and isinstance(leaf.parent.expression, exp.Null):
+                    return Column(entry.marker)
                 refuse("person")
         except QuestionRefused as refused:
             return refused
         return Column(entry.column)
+
+    def names_rows_of(self, node: exp.Expression) -> str:
+        """The table of which a column names rows, because it is declared as unique there; "" for other nodes."""
+        node = unwrapped(node)
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return ""
+        return named(self.scope, node).unique_in
+
+    def presence(self, node: exp.Expression) -> Expression | None:
+        """A column that is NULL where the person's id is, for an id that may be NULL; None for other nodes."""
+        node = unwrapped(node)
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return None
+        entry = named(self.scope, node)
+        return Column(entry.marker) if entry.column is None and not entry.certain and entry.marker else None
 
     def is_person(self, node: exp.Expression) -> bool:
         """Whether a node names the person."""

@@ -9,36 +9,39 @@ mistake of a text is the one that is reported.
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Mapping
 from typing import Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations import operator_meanings
+from deniable.queries.sql import date_expressions
 from deniable.queries.sql.function_names import spoken
-from deniable.queries.sql.syntax_tree import conjoined, exp, number, only, unwrapped
+from deniable.queries.sql.syntax_tree import conjoined, decimal, exp, number, only, unwrapped
 from deniable.tables.expressions import Call, Expression, Literal, call, case
-from deniable.tables.kinds import Kind
+from deniable.tables.kinds import LONGEST, Kind
 
 _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.Add: "add", exp.Sub: "subtract", exp.Mul: "multiply", exp.Div: "divide", exp.Mod: "modulo", exp.Pow: "power",
+    exp.SafeDivide: "divide",
     exp.EQ: "eq", exp.NEQ: "ne", exp.LT: "lt", exp.LTE: "le", exp.GT: "gt", exp.GTE: "ge", exp.Nullif: "nullif",
 }  # fmt: skip
 _UNARY: Final[dict[type[exp.Expression], str]] = {
     exp.Abs: "abs", exp.Floor: "floor", exp.Ceil: "ceil", exp.Sqrt: "sqrt", exp.Ln: "ln", exp.Exp: "exp",
     exp.Not: "not", exp.Lower: "lower", exp.Upper: "upper", exp.Length: "length",
     exp.Year: "year", exp.Quarter: "quarter", exp.Month: "month", exp.Day: "day", exp.DayOfMonth: "day",
-    exp.DayOfWeekIso: "weekday", exp.Hour: "hour", exp.Date: "cast_date",
+    exp.DayOfWeekIso: "weekday", exp.Hour: "hour", exp.Minute: "minute", exp.Second: "second", exp.Date: "cast_date",
+    exp.TsOrDsToDate: "cast_date",
 }  # fmt: skip
 _SEVERAL: Final[dict[type[exp.Expression], str]] = {
     exp.Least: "least",
     exp.Greatest: "greatest",
     exp.Coalesce: "coalesce",
 }
-_PARTS: Final = {
-    "YEAR": "year", "QUARTER": "quarter", "MONTH": "month", "DAY": "day", "ISODOW": "weekday",
-    "DAYOFWEEKISO": "weekday", "DAYOFWEEK_ISO": "weekday", "HOUR": "hour",
-}  # fmt: skip
+_SPELLED: Final = frozenset(
+    {"year", "quarter", "month", "day", "weekday", "hour", "minute", "second", "cast_date", "cast_integer", "floor"}
+)
 _TYPES: Final = {
     **dict.fromkeys(("BOOLEAN",), Kind.BOOLEAN),
     **dict.fromkeys(("TINYINT", "SMALLINT", "INT", "BIGINT"), Kind.INTEGER),
@@ -81,8 +84,12 @@ class _Scalars:
         if kind in (exp.And, exp.Or):
             parts = [self.read(part) for part in conjoined(node, kind)]
             return call("and" if kind is exp.And else "or", *parts)
+        if kind in (exp.Add, exp.Sub) and isinstance(node.args.get("expression"), exp.Interval):
+            return self._moved(node.this, node.args["expression"], 1 if kind is exp.Add else -1)
         if kind in _BINARY:
             only(node, "this", "expression", "typed")
+            if (constant := decimal(node)) is not None:
+                return Literal(constant)
             return self._binary(_BINARY[kind], node)
         if kind in _UNARY:
             only(node, "this")
@@ -108,6 +115,8 @@ class _Scalars:
         chain = [(operator, node)]
         left = node.this
         while type(left) in _BINARY and id(left) not in self.meanings:
+            if isinstance(left.args.get("expression"), exp.Interval):
+                break
             only(left, "this", "expression", "typed")
             chain.append((_BINARY[type(left)], left))
             left = left.this
@@ -251,8 +260,9 @@ class _Scalars:
         return call("concat", *(self.read(part) for part in conjoined(node, exp.DPipe)))
 
     def _concat(self, node: exp.Concat) -> Expression:
-        only(node, "expressions")
-        return call("concat", *(self.read(part) for part in node.expressions))
+        only(node, "expressions", "safe", "coalesce")
+        # CONCAT writes parts of dates as text.
+        return call("concat", *(_as_text(self.read(part)) for part in node.expressions))
 
     def _left(self, node: exp.Left) -> Expression:
         only(node, "this", "expression")
@@ -261,12 +271,34 @@ class _Scalars:
     def _substring(self, node: exp.Substring) -> Expression:
         only(node, "this", "start", "length")
         start, length = node.args.get("start"), node.args.get("length")
-        if start is None or length is None:
+        if start is None:
             refuse("substring")
-        first = self.read(start)
-        if not isinstance(first, Literal) or first.value != 1:
+        first, text = self.read(start), self.read(node.this)
+        size = Literal(LONGEST) if length is None else self.read(length)
+        if isinstance(first, Literal) and first.value == 1:
+            return call("prefix", text, size)
+        if not all(isinstance(each, Literal) and type(each.value) is int and each.value > 0 for each in (first, size)):
             refuse("substring")
-        return call("prefix", self.read(node.this), self.read(length))
+        return call("substring", text, first, size)
+
+    def _splitpart(self, node: exp.SplitPart) -> Expression:
+        only(node, "this", "delimiter", "part_index")
+        return call("split_part", *(self.read(node.args[each]) for each in ("this", "delimiter", "part_index")))
+
+    def _replace(self, node: exp.Replace) -> Expression:
+        only(node, "this", "expression", "replacement")
+        new = node.args.get("replacement")
+        return call(
+            "replace", self.read(node.this), self.read(node.args["expression"]), "" if new is None else self.read(new)
+        )
+
+    def _strposition(self, node: exp.StrPosition) -> Expression:
+        only(node, "this", "substr")
+        return call("position", self.read(node.this), self.read(node.args["substr"]))
+
+    def _contains(self, node: exp.Contains) -> Expression:
+        only(node, "this", "expression")
+        return call("gt", call("position", self.read(node.this), self.read(node.args["expression"])), 0)
 
     def _startswith(self, node: exp.StartsWith) -> Expression:
         only(node, "this", "expression")
@@ -282,12 +314,42 @@ class _Scalars:
 
     def _extract(self, node: exp.Extract) -> Expression:
         only(node, "this", "expression")
-        part = _PARTS.get(str(node.this.name).upper())
-        if part is None:
-            if str(node.this.name).upper() in {"DOW", "DAYOFWEEK", "WEEKDAY"}:
-                refuse("weekday")
-            refuse("unit", what="YEAR, QUARTER, MONTH, DAY, ISODOW and HOUR")
-        return call(part, self.read(node.args["expression"]))
+        word, inner = str(node.this.name), unwrapped(node.args["expression"])
+        if word.upper() == "EPOCH" and isinstance(inner, exp.Sub) and not isinstance(inner.expression, exp.Interval):
+            # The difference of two moments is an interval, whose seconds are those between them.
+            ends = (date_expressions.seconds(self.read(each)) for each in (inner.this, inner.expression))
+            return call("subtract", *ends)
+        return date_expressions.part(word, self.read(inner))
+
+    def _dayofweek(self, node: exp.Expression) -> Expression:
+        only(node, "this")
+        return date_expressions.part("dow", self.read(node.this))
+
+    def _dayofyear(self, node: exp.Expression) -> Expression:
+        only(node, "this")
+        return date_expressions.part("doy", self.read(node.this))
+
+    def _week(self, node: exp.Expression) -> Expression:
+        only(node, "this")
+        return date_expressions.part("week", self.read(node.this))
+
+    _weekofyear = _week
+
+    def _timetounix(self, node: exp.Expression) -> Expression:
+        only(node, "this")
+        return date_expressions.seconds(self.read(node.this))
+
+    def _anonymous(self, node: exp.Anonymous) -> Expression:
+        if str(node.this).lower() not in {"date_part", "datepart"} or len(node.expressions) != 2:
+            refuse("function", what=spoken(node))
+        word = self.read(node.expressions[0])
+        if not isinstance(word, Literal) or not isinstance(word.value, str):
+            refuse("constant", what="the unit of DATE_PART")
+        return date_expressions.part(word.value, self.read(node.expressions[1]))
+
+    def _currentdate(self, node: exp.CurrentDate) -> Expression:
+        only(node)
+        return Literal(dt.datetime.now(dt.UTC).date())
 
     def _timestamptrunc(self, node: exp.Expression) -> Expression:
         only(node, "this", "unit", "input_type_preserved")
@@ -302,22 +364,53 @@ class _Scalars:
 
     def _datediff(self, node: exp.DateDiff) -> Expression:
         only(node, "this", "expression", "unit")
-        unit = node.args.get("unit")
-        if unit is not None and str(unit.name).upper() not in {"DAY", "DAYS"}:
-            refuse("unit", what="DAY alone for DATE_DIFF")
-        return call("days_between", self.read(node.args["expression"]), self.read(node.this))
+        return date_expressions.crossed(_unit(node), self.read(node.args["expression"]), self.read(node.this))
+
+    def _timestampdiff(self, node: exp.TimestampDiff) -> Expression:
+        only(node, "this", "expression", "unit")
+        return date_expressions.elapsed(_unit(node), self.read(node.args["expression"]), self.read(node.this))
+
+    def _dateadd(self, node: exp.DateAdd) -> Expression:
+        only(node, "this", "expression", "unit")
+        return self._moved(node.this, node.args["expression"], 1, node.args.get("unit"))
+
+    def _datesub(self, node: exp.DateSub) -> Expression:
+        only(node, "this", "expression", "unit")
+        return self._moved(node.this, node.args["expression"], -1, node.args.get("unit"))
+
+    _timestampadd, _timestampsub = _dateadd, _datesub
+
+    def _moved(
+        self, date: exp.Expression, by: exp.Expression, sign: int, unit: exp.Expression | None = None
+    ) -> Expression:
+        if isinstance(by, exp.Interval):
+            only(by, "this", "unit")
+            by, unit = by.this, by.args.get("unit")
+        amount = self.read(by)
+        if not isinstance(amount, Literal) or type(amount.value) not in (int, str):
+            refuse("interval")
+        word = None if unit is None else str(unit.name)
+        return date_expressions.moved(self.read(date), date_expressions.amounts(str(amount.value), word), sign)
 
     def _timetostr(self, node: exp.Expression) -> Expression:
-        refuse("date format")
-
-    def _dayofweek(self, node: exp.Expression) -> Expression:
-        refuse("weekday")
+        only(node, "this", "format")
+        pattern = self.read(node.args["format"])
+        if not isinstance(pattern, Literal) or not isinstance(pattern.value, str):
+            refuse("date format")
+        date_expressions.directives(pattern.value)
+        return date_expressions.formatted(self.read(node.this), pattern.value)
 
     def _intdiv(self, node: exp.Expression) -> Expression:
         refuse("integer division")
 
     def _log(self, node: exp.Expression) -> Expression:
-        refuse("log")
+        only(node, "this", "expression")
+        if node.args.get("expression") is None:
+            refuse("log")
+        base = self.read(node.this)
+        if not isinstance(base, Literal) or not isinstance(base.value, int) or base.value not in (2, 10):
+            refuse("log")
+        return call("divide", call("ln", self.read(node.args["expression"])), math.log(base.value))
 
     def _interval(self, node: exp.Expression) -> Expression:
         refuse("interval")
@@ -339,6 +432,15 @@ def bucket(value: Expression, low: float, high: float, buckets: int) -> Expressi
     inside = call("floor", call("divide", call("multiply", call("subtract", value, low), buckets), high - low))
     place = call("least", call("greatest", call("cast_integer", inside), 0), buckets - 1)
     return case((value < low, 0), (value >= high, buckets + 1), (~value.is_null(), call("add", place, 1)))
+
+
+def _as_text(value: Expression) -> Expression:
+    return call("cast_text", value) if isinstance(value, Call) and value.operator in _SPELLED else value
+
+
+def _unit(node: exp.Expression) -> str:
+    unit = node.args.get("unit")
+    return "day" if unit is None else date_expressions.unit_of(str(unit.name))
 
 
 def _moment(text: str) -> dt.datetime | None:

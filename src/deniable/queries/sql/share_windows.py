@@ -28,9 +28,11 @@ def shares_in(text: object) -> Windowed | None:
     """The question of a text with shares of a total; None for any other text. Raises `QuestionRefused`."""
     if not isinstance(text, str) or not _WORD.search(text):
         return None
-    from deniable.queries.sql.dialect import read
+    from deniable.queries.sql.dialect import named_dialect, read
     from deniable.queries.sql.syntax_tree import exp, item, unwrapped
 
+    if named_dialect(text) is not None:  # the counts are asked in a text of our own, which is DuckDB's
+        return None
     found = read(text)
     tree: Any = found.tree
     if not isinstance(tree, exp.Select) or found.options:

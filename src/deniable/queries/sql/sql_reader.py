@@ -16,15 +16,15 @@ from typing import final
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
-from deniable.queries.plan.question import Key, Order, Post, Question, asked, check_post, public_values
+from deniable.queries.plan.noisy_windows import Order
+from deniable.queries.plan.question import Key, Post, Question, asked, check_post, public_values
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
-from deniable.queries.sql.group_by import Items, grouped
+from deniable.queries.sql.group_by import Items, NoisyColumns, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
-from deniable.queries.sql.scalar_expressions import Meaning, scalar
-from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, unwrapped
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.schema import Table
@@ -108,29 +108,6 @@ Columns = tuple[tuple[str, Expression], ...]
 
 
 @final
-class _Shown:
-    """Expressions over the noisy answers of a question."""
-
-    def __init__(self, columns: Mapping[str, Expression]) -> None:
-        self.columns = columns
-
-    def read(self, node: exp.Expression) -> Expression:
-        return scalar(node, {id(leaf): self._meaning(leaf) for leaf in leaves(node)})
-
-    def _meaning(self, leaf: exp.Expression) -> Meaning:
-        try:
-            if not isinstance(leaf, exp.Column):
-                refuse("nested")
-            only(leaf, "this", "table")
-            name = str(leaf.name)
-            if name.casefold() not in self.columns:
-                refuse("column", name=name, among=self.columns)
-        except QuestionRefused as refused:
-            return refused
-        return self.columns[name.casefold()]
-
-
-@final
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """Reads the outermost SELECT."""
@@ -152,6 +129,10 @@ class _Reader:
         keys = self._keys(select, items, rows)
         measures = AskedAggregates(scope.relation, keys)
         reader = Items(rows, {expression_form(key.expression): key.name for key in keys}, measures)
+        reader.windows = []
+        asks = select.args.get("group") is not None or any(has_aggregate(node) for _, node in items)
+        if not asks and any(node.find(exp.Window) is not None for _, node in items):
+            refuse("window")
         columns: list[tuple[str, Expression]] = []
         for alias, node in items:
             if _is_star(node):
@@ -161,14 +142,14 @@ class _Reader:
         measures.wish = ""
         titled = _titled(columns)
         reader.aliases = {name.casefold(): expression for name, expression in titled}
-        having = select.args.get("having")
-        post = Post(
-            titled,
-            None if having is None else reader.read(having.this),
-            self._order(select, reader, titled),
-            _whole(select.args.get("limit")),
-            _whole(select.args.get("offset")) or 0,
-        )
+        having, qualify = select.args.get("having"), select.args.get("qualify")
+        if having is not None and having.find(exp.Window) is not None:
+            refuse("window")
+        condition = None if having is None else reader.read(having.this)
+        best = None if qualify is None else reader.read(qualify.this)
+        order = self._order(select, reader, titled)
+        limit, offset = _whole(select.args.get("limit")), _whole(select.args.get("offset")) or 0
+        post = Post(titled, condition, order, limit, offset, tuple(reader.windows), best)
         if not measures.found:
             refuse("aggregate")
         return asked(*measures.measured(), post, self._settings(scope))
@@ -193,12 +174,16 @@ class _Reader:
             keys.append(Key(name, expression, public_values(expression, rows.scope.relation)))
         return keys
 
-    def _order(self, select: exp.Select, reader: Items | _Shown, columns: Columns) -> tuple[Order, ...]:
+    def _order(self, select: exp.Select, reader: Items | NoisyColumns, columns: Columns) -> tuple[Order, ...]:
         found: list[Order] = []
         order = select.args.get("order")
         for part in () if order is None else order.expressions:
             only(part, "this", "desc")
             node = unwrapped(part.this)
+            if isinstance(node, exp.Var) and str(node.this).upper() == "ALL":
+                down = bool(part.args.get("desc"))
+                found += [Order(each, down, bool(part.args.get("nulls_first"))) for _, each in columns]
+                continue
             if isinstance(node, exp.Literal) and not node.is_string:
                 place = str(node.this)
                 if not place.isdigit() or len(place) > 4 or not 1 <= int(place) <= len(columns):
@@ -229,7 +214,7 @@ class _Reader:
             return None
         group = below.args.get("group")
         if group is None and not any(has_aggregate(node) for node in below.expressions):
-            return None
+            return None if self._noisy(below, self.relations.named(below, around)) is None else (below, around)
         inside = self.relations.filtered(below, self.relations.named(below, around), outermost=False)
         items = [item(node) for node in below.expressions]
         if any(RelationExpressions(inside).is_person(node) for node, _ in grouped(below, items, inside)):
@@ -237,8 +222,8 @@ class _Reader:
         return below, around
 
     def _shown(self, select: exp.Select, inner: Question) -> Question:
-        post = inner.post
-        reader = _Shown({name.casefold(): expression for name, expression in post.columns})
+        post, windows = inner.post, list(inner.post.windows)
+        reader = NoisyColumns({name.casefold(): expression for name, expression in post.columns}, windows)
         columns: list[tuple[str, Expression]] = []
         for alias, node in (item(node) for node in select.expressions):
             if _is_star(node):
@@ -249,23 +234,25 @@ class _Reader:
         where = select.args.get("where")
         if (post.limit is not None or post.offset) and (where is not None or select.args.get("order")):
             refuse("limit")
-        conditions = [] if post.having is None else [post.having]
+        # A condition on an answer with windows leaves out rows after they were computed, else before.
+        before = [] if post.having is None else [post.having]
+        after = [] if post.qualify is None else [post.qualify]
         if where is not None:
-            conditions.append(reader.read(where.this))
+            (after if post.windows else before).append(reader.read(where.this))
         titled = _titled(columns)
-        reader = _Shown({**reader.columns, **{name.casefold(): each for name, each in titled}})
+        reader = NoisyColumns({**reader.columns, **{name.casefold(): each for name, each in titled}}, windows)
+        if (qualify := select.args.get("qualify")) is not None:
+            after.append(reader.read(qualify.this))
         offset = _whole(select.args.get("offset")) or 0
         limits = [] if post.limit is None else [max(0, post.limit - offset)]
         outer = _whole(select.args.get("limit"))
         if outer is not None:
             limits.append(outer)
-        shown = Post(
-            titled,
-            None if not conditions else conditions[0] if len(conditions) == 1 else call("and", *conditions),
-            self._order(select, reader, titled) or post.order,
-            min(limits, default=None),
-            post.offset + offset,
-        )
+        order = self._order(select, reader, titled) or post.order
+        if len(windows) > len(post.windows) and (post.windows or post.limit is not None or post.offset):
+            refuse("window")
+        limit = min(limits, default=None)
+        shown = Post(titled, _all(before), order, limit, post.offset + offset, tuple(windows), _all(after))
         return check_post(replace(inner, post=shown))
 
     # --- options ----------------------------------------------------------------------------------------------------
@@ -289,6 +276,10 @@ class _Reader:
                 refuse("options")
             settings[name] = number
         return settings
+
+
+def _all(conditions: list[Expression]) -> Expression | None:
+    return call("and", *conditions) if len(conditions) > 1 else conditions[0] if conditions else None
 
 
 def _is_star(node: exp.Expression) -> bool:
@@ -317,10 +308,17 @@ def _whole(node: exp.Expression | None) -> int | None:
     """The number of LIMIT or OFFSET."""
     if node is None:
         return None
-    if not isinstance(node, exp.Limit | exp.Offset):
+    if not isinstance(node, exp.Limit | exp.Offset | exp.Fetch):
         refuse("limit")
-    only(node, "expression")
-    count = unwrapped(node.args["expression"]) if node.args.get("expression") is not None else None
+    if isinstance(node, exp.Fetch):
+        only(node, "direction", "count", "limit_options")
+        options = node.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            refuse("limit")
+    else:
+        only(node, "expression")
+    given = node.args.get("count" if isinstance(node, exp.Fetch) else "expression")
+    count = None if given is None else unwrapped(given)
     digits = str(count.this) if isinstance(count, exp.Literal) and not count.is_string else ""
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 15):
         refuse("limit")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
+import re
+from collections.abc import Callable
+from decimal import Decimal
 from typing import Final
 
 from deniable.errors import MissingExtra
@@ -74,7 +78,10 @@ def has_aggregate(node: exp.Expression) -> bool:
         part = left.pop()
         if is_aggregate(part):
             return True
-        left.extend(operands(part))
+        below = operands(part)
+        if isinstance(part, exp.Window):  # its own function reads groups, but may read aggregates of them
+            below = [*operands(part.this), *(each for each in below if each is not part.this)]
+        left.extend(below)
     return False
 
 
@@ -87,12 +94,12 @@ def operands(node: exp.Expression) -> list[exp.Expression]:
 
 
 def leaves(node: exp.Expression) -> list[exp.Expression]:
-    """The columns and aggregates of an expression, from left to right; not the columns inside of the aggregates."""
+    """The columns, aggregates and windows of an expression, from left to right; not the columns inside of them."""
     found: list[exp.Expression] = []
     left = [node]
     while left:
         part = left.pop()
-        if isinstance(part, exp.Column) or is_aggregate(part):
+        if isinstance(part, exp.Column | exp.Window) or is_aggregate(part):
             found.append(part)
         else:
             left.extend(reversed(operands(part)))
@@ -110,3 +117,25 @@ def number(digits: str) -> int | float:
     if not math.isfinite(value):
         refuse("number")
     return value
+
+
+def decimal(node: exp.Expression) -> float | None:
+    """The value of a sum, difference or product of two constants, one of them a decimal; None for other nodes.
+
+    DuckDB and PostgreSQL read 0.06 as a decimal, so 0.06 + 0.01 is 0.07 there; a sum of floats is less.
+    """
+    sides = [unwrapped(each) for each in (node.this, node.args.get("expression")) if isinstance(each, exp.Expression)]
+    if type(node) not in _EXACT or not all(isinstance(each, exp.Literal) and not each.is_string for each in sides):
+        return None
+    words = [str(each.this) for each in sides]
+    if not all(_DECIMAL.fullmatch(word) for word in words) or not any("." in word for word in words):
+        return None
+    return float(_EXACT[type(node)](*map(Decimal, words)))
+
+
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_EXACT: Final[dict[type[exp.Expression], Callable[[Decimal, Decimal], Decimal]]] = {
+    exp.Add: operator.add,
+    exp.Sub: operator.sub,
+    exp.Mul: operator.mul,
+}

@@ -1,0 +1,296 @@
+"""Questions as analysts write them, asked as written: how many are answered, refused soundly, or unsupported.
+
+    python benchmarks/sql/ask.py [WORLD ...] [--all] [--json OUT]
+
+The questions are in hospital.sql, shop.sql, site.sql, tpch.sql and clickbench.sql beside this file. They were written
+before anybody looked which of them work, and are not rewritten to work. A line "-- refuse: why" says that a question
+must be refused, and why. Each question is asked once at ε = 1, δ = 10⁻⁶ (Gaussian noise, the whole budget for one
+question) and once at ε = 10,000; plain DuckDB is asked the same.
+
+- answered: accepted as written, and right. Right means that at ε = 10,000 every number is DuckDB's (within 2·10⁻⁴ of
+  its size, 2 % for quantiles and extremes, plus the noise interval at 1 - 10⁻⁹, or 10⁻³ for windows, which have no
+  interval), and that groups which DuckDB does not show are empty.
+- refused soundly: a correct answer would show single people, or cannot be bounded; the corpus says so.
+- unsupported: refused, though a correct private answer exists.
+- wrong: answered, with other numbers than DuckDB's.
+- good, poor, useless: the median relative error of an answer's cells at ε = 1 is below 5 %, below 50 %, or above. A
+  group that is not shown has an error of 100 %. Cells whose exact value is 0 or NULL are left out; an answer without
+  others is "empty".
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import math
+import re
+import statistics
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import published_worlds
+import sqlglot
+import worlds
+
+import deniable as dn
+from deniable.errors import DeniableError, QuestionRefused
+from deniable.queries.session import Session
+
+HERE = Path(__file__).resolve().parent
+WORLDS: dict[str, Callable[[], worlds.World]] = {
+    "hospital": worlds.hospital,
+    "shop": worlds.shop,
+    "site": worlds.site,
+    "tpch": published_worlds.tpch,
+    "clickbench": published_worlds.clickbench,
+}
+EPSILON, DELTA, EXACT, SURE = 1.0, 1e-6, 10_000, 1 - 1e-9
+MU = math.sqrt(dn.Budget(epsilon=EPSILON, delta=DELTA).limit.units / 10**30)
+"""What a budget of ε = 1 has to spend: a tenth of δ is kept for keys."""
+GOOD, POOR = 0.05, 0.5
+CLOSE, COARSE = 2e-4, 0.02
+COARSE_WORDS = re.compile(r"\b(MEDIAN|\w*QUANTILE\w*|PERCENTILE\w*|MIN|MAX)\s*\(", re.IGNORECASE)
+LIMIT = re.compile(r"\b(LIMIT|FETCH)\b.*$", re.DOTALL)
+OUTCOMES = ("answered", "refused soundly", "unsupported", "wrong", "answered, should be refused")
+USES = ("good", "poor", "useless", "empty")
+WIDTH_BUCKET = """CREATE MACRO width_bucket(x, low, high, n) AS
+    CASE WHEN x < low THEN 0 WHEN x >= high THEN n + 1
+    ELSE CAST(FLOOR((x - low) * n / (high - low)) AS INTEGER) + 1 END"""
+"""As Postgres defines it; DuckDB has no such function."""
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A question of the corpus: its text, and what must become of it."""
+
+    name: str
+    title: str
+    text: str
+    dialect: str
+    refuse: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a question."""
+
+    world: str
+    name: str
+    title: str
+    verdict: str
+    use: str = ""
+    error: float | None = None
+    reason: str = ""
+
+
+def corpus(world: str) -> Iterator[Written]:
+    for block in re.split(r"\n(?=-- \w+ \|)", (HERE / f"{world}.sql").read_text(encoding="utf-8")):
+        lines = block.strip().splitlines()
+        name, _, title = lines[0].removeprefix("-- ").partition(" | ")
+        said = {line[3:].partition(": ")[0]: line.partition(": ")[2] for line in lines[1:] if line.startswith("-- ")}
+        text = "\n".join(line for line in lines[1:] if not line.startswith("-- ")).rstrip(";")
+        yield Written(name, title, text, said.get("dialect", "duckdb"), said.get("refuse", ""))
+
+
+# -- plain DuckDB ----------------------------------------------------------------------------------------------------
+
+
+def plain(world: worlds.World) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute(WIDTH_BUCKET)
+    for name, frame in world.tables.items():
+        connection.register("source", frame)
+        connection.execute(f'CREATE TABLE "{name}" AS SELECT * FROM source')
+        connection.unregister("source")
+    return connection
+
+
+def in_plain_duckdb(question: Written, connection: duckdb.DuckDBPyConnection) -> Rows:
+    text = question.text
+    if question.dialect != "duckdb":
+        text = sqlglot.transpile(text, read=question.dialect, write="duckdb")[0]
+    return [tuple(map(value, row)) for row in connection.execute(text).fetchall()]
+
+
+def value(cell: Any) -> Any:
+    """A cell as both sides write it: numbers as they are, midnights as dates."""
+    if isinstance(cell, Decimal):
+        return float(cell)
+    if isinstance(cell, dt.datetime) and cell.time() == dt.time():
+        return cell.date()
+    return None if isinstance(cell, float) and math.isnan(cell) else cell
+
+
+# -- one question ----------------------------------------------------------------------------------------------------
+
+
+def ask(session: Session, question: Written, **cost: float) -> tuple[Rows, list[bool], list[list[float | None]]]:
+    """The rows, which columns are measured (the others are keys), and how far noise may move each cell."""
+    text = question.text if question.dialect == "duckdb" else f"-- dialect: {question.dialect}\n{question.text}"
+    answer = session.sql(text, **cost)
+    names, measured = list(answer.columns), [name in answer.measured for name in answer.columns]
+    bounds = [[width(each) for each in answer.interval(name)] if name in answer.measured else [] for name in names]
+    widths = [[bounds[k][place] for k in range(len(names)) if measured[k]] for place in range(len(answer))]
+    return [tuple(value(row[name]) for name in names) for row in answer], measured, widths
+
+
+def width(interval: Any) -> float | None:
+    return None if interval is None else abs(number(interval[1]) - number(interval[0]))
+
+
+def judged(world: str, question: Written, noisy_session: Session, exact_session: Session, connection: Any) -> Outcome:
+    said = (world, question.name, question.title)
+    try:
+        noisy, _, _ = ask(noisy_session, question, mu=MU)
+        exact, measured, widths = ask(exact_session, question, epsilon=EXACT, confidence=SURE)
+    except QuestionRefused as refused:
+        return Outcome(
+            *said, "refused soundly" if question.refuse else "unsupported", reason=f"[{refused.code}] {refused}"
+        )
+    except DeniableError as failed:
+        return Outcome(*said, "unsupported", reason=f"{type(failed).__name__}: {failed}")
+    if question.refuse:
+        return Outcome(
+            *said, "answered, should be refused" if exact else "answered", use="empty", reason=question.refuse
+        )
+    truth = in_plain_duckdb(question, connection)
+    differs = difference(question.text, exact, truth, measured, widths, cut=False)
+    if differs and (limit := LIMIT.search(question.text)):
+        # Ties are cut at random, and keys below the threshold are not shown: each row must be one of all rows.
+        everything = in_plain_duckdb(replace(question, text=question.text[: limit.start()]), connection)
+        differs = "" if len(exact) <= len(truth) else "too many rows"
+        differs = differs or difference(question.text, exact, everything, measured, widths, cut=True)
+    if differs:
+        return Outcome(*said, "wrong", reason=differs)
+    error = typical_error(noisy, truth, measured)
+    use = "empty" if error is None else "good" if error < GOOD else "poor" if error < POOR else "useless"
+    return Outcome(*said, "answered", use, error)
+
+
+def by_key(rows: Rows, measured: Sequence[bool]) -> dict[tuple[Any, ...], list[Any]]:
+    found = {}
+    for row in rows:
+        key = tuple(cell for cell, noisy in zip(row, measured, strict=True) if not noisy)
+        found[key] = [cell for cell, noisy in zip(row, measured, strict=True) if noisy]
+    return found
+
+
+def difference(
+    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float | None]], cut: bool
+) -> str:
+    """What is wrong with our rows, or nothing. `cut`: there may be fewer, as a LIMIT cuts ties at random."""
+    if truth and len(truth[0]) != len(measured):
+        return f"{len(measured)} columns, not {len(truth[0])}"
+    bound = COARSE if COARSE_WORDS.search(text) else CLOSE
+    windowed = 1e-3 if re.search(r"\bOVER\b", text) else 0.0  # windows have no interval, and may be ratios near 0
+    here, there = by_key(ours, measured), by_key(truth, measured)
+    spread = dict(zip(here, widths, strict=True)) if len(here) == len(widths) else {}
+    for key, row in there.items():
+        if key not in here and not cut:
+            return f"group {key} is missing"
+        if key not in here:
+            continue
+        for one, two, noise in zip(here[key], row, spread.get(key, [0.0] * len(row)), strict=True):
+            if not near(one, two, bound, windowed if noise is None else noise):
+                return f"group {key}: {one}, not {two}"
+    for key in (
+        () if re.search(r"\bOVER\b", text) else here.keys() - there.keys()
+    ):  # a window of an empty group need not be 0
+        for cell, noise in zip(here[key], spread.get(key, [None] * len(here[key])), strict=True):
+            # Without an interval, a ratio of two noises around 0 may be anything.
+            if cell not in (None, False) and noise is not None and distance(cell) > 1e-3 + noise:
+                return f"group {key} should be empty: {here[key]}"
+    return ""
+
+
+def distance(cell: Any) -> float:
+    return abs(cell) if isinstance(cell, int | float) else 0.0
+
+
+def number(cell: Any) -> float:
+    """A date as a number of days in a year of its own size, so that a relative error is a share of a year."""
+    if isinstance(cell, dt.datetime):
+        return cell.timestamp() / 86_400
+    return float(cell.toordinal() if isinstance(cell, dt.date) else cell)
+
+
+def near(one: Any, two: Any, bound: float, noise: float) -> bool:
+    if two is None or one is None:  # a sum of no rows is NULL in SQL, and noise around 0 here
+        return all(each is None or distance(each) <= noise for each in (one, two))
+    if isinstance(two, str) or isinstance(one, str):
+        return bool(one == two)
+    return abs(number(one) - number(two)) <= max(bound * abs(number(two)), 1e-5) + noise
+
+
+def typical_error(noisy: Rows, truth: Rows, measured: Sequence[bool]) -> float | None:
+    here, errors = by_key(noisy, measured), []
+    for key, row in by_key(truth, measured).items():
+        for place, two in enumerate(row):
+            if two is None or isinstance(two, str) or not number(two):
+                continue
+            one = here[key][place] if key in here else None
+            size = 365.0 if isinstance(two, dt.date) else abs(number(two))
+            errors.append(1.0 if one is None else abs(number(one) - number(two)) / size)
+    return statistics.median(errors) if errors else None
+
+
+# -- all of them -----------------------------------------------------------------------------------------------------
+
+
+def asked(name: str) -> list[Outcome]:
+    world = WORLDS[name]()
+    given = {"unit": world.units, "schema": dict(world.schema), "public": dict(world.public), "unique": world.unique}
+    with (
+        plain(world) as connection,
+        dn.session(dict(world.private), budget=dn.Budget.gaussian(mu=1000, delta=10 * DELTA), **given) as noisy,
+        dn.session(dict(world.private), budget=dn.Budget.pure(epsilon=10**6, delta=0.1), **given) as exact,
+    ):
+        return [judged(name, question, noisy, exact, connection) for question in corpus(name)]
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    lines = [["world", "questions", *OUTCOMES, *USES]]
+    for name in [*dict.fromkeys(each.world for each in outcomes), "all"]:
+        mine = [each for each in outcomes if name in (each.world, "all")]
+        verdicts, uses = (
+            Counter(each.verdict for each in mine),
+            Counter(each.use for each in mine if each.verdict == "answered"),
+        )
+        shares = [f"{verdicts[each]} ({100 * verdicts[each] / len(mine):.0f} %)" for each in OUTCOMES]
+        lines.append([name, str(len(mine)), *shares, *(str(uses[each]) for each in USES)])
+    widths = [max(len(line[k]) for line in lines) for k in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description="Ask the corpus.")
+    arguments.add_argument("worlds", nargs="*", choices=[[], *WORLDS], help="only these")
+    arguments.add_argument(
+        "--all", action="store_true", help="list every question, not only those that are not answered"
+    )
+    arguments.add_argument("--json", type=Path, help="write what became of each question")
+    given = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    outcomes = [each for name in given.worlds or WORLDS for each in asked(name)]
+    for each in outcomes:
+        if given.all or each.verdict not in ("answered", "refused soundly"):
+            error = "" if each.error is None else f" ({each.use}, {100 * each.error:.1f} %)"
+            print(f"{each.name:4} {each.verdict}: {each.title}{error}{'  ' + each.reason if each.reason else ''}")
+    print("\n" + table(outcomes))
+    if given.json:
+        given.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Windows over noisy answers: ranks, neighbours in an order, running sums and moving averages of groups.
+
+A window reads the groups of an answer after noise was added to them, so it is post-processing: it costs nothing and
+cannot leak, whatever it computes. A window over the rows of a table would read across people, and has no such form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.relations.operator_table import Value
+from deniable.queries.relations.operators import typed
+from deniable.tables.expressions import Expression
+from deniable.tables.kinds import NUMBERS, Domain, Kind
+
+RANKS: Final = ("row_number", "rank", "dense_rank")
+NEIGHBOURS: Final = ("lag", "lead")
+TOTALS: Final = ("sum", "avg", "min", "max", "count")
+
+NoisyRow = Mapping[str, Value]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """One part of ORDER BY."""
+
+    expression: Expression
+    descending: bool = False
+    nulls_first: bool = False
+
+
+def in_order(
+    places: Sequence[int], order: Sequence[Order], rows: Sequence[NoisyRow], domains: Mapping[str, Domain]
+) -> list[int]:
+    """The places of rows, sorted. NULLs come last, unless they are wanted first; equal rows keep their order."""
+    kept = list(places)
+    for part in reversed(order):  # sorting is stable, so the least significant part is sorted first
+        value = typed(part.expression, domains).value
+        found = {i: value(rows[i]) for i in kept}
+        known = [i for i in kept if found[i] is not None]
+        null = [i for i in kept if found[i] is None]
+        known.sort(key=found.__getitem__, reverse=part.descending)  # type: ignore[arg-type]  # values of one kind
+        kept = null + known if part.nulls_first else known + null
+    return kept
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class NoisyWindow:
+    """One window function: `function` OVER (PARTITION BY … ORDER BY … frame), a column called `name`.
+
+    `offset` is that of LAG and LEAD. `frame` has the first and the last row relative to the current one, None for an
+    open end; without a frame it is the whole partition, or with ORDER BY all rows up to the peers of the current one.
+    """
+
+    name: str
+    function: str
+    argument: Expression | None
+    partition: tuple[Expression, ...]
+    order: tuple[Order, ...]
+    offset: int = 1
+    frame: tuple[int | None, int | None] | None = None
+
+    def domain(self, domains: Mapping[str, Domain]) -> Domain:
+        """The domain of its values; `QuestionRefused` if the argument does not fit."""
+        for each in (*self.partition, *(part.expression for part in self.order)):
+            typed(each, domains)
+        found = None if self.argument is None else typed(self.argument, domains).domain
+        if self.function in RANKS or self.function == "count":
+            return Domain(Kind.INTEGER, None, None, False)
+        if found is None or (self.function in {"sum", "avg"} and found.kind not in NUMBERS):
+            raise QuestionRefused("kinds", f"{self.function} of a window takes a number", "write SUM(n) OVER (…)")
+        return Domain(Kind.REAL if self.function == "avg" else found.kind, None, None, True)
+
+    def mapped(self, change: Callable[[Expression], Expression]) -> NoisyWindow:
+        """The window with another expression in place of each."""
+        return replace(
+            self,
+            argument=None if self.argument is None else change(self.argument),
+            partition=tuple(change(each) for each in self.partition),
+            order=tuple(replace(part, expression=change(part.expression)) for part in self.order),
+        )
+
+    def values(self, places: Sequence[int], rows: Sequence[NoisyRow], domains: Mapping[str, Domain]) -> dict[int, Any]:
+        """The value of the window at each of these rows."""
+        keys = [typed(each, domains).value for each in self.partition]
+        partitions: dict[tuple[Value, ...], list[int]] = {}
+        for i in places:
+            partitions.setdefault(tuple(key(rows[i]) for key in keys), []).append(i)
+        argument = None if self.argument is None else typed(self.argument, domains).value
+        by = [typed(part.expression, domains).value for part in self.order]
+        found: dict[int, Any] = {}
+        for mine in partitions.values():
+            ordered = in_order(mine, self.order, rows, domains)
+            given = [1 if argument is None else argument(rows[i]) for i in ordered]
+            peers = [tuple(value(rows[i]) for value in by) for i in ordered]
+            found |= dict(zip(ordered, self._over(given, peers), strict=True))
+        return found
+
+    def _over(self, given: list[Any], peers: list[tuple[Value, ...]]) -> list[Any]:
+        """The values for one partition in order: `given` are the arguments, equal `peers` stand at the same place."""
+        size = len(given)
+        if self.function in NEIGHBOURS:
+            step = -self.offset if self.function == "lag" else self.offset
+            return [given[k + step] if 0 <= k + step < size else None for k in range(size)]
+        if self.function == "row_number":
+            return list(range(1, size + 1))
+        if self.function == "rank":
+            return [1 + peers.index(each) for each in peers]
+        if self.function == "dense_rank":
+            places = {each: k for k, each in enumerate(dict.fromkeys(peers), start=1)}
+            return [places[each] for each in peers]
+        return [self._total(given[slice(*self._frame(k, peers))]) for k in range(size)]
+
+    def _frame(self, k: int, peers: list[tuple[Value, ...]]) -> tuple[int, int]:
+        if self.frame is not None:
+            first, last = self.frame
+            return (0 if first is None else max(0, k + first)), (len(peers) if last is None else max(0, k + last + 1))
+        return 0, len(peers) - peers[::-1].index(peers[k]) if self.order else len(peers)
+
+    def _total(self, given: list[Any]) -> Any:
+        known = [each for each in given if each is not None]
+        if self.function == "count":
+            return len(known)
+        if not known:
+            return None
+        if self.function in {"min", "max"}:
+            return min(known) if self.function == "min" else max(known)
+        return sum(known) if self.function == "sum" else float(sum(known)) / len(known)
