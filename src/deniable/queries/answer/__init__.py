@@ -1,7 +1,8 @@
 """Answers: `release` adds noise to exact statistics; everything after it works on public numbers.
 
     release             the only place where exact statistics meet noise; start reading here
-    answer              a small table of noisy numbers with intervals and a receipt; `answer_display` and
+    timed_runs          a run on an engine whose status and duration reveal nothing
+    answer              a small table of noisy numbers with intervals and a `receipt`; `answer_display` and
                         `answer_files` print and save it; `privacy_statement` writes the text for a publication
     explanation         a question step by step, with the stability of each step and the sensitivity of each number
     plan_cache          the plans of a session's questions, so that SQL is read once
