@@ -55,7 +55,7 @@ ANSWER_MORE = {
     "tables": "one answer, or those of several sets of keys",
 }
 RECEIPT_APART = {
-    "version": "a keyed hash of the rows, which a server does not send",
+    "version": "here a keyed hash of the rows, which a server does not send: it sends the name of the dataset",
     "entry": "the number of the charge in each ledger",
     "rest": "what each account has",
     "time": "of the charge",
