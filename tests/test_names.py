@@ -63,6 +63,17 @@ def test_a_room_says_in_three_lines_or_more_what_is_in_it(room: Path) -> None:
     assert len([line for line in said.splitlines() if line.strip()]) >= 3
 
 
+INNER_ROOMS = [room for room in ROOMS if room.parent != SOURCE and room != SOURCE and "migrations" not in room.parts]
+
+
+@pytest.mark.parametrize("room", INNER_ROOMS, ids=lambda room: room.relative_to(SOURCE.parent).as_posix())
+def test_a_room_within_a_room_names_every_file_in_it(room: Path) -> None:
+    """`curves.composition` named five of its twelve files after others had been added."""
+    door = (room / "__init__.py").read_text(encoding="utf-8")
+    files = [file.stem for file in room.glob("*.py") if file.name not in CONVENTIONAL_FILES]
+    assert [name for name in files if not re.search(rf"\b{name}\b", door)] == []
+
+
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.relative_to(SOURCE.parent).as_posix())
 def test_a_name_at_a_door_is_not_hidden_by_a_file_of_that_name(room: Path) -> None:
     """Importing deniable.curves.product would set `product` in deniable.curves, and the function would be gone."""
@@ -94,7 +105,8 @@ def test_the_glossary_has_each_word_once() -> None:
     page = GLOSSARY.read_text(encoding="utf-8")
     words = [re.sub(r" \(.*", "", word) for word in re.findall(r"^\| ([^|]+?) \|", page, flags=re.MULTILINE)]
     words = [word for word in words if word not in ("Word", "---")]
-    explained = {"plan", "relation", "domain", "expression"}  # two each: which one is said in brackets or by its part
+    # Two each: which one is said in brackets or by its part.
+    explained = {"plan", "relation", "domain", "expression", "unit", "batch", "key", "mark", "share"}
     assert {word for word in words if words.count(word) > 1} <= explained
 
 

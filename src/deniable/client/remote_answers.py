@@ -202,16 +202,6 @@ class RemoteBounds(Bounds):
         return cls(record["table"], record["column"], domain, answer, record["cover"], record)
 
     @property
-    def low(self) -> Any:
-        """The lower bound, a date or timestamp as text; None if no bin exceeded the noise."""
-        return self.record["low"]
-
-    @property
-    def high(self) -> Any:
-        """The upper bound, a date or timestamp as text; None if no bin exceeded the noise."""
-        return self.record["high"]
-
-    @property
     def line(self) -> str:
         """The column's line in a schema file; empty if no bin exceeded the noise."""
         return str(self.record["line"])

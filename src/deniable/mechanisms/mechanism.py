@@ -15,7 +15,6 @@ All mechanisms of this room derive from `Mechanism`. A mechanism checks its para
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from deniable import curves, noise
 from deniable.arguments import blamed
 from deniable.curves import Curve, curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
+from deniable.numbers import up
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -251,10 +251,7 @@ def _share(confidence: float, parts: int) -> float:
     wanted = curve_arguments.inner_probability("confidence", confidence)
     if parts == 1:
         return wanted
-    exact = 1 - (1 - Fraction(wanted)) / parts
-    each = float(exact)
-    if each < exact:
-        each = math.nextafter(each, 2.0)
+    each = up(1 - (1 - Fraction(wanted)) / parts)
     if each >= 1:
         raise InvalidParameter("confidence", confidence, f"is too near to 1 for {parts:,} answers at once")
     return each

@@ -61,6 +61,16 @@ class Bounds:
         return self.answer.receipt
 
     @property
+    def low(self) -> Any:
+        """The lower bound, a date or timestamp as text; None if there are no bounds."""
+        return None if self.domain is None else _ends(self.domain)[0]
+
+    @property
+    def high(self) -> Any:
+        """The upper bound, a date or timestamp as text; None if there are no bounds."""
+        return None if self.domain is None else _ends(self.domain)[1]
+
+    @property
     def line(self) -> str:
         """The column's line in a schema file; "" if there are no bounds."""
         if self.domain is None:
@@ -79,13 +89,12 @@ class Bounds:
 
     def to_dict(self) -> dict[str, Any]:
         """The bounds as a JSON-ready dict."""
-        low, high = (None, None) if self.domain is None else _ends(self.domain)
         return {
             "table": self.table,
             "column": self.column,
             "kind": _kind(self.answer.plan.question).value,
-            "low": low,
-            "high": high,
+            "low": self.low,
+            "high": self.high,
             "cover": self.cover,
             "line": self.line,
             "answer": self.answer.to_dict(),

@@ -159,6 +159,10 @@ def remote(survey: World) -> RemoteSession:
     return RemoteSession(Wire(Web()), "survey")
 
 
+def names(kind: object) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_")]
+
+
 def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
     session = remote(survey)
     assert "n: ±" in str(session.price_bounds("height", epsilon=20.0))
@@ -168,7 +172,10 @@ def test_the_client_buys_as_a_local_session_does(survey: World) -> None:
     born = session.bounds("born", cover=0.6, epsilon=20.0)
     assert born.low == "1990-01-01"
     assert isinstance(found, Bounds)
-    assert {name for name in dir(Bounds) if not name.startswith("_")} <= set(dir(found))
+    assert set(names(found)) - set(names(Bounds)) == {"read", "record"}, "what the server sent"
+    assert set(names(Bounds)) <= set(names(found))
+    here = Bounds(found.table, found.column, found.domain, found.answer, found.cover)
+    assert (here.low, here.high, here.line) == (found.low, found.high, found.line)
     for each in (found, born):
         assert each.domain == dict(session.tables["survey"].columns)[each.column]
         assert (each.table, each.cover, each.receipt) == ("survey", 0.6, each.answer.receipt)

@@ -5,7 +5,8 @@
     renyi_bounds       zCDP and Rényi DP at one order: bounds on divergences only
     user_supplied      from_pmf, from_density, from_cdf, tradeoff: the caller's own mechanism
     derived            sampling, groups, the worst of several, mixtures, symmetrisation (and `inherited_renyi`)
-    repeated_selection the best of a random number of runs
+    repeated_selection the best of a random number of runs; `poisson_selection` if that number may be 0
+    skellam            the difference of two Poisson numbers
     divisible, hidden_mixtures, markov_kernel, quantization     further families
 
 The path of a number: `curves.gaussian(sigma=2)` checks its argument and creates a `GaussianAtom`; `Curve.of` wraps it;

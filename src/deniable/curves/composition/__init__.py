@@ -2,8 +2,12 @@
 
     lattice              a law as masses on an even grid: one grid law above it, one below it
     compose              the product of many grid laws by FFT, with bounds on all numerical errors
-    delta_panel          the bound on δ(ε) at every ε that one FFT gives
-    law_product          δ(ε) and ε(δ) of a product of laws, by the tightest route available
+    tilt_plan            the tilt of an FFT for a wanted ε or δ; `window_reach` bounds the mass outside its window
+    folding              the product of many different laws, by a tree of convolutions that keeps partial products
+    jump_split           a product of rare samples, by the number of its large losses
+    delta_panel          the bound on δ(ε) at every ε that one FFT gives; `rounded_panel` is a lower one, from `folding`
+    profile_search       searches on bounds that are proved at every ε
+    law_product          δ(ε) and ε(δ) of a product of laws, by the tightest route; `factor_merging` merges factors
     exponential_moments  certified upper bounds on E exp(tL), the basis of Rényi divergences
 
 A curve's factors arrive as pairs of laws (`curves.laws`). `law_product.Product` uses a closed form if the product has

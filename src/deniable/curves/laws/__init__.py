@@ -4,6 +4,7 @@
     closed_form        Gaussian, Laplace and bounded-range losses, whose tails have a formula
     finite_law         a loss with finitely many values: exact for discrete mechanisms, a certified bound for others
     derived_laws       laws built from laws: Poisson sampling, sampling without replacement, mixtures, shifts
+    conditioned_laws   a law given that its loss is small, and given that it is large
     laws_from_bounds   finite laws from bounds on a profile or from a trade-off polygon
     neighbour_chain    the power function of a law applied many times (groups)
 

@@ -4,6 +4,13 @@
 >>> model = LogisticRegression(classes=[0, 1], bounds=(0, 100), epsilon=1.0, delta=1e-6)
 >>> model.fit([[20.0], [70.0]] * 500, [0, 1] * 500).guarantee_.unit
 Unit.row()
+
+    private_estimator   the base classes: payment, declared labels and bounds, a rule for every possible row
+    fit_budget          the budget of one `fit`, and the only access to rows: noisy sums of integers
+    input_tables        tables to float64; `integer_rows` carries rows to the integers that are summed
+    noisy_newton        linear scores, fitted by noisy Newton steps
+    linear_models, feature_moments, additive_models, random_forest, unsupervised, grid_search      the estimators
+    estimator_checks    the checks of scikit-learn that privacy does not allow, with reasons
 """
 
 from __future__ import annotations

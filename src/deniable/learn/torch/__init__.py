@@ -7,6 +7,12 @@ DeviceNoise     floating-point noise on the device (the default elsewhere; adds 
 AdamBC          Adam with a correction for the variance of the noise
 Planted         a small language model with a secret in its text, for attacks.SecretExtraction
 adapters        Trainer inside of transformers, Lightning and accelerate (extra `adapters`)
+
+A step: `batch_sampling` (and `people_rows`) makes a batch, `guards` check it, `gradients` and `layer_gradients` give
+norms and sums, `clip_norms` the factors, `gradient_noise` (and `past_noise` for correlated noise) the noise, and the
+optimizer moves the weights. A run: `run_payment` charges a ledger, `checkpoints` and `run_history` keep its state,
+`run_processes` and `sharded_model` are for several processes, `loss_scaling` refuses scaled losses, and `canaries` are
+for audits.
 """
 
 from deniable.errors import require

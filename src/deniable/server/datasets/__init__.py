@@ -4,6 +4,7 @@
     source_folders        the folders from which owners may register files
     registration_steps    a registration in two places, the ledger and the catalogue
     data_marks, cell_forms, row_profiles, exact_copies      recognise people and rows that are known already
+    dataset_versions      new files of the same people, under the same name, with the same budget
     kinship               decides whose budget new data spends from
     ledger_witness, forgotten_spending      detect a ledger or a catalogue that was replaced by an older copy
     dummy_rows, failure_log, synthetic_downloads      dummy rows, failed runs, synthetic tables

@@ -4,7 +4,8 @@
     layers, vmap_rerun     from a layer's input and output gradient to captures: closed forms, or vmap
     gradient_captures      one parameter's gradients from one use, as factors; `parameter_uses` combines the uses
     parameters, batch_layout, broadcast_additions, stacked_layers      where parameters and examples lie
-    per_example            norms over all parameters, and weighted sums over examples
+    reduced_norms          layer normalisations of large models, summed over places during the backward pass
+    per_example            norms over all parameters, and weighted sums over examples; `gradient_sums` adds up batches
     bookkeeping            the pass itself; read its first page first
     autograd_comparison    the test of what bookkeeping learned; `gradient_check` is the test that users run
 

@@ -3,8 +3,10 @@
     training_checks      refuses models, optimizers, datasets and losses before any record is used
     separation_trace     traces a forward pass operation by operation: does it keep its examples apart?
     separation_rules, tensor_domains      the rule of each torch operation, and the domains of tensors
+    forward_programs     the operations of a pass, compared with those of a traced one; `torch_calls` notes its calls
+    sum_comparison       for separation that is assumed: sums over random batches, compared with autograd
     single_example       compares a model's output for one example alone with its output in a batch
-    batch_guard          applies the guards between a batch and its backward pass
+    batch_guard          applies the guards between a batch and its backward pass; `batch_rows` reads its tensors
     forward_watch, module_state, outside_state, object_snapshots, thread_watch      state that a pass must not change
 
 The trainer calls `training_checks` once and `batch_guard` for each batch; a batch that fails is not used.
