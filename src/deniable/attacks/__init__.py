@@ -4,6 +4,15 @@ Every attack is the same game. A coin decides a person's secret, the curator pub
 Without privacy the guess is (nearly) always right. Against a mechanism with a curve, no attacker is right more often
 than `curve.guess(prior=0.5)`, whatever else they know: (1 + δ(0))/2, and e^ε/(1 + e^ε) for any ε-DP mechanism.
 
+    attack_game                               the game, its outcome, and the cap
+    answer_attacks                            attacks on answers: differences, and averages of repeated answers
+    reconstruction, exhaustive_reconstruction      all secrets from many answers about groups
+    linkage, scoreboard                       attacks on published tables without names
+    anonymiser, anonymity_measures            a k-anonymiser as their target, and how anonymous its tables are
+    membership, attribute_inference, secret_extraction      attacks on counts and on models
+    attacked_models, made_up_worlds           small models and made-up tables to attack
+    attack_story, attack_figures              the command `deniable attack`, and its pictures
+
 >>> from deniable import attacks, mechanisms
 >>> attack = attacks.Differencing(people=100)
 >>> attack.run().rate

@@ -13,7 +13,15 @@
     deniable moved visits.csv.ledger --reason "a new disk"
     deniable demo --out demo-output
 
-Each module of this package has a function `add(app)`, which adds its commands to the application; `build()` calls all
+    question_commands, shell_accounts      ask, price, bounds, schema, report; and the account that a file spends from
+    synthesize_command, survey_command     synthesize, survey
+    curve_command, evidence_commands       curve; attack and audit
+    ledger_commands                        verify, verify-label, rotate, moved
+    serve_command, add_command             serve, add
+    demo_command, curve_tour               demo, and its second half
+    help_layout                            the layout of --help
+
+Each module with commands has a function `add(app)`, which adds its commands to the application; `build()` calls all
 of them. A command parses its options, calls a function outside of `add`, and prints what it returns.
 
 Exit codes: 0 done · 1 not possible (a missing extra, a file that cannot be written, a zoo with misses) · 2 wrong usage

@@ -7,6 +7,19 @@ and ask for a number:
 >>> curve = curves.gaussian(sigma=50) ** 1000
 >>> round(curve.epsilon(delta=1e-6), 4)
 2.9216
+
+    curve                              `Curve`: a symbolic product of atoms
+    atoms                              its indivisible factors
+    laws                               the distribution of the privacy loss of an atom
+    composition                        products of laws: the numerics
+    meaning                            every number that a curve gives: ε, δ, trade-off function, divergences ...
+    calibration                        the noise that just meets a target
+    filters, exact_amounts             budgets for costs that are chosen after seeing answers
+    curve_records, curve_parser, curve_display      a curve as JSON, from text, and as a small table
+    textbook, decimal_arithmetic       bounds as books print them
+    curve_arguments, outward_rounding  checked arguments; floating-point errors that are rounded outward
+
+A number passes atoms -> laws -> composition -> meaning; docs/house.md draws this path with its functions.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@
     entries, owner_signatures     the hash chain, and what the owner's key signs
     spending_accounts, account_balances      limits of the dataset and of payers, in total and per window of time
     declared_versions             versions of the data, which share one budget
-    stores                        files, memory and databases
+    keys                          the owner's Ed25519 keys, in files
+    stores                        files, memory and databases; migrations: the tables in shared databases
     history_verification, incremental_verification, ledger_export, label_verification     who can check what
 
 Curves state what a release promises; this package decides whether it may still happen. It imports curves and units, and

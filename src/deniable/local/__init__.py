@@ -8,6 +8,7 @@ There is no trusted curator: the collector never sees an answer.
     randomized_table        a whole table, cell by cell
     surveys                 a complete survey from a CSV file to an estimate
     local_protocol          the base classes; collector_estimates the results; exact_odds the exact coins
+    report_checks           checks of answers and of reports; packed_bits: rows of bits, one for each person
 
 >>> from deniable import local
 >>> protocol = local.RandomizedResponse(epsilon=1.0)

@@ -6,6 +6,8 @@
     piecewise_exponential, inverse_sensitivity        quantiles, medians, modes
     continual_counting, prefix_sums, linear           streams, running totals, many linear queries
     staircase, poisson_mechanism, graphs              further mechanisms
+    input_values, rational_parameters, key_spelling   values, parameters and keys, read exactly
+    noise_quantiles      the quantiles behind `error(confidence=)`
     laws, distinguishing_parts, limits, small, denoise, cautionary      for planning and teaching
 
 >>> from deniable import mechanisms

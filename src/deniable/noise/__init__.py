@@ -5,6 +5,8 @@ the sampled law is exact everywhere, tails included.
 
     entropy              random bits: AES-256 in counter mode, keyed by the operating system
     samplers             the public functions: one for each law
+    simple_samplers      coins, uniform integers, sums
+    noise_arguments      checks of sizes and sequences
     sampled_laws         cumulative probabilities of each law, enclosed between integers, to any precision
     integer_enclosures   e^-x and normal integrals, enclosed between integers
     inversion_table      most draws by one look-up with 16 random bits; wide_noise for large scales

@@ -6,6 +6,12 @@
 'δ'
 
 `plots.render(figure, "profile.png")` then needs matplotlib, which the extra `plots` brings.
+
+    figure_spec       `Figure`: panels, lines and labels as plain data
+    curve_figures     figures of curves
+    output_figures    figures of a mechanism's answers on two neighbouring values
+    render            draws a figure with matplotlib
+    explorer          sliders in a notebook
 """
 
 from deniable.plots.curve_figures import compare, growth, loss, odds, profile, tradeoff

@@ -9,6 +9,7 @@
     intervals                   confidence intervals for the effect of noise
     data_versions, standing_questions        versions of the data, and questions that are answered for each day
     publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
+    progress_bar                the progress of a registration, on the owner's terminal
 
 A question passes sql or frame -> plan -> (the session charges the ledger) -> engines -> answer.release -> (the session
 seals the answer in the ledger) -> answer. Each step sees only what it needs: no analyst's text reaches an engine, and

@@ -10,6 +10,15 @@ what, where things are kept, and when an answer leaves. A request passes through
     datasets      open datasets, registration, families that share a budget, protection against rollbacks
     catalogue     everything that the server stores besides ledgers
     operations    settings, processes, the server's key, what an operator may watch
+
+Beside these packages:
+
+    app                                   the ASGI application: all routes and pages behind the gate
+    roles                                 which role may do what
+    request_bodies, wire, noted_questions      requests, answers and questions as JSON
+    problems, error_words, charge_fate    errors over HTTP, and whether a question that failed was charged
+    privacy_labels                        the signed page that states what a release promises
+    migrations                            the tables of the catalogue, version by version
 """
 
 from deniable.errors import require

@@ -4,6 +4,11 @@
 >>> report = testing.check_mechanism(mechanisms.Laplace(sensitivity=1, epsilon=1), neighbours=(0, 1), trials=2000)
 >>> report.passed
 True
+
+    mechanism_checks         `check_mechanism`
+    check_report             its results
+    evidence, statistics     events that tell two samples apart, and tests with exact error rates
+    strategies               Hypothesis strategies: curves, neighbours, scales
 """
 
 from __future__ import annotations

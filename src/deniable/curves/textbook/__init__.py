@@ -7,6 +7,11 @@ Functions of numbers, keyword-only. They need no curve, NumPy or SciPy, and ever
 - every result is rounded to the safe side by at most the last bit: ε, δ, ρ, divergences, noise levels and success
   probabilities of an attacker upwards, per-step budgets and unbeatable error rates downwards.
 
+    conversions           from noise to a guarantee and back, and between ways of stating a guarantee
+    composition_theorems  the joint cost of many releases
+    attacker_bounds       what a guarantee allows an attacker
+    printed_errata        formulas that lecture notes print wrongly, beside the right number
+
 For accounting use `Curve`. It is tighter than all of these except the exact ones (`optimal_composition_*`, `gdp_to_*`,
 `laplace_delta`), which it equals.
 

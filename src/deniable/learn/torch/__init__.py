@@ -8,11 +8,19 @@ AdamBC          Adam with a correction for the variance of the noise
 Planted         a small language model with a secret in its text, for attacks.SecretExtraction
 adapters        Trainer inside of transformers, Lightning and accelerate (extra `adapters`)
 
-A step: `batch_sampling` (and `people_rows`) makes a batch, `guards` check it, `gradients` and `layer_gradients` give
-norms and sums, `clip_norms` the factors, `gradient_noise` (and `past_noise` for correlated noise) the noise, and the
-optimizer moves the weights. A run: `run_payment` charges a ledger, `checkpoints` and `run_history` keep its state,
-`run_processes` and `sharded_model` are for several processes, `loss_scaling` refuses scaled losses, and `canaries` are
-for audits.
+The files behind these names:
+
+    trainer                                     one step: sample, forward, clip, add noise, step
+    batch_sampling, people_rows, canaries       who is in a batch: records, people with many rows, canaries
+    gradients, layer_gradients, clip_norms      per-sample gradients, those of each layer, clipping factors
+    guards                                      what must hold for a model so that clipping bounds an example
+    gradient_noise, past_noise                  the noise of a step; the memory of correlated noise
+    run_payment, checkpoints, run_history       the ledger's entries of a run, its saved state, its losses and ε
+    run_processes, sharded_model, loss_scaling  process groups, FSDP, half precision
+    optimizers, training_report, character_model      AdamBC, TrainingReport, Planted
+    kernels                                     faster forms of a few computations
+
+docs/house.md draws the life of a training step with its functions.
 """
 
 from deniable.errors import require

@@ -1,7 +1,8 @@
 """Migrations of the tables in shared databases: those of ledgers, and those of the server.
 
 Only this module calls Alembic. Ledgers and server have migrations of their own, and each records its revision in a
-table of its own, so that both can be in one database or in two.
+table of its own, so that both can be in one database or in two. The steps
+of ledgers are in `versions`, those of the server in `deniable.server.migrations`; Alembic runs `env` for each.
 """
 
 from __future__ import annotations
