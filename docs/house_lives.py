@@ -41,7 +41,7 @@ QUESTION = Life(
     (
         Step(
             "Take the question",
-            "The session has the tables, the budget and the ledger. A frame (s.table) joins this way at step 3.",
+            "The session has the tables, the budget and the ledger. A frame (s.table) enters at step 4.",
             ("queries.session:Session.sql",),
             "SQL text",
         ),
@@ -93,14 +93,18 @@ QUESTION = Life(
         ),
         Step(
             "Look for a finer answer",
-            "A question by finer keys was answered before: its noisy cells are added up, and nothing is charged.",
+            "If a question by finer keys was answered before, its noisy cells are added up, free of charge.",
             ("queries.answer.rollups:Finer.look",),
             "otherwise: a question to pay for",
         ),
         Step(
             "Reserve the cost",
-            "Durably, before data is read; or BudgetExceeded. The same question again gets its sealed answer, free.",
-            ("ledger.ledger:Ledger.reserve_or_replay", "ledger.stores.store:Store.write"),
+            "Stored before data is read, or refused: BudgetExceeded. A repeated question gets its sealed answer, free.",
+            (
+                "ledger.ledger:Ledger.reserve_or_replay",
+                "ledger.spending_accounts:refuse",
+                "ledger.stores.store:Store.write",
+            ),
             "an open Entry",
         ),
         Step(
@@ -209,7 +213,7 @@ TRAINING = Life(
     (
         Step(
             "Count the step",
-            "Before it begins; in the ledger too, if one pays. The plan fixed noise and price before the run.",
+            "The step is counted before it begins, also in a ledger that pays. The plan fixed noise and price before.",
             ("learn.torch.trainer:Trainer.__iter__", "learn.torch.run_payment:Payment", "learn.plans:DPSGD"),
             "the number of the step",
         ),
@@ -261,6 +265,7 @@ TRAINING = Life(
             (
                 "learn.torch.gradients.per_example:PerExample.squared",
                 "learn.torch.gradients.gradient_captures:Capture",
+                "learn.torch.clip_norms:ClipNorms.factors",
                 "learn.torch.gradients.per_example:PerExample.summed",
             ),
             "the clipped sum: one record moves it by at most clip",
@@ -302,6 +307,7 @@ REQUEST = Life(
                 "server.requests.request_gate:RequestGate.__call__",
                 "server.access.rate_limits:Buckets.take",
                 "server.access.bearer_tokens:TokenGate",
+                "server.catalogue.people:TokenRecord.usable",
                 "server.problems:Problem",
             ),
             "a Person with a role",
