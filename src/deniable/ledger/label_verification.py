@@ -97,7 +97,9 @@ def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
         )
     signature = label.get("signature")
     if not isinstance(signature, str) or not key.signed(label_message(label), signature):
-        raise UnreadableRecord("this label is not as it was signed")
+        raise UnreadableRecord(
+            "the signature of this label is invalid: the label was changed, or signed with another key"
+        )
 
 
 def verify_label(

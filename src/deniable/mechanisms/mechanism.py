@@ -74,7 +74,9 @@ class Mechanism(ABC):
         """A bound on the error of every number of the answer that holds with probability at least `confidence`, 0 <
         confidence < 1. Raises InvalidOperation if the answer is not numeric.
         """
-        raise InvalidOperation(f"{type(self).__name__} has no error in numbers")
+        raise InvalidOperation(
+            f"no bound is known on the error of {type(self).__name__}; release made-up values to see how large it is"
+        )
 
     def law(self, value: Any) -> OutputLaw:
         """The distribution of the answer on this value, for planning and teaching. It is not a release: never show it

@@ -74,7 +74,10 @@ class Additive(Mechanism):
             dimension = curve_arguments.integer("dimension", dimension, 1)
         if width > WIDEST:
             raise InvalidParameter(
-                self.LEVEL, float(width), "noise on whole numbers must be at most 2**50 wide", "make it with floats"
+                self.LEVEL,
+                float(width),
+                "noise on whole numbers must be at most 2**50 wide",
+                "write sensitivity or bounds as floats, or use less noise",
             )
         self._settle(sensitivity=sensitivity, width=width, exponent=exponent, dimension=dimension, promise=promise)
 

@@ -52,8 +52,8 @@ def emptied(path: Path) -> LedgerDamaged:
     """The error about an empty file."""
     return LedgerDamaged(
         None,
-        f"{str(path)!r} is empty: a ledger never is, so it has lost what was spent, or it never was one",
-        "put back its newest copy; only if nothing was ever answered from it, delete it and a new one is made",
+        f"{str(path)!r} is empty, but a ledger has entries: they were lost, or the file never was a ledger",
+        "put back its newest copy; delete it only if no question was ever answered from it: then a new one is made",
     )
 
 
