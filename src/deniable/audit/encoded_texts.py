@@ -28,7 +28,7 @@ def _json(text: str) -> Any:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> Any:
-    """A JSON object; if it has duplicate keys, of which most readers see the last, also the list of all pairs."""
+    """A JSON object. If keys are repeated, also the list of all pairs: most readers keep only the last of a key."""
     found = dict(pairs)
     return found if len(found) == len(pairs) else [found, pairs]
 

@@ -41,7 +41,7 @@ _ASK = "ask whoever made the file for another copy, and the owner for a checkpoi
 
 @final
 class Note(NamedTuple):
-    """The number and hash of an entry of a chain, as somebody kept it. An empty serial or hash is not compared."""
+    """The number and hash of an entry, as noted outside of the ledger. An empty serial or hash is not compared."""
 
     serial: str
     number: int
@@ -118,7 +118,7 @@ def _write(path: Path, lines: Iterator[str]) -> int:
     except BaseException as error:
         with suppress(OSError):
             half.unlink()
-        if isinstance(error, OSError):  # errors of this file; errors of the ledger are ours already
+        if isinstance(error, OSError):  # this file cannot be written; errors of the ledger are DeniableErrors already
             raise _not_written(path, error) from None
         raise
     return count

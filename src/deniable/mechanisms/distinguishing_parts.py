@@ -31,7 +31,7 @@ MOST_LOSSES: Final = 1000
 CELLS: Final = 400
 """Cells between two noise centres, and in three standard deviations of Gaussian noise."""
 UNSEEN: Final = 1e-13
-"""Mass beyond which outcomes on either side are merged into one, once there are too many."""
+"""If there are too many losses, the outermost ones on each side, up to this probability, are merged into one bin."""
 LIGHTEST: Final = 1e-30
 """The largest and the smallest loss keep a bin of their own if their probability is at least this."""
 SAME: Final = 1e-12
@@ -117,7 +117,7 @@ class Losses:
         return Losses(one[seen], two[seen], self.before)
 
     def times(self, other: Losses) -> Losses:
-        """Both outcomes are seen: losses add up."""
+        """The law if both outcomes are seen: their losses add up."""
         one, two = (np.outer(a, b).ravel() for a, b in ((self.one, other.one), (self.two, other.two)))
         return Losses.of(one, two, self.before or other.before)
 

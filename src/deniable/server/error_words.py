@@ -39,9 +39,9 @@ _ENDS: Final = {
 def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[str, str]]:
     """The parts of a request that are not valid, each once: `where` it is, and the `rule` that it breaks.
 
-    For a union, pydantic reports an error for each member. Kept are the errors of the member that has the type of the
-    value; if no member has it, all of them, joined by "or". A member that is a choice of words has the type of no
-    value but its words. `model` is the class of the body, which knows the names of its fields.
+    For a union of types, pydantic reports an error for each member. This function keeps the errors of the member whose
+    type the value has. If the value has the type of no member, it joins all errors by "or". A member that is a choice
+    of words has the type of these words only. `model` is the class of the body, which knows the names of its fields.
 
     >>> wrongs(
     ...     [

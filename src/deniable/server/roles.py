@@ -45,7 +45,7 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "see metrics": frozenset({ADMIN, AUDITOR}),
     "see oneself": frozenset(Role),
 }
-"""Each verb, and the roles that may do it. On which datasets, `Curator.visible` decides: owners see their own datasets,
+"""Each verb, and the roles that may do it. `Curator.visible` decides on which datasets: owners see their own,
 analysts those that were granted to them, auditors all."""
 
 

@@ -87,10 +87,11 @@ class Spike(NamedTuple):
 
 
 def spike(law: Law, low: float, step: float) -> Spike | None:
-    """The losses up to half a step above their own common loss; None if they carry little mass.
+    """The spike of a law: all losses up to `end`, half a step above their common loss; None if they carry little mass.
 
-    A rare sample has most of its mass in a range of losses much shorter than a step. Merging them is post-processing;
-    if their common loss log(P/Q) is a grid point, the merged law has only a second-order error in the step.
+    Sampling at a small rate puts most of the mass into a range of losses much shorter than a step. Merging them is
+    post-processing; if their common loss log(P/Q) is a grid point, the merged law has only a second-order error in the
+    step.
     """
     end = low + step
     for _ in range(30):

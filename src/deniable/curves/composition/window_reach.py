@@ -1,9 +1,9 @@
 """How long the window of an FFT must be: bounds on the tilted mass beyond a distance from the tilted mean.
 
-Two bounds are used, and the shorter window wins. A Chernoff bound on the lattice laws suits losses with light tails. A
-rare sample has a heavy tail: there one bound covers the event that a single use exceeds a large loss (a union bound),
-and a Chernoff bound covers the rest. The sketches suggest exponents and losses; the bounds are evaluated on the lattice
-laws.
+There are two bounds, and the shorter window is used. A Chernoff bound on the lattice laws suits losses with light
+tails. Sampling at a small rate gives losses with a heavy tail. For these a union bound covers the event that a single
+use exceeds a large loss, and a Chernoff bound covers the rest. Sketches (coarse grid laws, see `tilt_plan`) only
+suggest exponents and losses; the bounds are evaluated on the lattice laws.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ narrow the window.
 """
 
 FEW = 8
-"""Up to this many factors a window is planned by more than a few exponents."""
+"""For at most this many factors, `likely_window` also tries the bound for heavy tails."""
 
 JUMP_EXPONENTS = np.exp(np.linspace(-3.0, 6.0, 28))
 """Chernoff exponents for sums without large jumps, in units of 1 / (largest loss without a jump)."""
@@ -144,7 +144,7 @@ def reach_without_jumps(
         weights, _ = tilted(grid, theta)
         jumps += uses * float(np.sum(weights[int(np.searchsorted(grid.losses, most, "right")) :]))
         value += uses * _log_moment_below(grid.losses, weights, most, exponent)
-    if jumps > outside:  # the sketch did not see an atom
+    if jumps > outside:  # the sketch missed a point mass
         return WindowEnd(math.inf, math.inf)
     doubt = 1e-12 * (1 + abs(value) + abs(exponent * mean)) + 64 * UNIT_ROUNDOFF * sum(uses for _, uses in grids)
     reach = (value + doubt - math.log(outside / 2)) / exponent - mean

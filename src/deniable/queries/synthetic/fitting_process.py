@@ -42,7 +42,10 @@ LIMITS: Final = Limits()
 
 
 def write_apart(record: Mapping[str, Any], count: int, path: Path, form: str, limits: Limits = LIMITS) -> list[str]:
-    """Write so many rows of a record to a file, and return the notes about them. `EngineFailed` beyond a limit."""
+    """Write `count` rows of a synthetic table to a file, and return its notes.
+
+    Raises `EngineFailed` if the process exceeds a limit, or fails.
+    """
     work = json.dumps({"record": record, "count": count, "path": str(path), "form": form, **asdict(limits)}).encode()
     known = os.pathsep.join(each for each in sys.path if each)
     alone = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")

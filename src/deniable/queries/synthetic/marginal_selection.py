@@ -1,9 +1,9 @@
 """The choice of tables by the data: which marginals are counted for a synthetic table, as a part of its one entry.
 
-    "mst"         a tree of pairs: d - 1 times, the pair that the columns' own counts miss most, of those that close no
-                  circle. Then the pairs of the tree are counted.
-    "adaptive"    in rounds: the tables that the current fit misses most, each counted; then a new fit. If a round
-                  changed the fit by less than its noise, the later ones are half as many, each at twice the cost.
+    "mst"         a spanning tree of the d columns. It chooses d - 1 pairs, each time the pair whose counts the fit to
+                  single columns predicts worst, among the pairs that close no cycle. Then it counts the chosen pairs.
+    "adaptive"    in rounds: choose the tables that the current fit predicts worst, count them, and fit again. If a
+                  round changes the fit by less than its noise, later rounds are half as many, each at twice the cost.
 
 The first follows MST (McKenna, Miklau & Sheldon 2021), the second AIM (McKenna, Mullins, Sheldon & Miklau 2022); the
 fit is ours. A choice is made by the exponential mechanism, exactly (`mechanisms.Exponential`).
@@ -21,8 +21,8 @@ so scores are not monotone, and the mechanism needs its factor 2. The m_c are ro
 every score is an exact rational: no float decides, and the bound holds to the last digit.
 
 **Costs.** Every choice and every count is paid from the amount that was charged in advance. What each of them costs is
-known before it is made, from public facts and earlier releases. A ledger's filter admits costs that are chosen so
-(`curves.filters`), and the sum stays within the charge, whatever is chosen.
+known before it is made, from public facts and earlier releases. A ledger's filter allows costs that are chosen in
+this way (`curves.filters`), and the sum stays within the charge, whatever is chosen.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ if TYPE_CHECKING:
 _FOR_CHOICES: Final = Fraction(1, 10)
 """The share of choices in the cost of choices and chosen counts."""
 _ROUNDS: Final = 4
-"""The rounds of "adaptive", if none changes little. Each chooses one table less than there are columns."""
+"""The number of rounds of "adaptive", if each changes the fit by more than its noise. A round chooses one table less
+than there are columns.
+"""
 _NOISE_KEPT: Final = 0.3
 """The part of a count's noise that is expected to stay in the fit, and that is subtracted in a score. AIM subtracts all
 of it; a mixture removes most. On ten columns of Adult, two-way errors were 0.136, 0.096 and 0.100 at ε = 0.1 if all,
@@ -197,7 +199,7 @@ class TableSelection:
         plan = self._plan
         choosing, _ = plan.divided(plan.units // plan.most)
         scores = self._scores(self._fitted(), range(len(plan.plans)), 0.0)
-        parts, found = list(range(len(plan.asked.columns))), []  # of each column, the part of the forest that it is in
+        parts, found = list(range(len(plan.asked.columns))), []  # for each column, the tree of the forest that it is in
         for _ in range(plan.at_once):
             apart = [i for i, (one, two) in enumerate(plan.asked.candidates) if parts[one] != parts[two]]
             place = self._choose(scores, apart, choosing)
@@ -211,7 +213,7 @@ class TableSelection:
         plan, model = self._plan, self._fitted()
         each = plan.units // plan.most
         while True:
-            # The last round takes what would not suffice for one and a half.
+            # If less than one and a half rounds' cost is left, this round is the last, and takes all of it.
             is_last = 2 * self._left < 3 * each * plan.at_once
             choosing, counting = plan.divided(self._left // plan.at_once if is_last else each)
             deviation = float(plan.noise(plan.plans[0], counting).deviation(0))

@@ -1,9 +1,9 @@
 """Padding masks in the form that keeps the examples of a batch apart.
 
-transformers looks whether a mask of shape (examples, tokens) is full in the whole batch, and takes another path then.
-So the path of one example depends on the others, and the trainer would compute each example alone. A mask of shape
-(examples, 1, queries, keys) is used as it is. Whether a model reads such a mask in the same way is tried once, on
-made-up tokens.
+transformers checks whether a mask of shape (examples, tokens) hides no token of the whole batch, and if so takes
+another code path. So the path of one example depends on the others, and the trainer would have to run each example
+alone. A mask of shape (examples, 1, queries, keys) is used without this check. `Masks` tests once, on made-up tokens,
+whether a model gives the same outputs with such a mask.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from deniable.learn.torch.adapters.step_numbers import (
 from deniable.learn.torch.trainer import Trainer
 
 SINGLE: Final = "SingleDeviceStrategy"
-"""By name, because the packages lightning and pytorch_lightning have one each."""
+"""Compared by name, because the packages lightning and pytorch_lightning each define a class of this name."""
 
 PRECISIONS: Final = ("32-true", "64-true", "bf16-mixed", "bf16-true")
 
@@ -42,17 +42,17 @@ PRECISIONS: Final = ("32-true", "64-true", "bf16-mixed", "bf16-true")
 class PrivateSteps(lightning.Callback):
     """A callback for `lightning.Trainer`: each of its training steps is one step of a plan.
 
-    Promise: that of `deniable.learn.torch.Trainer`, which is `run` and holds the guarantee. Give `loader` to `fit`: it
-    has numbers of steps, and the batches are drawn from `dataset` by the plan's coins inside of a step. The module's
-    `training_step(batch, batch_idx)` must return one loss for each example (reduction="none"). Inside of it, `self.log`
-    and `self.trainer` have no effect: training losses are not private, and a module must not keep data in the trainer.
-    Validation, loggers and checkpoints work as before; learning-rate schedulers step by their `interval`. Training ends
-    with the plan: write `max_epochs=-1`.
+    Promise: that of `deniable.learn.torch.Trainer`. The attribute `run` is this trainer, and has the guarantee. Pass
+    `loader` to `fit`. It yields only the numbers of steps; each step draws its own batch from `dataset`, by the plan's
+    sampling. The module's `training_step(batch, batch_idx)` must return one loss for each example (reduction="none").
+    Inside of it, `self.log` and `self.trainer` have no effect: training losses are not private, and a module must not
+    keep data in the trainer. Validation, loggers and checkpoints work as before; learning-rate schedulers step by their
+    `interval`. Training ends with the plan: write `max_epochs=-1`.
 
     With `checkpoint`, the run is saved there each time Lightning saves a checkpoint, and `fit(ckpt_path=)` continues
-    from it; without it, `ckpt_path` is refused, because steps would not be counted. Further keywords go to
-    `deniable.learn.torch.Trainer`: physical_batch=, collate=, ledger=, session=, delta=, noise=, canaries=. Raises
-    `InvalidParameter` for settings that would break the guarantee.
+    from it. Without `checkpoint`, `ckpt_path` is refused, because earlier steps would not be counted. Further keywords
+    go to `deniable.learn.torch.Trainer`: physical_batch=, collate=, ledger=, session=, delta=, noise=, canaries=.
+    Raises `InvalidParameter` for settings that would break the guarantee.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class PrivateSteps(lightning.Callback):
             host.should_stop = True
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Step the schedulers of epochs."""
+        """Step the schedulers whose interval is an epoch."""
         for config in trainer.lr_scheduler_configs:
             if config.interval == "epoch" and (trainer.current_epoch + 1) % config.frequency == 0:
                 config.scheduler.step()
@@ -144,7 +144,7 @@ class PrivateSteps(lightning.Callback):
 
 
 class _Apart:
-    """Takes the trainer out of a module: what a step stores there would not be seen, and would not be private."""
+    """Removes Lightning's trainer from a module during a step: the guards could not see what the step stores in it."""
 
     def __init__(self, module: Any) -> None:
         self._module = module

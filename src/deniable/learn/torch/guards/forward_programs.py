@@ -33,7 +33,7 @@ SMALL = 1 << 12
 
 
 IGNORED = frozenset({"profiler"})
-"""Operations that compute nothing: optimizers of torch note their names."""
+"""Namespaces of operations that compute nothing: torch's optimizers mark their steps for the profiler."""
 
 
 @final
@@ -176,7 +176,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         self._chance = Chance() if any(step.draws for step in program.steps) else None
         self.is_off = False
         self.is_other = False
-        """Whether the pass has left the program."""
+        """Whether the pass has done something that differs from the program."""
         self._asked = FunctionCalls(self._called)
 
     def __enter__(self) -> ProgramComparison:
@@ -298,7 +298,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
 def dependence_on_size(one: Program, other: Program) -> str | None:
     """What depends on the size of the batch in two programs for different sizes; None if nothing does.
 
-    Then both compute the same function of each example.
+    If nothing does, both programs compute the same function of each example.
     """
     counts = one.count, other.count
     if not (one.is_complete and other.is_complete):
