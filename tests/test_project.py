@@ -179,7 +179,10 @@ def test_the_library_needs_three_packages_only() -> None:
     assert {re.match(r"[\w-]+", need)[0] for need in project["dependencies"]} == {"cryptography", "numpy", "scipy"}
 
 
-ROOMS = ("curves", "curves.textbook", "plots", "noise", "mechanisms", "local", "testing", "units", "errors")
+ROOMS = (
+    *("curves", "curves.textbook", "plots", "noise", "mechanisms", "local", "testing", "units", "errors"),
+    *("tables", "queries", "ledger", "audit"),
+)
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -6,6 +6,7 @@ Nothing said so: one that was added to the plan alone passed all tests, and its 
 from __future__ import annotations
 
 import inspect
+import math
 from itertools import chain
 
 import pytest
@@ -48,4 +49,4 @@ def test_every_aggregate_has_a_reference_and_a_price_in_words(function: str) -> 
         question = s.table("data").agg(x=made)
         assert any(line.startswith("error    x: ") for line in s.price(question, epsilon=0.1).lines())
     measure = Measure("x", function, made.expression, made.options)
-    assert 0 <= measured(measure, question, [Row("p", 0, {"age": 30}), Row("q", 0, {"age": 40})]) <= 70
+    assert math.isfinite(measured(measure, question, [Row("p", 0, {"age": 30}), Row("q", 0, {"age": 40})]))
