@@ -18,6 +18,8 @@ The files behind these names:
     run_payment, checkpoints, run_history       the ledger's entries of a run, its saved state, its losses and ε
     run_processes, sharded_model, loss_scaling  process groups, FSDP, half precision
     optimizers, training_report, character_model      AdamBC, TrainingReport, Planted
+    compiled_steps                              steps of one shape as compiled code
+    run_assumptions                             what the guarantee assumes beside plan and noise
     kernels                                     faster forms of a few computations
 
 docs/house.md draws the life of a training step with its functions.

@@ -1,7 +1,8 @@
 """Relations: the rows that a question reads, as a tree of nodes that each know their stability.
 
     relation_nodes      Source, FilterRows, Project, joins, PerPerson, Union, Bound: the nodes and their stability rules
-    operators           the closed table of operators; `operator_meanings` is their reference in Python, and
+    operators           expressions, checked against the closed table: kinds, public bounds, values
+    operator_table      the closed table of operators; `operator_meanings` is their reference in Python, and
                         `operator_bounds` their effect on public bounds (interval arithmetic on fractions)
     constant_kinds, kind_remedies      constants converted to the kind beside them, and remedies for wrong kinds
     exact_statistics    the statistics that an engine computes before noise, with their sensitivity
