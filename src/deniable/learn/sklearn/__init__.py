@@ -1,17 +1,5 @@
 """Private estimators for scikit-learn. Everything that `fit` learns is differentially private; see `guarantee_`.
 
-    private_estimator                 the base classes: payment, declared labels and bounds
-    linear_models, noisy_newton       least squares, and noisy Newton steps for other losses
-    additive_models, random_forest    sums of step functions; forests whose trees do not depend on the rows
-    feature_moments, unsupervised     scaler and naive Bayes; principal components and clusters
-    grid_search                       parameters by cross-validation, and the guarantee of a pipeline
-    fit_budget                        what one `fit` may spend, and its only access to rows: noisy integer sums
-    input_tables, integer_rows        a table becomes float64, then integers within public bounds
-    estimator_checks                  the checks of scikit-learn that a private estimator cannot pass
-
-`fit` passes its rows through input_tables -> integer_rows -> fit_budget, which adds the noise and pays. The rest of an
-estimator sees only noisy sums.
-
 >>> from deniable.learn.sklearn import LogisticRegression
 >>> model = LogisticRegression(classes=[0, 1], bounds=(0, 100), epsilon=1.0, delta=1e-6)
 >>> model.fit([[20.0], [70.0]] * 500, [0, 1] * 500).guarantee_.unit

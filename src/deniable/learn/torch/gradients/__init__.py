@@ -6,6 +6,7 @@
     parameters, batch_layout, broadcast_additions, stacked_layers      where parameters and examples lie
     reduced_norms          layer normalisations of large models, summed over places during the backward pass
     per_example            norms over all parameters, and weighted sums over examples; `gradient_sums` adds up batches
+    step_graphs            forward and backward pass as one graph, captured once for a shape of batches
     bookkeeping            the pass itself; read its first page first
     autograd_comparison    the test of what bookkeeping learned; `gradient_check` is the test that users run
 
