@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom
 
 import deniable as dn
-from deniable.errors import BudgetExceeded, EngineFailed, InvalidParameter, QuestionRefused
+from deniable.errors import BudgetExceeded, EngineFailed, QuestionRefused
 from deniable.ledger.entries import State
 from deniable.queries.answer import joint_tables
 from deniable.queries.answer.joint_tables import Jointly
@@ -462,38 +462,6 @@ def test_the_least_squares_fit_of_answers_that_agree_moves_nothing(kind: str) ->
         assert ends == pytest.approx(1, rel=0.02)
 
 
-def test_bad_weights_and_targets_are_refused_and_nothing_is_charged() -> None:
-    with opened() as s:
-        for more in (
-            {"weights": [1, 2]},
-            {"weights": [1, 2, 3, 0]},
-            {"weights": [1, 2, 3, -1]},
-            {"weights": [1, 2, 3, math.nan]},
-            {"weights": "1234"},
-            {"weights": np.ones((4, 1))},
-            {"weights": np.ones(3)},
-            {"weights": {"n": 1}},
-            {"weights": [1, 2, 3, "x"]},
-        ):
-            with pytest.raises(InvalidParameter, match="weights"):
-                s.batch(TABLES, mu=1, **more)
-        for within in ([1, 2], [None] * 4, [-1, 1, 1, 1], [1, 2, 3, "x"], 0, math.inf):
-            with pytest.raises(InvalidParameter):
-                s.batch(TABLES, within=within)
-        for more in ({"weights": [1, 2], "mu": 1}, {"within": [1, 2]}):
-            with worded(InvalidParameter):
-                s.batch(TABLES, **more)
-        with worded(InvalidParameter, parameter="within"):
-            s.batch(TABLES, within=[None] * 4)
-        with pytest.raises(InvalidParameter, match="exactly one"):
-            s.batch(TABLES, within=10, mu=1)
-        with pytest.raises(InvalidParameter, match="of its own"):
-            s.batch([*TABLES, "SELECT COUNT(stay) AS n FROM visits"], within=[10, 10, 10, 10, None])
-        with pytest.raises(InvalidParameter, match="list"):
-            s.price([], mu=1)
-        assert list(s.ledger.entries()) == []
-
-
 @pytest.mark.parametrize("kind", BUDGETS)
 def test_the_price_of_a_list_hid_that_an_average_was_priced_for_1000_rows(kind: str) -> None:
     """And said that the error of a count depends on the data, if a sum is asked beside it."""
@@ -507,27 +475,6 @@ def test_the_price_of_a_list_hid_that_an_average_was_priced_for_1000_rows(kind: 
         )
         assert 1 < first.errors["n"] / first.deviations["n"] < 2.3  # type: ignore[operator]
         assert first.deviations["c"] is None
-
-
-def test_weights_were_ignored_beside_targets() -> None:
-    with opened() as s:
-        with pytest.raises(InvalidParameter, match="weights"):
-            s.price_batch(TABLES, weights=[1, 1, 1, 1], within=10)
-        with pytest.raises(InvalidParameter, match="weights"):
-            s.batch(TABLES, weights="even", mu=1)  # type: ignore[arg-type]
-        with pytest.raises(InvalidParameter, match=r"^weights='even': must be.*leave them out"):
-            s.price_batch(TABLES, weights="even", mu=1)  # type: ignore[arg-type]
-        assert s.ledger.charged.units == 0
-
-
-def test_weights_and_targets_are_taken_as_arrays() -> None:
-    """`weights=1 / sizes` of numpy was refused without saying why, and an array of targets as one wrong number."""
-    with opened() as s:
-        listed = s.price_batch(TABLES, weights=[1, 2, 3, 4], mu=1).to_dict()
-        for given in (np.array([1, 2, 3, 4]), np.array([1.0, 2, 3, 4]), pd.Series([1, 2, 3, 4])):
-            assert s.price_batch(TABLES, weights=given, mu=1).to_dict() == listed
-        near = s.price_batch(TABLES, within=[10, 20, 30, 40]).to_dict()
-        assert s.price_batch(TABLES, within=np.array([10, 20, 30, 40])).to_dict() == near  # type: ignore[arg-type]
 
 
 def test_a_price_is_readable() -> None:
