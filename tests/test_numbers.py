@@ -6,6 +6,7 @@ import math
 import random
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,3 +217,10 @@ def test_every_room_takes_a_number_as_the_rational_that_it_stores(given) -> None
     for absent in (math.nan, math.inf, np.float32("inf"), Decimal("sNaN")):
         with pytest.raises((ValueError, OverflowError)):
             numbers.rational(absent)
+
+
+def test_floats_are_moved_to_one_side_in_two_modules_only() -> None:
+    """A second directed rounding would have to be proved a second time."""
+    source = Path(numbers.__file__).parent
+    found = {str(path.relative_to(source)) for path in source.rglob("*.py") if "nextafter" in path.read_text("utf-8")}
+    assert found == {"numbers.py", "curves/outward_rounding.py"}

@@ -2,6 +2,7 @@
 
 - `rational`: the exact value of a number of any type.
 - `up`, `down`, `least_float`: an exact number as the nearest float on one side.
+- `above`, `below`: the next float. Above the nearest float of a number is an upper bound of that number.
 - `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
 - `whole`, `square`, `meant`, `steps`: sensitivities that were computed in floats.
 
@@ -169,16 +170,26 @@ def steps(exact: Fraction) -> int:
     return math.floor(exact * (1 + FEW * roundoff(None)))
 
 
+def above(x: float) -> float:
+    """The next float above x."""
+    return math.nextafter(x, math.inf)
+
+
+def below(x: float) -> float:
+    """The next float below x."""
+    return math.nextafter(x, -math.inf)
+
+
 def up(exact: Fraction) -> float:
     """The smallest float that is at least `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    return nearest if nearest >= exact else above(nearest)
 
 
 def down(exact: Fraction) -> float:
     """The largest float that is at most `exact`; OverflowError beyond the range of floats."""
     nearest = float(exact)
-    return nearest if nearest <= exact else math.nextafter(nearest, -math.inf)
+    return nearest if nearest <= exact else below(nearest)
 
 
 def least_float(exact: Fraction | Decimal) -> float:
@@ -189,7 +200,7 @@ def least_float(exact: Fraction | Decimal) -> float:
         nearest = float(exact)
     except OverflowError:
         nearest = math.inf if exact > 0 else -math.inf
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+    return nearest if nearest >= exact else above(nearest)
 
 
 def root_up(exact: Fraction, *, bits: int = 60) -> Fraction:
@@ -220,7 +231,7 @@ def float_root_down(exact: Fraction) -> float:
     """A float at most √exact: the largest one, or one of the few below it."""
     root = math.sqrt(exact)
     while Fraction(root) ** 2 > exact:
-        root = math.nextafter(root, 0.0)
+        root = below(root)
     return root
 
 

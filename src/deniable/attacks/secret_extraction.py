@@ -31,6 +31,7 @@ from deniable.attacks.attack_game import Floats
 from deniable.curves import Curve, curve_arguments
 from deniable.curves.curve_display import percent_up
 from deniable.errors import NOTHING, InvalidParameter, type_of
+from deniable.numbers import above
 from deniable.testing.statistics import FALSE_ALARM, lower_bound
 
 MOST_DIGITS: Final = 6
@@ -66,7 +67,7 @@ def exposure_cap(curve: Curve, *, bits: float) -> float:
     """
     if not isinstance(curve, Curve):
         raise InvalidParameter("curve", type_of(curve), "must be a curve", "write mechanism.curve")
-    return min(1.0, math.nextafter(1 - curve.beta(alpha=2.0 ** -curve_arguments.not_negative("bits", bits)), 2.0))
+    return min(1.0, above(1 - curve.beta(alpha=2.0 ** -curve_arguments.not_negative("bits", bits))))
 
 
 @final

@@ -23,7 +23,7 @@ import numpy as np
 
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, all_above
 from deniable.errors import InvalidOperation, InvalidParameter
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ class Curve:
     def tpr(self, *, fpr: Any) -> Any:
         """The largest true-positive rate at a false-positive rate, rounded up: 1 - beta."""
         array, scalar = curve_arguments.reading_in_unit("fpr", fpr)
-        return _give(np.minimum(1.0, np.nextafter(1 - self.beta(alpha=array), 2.0)), scalar)
+        return _give(np.minimum(1.0, all_above(1 - self.beta(alpha=array))), scalar)
 
     def equal_error_rate(self) -> float:
         """The error rate of the attacker whose false alarms and misses are equally frequent, rounded down."""
@@ -325,7 +325,7 @@ class Curve:
         other = (1 - share) * math.exp(-loss)
         # A prior of 0 stays 0. Dividing only where the prior is positive also avoids 0/0 where e^-ε underflows.
         belief = np.divide(share, share + other, out=np.zeros_like(share), where=share > 0) * (1 + 1e-14)
-        belief = np.where(share > 0, np.nextafter(belief, 2.0), 0.0)
+        belief = np.where(share > 0, all_above(belief), 0.0)
         return _give(np.minimum(np.where(share == 1, 1.0, belief), 1.0), scalar)
 
     def loss_tail(self, *, epsilon: Any) -> Any:

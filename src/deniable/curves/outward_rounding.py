@@ -32,6 +32,16 @@ quietly = np.errstate(over="ignore", under="ignore", divide="ignore", invalid="i
 """Decorates every evaluation: overflow to inf and underflow to 0 are expected and handled, so NumPy need not warn."""
 
 
+def all_above(values: Floats) -> Floats:
+    """The next float above each value."""
+    return np.asarray(np.nextafter(values, np.inf))
+
+
+def all_below(values: Floats) -> Floats:
+    """The next float below each value."""
+    return np.asarray(np.nextafter(values, -np.inf))
+
+
 def quotient_up(a: float, b: float) -> float:
     """a / b for positive numbers, rounded up."""
     return up(Fraction(a) / Fraction(b))

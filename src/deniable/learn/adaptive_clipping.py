@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import final
 
 from deniable.curves import curve_arguments
-from deniable.numbers import root_up, up
+from deniable.numbers import below, root_up, up
 
 WIDEST = 1e6
 """The norm stays within this factor of the first one."""
@@ -59,7 +59,7 @@ class AdaptiveNorm:
     def together(self, noise: float) -> float:
         """The noise, rounded down, that protects gradients and balance together: 1/√(1/noise² + 1/count_noise²)."""
         squared = Fraction(noise) ** -2 + Fraction(self.count_noise) ** -2
-        return math.nextafter(1 / up(root_up(squared)), 0.0)
+        return below(1 / up(root_up(squared)))
 
     def after(self, norm: float, balance: float, expected_batch: float) -> float:
         """The norm of the next step, from the noisy balance of this one."""

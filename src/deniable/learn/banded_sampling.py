@@ -21,7 +21,6 @@ less is gained by sampling: try several.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
@@ -33,7 +32,7 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
 from deniable.learn.matrix_factorisation import prefix_amplitude, square_root_coefficients
 from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
-from deniable.numbers import root_up, up
+from deniable.numbers import above, root_up, up
 from deniable.units import Unit
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ class BandMF(Plan):
     def so_far(self, steps: int) -> Curve:
         from deniable import curves
 
-        mu = math.nextafter(self.sensitivity / self.calibrated(), math.inf)
+        mu = above(self.sensitivity / self.calibrated())
         return curves.gaussian(mu=mu).sampled(rate=self.group_rate) ** -(-steps // self.bands)
 
     @property

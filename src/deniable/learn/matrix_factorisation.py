@@ -24,7 +24,7 @@ from deniable.learn.buffered_noise import (
     check_buffers,
 )
 from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
-from deniable.numbers import root_up, up
+from deniable.numbers import above, root_up, up
 from deniable.units import Unit
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class DPFTRL(Plan):
 
         if steps == 0:
             return curves.identity()
-        return curves.gaussian(mu=math.nextafter(self._moved(steps) / self.calibrated(), math.inf))
+        return curves.gaussian(mu=above(self._moved(steps) / self.calibrated()))
 
     @property
     def is_gaussian(self) -> bool:

@@ -50,6 +50,7 @@ from deniable.curves.outward_rounding import quotient_up
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import noise_quantiles, rational_parameters
 from deniable.mechanisms.noise_steps import Additive, check_growth, grid_exponent, is_whole
+from deniable.numbers import above
 from deniable.units import Sensitivity
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _whole_laplace(m: int, scale: Any, epsilon: Any, delta: Any, mu: Any) -> tup
     else:
         width = rational_parameters.up(m / Fraction(epsilon))
         while quotient_up(1.0, width) * m > epsilon:  # a rounding or two
-            width = math.nextafter(width, math.inf)
+            width = above(width)
     return width, _lattice_curve(Fraction(width), m)
 
 

@@ -48,7 +48,7 @@ from deniable.curves.laws import finite_law
 from deniable.curves.laws.law import LawPair
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 from deniable.errors import InvalidParameter
-from deniable.numbers import down
+from deniable.numbers import above, down
 
 LARGEST_VARIANCE = 2**24
 """The largest variance: its z_n take about a second."""
@@ -155,7 +155,7 @@ class SkellamAtom(Atom):
         return LawPair(side, side)
 
     def gdp_bound(self) -> float | None:
-        return math.nextafter(self.sensitivity * unit_mu(self.variance), math.inf)
+        return above(self.sensitivity * unit_mu(self.variance))
 
     def zcdp_bound(self) -> float | None:
         # μ-GDP is dominated by a Gaussian pair, whose divergences are order × μ²/2.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable.curves.laws.finite_law import FiniteLaw
-from deniable.curves.outward_rounding import TINY, UNIT_ROUNDOFF, Floats, quietly
+from deniable.curves.outward_rounding import TINY, UNIT_ROUNDOFF, Floats, all_below, quietly
 
 
 class Polygon(NamedTuple):
@@ -43,7 +43,7 @@ def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
 
 def _polygon_of(law: FiniteLaw, side: str) -> Polygon:
     """The power function of a finite law, moved outwards by the error of its masses."""
-    first, second, _ = law.tails(np.nextafter(law.losses, -np.inf))
+    first, second, _ = law.tails(all_below(law.losses))
     keep = law.masses > 0
     # second = e^loss × level.
     level = (np.log(second[keep]) - law.losses[keep])[::-1]

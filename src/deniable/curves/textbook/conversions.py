@@ -35,6 +35,7 @@ from deniable.curves.decimal_arithmetic import (
 )
 from deniable.curves.textbook.attacker_bounds import kl_bound
 from deniable.errors import InvalidParameter, OutsideTheorem
+from deniable.numbers import above
 
 # --- Laplace and Gaussian noise -------------------------------------------------------------------------------------
 
@@ -397,7 +398,7 @@ def _finite_bound(name: str, function: Callable[[float], float], at: float) -> f
     try:
         number = float(value)
         if number < value:  # numpy's longdouble stores more digits
-            number = math.nextafter(number, math.inf)
+            number = above(number)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if number >= 0:

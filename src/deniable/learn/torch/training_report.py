@@ -24,6 +24,7 @@ from deniable.curves.curve_display import title as title_of
 from deniable.errors import NOTHING, InvalidParameter, nearest, type_of
 from deniable.learn.loss_membership import RATES, MembershipTest
 from deniable.learn.torch.gradient_noise import ExactNoise
+from deniable.numbers import above
 from deniable.queries.answer import privacy_statement
 from deniable.queries.answer.answer_files import saved
 from deniable.queries.answer.privacy_statement import power
@@ -101,7 +102,7 @@ class TrainingReport:
 
     def cap(self, false_alarms: float) -> float:
         """The largest share of members that any test finds at this rate of false alarms: 1 - β(α), rounded up."""
-        return min(1.0, math.nextafter(1.0 - float(self.curve.beta(alpha=false_alarms)), math.inf))
+        return min(1.0, above(1.0 - float(self.curve.beta(alpha=false_alarms))))
 
     # -- taking it elsewhere -------------------------------------------------------------------------------------------
 

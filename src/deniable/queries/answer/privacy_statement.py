@@ -17,6 +17,7 @@ from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.curves.curve_display import percent_up, rounded_down, rounded_up
 from deniable.ledger.currency import CURRENCIES
+from deniable.numbers import above
 from deniable.queries.answer.answer_files import latex
 from deniable.queries.answer.shared_measurements import cost_of
 from deniable.queries.plan.answer_notes import wrapped
@@ -279,7 +280,7 @@ def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ..
 
 def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
-    factor = _told(rounded_up(math.nextafter(math.exp(min(epsilon, 700.0)), math.inf), 4))
+    factor = _told(rounded_up(above(math.exp(min(epsilon, 700.0))), 4))
     but = f", except for a part of probability δ = {power(delta)}" if delta else ""
     right = percent_up((1 + curve.advantage()) / 2)
     missed = rounded_down(100 * float(curve.beta(alpha=_FALSE_ALARMS)), 3)
@@ -350,7 +351,7 @@ def _delta(budget: Budget, delta: float | None) -> float:
 
 def _read_at(own: float, *, is_pure: bool) -> float:
     # The curve's own δ, for keys, was rounded up. ε is read at the next float above it, where it is finite.
-    told = math.nextafter(own, 1.0) if own else 0.0
+    told = above(own) if own else 0.0
     return told if is_pure else max(told, USUAL_DELTA)
 
 

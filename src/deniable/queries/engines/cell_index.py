@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from deniable.numbers import least_float
+from deniable.numbers import below, least_float
 from deniable.queries.engines.expression_sql import Piece
 from deniable.queries.engines.sql_spelling import SQL, Spelling, both, case, cast, function, number
 from deniable.queries.relations.exact_statistics import Cells
@@ -43,7 +43,7 @@ def exactly_divided(edges: tuple[Fraction, ...], kind: Kind) -> bool:
             before: float = float(math.ceil(edge) - 1)
         else:
             at = least_float(edge)
-            before = math.nextafter(at, -math.inf)
+            before = below(at)
         if math.floor((at - low) / width) != cell or math.floor((before - low) / width) != cell - 1:
             return False
     return True

@@ -8,12 +8,11 @@ distinguish pairs from lists, so over HTTP a range is `{"from": low, "to": high}
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
 
 from deniable.errors import InvalidParameter, type_of
-from deniable.numbers import plain
+from deniable.numbers import above, plain
 from deniable.queries.plan.refusals import choices
 from deniable.tables.kinds import Kind, as_written, kind_of
 
@@ -151,7 +150,7 @@ def _behind(value: Any) -> Any:
     if isinstance(value, int):
         return value + 1
     if isinstance(value, float):
-        return math.nextafter(value, math.inf)
+        return above(value)
     if not isinstance(value, dt.date) or value in {dt.date.max, dt.datetime.max}:  # the largest value of its type
         return None
     return value + (dt.timedelta(microseconds=1) if isinstance(value, dt.datetime) else dt.timedelta(days=1))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, final
 from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, InvalidParameter, type_of
-from deniable.numbers import plain
+from deniable.numbers import below, plain
 from deniable.queries.frame.frame import Frame
 from deniable.queries.frame.frame_aggregates import count
 from deniable.queries.plan.refusals import choices, private_table
@@ -483,5 +483,5 @@ def _within(start: Any, end: Any, is_last: bool, at: float) -> Any:
     if isinstance(start, dt.date):  # in whole days or microseconds, so that no value is rounded into the next bin
         step = dt.timedelta(microseconds=1) if isinstance(start, dt.datetime) else dt.timedelta(days=1)
         return start + int(at * ((end - start) // step + is_last)) * step
-    last = end if is_last else math.nextafter(end, -math.inf)
+    last = end if is_last else below(end)
     return min(max(start + (end - start) * at, start), last)
