@@ -298,7 +298,7 @@ class Curator:
                 raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
             kin = kinship.kin_of(self.catalogue, person, families | kinship.named(self.catalogue, person, family))
             check_strays(lost, kin[0].family if kin else None, name, version)
-            limit = kinship.limit_of(kin, tables, marks, budget)
+            limit = kinship.limit_of(kin, tables, marks, budget, (known, choice))
             begun_before = None
             if not kin:
                 check_ceiling(self.settings, limit, limit.limit)

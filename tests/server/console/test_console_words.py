@@ -71,7 +71,7 @@ def test_known_people_under_another_unit_are_told_which_one_they_have(tmp_path: 
     world = made(tmp_path)
     with world.client:
         fields = {"file": "visits.csv", "name": "again", "table": "visits", "rows": "7", "step": "7", "delta": "1e-6"}
-        fields |= {"person": "patient_id", "known": "yes", **{f"kind.{i}": "text" for i in range(8)}}
+        fields |= {"person": "ward", "known": "yes", **{f"kind.{i}": "text" for i in range(8)}}
         shown = unescape(Browser(world, "olga").post("/console/add", **fields).text)
         assert "This data has a budget already, and its unit is another" in shown
         assert "of 'visits', protects one person ('patient_id', at most 3 rows) added or removed" in shown

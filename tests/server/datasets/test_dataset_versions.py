@@ -81,7 +81,10 @@ def test_what_is_no_version(own: World) -> None:
         assert declare(own, wrong, None).status_code == 422
     rows = SCHEMA.replace("    person: patient_id\n    rows: 3\n", "    neighbours: add/remove\n")
     assert rows != SCHEMA
-    assert declare(own, "2", None, schema=rows).status_code == 422
+    assert declare(own, "2", None, schema=rows).status_code == 409
+    town = SCHEMA.replace("person: patient_id", "person: town").replace("      town: {kind: text}\n", "")
+    told = declare(own, "2", None, schema=town)  # the noise would hide a town, and the ledger speaks of people
+    assert (told.status_code, told.json()["code"]) == (409, "ledger_mismatch"), told.text
     others(9).to_csv(own.folder / "others.csv", index=False)
     assert register(own, "others", "others.csv", table="stays", budget=BUDGET).status_code == 201
     moved = declare(own, "2", others(9))  # people who have a budget of their own

@@ -13,7 +13,7 @@ import pytest
 from deniable.server.app import served
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.curator import Curator
-from deniable.server.request_bodies import Question
+from deniable.server.request_bodies import FreshQuestion
 from deniable.server.requests.request_desk import body_hash
 from deniable.server.roles import Role
 from tests.postgres import (
@@ -102,7 +102,7 @@ Desk(curator)._keyed(olga, "visits", "dead", body, work, False)
 def test_a_server_that_dies_with_a_key_in_hand_charges_once(at: str, tmp_path: Path) -> None:
     world = made(tmp_path)
     with world.client:
-        body = Question(dataset="visits", sql=COUNT, epsilon=0.5)
+        body = FreshQuestion(dataset="visits", sql=COUNT, epsilon=0.5)
         command = [sys.executable, "-c", DIES, str(tmp_path), at, body_hash("ask", body)]
         assert subprocess.run(command, check=False).returncode == -9
         assert charged(world, "visits") == (at == "before the answer is kept")

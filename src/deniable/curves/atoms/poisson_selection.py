@@ -121,7 +121,7 @@ def best_of_poisson_repeats(curve: Curve, *, mean: float) -> Curve:
 
     >>> from deniable import curves
     >>> one = curves.gaussian(sigma=2)
-    >>> curves.best_of_poisson_repeats(one, mean=10).epsilon(delta=1e-6) < 1.6 * one.epsilon(delta=1e-6)
+    >>> curves.best_of_poisson_repeats(one, mean=10).epsilon(delta=1e-6) < 2 * one.epsilon(delta=1e-6)
     True
     """
     if not check_curve("curve", curve).factors:

@@ -44,7 +44,7 @@ class SetSelect:
 def selects_by_set(tree: exp.Expression) -> tuple[list[str], list[SetSelect]] | None:
     """(the column names of the whole result, a SELECT for each set of keys); None if a tree has only one set.
 
-    Raises `QuestionRefused` if there are too many sets, or ORDER BY, LIMIT or OFFSET beside them.
+    Raises `QuestionRefused` if there are too many sets, or ORDER BY, LIMIT, OFFSET or windows beside them.
     """
     group = tree.args.get("group") if isinstance(tree, exp.Select) else None
     if group is None or not any(
@@ -56,6 +56,12 @@ def selects_by_set(tree: exp.Expression) -> tuple[list[str], list[SetSelect]] | 
         raise QuestionRefused(
             "clause", "ORDER BY and LIMIT are not taken beside ROLLUP, CUBE and GROUPING SETS",
             "leave them out, and sort the answer",
+        )  # fmt: skip
+    if tree.args.get("qualify") or any(node.find(exp.Window) is not None for node in tree.expressions):
+        # A window of SQL would see the rows of all sets; here each set is a question of its own.
+        raise QuestionRefused(
+            "window", "windows are not taken beside ROLLUP, CUBE and GROUPING SETS",
+            "ask for one set of keys at a time",
         )  # fmt: skip
     items = [item(node) for node in tree.expressions]
     clauses = [_sets(each, items) for each in group.expressions]

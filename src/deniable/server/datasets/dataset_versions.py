@@ -12,12 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import InvalidParameter
 from deniable.ledger import Ledger
 from deniable.server.catalogue.catalogue import DatasetRecord, Person
 from deniable.server.datasets import kinship
-from deniable.server.datasets.data_marks import FORM, Marks, marks_of, sketch_of
-from deniable.server.datasets.open_datasets import tables_of, unit_of
+from deniable.server.datasets.data_marks import FORM, Marks, Sketch, marks_of, sketch_of
+from deniable.server.datasets.open_datasets import tables_of
 from deniable.server.datasets.registration_steps import settle
 from deniable.server.datasets.source_folders import allowed
 from deniable.server.operations.server_identity import claim
@@ -63,8 +63,8 @@ class DatasetVersions:
             if missing := sorted({*files} - {*tables}):
                 raise InvalidParameter("schema", missing[0], "is not in the schema", f"it has {', '.join(tables)}")
             marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
-            self._check(person, old, tables, marks, files)
-            sketches = {table: sketch_of(path, tables[table], self._marking).text for table, path in files.items()}
+            sketches = {table: sketch_of(path, tables[table], self._marking) for table, path in files.items()}
+            self._check(person, old, tables, marks, files, sketches)
             record = replace(
                 old,
                 sources={table: str(path) for table, path in files.items()},
@@ -77,7 +77,9 @@ class DatasetVersions:
             curator.datasets.witness.note(record.family, opened.session.ledger)
             profiles = {table: each.profile.text for table, each in marks.items() if each.profile.tells}
             known = set().union(*(each.all for each in marks.values()))
-            curator.catalogue.replace_version(old, record, known, sketches, profiles)
+            curator.catalogue.replace_version(
+                old, record, known, {table: each.text for table, each in sketches.items()}, profiles
+            )
             curator.renewed(opened)
         return {**curator.described(person, dataset), "declared": self.listed(person, dataset)["versions"]}
 
@@ -88,6 +90,7 @@ class DatasetVersions:
         tables: dict[str, Table],
         marks: dict[str, Marks],
         files: dict[str, Path],
+        sketches: dict[str, Sketch],
     ) -> None:
         """Raise an error unless this data may be a version of the dataset."""
         catalogue = self._curator.catalogue
@@ -96,10 +99,8 @@ class DatasetVersions:
         families = kinship.recognised(catalogue, tables, marks, files, self._marking)
         kin = kinship.kin_of(catalogue, person, families | {old.family})
         kinship.check_tables([each for each in kin if each.name != old.name], marks)
-        unit = unit_of(tables[each] for each in files)
-        if not unit.is_alike(unit_of(tables_of(old.schema).values())):
-            rule = "protects another kind of unit than the earlier versions"
-            raise InvalidParameter("schema", NOTHING, rule, "declare people, or rows, as before")
+        alike = kinship.Alike.of(catalogue, sketches, marks)
+        kinship.check_unit([old], {table: tables[table] for table in files}, alike)
 
     def _ledger(self, record: DatasetRecord) -> Ledger:
         return self._curator.datasets.ledger(record)

@@ -148,9 +148,13 @@ def _is_protected(catalogue: Catalogue, table: Table, content: str, path: Path, 
 
 
 def limit_of(
-    kin: list[DatasetRecord], tables: Mapping[str, Table], marks: Mapping[str, Marks], budget: BudgetBody | None
+    kin: list[DatasetRecord],
+    tables: Mapping[str, Table],
+    marks: Mapping[str, Marks],
+    budget: BudgetBody | None,
+    known_by: tuple[Alike, Choice],
 ) -> Budget:
-    """The budget: of the family, or a new one.
+    """The budget: of the family, or a new one. `known_by`: what is known of the ids, and what the owner says.
 
     Raises InvalidParameter or Problem `ledger_mismatch` if the request contradicts the family's budget or unit.
     """
@@ -163,14 +167,28 @@ def limit_of(
     fixed = Budget.from_dict(kin[0].budget)
     if asked is not None and asked != fixed:
         raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
-    unit, known = unit_of(tables[each] for each in marks), unit_of(tables_of(kin[0].schema).values())
-    if not unit.is_alike(known):
-        said = (
-            f"asked to protect {unit.describe()}, but this data is known, and the budget that it has, of "
-            f"{kin[0].name!r}, protects {known.describe()}; declare people, or rows, as there"
-        )
-        raise Problem("ledger_mismatch", said, {"field": "unit"})
+    alike, choice = known_by
+    check_unit(kin, {name: tables[name] for name in marks}, alike, is_said=choice.people == "same")
     return fixed
+
+
+def check_unit(kin: list[DatasetRecord], tables: Mapping[str, Table], known: Alike, *, is_said: bool = False) -> None:
+    """Raise Problem `ledger_mismatch` unless these tables protect the people of the family.
+
+    A column of ids under a new name must hold most of the family's ids, or the owner must have said, signed, that these
+    are the same people (`is_said`). Otherwise a number for each visit could take the place of the person: the noise
+    would hide a visit, and the ledger would say that it hides a person.
+    """
+    unit, before = unit_of(tables.values()), unit_of(tables_of(kin[0].schema).values())
+    asked = f"asked to protect {unit.describe()}, but this data is known, and the budget that it has, of "
+    protects = f"{kin[0].name!r}, protects {before.describe()}"
+    if not unit.is_alike(before):
+        raise Problem("ledger_mismatch", f"{asked}{protects}; declare people, or rows, as there", {"field": "unit"})
+    columns = {each.unit.column for record in kin for each in tables_of(record.schema).values() if each.unit}
+    new = {each.unit.column for each in tables.values() if each.unit} - columns
+    if new and not is_said and not any(each.family == kin[0].family for each in known.ids):
+        remedy = "declare the column that has the ids of these people"
+        raise Problem("ledger_mismatch", f"{asked}{protects}, and their ids are not in it; {remedy}", {"field": "unit"})
 
 
 def check_tables(kin: list[DatasetRecord], marks: Mapping[str, Marks]) -> None:
