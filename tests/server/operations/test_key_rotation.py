@@ -101,7 +101,7 @@ def _follow_the_keys(label: Any, answer: Any, first: keys.PublicKey, ledger: Pat
         verify_label(forged, answer, first, ledger=ledger)
     with pytest.raises(UnreadableRecord, match="the ledger does not hold with this key"):
         verify_label(forged, answer, stranger.public, ledger=ledger)
-    with pytest.raises(UnreadableRecord, match="not as it was signed"):
+    with pytest.raises(UnreadableRecord, match="label was changed"):
         verify_label({**label, "loss": "nothing"}, answer, first, ledger=ledger)
     with pytest.raises(UnreadableRecord, match="not the ledger that the label names"):
         verify_label({**label, "ledger": {**label["ledger"], "serial": "0" * 32}}, answer, first, ledger=ledger)
