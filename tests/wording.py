@@ -28,6 +28,8 @@ ABOUT: Final = (
     "# What errors say, by the test that raises them. Made with DENIABLE_WORDING=write; see tests/wording.py.\n"
 )
 _FOLDER: Final = re.compile(r"/[^\s']*/pytest-\d+/(?:popen-gw\d+/)?[^/\s']+")
+_GIVEN: Final = re.compile(r"='<folder>[^':]*(?:'|\.\.\.)")
+"""A path as the value of a parameter, which an error cuts if it is long."""
 _HASH: Final = re.compile(r"\b(?=[0-9]*[a-f])[0-9a-f]{32,}\b")
 
 _REWRITTEN: Final = set[str]()
@@ -87,7 +89,8 @@ def plain(text: str) -> str:
     >>> plain("'/tmp/pytest-of-ana/pytest-3/test_a0/ledger' is empty\\nsee there")
     "'<folder>/ledger' is empty ¶ see there"
     """
-    return _HASH.sub("<hash>", _FOLDER.sub("<folder>", text)).replace("\n", " ¶ ")
+    text = _GIVEN.sub("='<folder>'", _FOLDER.sub("<folder>", text))
+    return _HASH.sub("<hash>", text).replace("\n", " ¶ ")
 
 
 def read() -> Words:
