@@ -31,6 +31,7 @@ from deniable.local.collector_estimates import Support
 from deniable.local.exact_odds import Number, Odds, Rational, exact
 from deniable.local.local_protocol import Parameter, SharesProtocol
 from deniable.local.report_checks import Ints
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -49,7 +50,7 @@ class BinaryProtocol(SharesProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         listed, alone = report_checks.yes_or_no("answers", answers)
-        reports = self.respond(listed, report_checks.witnessed(entropy))
+        reports = self.respond(listed, checked_entropy(entropy))
         return bool(reports[0]) if alone else reports
 
     def probabilities(self, answer: Any) -> dict[Any, float]:

@@ -45,6 +45,7 @@ from deniable.local.local_protocol import (
     too_many,
 )
 from deniable.local.report_checks import Ints, Packed
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -93,7 +94,7 @@ class KaryRandomizedResponse(SharesProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         listed, alone = report_checks.categories("answers", answers, self.categories)
-        reports = lied(listed, self.categories, self.odds, report_checks.witnessed(entropy))
+        reports = lied(listed, self.categories, self.odds, checked_entropy(entropy))
         return int(reports[0]) if alone else reports
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
@@ -176,7 +177,7 @@ class SymmetricUnary(BitsProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         listed, alone = report_checks.categories("answers", answers, self.categories)
-        rows = bit_rows(listed, self.categories, self.odds.root(), report_checks.witnessed(entropy))
+        rows = bit_rows(listed, self.categories, self.odds.root(), checked_entropy(entropy))
         packed_bits.flip(rows, listed)
         return rows[0] if alone else rows
 
@@ -219,7 +220,7 @@ class OptimizedUnary(BitsProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         listed, alone = report_checks.categories("answers", answers, self.categories)
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         rows = bit_rows(listed, self.categories, self.odds, source)
         packed_bits.put(rows, listed, noise.bernoulli(p=Fraction(1, 2), size=len(listed), entropy=source))
         return rows[0] if alone else rows
@@ -282,7 +283,7 @@ class LocalHashing(SharesProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         listed, alone = report_checks.categories("answers", answers, self.categories)
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         line = noise.uniform(below=PRIME, size=(2, len(listed)), entropy=source)
         bucket = (line[0] * listed + line[1]) % PRIME * self.buckets // PRIME
         said = lied(bucket, self.buckets, self.odds, source)
@@ -414,7 +415,7 @@ class SubsetSelection(BitsProtocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         listed, alone = report_checks.categories("answers", answers, self.categories)
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         within = self.odds.heads(len(listed), source, yes=self.size, no=self.categories - self.size)
         rows = np.empty((len(listed), report_checks.width(self.categories)), dtype=np.uint8)
         for piece in packed_bits.pieces(len(listed), rows.shape[1], FILLED_AT_A_TIME):

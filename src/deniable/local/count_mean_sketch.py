@@ -34,6 +34,7 @@ from deniable.local.exact_odds import Odds, Rational
 from deniable.local.local_protocol import Parameter, Protocol, Telling, diluted, two_bits
 from deniable.local.rappor import CohortReports, checked_rows
 from deniable.local.report_checks import Floats, Ints, Packed
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -155,7 +156,7 @@ class CountMeanSketch(_Sketch):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> CohortReports:
         """One report each: a row of bits, and the number of the hash function."""
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         drawn, places = self._places([answers] if isinstance(answers, str) else answers, source)
         rows = self.odds.root().rare_bits((len(drawn), report_checks.width(self.width)), source)
         packed_bits.trim(rows, self.width)
@@ -225,7 +226,7 @@ class HadamardSketch(_Sketch):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Ints:
         """One report each, a row of three numbers."""
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         drawn, places = self._places([answers] if isinstance(answers, str) else answers, source)
         entries = np.asarray(noise.uniform(below=self.width, size=len(drawn), entropy=source), dtype=np.int64)
         kept = self.odds.heads(len(drawn), source)

@@ -37,6 +37,7 @@ from deniable.local.exact_odds import ROUNDING, Odds, Rational, exact
 from deniable.local.local_protocol import Parameter
 from deniable.local.numeric_means import FINENESS, MeanProtocol, Spread, on_grid
 from deniable.local.report_checks import Floats, Ints
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -138,7 +139,7 @@ class MemoisedMean(MeanProtocol):
 
     def memorize(self, *, people: int, entropy: Entropy | None = None) -> MeanMemory:
         """What each person draws, once, independently of their numbers."""
-        return self._memory(report_checks.people(people), report_checks.witnessed(entropy))
+        return self._memory(report_checks.people(people), checked_entropy(entropy))
 
     def report(self, memory: MeanMemory, answers: Any, *, entropy: Entropy | None = None) -> Ints:
         """One report of each person about their current number."""
@@ -147,7 +148,7 @@ class MemoisedMean(MeanProtocol):
             raise InvalidParameter(
                 "memory", NOTHING, "must be made by memorize of this protocol, a row for each answer"
             )
-        return self._told(memory, on_grid(listed, self.low, self.high, self.steps), report_checks.witnessed(entropy))
+        return self._told(memory, on_grid(listed, self.low, self.high, self.steps), checked_entropy(entropy))
 
     def respond(self, steps: Ints, entropy: Entropy | None) -> Ints:
         """One report each from a memory that is discarded: for people who are asked once."""

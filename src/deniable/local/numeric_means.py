@@ -31,6 +31,7 @@ from deniable.local.collector_estimates import Mean
 from deniable.local.exact_odds import ROUNDING, Odds, Rational, exact, log
 from deniable.local.local_protocol import Parameter, Protocol, Telling, diluted
 from deniable.local.report_checks import Floats, Ints
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -89,7 +90,7 @@ class MeanProtocol(Protocol):
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Any:
         listed, alone = report_checks.numbers("answers", answers)
-        reports = self.respond(on_grid(listed, self.low, self.high, self.steps), report_checks.witnessed(entropy))
+        reports = self.respond(on_grid(listed, self.low, self.high, self.steps), checked_entropy(entropy))
         return int(reports[0]) if alone else reports
 
     def place(self, answer: Any) -> int:

@@ -28,6 +28,7 @@ from deniable.local.collector_estimates import Estimate, deviation
 from deniable.local.local_protocol import Telling
 from deniable.local.report_checks import Floats
 from deniable.local.surveys import Design, column_of
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -74,7 +75,7 @@ class TableResponse:
         Rows keep their order. An index is dropped.
         """
         answers = self._columns("table", table)
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         numbered = [design.numbered(answers[design.question]) for design in self.designs]
         shown = {}
         for design, given in zip(self.designs, numbered, strict=True):

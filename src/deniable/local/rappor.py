@@ -29,6 +29,7 @@ from deniable.local.collector_estimates import Fitted, Support
 from deniable.local.exact_odds import Odds, Rational, exact
 from deniable.local.local_protocol import BitsProtocol, Parameter, Protocol, Telling, category_count
 from deniable.local.report_checks import Ints, Packed
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -211,16 +212,16 @@ class Rappor(BitsProtocol):
 
     def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
         """The permanent response of each person, drawn once for each answer and kept."""
-        return self._memory(answers, report_checks.witnessed(entropy))
+        return self._memory(answers, checked_entropy(entropy))
 
     def report(self, memory: Memory, *, entropy: Entropy | None = None) -> Packed:
         """One report of each person, from their memory."""
         _remembered(memory, report_checks.width(self.categories))
-        return self.coins.instantaneous(memory.rows, self.categories, report_checks.witnessed(entropy))
+        return self.coins.instantaneous(memory.rows, self.categories, checked_entropy(entropy))
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> Packed:
         """One report each from a memory that is discarded: for people who are asked once."""
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         reports = self.coins.instantaneous(self._memory(answers, source).rows, self.categories, source)
         return reports[0] if np.ndim(answers) == 0 else reports
 
@@ -302,17 +303,17 @@ class BloomRappor(Protocol):
 
     def memorize(self, answers: Any, *, entropy: Entropy | None = None) -> Memory:
         """The cohort and the permanent response of each person, drawn once for each answer and kept."""
-        return self._memory(answers, report_checks.witnessed(entropy))
+        return self._memory(answers, checked_entropy(entropy))
 
     def report(self, memory: Memory, *, entropy: Entropy | None = None) -> CohortReports:
         """One report of each person, from their memory."""
         _remembered(memory, report_checks.width(self.bits))
-        rows = self.coins.instantaneous(memory.rows, self.bits, report_checks.witnessed(entropy))
+        rows = self.coins.instantaneous(memory.rows, self.bits, checked_entropy(entropy))
         return CohortReports(rows, memory.cohorts)
 
     def randomize(self, answers: Any, *, entropy: Entropy | None = None) -> CohortReports:
         """One report each from a memory that is discarded: for people who are asked once."""
-        source = report_checks.witnessed(entropy)
+        source = checked_entropy(entropy)
         memory = self._memory([answers] if isinstance(answers, str) else answers, source)
         return CohortReports(self.coins.instantaneous(memory.rows, self.bits, source), memory.cohorts)
 

@@ -6,7 +6,6 @@ An error names the public rule that was broken. It contains nothing of the answe
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Set
 from decimal import Decimal
 from fractions import Fraction
@@ -15,26 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable import arguments, noise
+from deniable import arguments
 from deniable.arguments import PROBABILITY, NumberRange
-from deniable.errors import NOTHING, InvalidParameter, NotPrivateWarning
+from deniable.errors import NOTHING, InvalidParameter
 
 if TYPE_CHECKING:
-    from deniable.noise import Entropy
+    pass
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Packed = NDArray[np.uint8]
 """Eight bits per byte, the first category in the lowest bit; the unused bits of the last byte are 0."""
-
-
-def witnessed(entropy: Entropy | None) -> Entropy | None:
-    """The entropy of one call. Warns if it can be replayed; raises InvalidParameter if it is not an Entropy."""
-    if entropy is not None and not isinstance(entropy, noise.Entropy):
-        raise InvalidParameter("entropy", arguments.blamed(entropy), "must be an Entropy")
-    if entropy is not None and not entropy.is_private:
-        warnings.warn("these reports were drawn with replayable entropy: they are not private", NotPrivateWarning, 3)
-    return entropy
 
 
 def array(name: str, values: Any, rule: str) -> NDArray[Any]:

@@ -30,8 +30,9 @@ from deniable.errors import InvalidParameter
 from deniable.mechanisms import input_values, rational_parameters
 from deniable.mechanisms.distinguishing_parts import NOTHING_TOLD, AnswerPart, Losses, Told, all_losses
 from deniable.mechanisms.laws import Masses, masses
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.selection import Number
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -91,7 +92,7 @@ class Catastrophe(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """A noisy answer about `statistic(value)`, or, with probability δ, `value` as it is."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         if noise.bernoulli(p=_share("delta", self.delta), entropy=source):
             return value
         return self.mechanism.release(self.statistic(value), entropy=entropy)
@@ -129,7 +130,7 @@ class NameAndShame(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, Any]:
         """The index and the record that were picked."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         records = self._declared(value)
         index = noise.uniform(below=self.records, entropy=source)
         return index, records[index]
@@ -178,7 +179,7 @@ class Subsampling(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> list[Any]:
         """The records that are published, in their order."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         records = _records(value)
         chosen = noise.bernoulli(p=_share("rate", self.rate), size=len(records), entropy=source)
         return [record for record, is_out in zip(records, chosen.tolist(), strict=True) if is_out]

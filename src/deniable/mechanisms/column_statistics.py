@@ -30,8 +30,9 @@ from deniable.mechanisms.additive_noise import Gaussian, Laplace, asks_for_lapla
 from deniable.mechanisms.distinguishing_parts import AnswerPart, Told
 from deniable.mechanisms.histogram import curve_of_counts, noise_for_counts
 from deniable.mechanisms.laws import Masses, NoiseLaw, masses
-from deniable.mechanisms.mechanism import Mechanism, check_unit, witnessed
+from deniable.mechanisms.mechanism import Mechanism, check_unit
 from deniable.mechanisms.noise_steps import Additive, is_whole
+from deniable.noise.entropy import checked_entropy
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ class Mean(_Bounded):
         """The noisy mean of a column, within [low, high]; of no rows, pure noise. NaN and missing values count
         as the point nearest to 0. InvalidParameter if a declared number of rows is not met.
         """
-        witnessed(entropy)
+        checked_entropy(entropy)
         above, below = self._sums(value)
         if self.rows is not None:
             return self._within(self.noise.noisy(above, entropy) / self.rows)
@@ -370,7 +371,7 @@ class Variance(_Bounded):
         """The noisy variance of a column (divided by n), between 0 and (high - low)²/4; 0 if the noisy number of rows
         is not positive. InvalidParameter if a declared number of rows is not met.
         """
-        witnessed(entropy)
+        checked_entropy(entropy)
         b1, b2, *b0 = (self.noise.noisy(number, entropy) for number in self._sums(value))
         n = float(self.rows) if self.rows is not None else b0[0] + (b1 + b2)
         if n <= 0:

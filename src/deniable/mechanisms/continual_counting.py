@@ -28,8 +28,9 @@ from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter
 from deniable.mechanisms import distinguishing_parts, input_values, noise_quantiles, rational_parameters
 from deniable.mechanisms.additive_noise import Gaussian, Laplace, asks_for_laplace
 from deniable.mechanisms.distinguishing_parts import Told
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.noise_steps import Additive
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -90,7 +91,7 @@ class Stream(ABC):
     __slots__ = ("_horizon", "_lock", "_noise", "_process", "_source", "_steps")
 
     def __init__(self, noisy: Additive, horizon: int, entropy: Entropy | None) -> None:
-        self._noise, self._horizon, self._source = noisy, horizon, witnessed(entropy)
+        self._noise, self._horizon, self._source = noisy, horizon, checked_entropy(entropy)
         self._steps = 0
         self._process, self._lock = os.getpid(), threading.Lock()
 

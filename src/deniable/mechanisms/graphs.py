@@ -56,7 +56,8 @@ from deniable.mechanisms import distinguishing_parts
 from deniable.mechanisms.additive_noise import DiscreteLaplace, Gaussian, asks_for_laplace
 from deniable.mechanisms.distinguishing_parts import Told
 from deniable.mechanisms.input_values import Ints
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.noise.entropy import checked_entropy
 from deniable.units import Sensitivity
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class _GraphMechanism(Mechanism):
         """The statistic of a `Graph` plus noise: an integer, or an array of integers with independent noise."""
         _check_graph(value)
         if entropy is not None:
-            witnessed(entropy)
+            checked_entropy(entropy)
         exact = self.statistic(value)
         drawn = self.noise.draw(None if isinstance(exact, int) else exact.shape, entropy)
         return exact + (int(drawn) if isinstance(exact, int) else drawn)

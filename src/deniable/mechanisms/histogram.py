@@ -32,8 +32,9 @@ from deniable.mechanisms import (
 from deniable.mechanisms.additive_noise import DiscreteLaplace, Gaussian, asks_for_laplace
 from deniable.mechanisms.distinguishing_parts import AnswerPart, Told
 from deniable.mechanisms.laws import Masses, OutputLaw
-from deniable.mechanisms.mechanism import Mechanism, check_unit, witnessed
+from deniable.mechanisms.mechanism import Mechanism, check_unit
 from deniable.mechanisms.noise_steps import Additive
+from deniable.noise.entropy import checked_entropy
 from deniable.units import Relation, Sensitivity, Unit
 
 if TYPE_CHECKING:
@@ -442,7 +443,7 @@ class UnknownKeys(Mechanism):
 
     def _shown(self, found: Tally, entropy: Entropy | None) -> dict[Any, int]:
         if entropy is not None:
-            witnessed(entropy)
+            checked_entropy(entropy)
         present = [(key, count) for key, count in found.values() if count > 0]
         if not present:
             return {}

@@ -26,8 +26,9 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import input_values, laws, rational_parameters
 from deniable.mechanisms.exact_choice import choose
 from deniable.mechanisms.laws import Masses
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.selection import Exponential, Number, exponential_gap
+from deniable.noise.entropy import checked_entropy
 from deniable.units import Unit
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class _Inverse(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """One of the answers. `value` is the data, as the distance function takes it."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         utilities = [Fraction(-d) for d in self.distances(value)]
         return self.answers[choose(utilities, self.halves / self.level, source)]
 
@@ -363,7 +364,7 @@ class BinaryMedian(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
         """0 or 1, from a list of zeros and ones; everything except 1 counts as zero."""
-        return int(self.selector.release(self._scores(value), entropy=witnessed(entropy)))
+        return int(self.selector.release(self._scores(value), entropy=checked_entropy(entropy)))
 
     def probabilities(self, data: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         """The law of `release` on these data, for planning. It is not a release: never show it for private data."""

@@ -30,8 +30,9 @@ from deniable.mechanisms import distinguishing_parts, input_values, noise_quanti
 from deniable.mechanisms.additive_noise import Gaussian, Laplace
 from deniable.mechanisms.distinguishing_parts import AnswerPart, Told
 from deniable.mechanisms.laws import Masses
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.noise_steps import Additive
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -124,7 +125,7 @@ class NoisyAnswers(LinearQueries):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Floats:
         """The answers, one for each question."""
-        witnessed(entropy)
+        checked_entropy(entropy)
         return np.array([self.noise.noisy(total, entropy) for total in self._totals(value)]) / self.people
 
     def _totals(self, value: Any) -> list[Fraction]:
@@ -156,7 +157,7 @@ class NoisyBits(LinearQueries):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> input_values.Floats:
         """The answers, one for each question, from one randomisation of the bits."""
-        witnessed(entropy)
+        checked_entropy(entropy)
         bits = self._bits(value)
         # Index 1, "keep", has weight e^ε against 1.
         kept = noise.choice(log_weights=[0, Fraction(self.epsilon)], size=bits.size, entropy=entropy)

@@ -15,7 +15,6 @@ All mechanisms of this room derive from `Mechanism`. A mechanism checks its para
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
-from deniable.arguments import blamed
+from deniable import curves
 from deniable.curves import Curve, curve_arguments
-from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, NotPrivateWarning, type_of
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, type_of
 from deniable.numbers import up
 from deniable.units import Relation, Unit
 
@@ -169,17 +167,6 @@ def _callable(name: str, function: Any) -> Any:
     if not callable(function):
         raise InvalidParameter(name, function, "must be a function of one argument")
     return function
-
-
-def witnessed(entropy: Entropy | None) -> Entropy | None:
-    """The entropy of one release. Warns if it can be replayed; raises InvalidParameter if it is not an Entropy."""
-    if entropy is not None and not isinstance(entropy, noise.Entropy):
-        raise InvalidParameter("entropy", blamed(entropy), "must be an Entropy")
-    if entropy is not None and not entropy.is_private:
-        warnings.warn(
-            "this answer was drawn with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3
-        )
-    return entropy
 
 
 @final

@@ -22,7 +22,8 @@ from deniable.errors import NOTHING, InvalidParameter
 from deniable.mechanisms import distinguishing_parts, input_values, laws, noise_quantiles, rational_parameters
 from deniable.mechanisms.distinguishing_parts import Told
 from deniable.mechanisms.laws import NoiseLaw
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -109,7 +110,7 @@ class Additive(Mechanism):
         NaN and infinities raise InvalidParameter: no sensitivity bounds their distance from other values.
         """
         if entropy is not None:
-            witnessed(entropy)
+            checked_entropy(entropy)
         # The two common cases first, for speed.
         if self.dimension is None or self.dimension == 1:
             if self.exponent is None and type(value) is int:

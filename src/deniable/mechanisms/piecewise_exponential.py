@@ -24,8 +24,9 @@ from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import input_values, laws, rational_parameters
 from deniable.mechanisms.exact_choice import choose
-from deniable.mechanisms.mechanism import Mechanism, check_unit, witnessed
+from deniable.mechanisms.mechanism import Mechanism, check_unit
 from deniable.mechanisms.selection import Number, exact_scores, exponential_gap
+from deniable.noise.entropy import checked_entropy
 from deniable.units import Relation, Unit
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class PiecewiseExponential(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> float:
         """A point of the interval, on the grid. `value` is (edges, utilities)."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         edges, utilities = self._read(value)
         j = _draw(edges, utilities, self.scale, self.low, self.spacing, source)
         return float(self.low + j * self.spacing)
@@ -243,7 +244,7 @@ class _Rank(Mechanism):
         Each number counts as the nearest point of the grid, numbers beyond the bounds as the bound. NaN, and rows that
         are not numbers in a list or an object column, count as the lower bound.
         """
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         edges, ranks = self.steps(value)
         # Point j of the grid is the cell [j, j + 1): the same mechanism, with grid steps as the unit.
         j = _draw(edges, [-rank for rank in ranks], self.scale, Fraction(0), Fraction(1), source)
@@ -382,7 +383,7 @@ class QuantileOfCounts(Mechanism):
         Rows that belong to disjoint parts of the data are released together at the cost of one, if a unit moves all of
         them by at most `sensitivity` in total: ranges of log-likelihoods add up, as sensitivities do.
         """
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         counts = input_values.wholes(value)
         if counts.shape[-1] != self.cells:
             raise input_values.refused(f"must have {self.cells} counts in each row, as declared")

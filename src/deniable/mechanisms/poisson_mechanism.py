@@ -37,7 +37,8 @@ from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import input_values, laws, noise_quantiles, rational_parameters
 from deniable.mechanisms.laws import Masses
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -147,7 +148,7 @@ class PoissonMechanism(Mechanism):
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
         """A Poisson count with the rate of the value, an integer (clamped to 0..top)."""
         if entropy is not None:
-            witnessed(entropy)
+            checked_entropy(entropy)
         if input_values.is_array(value):
             raise input_values.refused(
                 "must be one whole number", "for disjoint counts use Parallel, one mechanism a count"

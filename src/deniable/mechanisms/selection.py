@@ -35,7 +35,8 @@ from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import input_values, laws, rational_parameters
 from deniable.mechanisms.exact_choice import Race, choose, exponential_race, highest, laplace_race
 from deniable.mechanisms.laws import Masses
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -123,7 +124,7 @@ class Selection(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int:
         """The index of the chosen candidate. `value` contains the scores."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         return self.pick(exact_scores(value, self.candidates), source)
 
     @abstractmethod
@@ -459,7 +460,7 @@ class TopK(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
         """The indices, in the order in which they were picked."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         left = dict(enumerate(exact_scores(value, self.selector.candidates)))
         _enough(list(left.values()), self.count)
         winners = []
@@ -532,7 +533,7 @@ class OneShotTopK(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> tuple[int, ...]:
         """The indices of the `count` chosen candidates, largest noisy score first."""
-        source = witnessed(entropy)
+        source = checked_entropy(entropy)
         scores = exact_scores(value, self.selector.candidates)
         _enough(scores, self.count)
         race = self.selector.race(scores, self.count, source)

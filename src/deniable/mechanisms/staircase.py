@@ -20,8 +20,9 @@ from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidParameter
 from deniable.mechanisms import input_values, laws, noise_quantiles, rational_parameters
 from deniable.mechanisms.laws import Stairs
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.noise_steps import FINENESS, as_float, rounded_steps
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -155,7 +156,7 @@ class Staircase(Mechanism):
         refused, because the staircase is optimal for single numbers only.
         """
         if entropy is not None:
-            witnessed(entropy)
+            checked_entropy(entropy)
         if input_values.is_array(value):
             raise input_values.refused(
                 "must be one number", "the staircase is best for one number; use Laplace for vectors"

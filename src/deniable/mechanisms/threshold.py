@@ -37,8 +37,9 @@ from deniable.errors import BudgetExceeded, InvalidOperation
 from deniable.mechanisms import input_values, laws, rational_parameters
 from deniable.mechanisms.exact_choice import exceeds, laplace_noise
 from deniable.mechanisms.laws import Masses
-from deniable.mechanisms.mechanism import Mechanism, witnessed
+from deniable.mechanisms.mechanism import Mechanism
 from deniable.mechanisms.selection import SLACK, Number
+from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
     from deniable.noise import Entropy
@@ -167,7 +168,7 @@ class _Threshold(Mechanism):
 
     def start(self, *, entropy: Entropy | None = None) -> Run:
         """A run, for queries that depend on the answers so far. Each run costs the curve once, whatever is asked."""
-        return Run(self, witnessed(entropy))
+        return Run(self, checked_entropy(entropy))
 
     def found(self, asked: Iterable[Any], entropy: Entropy | None) -> list[int]:
         """The indices of the positive answers to a stream of values, which is read no further than needed."""
@@ -280,7 +281,7 @@ class _Once(_Threshold):
         """The index of the first value above the threshold; None if there is none. `value` is a list or stream of
         values, one for each query, and is read only up to the first value that is above.
         """
-        above = self.found(value, witnessed(entropy))
+        above = self.found(value, checked_entropy(entropy))
         return above[0] if above else None
 
     def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
@@ -350,7 +351,7 @@ class _Several(_Threshold):
         """The indices of the values above the threshold, as many as were paid for. `value` is a list or stream of
         values, one for each query, and is read only up to the last of them.
         """
-        return tuple(self.found(value, witnessed(entropy)))
+        return tuple(self.found(value, checked_entropy(entropy)))
 
     def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
         return list(found), list(found.values())

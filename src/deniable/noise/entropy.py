@@ -10,6 +10,7 @@ import hashlib
 import os
 import sys
 import threading
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from typing import ClassVar, final
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algori
 
 from deniable import arguments
 from deniable.arguments import NOT_NEGATIVE
-from deniable.errors import InvalidParameter
+from deniable.errors import InvalidParameter, NotPrivateWarning
 
 Words = npt.NDArray[np.uint64]
 Bytes = bytes  # the method of this name hides the type inside the classes
@@ -243,4 +244,17 @@ def given_or_current(entropy: Entropy | None) -> Entropy:
         return current()
     if not isinstance(entropy, Entropy):
         raise InvalidParameter("entropy", entropy, "must be an Entropy")
+    return entropy
+
+
+def checked_entropy(entropy: Entropy | None) -> Entropy | None:
+    """The entropy that a caller passed for one answer, unchanged.
+
+    Issues a NotPrivateWarning, at the line that called the caller, if the entropy can be replayed. Raises
+    InvalidParameter unless it is None or an Entropy.
+    """
+    if entropy is not None and not isinstance(entropy, Entropy):
+        raise InvalidParameter("entropy", arguments.blamed(entropy), "must be an Entropy")
+    if entropy is not None and not entropy.is_private:
+        warnings.warn("this was drawn with replayable entropy: it is not private", NotPrivateWarning, stacklevel=3)
     return entropy

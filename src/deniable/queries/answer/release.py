@@ -41,8 +41,8 @@ import numpy as np
 
 from deniable.errors import UnreadableRecord
 from deniable.ledger import Cost
-from deniable.mechanisms.mechanism import witnessed
 from deniable.mechanisms.prefix_sums import Differences
+from deniable.noise.entropy import checked_entropy
 from deniable.queries.answer.shared_measurements import Measurement, behind, from_list, to_list, total
 from deniable.queries.intervals.noise_intervals import Share, fewest
 from deniable.queries.intervals.threshold_intervals import ThresholdGate, ThresholdPassed
@@ -435,7 +435,7 @@ def release(
     be the noise of `plan` at `cost`, and the cost must have been charged before. A replayable `entropy` is for tests,
     and warns; by default noise is drawn from the operating system's generator.
     """
-    source = witnessed(entropy)
+    source = checked_entropy(entropy)
     drawn: dict[int, Any] = {}
     if plan.collect.known is not None:
         groups = plan.collect.known
@@ -464,7 +464,7 @@ def release_jointly(
     Under a Gaussian budget noise is added to residuals, under a pure budget to tables, whose residuals are then
     computed. Either way noise is added to exact integers first; the conversion to floats is post-processing.
     """
-    source, sizes = witnessed(entropy), jointly.sizes
+    source, sizes = checked_entropy(entropy), jointly.sizes
     is_large = isinstance(jointly.plans[0].parts[0].statistic, ExactSum) or max(made.scales, default=1) > _LARGE
     tables: dict[Columns, Any] = {}
     for (columns, collect), counts in zip(jointly.collects(made), counted, strict=True):
