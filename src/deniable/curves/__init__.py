@@ -14,7 +14,7 @@ and ask for a number:
     composition                        products of laws: the numerics
     meaning                            every number that a curve gives: ε, δ, trade-off function, divergences ...
     calibration                        the noise that just meets a target
-    filters, exact_amounts             budgets for costs that are chosen after seeing answers
+    filters, filter_measures, exact_amounts         budgets for costs that are chosen after seeing answers
     curve_records, curve_parser, curve_display      a curve as JSON, from text, and as a small table
     textbook, decimal_arithmetic       bounds as books print them
     curve_arguments, outward_rounding  checked arguments; floating-point errors that are rounded outward

@@ -1,4 +1,4 @@
-"""Exact amounts for filters: numbers as written by a user, costs of curves, and the unit of both."""
+"""Exact amounts for filters: numbers as written by a user, and the unit that all sums are counted in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from numbers import Rational, Real
-from typing import Final, Protocol
+from typing import Final
 
 from deniable.curves.decimal_arithmetic import digits
 from deniable.errors import InvalidParameter
@@ -23,22 +23,6 @@ Amount = float | str | Fraction | Decimal
 """How an amount may be given (the type checker counts an int as a float)."""
 
 
-class Priced(Protocol):
-    """The numbers that a filter asks of a curve. Each is an upper bound, `math.inf` if there is none."""
-
-    def epsilon(self, *, delta: float) -> float:
-        """Smallest ε at this δ; asked at δ = 0."""
-
-    def renyi(self, *, order: float) -> float:
-        """Rényi divergence of this order."""
-
-    def gdp(self) -> float:
-        """Smallest μ."""
-
-    def zcdp(self) -> float:
-        """Smallest ρ: the supremum of renyi(order)/order."""
-
-
 def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and below 1e300") -> Fraction:
     """The exact non-negative amount that was written. Raises InvalidParameter; `rule` is the text for one out of range.
 
@@ -52,10 +36,17 @@ def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and b
         exact = rational(value) if longer else _written(repr(float(value)))
     if exact is None:
         raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
-    if name == "delta" and not 0 <= exact <= 1:
-        raise InvalidParameter(name, value, "must lie in [0, 1]")
     if not 0 <= exact < 10**300 or 0 < exact <= _SMALLEST:
         raise InvalidParameter(name, value, rule)
+    return exact
+
+
+def exact_delta(value: Amount) -> Fraction:
+    """The exact δ that was written. Raises InvalidParameter outside of [0, 1]."""
+    rule = "must lie in [0, 1]"
+    exact = exact_amount("delta", value, rule)
+    if exact > 1:
+        raise InvalidParameter("delta", value, rule)
     return exact
 
 
@@ -97,54 +88,18 @@ def units_of_limit(name: str, value: Amount) -> int:
     return math.floor(exact_amount(name, value) / UNIT)
 
 
+def delta_units_of_cost(delta: Amount) -> int:
+    """The δ of a cost as a whole number of `UNIT`, rounded up. Raises InvalidParameter outside of [0, 1]."""
+    return math.ceil(exact_delta(delta) / UNIT)
+
+
+def delta_units_of_limit(delta: Amount) -> int:
+    """The δ of a limit as a whole number of `UNIT`, rounded down. Raises InvalidParameter outside of [0, 1]."""
+    return math.floor(exact_delta(delta) / UNIT)
+
+
 def amount_of(units: int) -> Decimal:
     """An amount in units as an exact decimal number, without trailing zeros."""
     with digits(700):
         amount = Decimal(units).scaleb(-DECIMALS).normalize()
         return amount.quantize(Decimal(1)) if amount == amount.to_integral_value() else amount
-
-
-def cost_of(curve: Priced | None, method: str, arguments: dict[str, float], amount: Fraction | None, name: str) -> int:
-    """The cost in units, rounded up, of the curve or of the amount, whichever is given; -1 if it is infinite.
-
-    `method` and `arguments` say which number of the curve is its cost. Raises InvalidParameter unless exactly one of
-    the two is given.
-    """
-    if (curve is None) == (amount is None):
-        raise InvalidParameter(name, None, "needs exactly one cost", f"write charge({name}=...) or charge(curve)")
-    if amount is not None:
-        return math.ceil(amount / UNIT)
-    exact = _exact_cost(curve, method, arguments)
-    if exact is not None:
-        return math.ceil(exact / UNIT)
-    read = getattr(curve, method, None)
-    if not callable(read):
-        remedy = f"a number needs its name: charge({name}=...)"
-        raise InvalidParameter("curve", curve, f"is not a curve with a method {method}()", remedy)
-    bound = float(read(**arguments))
-    if bound == math.inf:
-        return -1
-    if not bound >= 0:
-        raise InvalidParameter("curve", bound, f"its {method} must be a number that is at least 0")
-    binary = Fraction(bound)  # an upper bound, so its exact binary value
-    return math.ceil((binary * binary if method == "gdp" else binary) / UNIT)
-
-
-def _exact_cost(curve: object, method: str, arguments: dict[str, float]) -> Fraction | None:
-    """The exact cost of a curve, the sum over its factors; None if some factor has no exact cost.
-
-    Floats read from a curve are rounded up. A budget that a curve fills exactly would refuse such a cost.
-    """
-    from deniable.curves.curve import Curve
-
-    if not isinstance(curve, Curve):
-        return None
-    name = {"epsilon": "exact_epsilon", "gdp": "exact_square", "zcdp": "exact_rho", "renyi": "exact_renyi"}[method]
-    given = arguments if method == "renyi" else {}
-    total = Fraction(0)
-    for atom, count in curve.factors:
-        one = getattr(atom, name)(**given)
-        if one is None:
-            return None
-        total += count * one
-    return total

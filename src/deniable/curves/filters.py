@@ -52,14 +52,15 @@ from deniable.curves.exact_amounts import (
     DECIMALS,
     UNIT,
     Amount,
-    Priced,
     amount_of,
-    cost_of,
+    delta_units_of_cost,
+    delta_units_of_limit,
     exact_amount,
+    exact_delta,
     units_of_cost,
     units_of_limit,
 )
-from deniable.curves.textbook.conversions import gdp_to_epsilon, renyi_to_epsilon, zcdp_to_epsilon_optimised
+from deniable.curves.filter_measures import EPSILON, MEASURES, MU, RHO, Priced, PrivacyMeasure, RenyiMeasure
 from deniable.errors import BudgetExceeded, InvalidParameter, OutsideTheorem
 
 __all__ = [
@@ -107,18 +108,12 @@ class Claim:
         >>> GaussianFilter(mu=1, delta=0).guarantee.epsilon(delta=1e-6)
         4.886554...
         """
-        left = exact_amount("delta", delta) - Fraction(self.delta)
-        if left < 0 or (left == 0 and self.measure != "epsilon"):
-            needs = f"delta {'>=' if self.measure == 'epsilon' else '>'} {self.delta}"
+        left = exact_delta(delta) - Fraction(self.delta)
+        measure = MEASURES[self.measure] if self.order is None else RenyiMeasure(self.order)
+        if left < 0 or (left == 0 and not measure.is_pure):
+            needs = f"delta {'>=' if measure.is_pure else '>'} {self.delta}"
             raise OutsideTheorem(f"a budget in {self.measure}", needs, f"delta={delta}", "ask at a larger delta")
-        value = Fraction(self.value)
-        if self.measure == "mu":
-            return gdp_to_epsilon(mu=value, delta=left)
-        if self.measure == "rho":
-            return zcdp_to_epsilon_optimised(rho=value, delta=left).bound
-        if self.order is not None:
-            return renyi_to_epsilon(order=self.order, renyi=value, delta=left)
-        return up(value)
+        return measure.epsilon(Fraction(self.value), left)
 
     def __str__(self) -> str:
         at = "" if self.order is None else f" at order {self.order:g}"
@@ -146,15 +141,12 @@ class Filter(ABC):
     parameter: ClassVar[str]
     """The argument of `charge` that gives a cost as a number."""
 
-    reads: ClassVar[str]
-    """The method of a curve that gives its cost."""
-
     theorem: ClassVar[str]
     """Why the sum is a guarantee at any stopping time."""
 
     def _open(self, limit: int, delta: Amount) -> None:
         object.__setattr__(self, "limit_units", limit)
-        object.__setattr__(self, "delta_limit_units", units_of_limit("delta", delta))
+        object.__setattr__(self, "delta_limit_units", delta_units_of_limit(delta))
         object.__setattr__(self, "spent_units", 0)
         object.__setattr__(self, "delta_spent_units", 0)
 
@@ -177,6 +169,11 @@ class Filter(ABC):
     def remaining_delta(self) -> Decimal:
         """The exact amount left of the δ column."""
         return amount_of(self.delta_limit_units - self.delta_spent_units)
+
+    @property
+    @abstractmethod
+    def measure(self) -> PrivacyMeasure:
+        """What adds up: how costs are read off curves, and what a sum promises."""
 
     @property
     @abstractmethod
@@ -210,16 +207,8 @@ class Filter(ABC):
 
     def _price(self, curve: Priced | None, amount: Amount | None, delta: Amount, /) -> tuple[int, int]:
         """The cost, in units, of the curve or of the amount, whichever is given; -1 if it is infinite."""
-        exact = None if amount is None else self._spends(exact_amount(self.parameter, amount))
-        return cost_of(curve, self.reads, self._asks(), exact, self.parameter), units_of_cost("delta", delta)
-
-    def _spends(self, amount: Fraction) -> Fraction:
-        """What an amount of `parameter` costs, in the currency."""
-        return amount
-
-    def _asks(self) -> dict[str, float]:
-        """The arguments of the curve's method `reads`."""
-        return {}
+        exact = None if amount is None else exact_amount(self.parameter, amount)
+        return self.measure.cost(curve, exact, self.parameter), delta_units_of_cost(delta)
 
     def _lacks(self, units: int, delta: int) -> list[str]:
         """What is too expensive, in words; empty if the cost fits."""
@@ -270,7 +259,6 @@ class PureFilter(Filter):
 
     adds: ClassVar[str] = "epsilon"
     parameter: ClassVar[str] = "epsilon"
-    reads: ClassVar[str] = "epsilon"
     theorem: ClassVar[str] = (
         "Rogers, Roth, Ullman & Vadhan, Privacy Odometers and Filters: Pay-as-you-Go Composition (2016): "
         "basic composition, Σε and Σδ, is a valid filter"
@@ -289,8 +277,9 @@ class PureFilter(Filter):
         """
         return self._after(*self._price(curve, epsilon, delta))
 
-    def _asks(self) -> dict[str, float]:
-        return {"delta": 0.0}
+    @property
+    def measure(self) -> PrivacyMeasure:
+        return EPSILON
 
     @property
     def guarantee(self) -> Claim:
@@ -314,7 +303,6 @@ class ZCDPFilter(Filter):
 
     adds: ClassVar[str] = "rho"
     parameter: ClassVar[str] = "rho"
-    reads: ClassVar[str] = "zcdp"
     theorem: ClassVar[str] = (
         "Feldman & Zrnic, Individual Privacy Accounting via a Rényi Filter (2021, arXiv 2008.11193), at every order; "
         "Whitehouse, Ramdas, Rogers & Wu, Fully-Adaptive Composition in Differential Privacy (2023), with Σδ"
@@ -332,6 +320,10 @@ class ZCDPFilter(Filter):
         fit.
         """
         return self._after(*self._price(curve, rho, delta))
+
+    @property
+    def measure(self) -> PrivacyMeasure:
+        return RHO
 
     @property
     def guarantee(self) -> Claim:
@@ -356,7 +348,6 @@ class RenyiFilter(Filter):
 
     adds: ClassVar[str] = "renyi"
     parameter: ClassVar[str] = "epsilon"
-    reads: ClassVar[str] = "renyi"
     theorem: ClassVar[str] = (
         "Feldman & Zrnic, Individual Privacy Accounting via a Rényi Filter (2021, arXiv 2008.11193): "
         "at a fixed order the sum of adaptively chosen Rényi parameters is a valid filter"
@@ -376,8 +367,9 @@ class RenyiFilter(Filter):
         """
         return self._after(*self._price(curve, epsilon, delta))
 
-    def _asks(self) -> dict[str, float]:
-        return {"order": self.order}
+    @property
+    def measure(self) -> PrivacyMeasure:
+        return RenyiMeasure(self.order)
 
     @property
     def guarantee(self) -> Claim:
@@ -401,7 +393,6 @@ class GaussianFilter(Filter):
 
     adds: ClassVar[str] = "mu²"
     parameter: ClassVar[str] = "mu"
-    reads: ClassVar[str] = "gdp"
     theorem: ClassVar[str] = (
         "Smith & Thakurta, Fully Adaptive Composition for Gaussian Differential Privacy (2022, arXiv 2210.17520): "
         "the sum of adaptively chosen μ² is a valid filter"
@@ -420,8 +411,9 @@ class GaussianFilter(Filter):
         """
         return self._after(*self._price(curve, mu, delta))
 
-    def _spends(self, amount: Fraction) -> Fraction:
-        return amount**2
+    @property
+    def measure(self) -> PrivacyMeasure:
+        return MU
 
     @property
     def remaining_mu(self) -> Decimal:
@@ -463,7 +455,7 @@ class PureOdometer:
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None) -> PureOdometer:
         """The odometer after a release of this ε, or of this curve's ε(δ = 0)."""
         amount = None if epsilon is None else exact_amount("epsilon", epsilon)
-        return PureOdometer(self.spent_units + _finite(cost_of(curve, "epsilon", {"delta": 0.0}, amount, "epsilon")))
+        return PureOdometer(self.spent_units + _finite(EPSILON.cost(curve, amount, "epsilon")))
 
     @property
     def spent(self) -> Decimal:
@@ -503,7 +495,7 @@ class RenyiOdometer:
     spent_units: int
 
     def __init__(self, *, order: Number, delta: Amount) -> None:
-        chance = units_of_limit("delta", delta)
+        chance = delta_units_of_limit(delta)
         if chance == 0:
             raise OutsideTheorem("the Rényi odometer", "delta >= 1e-30", f"delta={delta}", "use PureOdometer")
         object.__setattr__(self, "order", float(renyi_order(order)))
@@ -520,7 +512,7 @@ class RenyiOdometer:
         if rho is not None:
             amount = Fraction(self.order) * exact_amount("rho", rho)
         charged = copy.copy(self)
-        units = _finite(cost_of(curve, "renyi", {"order": self.order}, amount, "epsilon"))
+        units = _finite(RenyiMeasure(self.order).cost(curve, amount, "epsilon"))
         object.__setattr__(charged, "spent_units", self.spent_units + units)
         return charged
 

@@ -31,16 +31,18 @@ from deniable import arguments
 from deniable.arguments import COUNT
 from deniable.curves.decimal_arithmetic import down as float_down
 from deniable.curves.decimal_arithmetic import up as float_up
-from deniable.curves.filters import (
+from deniable.curves.exact_amounts import (
+    DECIMALS,
     UNIT,
     Amount,
-    Filter,
-    Priced,
     amount_of,
+    delta_units_of_cost,
+    delta_units_of_limit,
     exact_amount,
-    units_of_cost,
     units_of_limit,
 )
+from deniable.curves.filter_measures import MEASURES
+from deniable.curves.filters import Filter, Priced
 from deniable.curves.meaning import weakness_advice
 from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
 from deniable.ledger import epsilon_mu_conversion
@@ -162,7 +164,7 @@ class Budget:
         self._advise(people)
 
     def _choose(self, epsilon: Amount, delta: Amount, keys_delta: Amount | None) -> None:
-        asked, whole = _limit("epsilon", epsilon), units_of_limit("delta", delta)
+        asked, whole = _limit("epsilon", epsilon), delta_units_of_limit(delta)
         keys = whole // 10 if keys_delta is None else units_of_limit("keys_delta", keys_delta)
         if not 0 < whole < 10**30:
             remedy = "without any delta write Budget.pure(epsilon=...)"
@@ -291,9 +293,9 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
 
     def _cost(self, name: str, amount: Amount, delta: Amount) -> Cost:
         exact = exact_amount(name, amount, _range(name))
-        if (exact * exact if name == "mu" else exact) < UNIT:
+        if exact ** MEASURES[name].power < UNIT:
             raise InvalidParameter(name, amount, _range(name))
-        return Cost(self._units(name, amount), units_of_cost("delta", delta))
+        return Cost(self._units(name, amount), delta_units_of_cost(delta))
 
     def _units(self, name: str, amount: Amount) -> int:
         own = self.accounting.cost_units(name, amount)
@@ -417,13 +419,13 @@ def _limit(name: str, value: Amount) -> int:
 
 def _range(name: str) -> str:
     """The allowed range of an ε, μ or ρ, in words; the same for budgets and for costs."""
-    least, most = ("1e-15", math.isqrt(_MOST)) if name == "mu" else ("1e-30", _MOST)
-    return f"must be at least {least} and at most {most:,}"
+    power = MEASURES[name].power  # 1, or 2: squares of μ add
+    return f"must be at least 1e-{DECIMALS // power} and at most {round(_MOST ** (1 / power)):,}"
 
 
 def _column(delta: Amount) -> int:
     """The δ of a budget in whole units, rounded down; InvalidParameter if it is 1 or more."""
-    units = units_of_limit("delta", delta)
+    units = delta_units_of_limit(delta)
     if units >= 10**30:
         raise InvalidParameter("delta", delta, "must be below 1: otherwise nothing is promised")
     return units

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -40,7 +40,6 @@ from deniable.curves.filters import (
     PureFilter,
     ZCDPFilter,
     exact_amount,
-    units_of_cost,
 )
 from deniable.errors import InvalidOperation
 from deniable.ledger.epsilon_mu_conversion import mu_down, mu_up
@@ -83,12 +82,16 @@ class Currency(ABC):
     def filter(self, units: int, delta_units: int) -> Filter:
         """The filter with this limit, and nothing spent."""
 
-    @abstractmethod
+    conversions: ClassVar[Mapping[str, Callable[[Fraction], Fraction]]]
+    """From an amount of a parameter ("mu", "epsilon" or "rho") to its exact cost, for each that converts."""
+
     def cost_units(self, name: str, amount: Amount) -> int | None:
         """The units that an amount of `name` ("mu", "epsilon" or "rho") costs, rounded up.
 
         None if such an amount does not convert into this currency.
         """
+        cost = self.conversions.get(name)
+        return None if cost is None else math.ceil(cost(exact_amount(name, amount)) / UNIT)
 
     def level_down(self, units: int) -> Fraction:
         """The largest level that these units pay for: exact, or a root rounded down to sixty decimal places."""
@@ -149,17 +152,11 @@ class GaussianCurrency(Currency):
     constructor = "gaussian"
     shape = Shape.NORMAL
     charges_sampling_with_delta = True
+    conversions = MappingProxyType({"mu": lambda mu: mu**2, "rho": lambda rho: 2 * rho})
 
     def filter(self, units: int, delta_units: int) -> Filter:
         # The square of a root from above, rounded down to whole units, is the limit.
         return GaussianFilter(mu=mu_up(units), delta=delta_units * UNIT)
-
-    def cost_units(self, name: str, amount: Amount) -> int | None:
-        if name == "mu":
-            return math.ceil(self.units_of_mu2(exact_amount(name, amount) ** 2))
-        if name == "rho":
-            return math.ceil(self.units_of_mu2(2 * exact_amount(name, amount)))
-        return None
 
     def level_down(self, units: int) -> Fraction:
         return mu_down(units)
@@ -198,12 +195,10 @@ class PureCurrency(Currency):
     parameter = "epsilon"
     constructor = "pure"
     shape = Shape.LAPLACE
+    conversions = MappingProxyType({"epsilon": lambda epsilon: epsilon})
 
     def filter(self, units: int, delta_units: int) -> Filter:
         return PureFilter(epsilon=units * UNIT, delta=delta_units * UNIT)
-
-    def cost_units(self, name: str, amount: Amount) -> int | None:
-        return units_of_cost(name, amount) if name == "epsilon" else None
 
     def curve(self, level: float) -> Curve:
         from deniable import curves
@@ -230,16 +225,10 @@ class ZCDPCurrency(Currency):
     parameter = "rho"
     constructor = "zcdp"
     shape = Shape.NORMAL
+    conversions = MappingProxyType({"rho": lambda rho: rho, "mu": lambda mu: mu**2 / 2})
 
     def filter(self, units: int, delta_units: int) -> Filter:
         return ZCDPFilter(rho=units * UNIT, delta=delta_units * UNIT)
-
-    def cost_units(self, name: str, amount: Amount) -> int | None:
-        if name == "rho":
-            return units_of_cost(name, amount)
-        if name == "mu":
-            return math.ceil(self.units_of_mu2(exact_amount(name, amount) ** 2))
-        return None
 
     def curve(self, level: float) -> Curve:
         from deniable import curves

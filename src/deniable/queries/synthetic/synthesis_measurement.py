@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable.curves.filters import exact_amount
+from deniable.curves.exact_amounts import exact_delta
 from deniable.errors import NOTHING, BudgetExceeded, EngineFailed, InvalidParameter, UnreadableRecord, type_of
 from deniable.ledger import Cost, State
 from deniable.queries.answer import joint_entry
@@ -253,7 +253,7 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
         offered = tuple(session._plans.plan(each, each) for each in asked.offered)
     each_delta = amounts
     if amounts.delta is not None:
-        exact = exact_amount("delta", amounts.delta, "must be a probability")
+        exact = exact_delta(amounts.delta)
         each_delta = replace(amounts, delta=exact / len(finding))
     deltas, rest = [], left
     for made in finding:

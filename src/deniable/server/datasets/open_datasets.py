@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
-from deniable.curves.filters import units_of_limit
+from deniable.curves.exact_amounts import delta_units_of_limit
 from deniable.errors import (
     NOTHING,
     DeniableError,
@@ -115,7 +115,7 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
         raise InvalidParameter("delta", body.delta, f"is {budget.delta} by the budget", "leave it out")
     if body.delta is None or budget.epsilon is not None:
         return Cost(units, budget.limit.delta_units)
-    return Cost(units, units_of_limit("delta", body.delta))
+    return Cost(units, delta_units_of_limit(body.delta))
 
 
 def share_of(body: BudgetBody, ledger: Ledger) -> Cost:
