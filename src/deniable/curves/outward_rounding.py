@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from deniable.curves.decimal_arithmetic import up
 from deniable.errors import NotCertifiable
 
 Floats = NDArray[np.float64]
+
+Side = Literal["upper", "lower"]
+"""Which of two certified bounds is computed: the one from above, or the one from below."""
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one correctly rounded operation in binary64."""

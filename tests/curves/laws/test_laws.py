@@ -310,8 +310,8 @@ def test_merging_moves_values_to_the_safe_side() -> None:
         centre = rng.normal(size=6)
         losses = np.sort(np.concatenate([c + 3e-14 * rng.uniform(-1, 1, size=4) for c in centre]))
         masses = rng.dirichlet(np.ones(len(losses)))
-        up = finite_law.merged(losses, masses, 0.0, 0.0, towards="up")
-        down = finite_law.merged(losses, masses, 0.0, 0.0, towards="down")
+        up = finite_law.merged(losses, masses, 0.0, 0.0, side="upper")
+        down = finite_law.merged(losses, masses, 0.0, 0.0, side="lower")
         assert len(up.losses) < len(losses)
         truth = exact.GridProfile(losses, masses, 0.0)
         assert up.highest >= losses[-1] - 1e-13

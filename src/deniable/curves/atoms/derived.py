@@ -19,7 +19,6 @@ from deniable.curves.atoms import inherited_renyi as inherited
 from deniable.curves.atoms.atom import Atom, pair_of, show
 from deniable.curves.atoms.standard import ApproximateAtom
 from deniable.curves.composition import lattice
-from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.law_product import Product
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite_law, laws_from_bounds, neighbour_chain
@@ -33,7 +32,7 @@ from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law, LawPair, Sided
 from deniable.curves.meaning.attacker import SearchedProfile
 from deniable.curves.meaning.curve_readings import product_of
-from deniable.curves.outward_rounding import Floats
+from deniable.curves.outward_rounding import Floats, Side
 from deniable.errors import NOTHING, InvalidParameter, NotCertifiable
 
 TABLE_POINTS = 4000

@@ -19,7 +19,7 @@ from deniable.curves.laws import finite_law
 from deniable.curves.laws.closed_form import upper_normal
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law, LawPair, Sided
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side
 from deniable.errors import InvalidOperation, InvalidParameter, NotCertifiable
 from deniable.numbers import root_up, up
 
@@ -116,7 +116,9 @@ class QuantizedLoss(Atom):
         # Each side from the laws of its own side: the upper laws count cut mass as infinite loss, which is not certain,
         # so the lower laws must not contain it.
         def bins(one: Sided, other: Sided, at: Floats) -> Sided:
-            return Sided(_merge_bins(one.upper, other.upper, at, "up"), _merge_bins(one.lower, other.lower, at, "down"))
+            return Sided(
+                _merge_bins(one.upper, other.upper, at, "upper"), _merge_bins(one.lower, other.lower, at, "lower")
+            )
 
         return LawPair(bins(pair.forward, pair.backward, edges), bins(pair.backward, pair.forward, -edges[::-1]))
 
@@ -141,7 +143,7 @@ def _is_exact(side: Sided) -> bool:
     return bool(np.allclose(one.losses, two.losses, rtol=0, atol=1e-9))
 
 
-def _merge_bins(ahead: Law, back: Law, edges: Floats, towards: str) -> FiniteLaw:
+def _merge_bins(ahead: Law, back: Law, edges: Floats, side: Side) -> FiniteLaw:
     """The law of the bins between edges: masses right of the middle bin from the upper tails, left of it from the lower
     tails.
     """
@@ -164,9 +166,9 @@ def _merge_bins(ahead: Law, back: Law, edges: Floats, towards: str) -> FiniteLaw
     lost = float(np.sum(masses[0][~known] + worst * tails[0][~known] * (tails[0][~known] < 1)))
     p, q, p_tail, q_tail = (values[known] for values in (*masses, *tails))
     loss, doubt = np.log(p) - np.log(q), 4 * worst * (p_tail / p + q_tail / q)
-    if towards == "up":
-        return finite_law.merged(loss + doubt, p * (1 + doubt), min(ahead.infinity + lost, 1.0), 0.0, towards="up")
-    return finite_law.merged(loss - doubt, p * (1 - doubt), ahead.infinity, 0.0, towards="down")
+    if side == "upper":
+        return finite_law.merged(loss + doubt, p * (1 + doubt), min(ahead.infinity + lost, 1.0), 0.0, side="upper")
+    return finite_law.merged(loss - doubt, p * (1 - doubt), ahead.infinity, 0.0, side="lower")
 
 
 def quantized(

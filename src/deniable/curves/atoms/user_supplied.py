@@ -201,7 +201,7 @@ def _cells_above(
     losses, masses = np.concatenate((low, high)), np.concatenate((p * (1 - up), p * up))
     if rest[0] > 0:
         losses, masses = np.append(losses, rest[1]), np.append(masses, rest[0])
-    return finite_law.merged(losses, masses, min(infinity + missing, 1.0), error, towards="up")
+    return finite_law.merged(losses, masses, min(infinity + missing, 1.0), error, side="upper")
 
 
 def _cells_below(p: Floats, q: Floats, error: float) -> Law:
@@ -212,7 +212,7 @@ def _cells_below(p: Floats, q: Floats, error: float) -> Law:
     """
     both = (p > 0) & (q > 0)
     infinity = float(np.sum(p[~both]))
-    return finite_law.merged(np.log(p[both]) - np.log(q[both]), p[both], infinity, error, towards="down")
+    return finite_law.merged(np.log(p[both]) - np.log(q[both]), p[both], infinity, error, side="lower")
 
 
 def _call(name: str, function: Callable[[Floats], Any], at: Floats) -> Floats:

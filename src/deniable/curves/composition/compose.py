@@ -42,13 +42,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.curves.composition import lattice
-from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.lattice import GridLaw
 from deniable.curves.composition.tilt_plan import Cumulant, Factor, added, cumulant, tilted
 from deniable.curves.composition.window_reach import FEW, reach_without_jumps, sketch_cut, tail_reach
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side
 
 Complexes = NDArray[np.complex128]
 

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
-
-Side = Literal["upper", "lower"]
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side
 
 
 @dataclass(frozen=True, slots=True)

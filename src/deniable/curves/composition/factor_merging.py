@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from deniable.curves.composition import folding
-from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.folding import Kinds, Rows, TreePlan
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan
@@ -21,7 +21,7 @@ from deniable.curves.laws.closed_form import GaussianLaw
 from deniable.curves.laws.derived_laws import FailingLaw, IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Side
 
 EXACT_SUPPORT = 4000
 """A finite power this small is worth computing exactly even when other factors need the lattice."""
@@ -172,7 +172,7 @@ def _merged(uses: dict[Law, int], others: int, side: Side) -> list[Factor]:
     most = EXACT_SUPPORT if others else math.inf
     # Many different laws are multiplied in a tree, which loses little on laws with few values.
     pairs = FOLDED_PAIRS if others and others + len(finites) >= folding.LEAST else math.inf
-    return gaussians + _few_finite(finites, "up" if side == "upper" else "down", most, pairs)
+    return gaussians + _few_finite(finites, side, most, pairs)
 
 
 def _one_gaussian(gaussians: Sequence[tuple[GaussianLaw, int]], side: Side) -> list[Factor]:
@@ -187,20 +187,20 @@ def _one_gaussian(gaussians: Sequence[tuple[GaussianLaw, int]], side: Side) -> l
     return [Factor(GaussianLaw(math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)), 1)]
 
 
-def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], towards: str, most: float, pairs: float) -> list[Factor]:
+def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], side: Side, most: float, pairs: float) -> list[Factor]:
     """Finite laws multiplied exactly while the product has at most `most` values, of at most so many pairs of values;
     the smallest first.
     """
     powers: list[tuple[FiniteLaw, int]] = []
     for law, count in finites:
-        run = finite_law.power(law, count, towards=towards)
+        run = finite_law.power(law, count, side=side)
         is_small = run is not None and (count == 1 or len(run.losses) <= most)
         powers.append((run, 1) if is_small and run is not None else (law, count))
     powers.sort(key=lambda power: len(power[0].losses))
     joined: list[tuple[FiniteLaw, int]] = []
     for law, count in powers:
         if joined and joined[-1][1] == count == 1 and len(joined[-1][0].losses) * len(law.losses) <= pairs:
-            both = finite_law.product(joined[-1][0], law, towards=towards)
+            both = finite_law.product(joined[-1][0], law, side=side)
             if both is not None and len(both.losses) <= most:
                 joined[-1] = (both, 1)
                 continue

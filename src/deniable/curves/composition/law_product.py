@@ -30,7 +30,7 @@ from itertools import pairwise
 import numpy as np
 
 from deniable.curves.composition import compose, folding, jump_split, lattice, tilt_plan, window_reach
-from deniable.curves.composition.delta_panel import DeltaPanel, Side
+from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import (
     LongFactors,
     folded_panels,
@@ -46,7 +46,7 @@ from deniable.curves.composition.tilt_plan import Factor, LatticePlan, Target
 from deniable.curves.laws.derived_laws import IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, ordered
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side, ordered
 
 WIDTH = 1e-4
 """Wanted (high - low) / high of an ε; the plan aims at a fifth of it."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deniable.curves.composition.delta_panel import DeltaPanel, Side
-from deniable.curves.outward_rounding import Floats
+from deniable.curves.composition.delta_panel import DeltaPanel
+from deniable.curves.outward_rounding import Floats, Side
 
 FAR = 9.0
 """Points so many standard deviations of the rounding away from ε have the weight e^(-FAR²/2) or less."""

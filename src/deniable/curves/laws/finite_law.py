@@ -2,7 +2,7 @@
 
 `from_masses` takes a pair of mass functions; `power` and `product` compose exactly while the number of distinct values
 stays small; `binomial` composes a two-point law any number of times. Where two values must be merged or rounded,
-`towards` says in which direction: "up" gives an upper bound on the leakage, "down" a lower bound.
+`side` says in which direction: "upper" gives an upper bound on the leakage, "lower" a lower bound.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from deniable.curves.laws.law import Law, LawPair, Sided, Tails
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side
 
 LARGEST_SUPPORT = 4_000_000
 """Most values of a finite law: 32 MB per array, so that one evaluation stays well under 300 MB."""
@@ -125,8 +125,8 @@ def _discounted_suffix(losses: Floats, masses: Floats) -> Floats:
     return result
 
 
-def merged(losses: Floats, masses: Floats, infinity: float, relative_error: float, *, towards: str) -> FiniteLaw:
-    """A finite law from unsorted values; values that agree to rounding are merged in the direction `towards`."""
+def merged(losses: Floats, masses: Floats, infinity: float, relative_error: float, *, side: Side) -> FiniteLaw:
+    """A finite law from unsorted values; values that agree to rounding are merged to the side `side`."""
     keep = masses > 0
     order = np.argsort(losses[keep], kind="stable")
     losses, masses = losses[keep][order], masses[keep][order]
@@ -135,7 +135,7 @@ def merged(losses: Floats, masses: Floats, infinity: float, relative_error: floa
         starts = np.flatnonzero(np.concatenate(([True], np.diff(losses) > width)))
         ends = np.concatenate((starts[1:], [len(losses)])) - 1
         masses = np.add.reduceat(masses, starts)
-        losses = losses[ends] if towards == "up" else losses[starts]
+        losses = losses[ends] if side == "upper" else losses[starts]
     return FiniteLaw(losses, masses, infinity, relative_error)
 
 
@@ -148,9 +148,9 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> LawPair:
     doubt = 2 * UNIT_ROUNDOFF * (np.abs(np.log(p[both])) + np.abs(np.log(q[both])) + np.abs(loss))
 
     def direction(losses: Floats, masses: Floats, infinity: float) -> Sided:
-        up = merged(losses + doubt, masses, infinity * (1 + 4 * UNIT_ROUNDOFF), relative_error, towards="up")
+        up = merged(losses + doubt, masses, infinity * (1 + 4 * UNIT_ROUNDOFF), relative_error, side="upper")
         return Sided(
-            up, merged(losses - doubt, masses, infinity * (1 - 4 * UNIT_ROUNDOFF), relative_error, towards="down")
+            up, merged(losses - doubt, masses, infinity * (1 - 4 * UNIT_ROUNDOFF), relative_error, side="lower")
         )
 
     return LawPair(
@@ -159,22 +159,22 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> LawPair:
     )
 
 
-def product(a: FiniteLaw, b: FiniteLaw, *, towards: str) -> FiniteLaw | None:
+def product(a: FiniteLaw, b: FiniteLaw, *, side: Side) -> FiniteLaw | None:
     """The law of two laws run together, or None if it would have too many values."""
     if len(a.losses) * len(b.losses) > 8 * PRODUCT_SUPPORT:
         return None
     losses = np.add.outer(a.losses, b.losses).ravel()
     masses = np.multiply.outer(a.masses, b.masses).ravel()
-    losses = _outwards(losses, towards)
+    losses = _outwards(losses, side)
     infinity = max(a.infinity, b.infinity)
     if min(a.infinity, b.infinity) > 0:
-        infinity = float(_outwards(np.array(a.infinity + b.infinity - a.infinity * b.infinity), towards))
+        infinity = float(_outwards(np.array(a.infinity + b.infinity - a.infinity * b.infinity), side))
     error = a.relative_error + b.relative_error + 4 * UNIT_ROUNDOFF
-    result = merged(losses, masses, infinity, error, towards=towards)
+    result = merged(losses, masses, infinity, error, side=side)
     return result if len(result.losses) <= PRODUCT_SUPPORT else None
 
 
-def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
+def power(law: FiniteLaw, count: int, *, side: Side) -> FiniteLaw | None:
     """The law run `count` times, or None if it would have too many values."""
     if count == 1:
         return law
@@ -182,42 +182,42 @@ def power(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
         kept = law.masses > 0
         law = FiniteLaw(law.losses[kept], law.masses[kept], law.infinity, law.relative_error)
     if len(law.losses) == 0:
-        return FiniteLaw(law.losses, law.masses, _any_infinite(law.infinity, count, towards))
+        return FiniteLaw(law.losses, law.masses, _any_infinite(law.infinity, count, side))
     if len(law.losses) == 1:
         total = float(law.masses[0]) ** count
         error = (law.relative_error + 1e-15) * count
-        infinity = _any_infinite(law.infinity, count, towards)
-        return FiniteLaw(_outwards(law.losses * count, towards), np.array([total]), infinity, error)
+        infinity = _any_infinite(law.infinity, count, side)
+        return FiniteLaw(_outwards(law.losses * count, side), np.array([total]), infinity, error)
     if len(law.losses) == 2:
-        return binomial(law, count, towards=towards)
+        return binomial(law, count, side=side)
     if count > 4096:
         return None
     result: FiniteLaw | None = None
     square: FiniteLaw | None = law
     while count and square is not None:
         if count & 1:
-            result = square if result is None else product(result, square, towards=towards)
+            result = square if result is None else product(result, square, side=side)
             if result is None:
                 return None
         count >>= 1
         if count:
-            square = product(square, square, towards=towards)
+            square = product(square, square, side=side)
     return result if square is not None else None
 
 
-def _outwards(values: Floats, towards: str) -> Floats:
+def _outwards(values: Floats, side: Side) -> Floats:
     """Four roundings up or down."""
-    return values + (4 if towards == "up" else -4) * UNIT_ROUNDOFF * np.abs(values)
+    return values + (4 if side == "upper" else -4) * UNIT_ROUNDOFF * np.abs(values)
 
 
-def _any_infinite(infinity: float, count: int, towards: str) -> float:
+def _any_infinite(infinity: float, count: int, side: Side) -> float:
     """Probability that at least one of `count` runs has infinite loss."""
     if infinity >= 1:
         return 1.0
-    return float(_outwards(np.array(-math.expm1(count * math.log1p(-infinity))), towards))
+    return float(_outwards(np.array(-math.expm1(count * math.log1p(-infinity))), side))
 
 
-def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
+def binomial(law: FiniteLaw, count: int, *, side: Side) -> FiniteLaw | None:
     """A two-point law run `count` times: binomial masses by Loader's deviance form, accurate to 1e-12 for any count."""
     total = float(np.sum(law.masses))
     p = float(law.masses[1]) / total
@@ -232,15 +232,15 @@ def binomial(law: FiniteLaw, count: int, *, towards: str) -> FiniteLaw | None:
     tops = np.arange(first, last + 1, dtype=float)
     log_mass = log_binomial(count, tops, p) + count * math.log(total)
     masses = np.exp(log_mass)
-    losses = _outwards(tops * law.losses[1] + (count - tops) * law.losses[0], towards)
-    infinity = _any_infinite(law.infinity, count, towards)
+    losses = _outwards(tops * law.losses[1] + (count - tops) * law.losses[0], side)
+    infinity = _any_infinite(law.infinity, count, side)
     error = count * law.relative_error + 1e-12 + 16 * UNIT_ROUNDOFF * float(np.max(np.abs(losses)))
-    if towards == "up":
+    if side == "upper":
         if first > 0:
             masses[0] += 1e-18
         if last < count:
             infinity += NEGLIGIBLE
-    return merged(losses, masses, infinity, error, towards=towards)
+    return merged(losses, masses, infinity, error, side=side)
 
 
 def log_binomial(n: int, x: Floats, p: float) -> Floats:
@@ -280,8 +280,8 @@ def deviance(x: Floats, mean: float) -> Floats:
 
 def truncated(losses: Floats, masses: Floats, *, cut: float, relative_error: float) -> Sided:
     """Upper and lower finite laws for an infinite support from which mass at most `cut` is missing."""
-    up = merged(losses, masses, cut, relative_error, towards="up")
-    low = merged(losses, masses, 0.0, relative_error, towards="down")
+    up = merged(losses, masses, cut, relative_error, side="upper")
+    low = merged(losses, masses, 0.0, relative_error, side="lower")
     return Sided(up, low)
 
 

@@ -14,7 +14,7 @@ from deniable.curves.laws import neighbour_chain
 from deniable.curves.laws.derived_laws import WorstLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law, LawPair, Sided
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side, quietly
 
 MOST_KINKS = 200_000
 """Most kinks of an exact maximum of polygons; beyond, the maximum is evaluated lazily."""
@@ -78,7 +78,7 @@ def law_below(points: Floats, low: Floats, high: Floats, infinity: float) -> Fin
     return _law_under(at, value, infinity)
 
 
-def worst(laws: Sequence[Law], *, side: str) -> Law:
+def worst(laws: Sequence[Law], *, side: Side) -> Law:
     """The law of the largest profile at every ε. Exact for finite laws: a maximum of polygons in x is a polygon."""
     unique = tuple(dict.fromkeys(laws))
     if len(unique) == 1:
@@ -103,7 +103,7 @@ def worse_direction(pair: LawPair) -> LawPair:
     return LawPair(side, side)
 
 
-def _worse_of_two(a: FiniteLaw, b: FiniteLaw, side: str) -> FiniteLaw:
+def _worse_of_two(a: FiniteLaw, b: FiniteLaw, side: Side) -> FiniteLaw:
     points = np.unique(np.concatenate((a.losses, b.losses)))
     if not len(points):
         return FiniteLaw(points, points, max(a.infinity, b.infinity))
@@ -145,7 +145,7 @@ def _law_under(points: Floats, value: Floats, infinity: float) -> FiniteLaw:
 
 
 @quietly
-def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side: str) -> FiniteLaw:
+def law_of_polygon(level: Floats, power: Floats, relative_error: float, *, side: Side) -> FiniteLaw:
     """The law whose power function (P-mass of the best test against its Q-mass) joins the points, rounded outwards."""
     outwards = (8 if side == "upper" else -8) * UNIT_ROUNDOFF
     polygon = neighbour_chain.Polygon(np.log(level) - outwards, np.log(power) + outwards)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deniable.curves.laws.finite_law import FiniteLaw
-from deniable.curves.outward_rounding import TINY, UNIT_ROUNDOFF, Floats, all_below, quietly
+from deniable.curves.outward_rounding import TINY, UNIT_ROUNDOFF, Floats, Side, all_below, quietly
 
 
 class Polygon(NamedTuple):
@@ -28,7 +28,7 @@ class Polygon(NamedTuple):
 
 
 @quietly
-def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
+def iterate(law: FiniteLaw, size: int, *, side: Side) -> FiniteLaw:
     """The law of a chain of `size` neighbours: an upper or a lower bound, by `side`."""
     square, result, left = _polygon_of(law, side), None, size
     while left:
@@ -41,7 +41,7 @@ def iterate(law: FiniteLaw, size: int, *, side: str) -> FiniteLaw:
     return law_of(result, law.relative_error * size + 64 * UNIT_ROUNDOFF * size, side=side)
 
 
-def _polygon_of(law: FiniteLaw, side: str) -> Polygon:
+def _polygon_of(law: FiniteLaw, side: Side) -> Polygon:
     """The power function of a finite law, moved outwards by the error of its masses."""
     first, second, _ = law.tails(all_below(law.losses))
     keep = law.masses > 0
@@ -60,7 +60,7 @@ def _polygon_of(law: FiniteLaw, side: str) -> Polygon:
     return Polygon(np.append(level[inner], 0.0), np.append(power[inner], end))
 
 
-def _composed(outer: Polygon, inner: Polygon, side: str) -> Polygon:
+def _composed(outer: Polygon, inner: Polygon, side: Side) -> Polygon:
     """The power function of `outer` applied to that of `inner`."""
     # Its kinks are the kinks of the inner polygon, and the points where the inner one reaches a kink of the outer one.
     reached = outer.level[(outer.level > inner.power[0]) & (outer.level < inner.power[-1])]
@@ -95,7 +95,7 @@ def _read(at: Floats, x: Floats, y: Floats) -> Floats:
 
 
 @quietly
-def law_of(polygon: Polygon, relative_error: float, *, side: str) -> FiniteLaw:
+def law_of(polygon: Polygon, relative_error: float, *, side: Side) -> FiniteLaw:
     """The law whose power function is the least concave function above the points.
 
     In a lower bound that function joins points that are real tests, so it stays a lower bound. Sorting the segments by

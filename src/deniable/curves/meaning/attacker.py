@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.law_product import Product
 from deniable.curves.meaning.curve_readings import direction_delta, product_of
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, ordered, quietly
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side, ordered, quietly
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve

@@ -17,10 +17,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.law_product import Product
 from deniable.curves.meaning.attacker import SearchedProfile, end_of
-from deniable.curves.outward_rounding import Floats, quietly
+from deniable.curves.outward_rounding import Floats, Side, quietly
 
 POINTS = 1500
 FARTHEST = 60.0

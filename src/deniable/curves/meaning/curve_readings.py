@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
-from deniable.curves.composition.delta_panel import Side
 from deniable.curves.composition.exponential_moments import log_moment
 from deniable.curves.composition.factor_merging import LongFactors, simplify
 from deniable.curves.composition.law_product import Product, renyi_epsilon
 from deniable.curves.composition.tilt_plan import SKETCH_TAIL, Factor
 from deniable.curves.laws.law import Sided
-from deniable.curves.outward_rounding import Floats, quietly, sum_up
+from deniable.curves.outward_rounding import Floats, Side, quietly, sum_up
 
 if TYPE_CHECKING:
     from deniable.curves.curve import Curve
