@@ -14,7 +14,7 @@ import pytest
 from deniable.errors import InvalidParameter, LedgerDamaged, LedgerMismatch
 from deniable.ledger import Cost, Ledger, State, keys, verify_export, write_checkpoint
 from deniable.ledger.ledger_export import Note
-from tests.ledger.test_evidence import ABOUT, COST, OTHER, lines_of, question, rechained, write_lines
+from tests.ledger.test_ledger_export import ABOUT, COST, OTHER, lines_of, question, rechained, write_lines
 from tests.wording import worded
 
 OWNER = keys.SigningKey.generate()

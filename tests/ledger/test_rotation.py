@@ -16,7 +16,7 @@ from deniable.cli import build
 from deniable.errors import InvalidOperation, InvalidParameter, LedgerDamaged, LedgerMismatch
 from deniable.ledger import EVERYBODY, Ledger, State, keys, verify_export, write_checkpoint
 from deniable.ledger.entries import KEYS, Rotation
-from tests.ledger.test_evidence import ABOUT, COST, OTHER, lines_of, question, rechained, write_lines
+from tests.ledger.test_ledger_export import ABOUT, COST, OTHER, lines_of, question, rechained, write_lines
 from tests.wording import worded
 
 FIRST, SECOND, THIRD = (keys.SigningKey.generate() for _ in range(3))

@@ -18,9 +18,9 @@ from deniable.server.roles import MATRIX, Role
 from tests.queries.hospital import visits
 from tests.redteam.cases import case
 from tests.redteam.test_budget import NEVER
-from tests.server.access.test_roles import REQUESTS
 from tests.server.console.test_console import HOSTILE, QUOTES, Browser, console_routes
 from tests.server.datasets.test_open_datasets import others
+from tests.server.test_roles import REQUESTS
 from tests.server.world import BUDGET, PEOPLE, SCHEMA, World, made
 
 OPEN = {

@@ -31,7 +31,7 @@ from deniable.tables.expressions import case, col
 from deniable.tables.schema import Table
 from tests.queries.engines.kitchen import SECRET, Kitchen, SparkKitchen
 from tests.queries.engines.plans import LABS, PEOPLE, VISITS, WARDS
-from tests.queries.engines.test_plans import arrow
+from tests.queries.engines.test_plans_on_engines import arrow
 
 
 def data() -> dict[str, list[dict[str, Any]]]:

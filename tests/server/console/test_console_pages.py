@@ -12,8 +12,8 @@ import pytest
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
-from tests.server.access.test_people import add, year
 from tests.server.browsing import Browser, inert
+from tests.server.datasets.test_kinship import add, year
 from tests.server.world import BUDGET, SCHEMA, WARDS, World, made
 
 OLGA = Person("olga", Role.OWNER)

@@ -1,271 +1,16 @@
-"""The command `deniable`: a few lines over the library, plain errors, useful exit codes."""
+"""`deniable ask`, `price` and `schema`: a question to a file, and the account beside it."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-from deniable import __version__, calibrate, cli, curves
-from deniable.cli import curve_tour, demo_command
-from deniable.curves.curve_display import rounded_up
-from deniable.errors import DeniableError
-
-pytest.importorskip("typer")
 from typer.testing import CliRunner
 
-EXAMPLE = "gaussian(sigma=50)**1000 * laplace(scale=4)"
-CURVE = curves.gaussian(sigma=50) ** 1000 * curves.laplace(scale=4)
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """As a user runs it: another process, from another folder's point of view."""
-    command = [sys.executable, "-m", "deniable.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, encoding="utf-8")
-
-
-def asked(*arguments: str) -> str:
-    """What the command prints, without another process."""
-    result = CliRunner().invoke(cli.build(), list(arguments))
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def refused(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli.build(), list(arguments))
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    return result.exit_code, result.stderr
-
-
-# -- curve -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_example_of_the_readme() -> None:
-    done = run("curve", EXAMPLE, "--delta", "1e-6")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "ε at δ = 1e-06" in done.stdout
-    assert "3.0871" in done.stdout
-    assert "equal error rate" in done.stdout
-    assert "An attacker with a 50 % prior is right at most 63.27 % of the time." in done.stdout
-
-
-def test_the_table_is_on_the_safe_side() -> None:
-    text = asked("curve", EXAMPLE, "--delta", "1e-6")
-    low, high = CURVE.epsilon_bounds(delta=1e-6)
-    said = re.search(r"ε at δ = 1e-06\s+(\S+)\s+the truth lies in \[(\S+), (\S+)\]", text)
-    assert said is not None
-    assert float(said[1]) >= high
-    assert float(said[2]) <= low
-    assert float(said[3]) >= high
-    right = re.search(r"right at most (\S+) %", text)
-    assert right is not None
-    assert float(right[1]) / 100 >= CURVE.guess(prior=0.5)
-
-
-def test_delta_may_be_asked_instead() -> None:
-    text = asked("curve", "laplace(scale=1)", "--epsilon", "0.5")
-    assert "δ at ε = 0.5" in text
-    assert "0.2212" in text
-    code, said = refused("curve", "laplace(scale=1)", "--epsilon", "-5")  # δ is no promise there
-    assert (code, said) == (2, "deniable: --epsilon=-5.0: must be 0 or more; try --epsilon 1\n")
-
-
-def test_json_is_for_machines() -> None:
-    record = json.loads(asked("curve", EXAMPLE, "--delta", "1e-6", "--json"))
-    low, high = CURVE.epsilon_bounds(delta=1e-6)
-    assert record["delta"] == 1e-6
-    assert record["epsilon"] == record["epsilon_bounds"]["high"] == pytest.approx(high, rel=1e-6)
-    assert record["epsilon_bounds"]["low"] == pytest.approx(low, rel=1e-6)
-    assert record["mu"] >= record["mu_but_for_delta"] > 0
-    assert record["equal_error_rate"] == pytest.approx(CURVE.equal_error_rate())
-    assert record["advantage"] == pytest.approx(CURVE.advantage())
-    assert record["guess"] == {"prior": 0.5, "right_at_most": pytest.approx(CURVE.guess(prior=0.5))}
-    assert curves.Curve.from_dict(record["curve"]) == CURVE
-
-
-def test_json_of_the_other_question() -> None:
-    record = json.loads(asked("curve", "pure(epsilon=1)", "--epsilon", "0.5", "--json"))
-    assert record["delta"] == record["delta_bounds"]["high"] == pytest.approx(curves.pure(epsilon=1).delta(epsilon=0.5))
-
-
-def test_infinity_stays_json() -> None:
-    def forbidden(name: str) -> float:
-        raise AssertionError(f"{name} is no JSON")
-
-    text = asked("curve", "approximate(epsilon=1, delta=0.1)", "--delta", "1e-6", "--json")
-    record = json.loads(text, parse_constant=forbidden)
-    assert record["epsilon"] == record["mu"] == "Infinity"
-    assert math.isinf(float(record["epsilon"]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("ending", [".png", ".svg", ".pdf"])
-def test_a_picture_is_drawn(ending: str, tmp_path: Path) -> None:
-    path = tmp_path / f"out{ending}"
-    asked("curve", "gaussian(sigma=2)", "--delta", "1e-6", "--plot", str(path))
-    assert path.stat().st_size > 5_000
-
-
-WRONG = {
-    "misspelt": (["curve", "gausian(sigma=1)", "--delta", "1e-6"], "did you mean gaussian?"),
-    "injection": (["curve", "__import__('os')", "--delta", "1e-6"], "has no meaning"),
-    "negative sigma": (["curve", "gaussian(sigma=-1)", "--delta", "1e-6"], "must be positive"),
-    "delta above 1": (["curve", "pure(epsilon=1)", "--delta", "2"], "must lie in [0, 1]"),
-    "delta nan": (["curve", "pure(epsilon=1)", "--delta", "nan"], "NaN"),
-    "epsilon nan": (["curve", "pure(epsilon=1)", "--epsilon", "nan"], "NaN"),
-    "delta no number": (["curve", "pure(epsilon=1)", "--delta", "small"], "--delta"),
-    "neither": (["curve", "pure(epsilon=1)"], "exactly one of them"),
-    "both": (["curve", "pure(epsilon=1)", "--delta", "0", "--epsilon", "1"], "exactly one of them"),
-    "picture format": (["curve", "pure(epsilon=1)", "--delta", "0", "--json", "--plot", "x.gif"], ".png, .svg, .pdf"),
-    "unknown command": (["curv"], "curv"),
-    "no expression": (["curve"], ""),
-    "unknown option": (["curve", "pure(epsilon=1)", "--detla", "0"], ""),
-}
-
-
-@pytest.mark.parametrize(("arguments", "words"), WRONG.values(), ids=WRONG)
-def test_what_is_asked_wrongly_exits_with_2_and_one_error(arguments: list[str], words: str) -> None:
-    code, said = refused(*arguments)
-    assert code == 2
-    assert words in said
-
-
-@pytest.mark.parametrize("arguments", [WRONG["misspelt"][0], WRONG["delta no number"][0]], ids=["ours", "typer's"])
-def test_nor_does_the_real_command_show_a_traceback(arguments: list[str]) -> None:
-    done = run(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "Traceback" not in done.stderr
-
-
-def test_the_error_shows_the_place() -> None:
-    code, said = refused("curve", "pure(epsilon=1) * gausian(sigma=1)", "--delta", "0")
-    assert code == 2
-    *_, line, caret = said.rstrip().splitlines()
-    assert line[caret.index("^") :].startswith("gausian")
-
-
-@pytest.mark.slow
-def test_a_file_that_cannot_be_written_exits_with_1(tmp_path: Path) -> None:
-    done = run("curve", "pure(epsilon=1)", "--delta", "0", "--plot", str(tmp_path / "nowhere" / "out.png"))
-    assert done.returncode == 1
-    assert "No such file" in done.stderr
-    assert "check the path" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-# -- demo ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_tour_ends_with_pictures(tmp_path: Path) -> None:
-    out = tmp_path / "new" / "folder"
-    text = asked("demo", "--out", str(out))
-    for number in range(1, len(demo_command.STOPS) + len(curve_tour.TOUR) + 1):
-        assert f"\n{number}  " in text
-    pictures = sorted(path.name for path in out.glob("*.png"))
-    assert pictures == ["answers.png", "composition.png", "curves.png"]
-    assert all((out / name).stat().st_size > 20_000 for name in pictures)
-    assert "[[" not in text
-    assert "]]" not in text
-
-
-def test_the_code_that_the_tour_shows_gives_the_numbers_that_it_tells() -> None:
-    import deniable
-
-    names: dict[str, object] = {"curves": curves, "deniable": deniable}
-    for make in curve_tour.TOUR:
-        step = make()
-        *statements, last = step.code.splitlines()
-        exec("\n".join(statements), names)
-        value = eval(last, names)
-        numbers = [float(n) for n in re.findall(r"\d+\.\d+|\d+", step.words)]
-        for told in value if isinstance(value, tuple) else [value]:
-            assert any(
-                math.isclose(told, n, rel_tol=2e-4) or math.isclose(100 * told, n, rel_tol=2e-4) for n in numbers
-            )
-
-
-def test_the_calibration_of_the_tour_is_that_of_the_library() -> None:
-    sigma = calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)
-    assert f"σ = {rounded_up(sigma, 6)}" in curve_tour.noise_for().words
-
-
-def test_rich_markup_in_the_words_is_harmless() -> None:
-    assert curve_tour.Step("", "", "[a] [[1]] [/b]").text == r"\[a] [bold cyan]1[/] \[/b]"
-
-
-# -- the frame -------------------------------------------------------------------------------------------------------
-
-
-def test_importing_the_command_is_light() -> None:
-    code = (
-        "import sys, deniable.cli; print(sorted({'typer', 'rich', 'numpy', 'scipy', 'matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_the_version() -> None:
-    assert asked("--version").strip() == __version__
-
-
-@pytest.mark.parametrize("command", [[], ["curve"], ["demo"]])
-def test_every_command_helps(command: list[str]) -> None:
-    assert "Usage" in asked(*command, "--help")
-
-
-@pytest.mark.parametrize(("missing", "extra"), [("typer", "cli"), ("rich", "cli"), ("matplotlib", "plots")])
-def test_a_missing_extra_is_named_without_a_traceback(missing: str, extra: str, tmp_path: Path) -> None:
-    code = (
-        f"import sys; sys.modules[{missing!r}] = None; "
-        f"sys.argv = ['deniable', 'curve', 'pure(epsilon=1)', '--delta', '0', '--plot', {str(tmp_path / 'x.png')!r}]; "
-        "from deniable.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, encoding="utf-8")
-    assert done.returncode == 1
-    assert f'pip install "deniable[{extra}]"' in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_other_errors_of_ours_exit_with_1(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught, cli.plain_errors():
-        raise DeniableError("too much")
-    assert caught.value.code == 1
-    assert capsys.readouterr().err == "deniable: too much\n"
-
-
-@pytest.mark.slow
-def test_a_survey_from_answers_to_an_estimate(tmp_path: Path) -> None:
-    answers, reports = tmp_path / "answers.csv", tmp_path / "reports.csv"
-    answers.write_text("person,smokes\n" + "".join(f"{i},{'yes' if i % 4 == 0 else 'no'}\n" for i in range(4000)))
-    done = run("survey", str(answers), "--question", "smokes", "--epsilon", "2", "--out", str(reports))
-    assert done.returncode == 0
-    # What is said on the answering side is public: the design and the number of people, nothing about the answers.
-    assert "4,000 reports" in done.stdout
-    found = run("survey", "--estimate", str(reports), "--json", "--confidence", "0.999999999")
-    (only,) = json.loads(found.stdout)["estimates"]
-    assert only["interval"][0] <= 0.25 <= only["interval"][1]  # fails once in 10⁹ runs
-    assert only["interval"][1] - only["interval"][0] < 0.15
-
-
-@pytest.mark.slow
-def test_a_survey_asked_wrongly_shows_no_answer(tmp_path: Path) -> None:
-    answers = tmp_path / "answers.csv"
-    answers.write_text("person,smokes\n1,secret\n")
-    for question in ("drinks", "smokes"):
-        wrong = run("survey", str(answers), "--question", question, "--epsilon", "2", "--out", str(tmp_path / "o.csv"))
-        assert "secret" not in wrong.stdout + wrong.stderr
-    assert run("survey").returncode == 2
-
-
-# -- ask, price, schema ----------------------------------------------------------------------------------------------
+from deniable import cli
+from tests.cli.shell import asked, refused, run
 
 VISITS = """\
 version: 1
@@ -277,7 +22,12 @@ tables:
       ward: {kind: text, keys: [A, B], nullable: false}
       age: {kind: integer, low: 0, high: 100}
 """
+
+
 WARDS = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+
+
+UNIT = ["--unit", "patient_id", "--rows", "5"]
 
 
 @pytest.fixture
@@ -362,11 +112,6 @@ def test_a_table_is_no_ledger_and_the_one_beside_it_is_named(visits: Path) -> No
     assert "The history is whole" in asked("verify", str(visits.parent / "visits.csv.ledger"))
 
 
-def test_the_command_has_one_name_however_it_is_started() -> None:
-    done = subprocess.run([sys.executable, "-m", "deniable", "--help"], capture_output=True, text=True, check=True)
-    assert "Usage: deniable [OPTIONS]" in done.stdout
-
-
 def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
     text = asked("schema", str(visits))
     assert 'ward: {kind: text, keys: "FILL IN"}' in text
@@ -399,9 +144,6 @@ def test_what_is_asked_wrongly_of_a_file(visits: Path, arguments: list[str], mes
     assert "Unit." not in said
     assert "None" not in said
     assert not (visits.parent / "visits.csv.ledger").exists()
-
-
-UNIT = ["--unit", "patient_id", "--rows", "5"]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from deniable.ledger import Ledger, State
-from tests.test_cli import asked, refused
+from tests.cli.shell import asked, refused
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("duckdb")

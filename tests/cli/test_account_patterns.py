@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from tests.test_cli import asked, refused
+from tests.cli.shell import asked, refused
 
 COUNT = "SELECT COUNT(*) AS n FROM "
 FIRST = ["--each-row", "--budget", "1", "--epsilon", "1"]

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from deniable.ledger import Ledger, State
-from tests.test_cli import asked, refused
+from tests.cli.shell import asked, refused
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
 FIRST = ["--each-row", "--budget", "1", "--epsilon", "0.9"]

@@ -15,7 +15,7 @@ import pytest
 
 from deniable.ledger import Budget, Ledger
 from deniable.units import Unit
-from tests.test_cli import asked, refused
+from tests.cli.shell import asked, refused
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="rights of files are another thing there")
 

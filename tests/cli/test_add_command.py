@@ -120,23 +120,6 @@ def test_a_file_elsewhere_and_another_role_are_refused(served: tuple[World, str]
     assert (analyst.exit_code, "analyst may not register" in analyst.stderr) == (1, True)
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_and_options(shell: str) -> None:
-    words = {"_DENIABLE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": "deniable ver"}
-    words |= {"COMP_WORDS": "deniable ver", "COMP_CWORD": "1", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    said = CliRunner().invoke(cli.build(), [], env=words, prog_name="deniable")
-    assert "verify" in said.stdout
-
-
-def test_every_command_speaks_json() -> None:
-    import typer
-
-    commands = typer.main.get_command(cli.build()).commands  # type: ignore[attr-defined]
-    assert {"add", "ask", "price", "serve", "verify", "curve", "survey", "audit", "attack", "schema"} <= set(commands)
-    silent = [name for name, each in commands.items() if not any("--json" in option.opts for option in each.params)]
-    assert silent == ["demo"]  # a tour for people; the questions in it are asked with `ask --json`
-
-
 @pytest.mark.slow
 def test_a_grant_to_nobody_is_refused_before_anything_is_added(served: tuple[World, str]) -> None:
     path = shops(served[0].folder, "boats.csv", 50_000)

@@ -12,19 +12,15 @@ import deniable as dn
 from deniable.client import RemoteAnswer, RemoteSession
 from deniable.errors import (
     BudgetExceeded,
-    EngineFailed,
     InvalidOperation,
     InvalidParameter,
-    LedgerUnavailable,
     QuestionRefused,
     ServerRefused,
     UnreadableRecord,
 )
 from deniable.queries.answer.batch_price import Quoted
 from deniable.server.catalogue.catalogue import Person
-from deniable.server.problems import problem_of
 from deniable.server.roles import Role
-from deniable.transport import _error
 from tests.queries.hospital import opened
 from tests.server.world import WARDS, World
 from tests.wording import worded
@@ -185,23 +181,6 @@ def test_errors_are_those_of_a_local_session(session: RemoteSession) -> None:
         session.refine("not an answer", epsilon=1.0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        QuestionRefused("star", "rule", "rewrite"),
-        BudgetExceeded("epsilon 1", "epsilon 0", "wait"),
-        EngineFailed("time", "what was charged stays charged"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_an_error_comes_back_as_it_went_in(error: Any) -> None:
-    import json
-
-    back = _error(json.loads(problem_of(error).body()), 400)
-    assert type(back) is type(error)
-    assert str(back) == str(error)
-
-
 def test_what_only_a_server_can_say(served: tuple[World, str]) -> None:
     there, url = served
     with pytest.raises(ServerRefused) as refused:
@@ -216,34 +195,12 @@ def test_what_only_a_server_can_say(served: tuple[World, str]) -> None:
         auditor.sql(WARDS, epsilon=1.0)
 
 
-@pytest.mark.parametrize("url", ["http://example.org", "ftp://127.0.0.1", "example.org", "", "http://[", 7])
-def test_a_token_is_not_sent_in_the_clear(url: Any) -> None:
-    with pytest.raises(InvalidParameter, match="url"):
-        dn.connect(url, token="dn_x")
-
-
 def test_a_closed_session_says_so(served: tuple[World, str]) -> None:
     there, url = served
     remote = dn.connect(url, token=there.tokens["ana"])
     remote.close()
     with pytest.raises(InvalidOperation):
         remote.sql(WARDS, epsilon=1.0)
-
-
-def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deniable.transport.time.sleep", lambda seconds: None)
-    with worded(LedgerUnavailable) as found:
-        dn.connect("http://127.0.0.1:1", token="dn_x")
-    assert "charged" not in str(found.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "remedy"),
-    [("127.0.0.1:8471", "http://127.0.0.1:8471"), ("curator.example.org", "https://curator.example.org")],
-)
-def test_an_address_without_its_scheme_is_completed_in_the_error(url: str, remedy: str) -> None:
-    with pytest.raises(InvalidParameter, match=f"write {remedy}"):
-        dn.connect(url, token="dn_x")
 
 
 def test_what_is_wrong_is_said_in_plain_words(session: RemoteSession) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tests.test_cli import asked, refused
+from tests.cli.shell import asked, refused
 
 FIRST = ["--each-row", "--budget", "1", "--epsilon", "1"]
 COUNT = "SELECT COUNT(*) AS n FROM a"

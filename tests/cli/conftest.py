@@ -1,0 +1,5 @@
+"""The servers of tests/server, for those who ask them from elsewhere."""
+
+from __future__ import annotations
+
+from tests.server.conftest import served  # noqa: F401  # a fixture
