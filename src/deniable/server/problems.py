@@ -82,13 +82,17 @@ class Problem(Exception):
         """The HTTP status."""
         return CODES[self.code][0]
 
+    def record(self) -> dict[str, Any]:
+        """The members of the problem, as RFC 9457 names them, with its code and facts."""
+        status, title = CODES[self.code]
+        about: dict[str, Any] = {"type": f"urn:deniable:problem:{self.code}", "title": title, "status": status}
+        if self.detail:
+            about["detail"] = self.detail
+        return about | {"code": self.code} | self.facts
+
     def body(self) -> bytes:
         """The problem as JSON, in UTF-8."""
-        status, title = CODES[self.code]
-        record: dict[str, Any] = {"type": f"urn:deniable:problem:{self.code}", "title": title, "status": status}
-        if self.detail:
-            record["detail"] = self.detail
-        return json.dumps(record | {"code": self.code} | self.facts, ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(self.record(), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def problem_of(error: BaseException) -> Problem:

@@ -23,7 +23,7 @@ from deniable.server.curator import Curator
 from deniable.server.privacy_labels import as_html, as_svg, lines
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import DummyQuestion, Question
-from deniable.server.requests.request_desk import body_hash
+from deniable.server.requests.request_desk import Reply, body_hash
 from deniable.server.roles import Role
 from deniable.tables.kinds import Kind
 
@@ -161,11 +161,10 @@ async def _price(visit: Visit) -> Response:
     price, problem = None, None
     try:
         body = _asked(visit)
-        response = await visit.desk.answered(
+        reply = await visit.desk.shown(
             visit.request, lambda: visit.curator.price(visit.person, body.dataset, body.question, body.cost())
         )
-        found = json.loads(bytes(response.body))
-        price, problem = (found, None) if response.status_code == 200 else (None, found)
+        price, problem = (reply.record, None) if reply.status == 200 else (None, reply.record)
     except (DeniableError, ValidationError) as error:
         problem = told(as_problem(error))
     if visit.request.headers.get("x-part") == "price":
@@ -189,11 +188,11 @@ async def _answered(visit: Visit, verb: str) -> Response:
     except (DeniableError, ValidationError) as error:
         return await _refused(visit, told(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
-    response = await visit.desk.once(
+    reply = await visit.desk.shown_once(
         visit.request, visit.person, body.dataset, key, body_hash(verb, body),
         lambda key: work(visit.person, body.dataset, body.question, body.cost(), key),
     )  # fmt: skip
-    return await _result(visit, response, body.question, _cost(visit), verb)
+    return await _result(visit, reply, body.question, _cost(visit), verb)
 
 
 async def _dummy(visit: Visit) -> Response:
@@ -203,19 +202,18 @@ async def _dummy(visit: Visit) -> Response:
         body = DummyQuestion.model_validate({"sql": asked.sql, **_cost(visit)})
     except (DeniableError, ValidationError) as error:
         return await _refused(visit, told(as_problem(error)), 422)
-    response = await visit.desk.answered(
+    reply = await visit.desk.shown(
         visit.request, lambda: visit.curator.dummy_ask(visit.person, visit.dataset, body.question, body.cost())
     )
-    return await _result(visit, response, body.question, _cost(visit), "dummy")
+    return await _result(visit, reply, body.question, _cost(visit), "dummy")
 
 
-async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, float], verb: str) -> Response:
-    body = bytes(response.body)
-    if response.status_code != 200:
-        return await _refused(visit, json.loads(body), response.status_code)
+async def _result(visit: Visit, reply: Reply, sql: str, cost: dict[str, float], verb: str) -> Response:
+    if reply.status != 200:
+        return await _refused(visit, reply.record, reply.status)
     place = visit.request.base_url
     url = str(place.replace(scheme="https") if visit.curator.settings.https else place).rstrip("/")
-    answer = await visit.desk.run(_told, visit.curator, visit.person, body) | {
+    answer = await visit.desk.run(_told, visit.curator, visit.person, reply) | {
         "verb": verb,
         "python": as_python(url, visit.dataset, sql, cost),
         "curl": as_curl(url, visit.dataset, sql, cost),
@@ -224,11 +222,10 @@ async def _result(visit: Visit, response: Response, sql: str, cost: dict[str, fl
     return await _shown(visit, answer=answer, **_typed(visit))
 
 
-def _told(curator: Curator, person: Person, body: bytes) -> dict[str, Any]:
-    """The values of the template, from the bytes that the API would send. A large answer waits for its turn."""
-    curator.datasets.large.add(len(body) // 16)
-    record = json.loads(body)
-    return answered(record) | {"labelled": _labelled(curator, person, record)}
+def _told(curator: Curator, person: Person, reply: Reply) -> dict[str, Any]:
+    """The values of the template, from the record that the API would send. A large answer waits for its turn."""
+    curator.datasets.large.add(len(reply.body) // 16)
+    return answered(reply.record) | {"labelled": _labelled(curator, person, reply.record)}
 
 
 def _labelled(curator: Curator, person: Person, record: dict[str, Any]) -> bool:

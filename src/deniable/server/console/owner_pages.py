@@ -27,7 +27,7 @@ from deniable.server.datasets.source_folders import allowed
 from deniable.server.noted_questions import NotedBounds, read_note
 from deniable.server.problems import CODES, Problem
 from deniable.server.request_bodies import Adjustment, BoundsBody, BudgetBody, Grant, NewDataset
-from deniable.server.requests.request_desk import body_hash
+from deniable.server.requests.request_desk import Reply, body_hash
 from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
 from deniable.tables.schema_proposal import propose_schema
 
@@ -205,15 +205,15 @@ async def _register(visit: Visit) -> Response:
     place = f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}"
     for column in bought:
         wanted = BoundsBody(column=column, table=typed["table"], epsilon=_bounds_epsilon(typed["bounds_epsilon"]))
-        response = await _paid(visit, done["name"], wanted, secrets.token_hex(16))
-        if response.status_code != 200:  # the dataset is registered; its page sells the other bounds
-            return visit.go(f"{place}&failed={json.loads(bytes(response.body))['code']}")
+        reply = await _paid(visit, done["name"], wanted, secrets.token_hex(16))
+        if reply.status != 200:  # the dataset is registered; its page sells the other bounds
+            return visit.go(f"{place}&failed={reply.record['code']}")
     return visit.go(place)
 
 
-async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Response:
+async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Reply:
     """Buy bounds through the desk, like the API: charged before data is read, on the time grid."""
-    return await visit.desk.once(
+    return await visit.desk.shown_once(
         visit.request, visit.person, dataset, f"console-{key[:100]}", body_hash(f"bounds of {dataset}", body),
         lambda key: visit.curator.bounds(visit.person, dataset, body.column, body.table, body.cover, body.cost(), key),
         whole=True,
@@ -457,12 +457,11 @@ async def _bounds_price(visit: Visit) -> Response:
     priced, problem = None, None
     try:
         body = await visit.desk.run(_wanted, visit)
-        response = await visit.desk.answered(
+        reply = await visit.desk.shown(
             visit.request,
             lambda: visit.curator.price_bounds(visit.person, visit.dataset, body.column, body.table, body.cost()),
         )
-        said = json.loads(bytes(response.body))
-        priced, problem = (said, None) if response.status_code == 200 else (None, said)
+        priced, problem = (reply.record, None) if reply.status == 200 else (None, reply.record)
     except (DeniableError, ValidationError) as error:
         problem = told(as_problem(error))
     if visit.request.headers.get("x-part") == "price":
@@ -473,9 +472,9 @@ async def _bounds_price(visit: Visit) -> Response:
 async def _buy(visit: Visit) -> Response:
     try:
         key = visit.text("key") or secrets.token_hex(16)
-        response = await _paid(visit, visit.dataset, await visit.desk.run(_wanted, visit), key)
+        reply = await _paid(visit, visit.dataset, await visit.desk.run(_wanted, visit), key)
     except (DeniableError, ValidationError) as error:
         return await _shared(visit, told(as_problem(error)), amount=visit.text("amount"))
-    if response.status_code != 200:
-        return await _shared(visit, json.loads(bytes(response.body)), amount=visit.text("amount"))
+    if reply.status != 200:
+        return await _shared(visit, reply.record, amount=visit.text("amount"))
     return visit.go(visit.request.url.path.removesuffix("bounds") + "share")

@@ -131,13 +131,13 @@ async def _price(visit: Visit) -> Response:
         body = await visit.desk.run(_asked, visit)
     except (DeniableError, ValidationError) as error:
         return await _shown(visit, told(as_problem(error)), 422)
-    response = await visit.desk.answered(
+    reply = await visit.desk.shown(
         visit.request,
         lambda: visit.curator.synthetics.price(visit.person, visit.dataset, body.said, body.cost()),
     )
-    record = json.loads(bytes(response.body))
-    if response.status_code != 200:
-        return await _shown(visit, record, response.status_code)
+    if reply.status != 200:
+        return await _shown(visit, reply.record, reply.status)
+    record = dict(reply.record)
     low, high = (short(each(record["deviations"].values())) for each in (min, max))
     record["noise"] = low if low == high else f"{low} to {high}"
     record["chosen_noise"] = short(record["chosen"]["deviation"]) if "chosen" in record else ""
@@ -151,14 +151,13 @@ async def _buy(visit: Visit) -> Response:
     except (DeniableError, ValidationError) as error:
         return await _shown(visit, told(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
-    response = await visit.desk.once(
+    reply = await visit.desk.shown_once(
         visit.request, visit.person, visit.dataset, key, body_hash(f"synthetic of {visit.dataset}", body),
         lambda key: visit.curator.synthetics.buy(visit.person, visit.dataset, body.said, body.cost(), key),
     )  # fmt: skip
-    record = json.loads(bytes(response.body))
-    if response.status_code != 200:
-        return await _shown(visit, record, response.status_code)
-    papers = record["provenance"]
+    if reply.status != 200:
+        return await _shown(visit, reply.record, reply.status)
+    papers = reply.record["provenance"]
     place = {"made": papers["entry"], "question": papers["question"]} | ({"replayed": 1} if papers["replayed"] else {})
     return visit.go(f"{visit.request.url.path}?{urlencode(place)}")
 

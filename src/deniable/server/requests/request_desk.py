@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Final, final
 
@@ -41,6 +42,32 @@ Work = Callable[[str | None], dict[str, Any]]
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The result of a request: its status, its bytes, and the record that they encode.
+
+    The API sends the bytes, and drops the record at once: that of a large answer takes much memory. A page is rendered
+    from the record.
+    """
+
+    status: int
+    body: bytes
+    _record: dict[str, Any] | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The answer, or the problem. Only an answer that was stored as bytes is decoded for it."""
+        if self._record is None:
+            stored: dict[str, Any] = json.loads(self.body)
+            return stored
+        return self._record
+
+    def without_record(self) -> Reply:
+        """The same bytes alone."""
+        return Reply(self.status, self.body)
+
+
+@final
 class Desk:
     """Runs the work of requests, with a queue for each kind of work."""
 
@@ -51,7 +78,7 @@ class Desk:
         self._questions = Turns("ask", most=most, each=_THREADS * each, waiting=curator.settings.waiting)
         self._reads = Turns("read", most=_READS, each=_READS_EACH, waiting=curator.settings.waiting)
         self._fits = Turns("fit", most=_FITS, each=1, waiting=_FITS_WAITING)
-        self._running: dict[tuple[str, str, str], asyncio.Future[tuple[int, bytes]]] = {}
+        self._running: dict[tuple[str, str, str], asyncio.Future[Reply]] = {}
 
     def close(self) -> None:
         """Wait until all running work has ended."""
@@ -90,7 +117,13 @@ class Desk:
 
     async def answered(self, request: Request, work: Callable[[], dict[str, Any]]) -> Response:
         """Run work, and send its answer, or its problem, at a time of the grid."""
-        return await self._left(request, self._start(lambda: self._told(lambda key: work(), None)[:2]))
+        return _sent(
+            await self._left(request, self._start(lambda: self._told(_unkeyed(work), None)[0].without_record()))
+        )
+
+    async def shown(self, request: Request, work: Callable[[], dict[str, Any]]) -> Reply:
+        """The same for a page: its answer, or its problem, at a time of the grid."""
+        return await self._left(request, self._start(lambda: self._told(_unkeyed(work), None)[0]))
 
     async def once(
         self,
@@ -109,56 +142,88 @@ class Desk:
         `body` is a hash of the request, so that a key cannot be used for two requests. By default only an outline of
         the answer is stored, and the ledger supplies the numbers; `whole` stores all of it.
         """
+        claim = (person, dataset, key, body, work, whole)
+        return _sent(await self._left(request, self._started(*claim, Reply.without_record)))
+
+    async def shown_once(
+        self,
+        request: Request,
+        person: Person,
+        dataset: str,
+        key: str | None,
+        body: str,
+        work: Work,
+        *,
+        whole: bool = False,
+    ) -> Reply:
+        """The same for a page."""
+        return await self._left(request, self._started(person, dataset, key, body, work, whole, lambda reply: reply))
+
+    def _started(
+        self,
+        person: Person,
+        dataset: str,
+        key: str | None,
+        body: str,
+        work: Work,
+        whole: bool,
+        kept: Callable[[Reply], Reply],
+    ) -> asyncio.Future[Reply]:
+        """Start this request, or join the one that runs with its key. `kept` is the part of the reply to hold."""
         if key is None:
-            return await self._left(request, self._start(lambda: self._told(work, None)[:2]))
+            return self._start(lambda: kept(self._told(work, None)[0]))
         name = (person.name, key, body)
         running = self._running.get(name)
         if running is None:
-            running = self._start(lambda: self._keyed(person, dataset, key, body, work, whole))
+            running = self._start(lambda: kept(self._keyed(person, dataset, key, body, work, whole)))
             self._running[name] = running
             running.add_done_callback(lambda _: self._running.pop(name, None))
-        return await self._left(request, running)
+        return running
 
-    def _start(self, work: Callable[[], tuple[int, bytes]]) -> asyncio.Future[tuple[int, bytes]]:
+    def _start(self, work: Callable[[], Reply]) -> asyncio.Future[Reply]:
         return self._questions.start(WHO.get(), self._work, work)
 
     def _work(self, work: Callable[..., Made], *arguments: Any) -> Made:
         with self.curator.datasets.large.work():
             return work(*arguments)
 
-    async def _left(self, request: Request, running: asyncio.Future[tuple[int, bytes]]) -> Response:
-        status, body = await asyncio.shield(running)
+    async def _left(self, request: Request, running: asyncio.Future[Reply]) -> Reply:
+        reply = await asyncio.shield(running)
         await self._grid.leave(request.scope["arrived"])
-        return Response(body, status, media_type="application/json" if status == 200 else MEDIA_TYPE)
+        return reply
 
-    def _keyed(self, who: Person, dataset: str, key: str, body: str, work: Work, whole: bool) -> tuple[int, bytes]:
+    def _keyed(self, who: Person, dataset: str, key: str, body: str, work: Work, whole: bool) -> Reply:
         person, kept = who.name, self.curator.catalogue.requests
         ledger_key = sha256(f"{person}\0{key}".encode()).hexdigest()
         try:
             self.curator.visible(who, dataset)  # a stored answer is not for a person whose grant was revoked
             kept.forget(self.curator.settings.key_days)
             known = kept.claim(person, key, body)
+            reply = None
             if known is None:
-                status, told, keeps = self._told(work, ledger_key)
+                reply, keeps = self._told(work, ledger_key)
                 # An answer that cannot be stored is not sent. The ledger has it: a repetition with the key gets it.
-                known = kept.keep(person, key, body, status if keeps else None, told, whole=whole) or (status, told)
-            status, told = known
-            if is_outline(told):
-                status, again, _ = self._told(work, ledger_key)
-                told = filled(told, json.loads(again)) if status == 200 else again
-            return status, told
+                known = kept.keep(person, key, body, reply.status if keeps else None, reply.body, whole=whole)
+            if known is not None:
+                reply = Reply(*known)
+            assert reply is not None
+            if is_outline(reply.body):
+                again, _ = self._told(work, ledger_key)
+                reply = Reply(200, filled(reply.body, again.record)) if again.status == 200 else again
+            return reply
         except Problem as problem:
-            return problem.status, problem.body()
+            return _of_problem(problem)
 
-    def _told(self, work: Work, key: str | None) -> tuple[int, bytes, bool]:
-        """Do the work. Returns the status, the bytes, and whether to store them for repetitions with the same key.
+    def _told(self, work: Work, key: str | None) -> tuple[Reply, bool]:
+        """Do the work. Returns the reply, and whether to store it for repetitions with the same key.
 
         Stored are answers, and failures that were or may have been charged. After other failures (nothing was charged,
         or a bug came after the answer was sealed) a repetition does the work again; the ledger has the sealed answer.
         """
         self.curator.work.begin()
         try:
-            return 200, _JSON.encode(work(key)).encode(), True
+            record = work(key)
+            return Reply(200, _JSON.encode(record).encode(), record), True
         except InvalidParameter as error:
             keyed = key is not None and error.parameter == "key"
             code = "key_reused" if error.rule == REUSED else "key_pending"
@@ -170,14 +235,27 @@ class Desk:
                 written_down(error)
         fate = self.curator.work.fate(self.curator.datasets.witness) if problem.status >= 500 else None
         if fate is None:
-            return problem.status, problem.body(), problem.code == "run_failed"
+            return _of_problem(problem), problem.code == "run_failed"
         failed = problem.code == "run_failed"
         if failed:
             fate = Fate.CHARGED
         words = "; ".join(each for each in (problem.detail, "" if failed else fate.value) if each)
         told = Problem(problem.code, words, {**problem.facts, "charged": fate.charged}, problem.headers)
         bug = problem.code == "unexpected" and fate in (Fate.CHARGED, Fate.UNKNOWN)
-        return told.status, told.body(), failed or bug
+        return _of_problem(told), failed or bug
+
+
+def _of_problem(problem: Problem) -> Reply:
+    return Reply(problem.status, problem.body(), problem.record())
+
+
+def _unkeyed(work: Callable[[], dict[str, Any]]) -> Work:
+    return lambda key: work()
+
+
+def _sent(reply: Reply) -> Response:
+    media_type = "application/json" if reply.status == 200 else MEDIA_TYPE
+    return Response(reply.body, reply.status, media_type=media_type)
 
 
 def body_hash(route: str, body: Any) -> str:
