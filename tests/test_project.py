@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,18 @@ def test_a_file_is_at_most_600_lines() -> None:
     ]
     assert len(written) > 300
     assert [named(path) for path in written if len(path.read_text(encoding="utf-8").splitlines()) > 600] == []
+
+
+def test_every_ignored_type_has_its_reason_beside_it() -> None:
+    """The reason stands behind `type: ignore`, or, where the line is long, on the line above it."""
+    bare = []
+    for path in SOURCES:
+        lines = ["", *path.read_text().splitlines()]
+        for number, (before, line) in enumerate(pairwise(lines), 1):
+            is_bare = re.search(r"# type: ignore(\[[^]]*\])?\s*$", line) is not None
+            if is_bare and not before.lstrip().startswith("# "):
+                bare.append(f"{named(path)}:{number}")
+    assert bare == []
 
 
 @every_row((path,) for path in SOURCES)

@@ -178,11 +178,11 @@ def _asked(answer: Any) -> Any:
 def one(mechanism: Any) -> Callable[[Any], Any]:
     """A function value -> answer for the mechanism. Raises `InvalidParameter` if it has none."""
     if isinstance(mechanism, Mechanism) or callable(getattr(mechanism, "release", None)):
-        return mechanism.release  # type: ignore[no-any-return]
+        return mechanism.release  # type: ignore[no-any-return]  # a user's object
     if isinstance(mechanism, Protocol):
         return mechanism.randomize
     if callable(mechanism):
-        return mechanism  # type: ignore[no-any-return]
+        return mechanism  # type: ignore[no-any-return]  # a user's object
     if callable(given := getattr(mechanism, "many", None)):
         return lambda value: given(value, 1)[0]
     raise InvalidParameter(

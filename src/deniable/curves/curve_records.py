@@ -61,7 +61,7 @@ def to_dict(curve: Curve) -> dict[str, Any]:
 
 def _factor(atom: Atom, count: int) -> dict[str, Any]:
     record: dict[str, Any] = {"atom": atom.name, "count": count}
-    for field in dataclasses.fields(atom):  # type: ignore[arg-type]
+    for field in dataclasses.fields(atom):  # type: ignore[arg-type]  # every atom is a dataclass
         value = getattr(atom, field.name)
         if value != field.default:
             record[field.name] = _plain(value)
@@ -106,7 +106,7 @@ def _read_factor(factor: Any, depth: int, version: int) -> Curve:
     kind = atom_classes().get(name)
     if kind is None:
         raise UnreadableRecord(f"unknown atom {name!r}; known: {', '.join(sorted(atom_classes()))}")
-    known = dataclasses.fields(kind)  # type: ignore[arg-type]
+    known = dataclasses.fields(kind)  # type: ignore[arg-type]  # every atom is a dataclass
     fields = [f.name for f in known if f.default is dataclasses.MISSING]
     optional = {f.name for f in known} - set(fields)
     if "count" not in factor:

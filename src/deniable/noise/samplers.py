@@ -62,7 +62,7 @@ def _remembered(make: Callable[P, T]) -> Callable[P, T]:
     @wraps(make)
     def made(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return keep(*args, **kwargs)  # type: ignore[arg-type]
+            return keep(*args, **kwargs)  # type: ignore[arg-type]  # not hashable: caught
         except TypeError:  # not hashable, so not a number: the argument check raises the error
             return make(*args, **kwargs)
 

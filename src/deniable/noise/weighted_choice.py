@@ -169,7 +169,7 @@ class Chooser(Sampler):
         self._weights: Numbers = np.ones(count) if weights is None else _numbers("weights", weights)
         if len(self._weights) != count:
             raise InvalidParameter("weights", NOTHING, "must be as many as log_weights")
-        if np.min(self._weights) < 0 or np.max(self._weights) == 0:  # type: ignore[arg-type]
+        if np.min(self._weights) < 0 or np.max(self._weights) == 0:  # type: ignore[arg-type]  # NumPy's types lack arrays of Fraction
             raise InvalidParameter("weights", NOTHING, "must not be negative, and not all zero")
         base = 0
         if _are_within(self._log_weights, VECTOR_REACH) and _are_within(self._weights, 2**53):

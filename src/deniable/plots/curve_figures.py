@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -487,5 +487,5 @@ def _power(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _floats(values: object) -> tuple[float, ...]:
-    return tuple(float(v) for v in values)  # type: ignore[attr-defined]
+def _floats(values: Iterable[Any]) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)

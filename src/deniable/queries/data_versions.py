@@ -78,7 +78,7 @@ def checked_versions(version: object, names: Mapping[str, object]) -> dict[str, 
     if version is None:
         return {}
     if not isinstance(version, Mapping):
-        return dict.fromkeys(names, checked_version(version))  # type: ignore[arg-type]
+        return dict.fromkeys(names, checked_version(version))  # type: ignore[arg-type]  # checked there
     for name in version:
         if name not in names:
             raise InvalidParameter("version", name, "is not a table here", f"name one of {', '.join(names)}")

@@ -160,6 +160,7 @@ def _tables(
     by_table = isinstance(schema, Mapping) and "tables" in schema
     if files is not None or by_table:
         whole = schema if by_table else files
+        # One of the two tests above has found a file or a mapping.
         declared = read_schema(whole, unit=unit if isinstance(unit, Unit) else None)  # type: ignore[arg-type]
         missing = sorted({*sources, *public} - set(declared))
         if missing:

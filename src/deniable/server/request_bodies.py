@@ -124,6 +124,7 @@ class Batch(Spending):
 
     dataset: Name
     questions: Annotated[list[Text | Steps], Field(min_length=1, max_length=100)]
+    # a batch takes a list where a question takes one number
     within: Positive | Annotated[list[Positive | None], Field(max_length=100)] | None = None  # type: ignore[assignment]
     weights: Annotated[list[Positive], Field(max_length=100)] | Literal["fair", "closest"] | None = None
 

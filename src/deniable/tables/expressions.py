@@ -70,10 +70,10 @@ class Expression:
     def __abs__(self) -> Call:
         return call("abs", self)
 
-    def __eq__(self, other: object) -> Call:  # type: ignore[override]
+    def __eq__(self, other: object) -> Call:  # type: ignore[override]  # an expression, as in pandas
         return call("eq", self, other)
 
-    def __ne__(self, other: object) -> Call:  # type: ignore[override]
+    def __ne__(self, other: object) -> Call:  # type: ignore[override]  # an expression, as in pandas
         return call("ne", self, other)
 
     def __lt__(self, other: object) -> Call:

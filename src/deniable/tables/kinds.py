@@ -272,7 +272,7 @@ def _listed(kind: Kind, keys: object) -> tuple[object, ...]:
         raise InvalidParameter("keys", keys, "must be a list of values", 'write keys=[1, 2], or Domain.text("A", "B")')
     found = tuple(as_written(kind, each) for each in keys)
     try:  # the order of a set differs from run to run
-        return tuple(sorted(found)) if isinstance(keys, AbstractSet) else found  # type: ignore[type-var]
+        return tuple(sorted(found)) if isinstance(keys, AbstractSet) else found  # type: ignore[type-var]  # a TypeError is caught below
     except TypeError:
         return found  # several kinds, which `declared_keys` refuses
 

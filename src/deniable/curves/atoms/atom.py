@@ -77,7 +77,7 @@ class Atom(ABC):
 
     def expression(self) -> str:
         """The atom as a user would write it: its name and its fields, except those with their usual value."""
-        fields = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        fields = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]  # every atom is a dataclass
         given = {name: getattr(self, name) for name in fields}
         shown = [f"{name}={show(value)}" for name, value in given.items() if self.usual.get(name) != value]
         return f"{self.name}({', '.join(shown)})"

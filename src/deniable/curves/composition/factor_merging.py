@@ -214,6 +214,7 @@ def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
         return factors
     other, last = factors[0].law, factors[1].law  # finite laws come last
     fails = isinstance(last, FiniteLaw) and last.losses.tolist() == [0.0] and 0 < last.infinity < 1
+    # `fails` implies a finite law.
     if not fails or abs(float(last.masses[0]) + last.infinity - 1) > 8 * UNIT_ROUNDOFF:  # type: ignore[attr-defined]
         return factors
     return (Factor(FailingLaw(other, last.infinity), 1),)

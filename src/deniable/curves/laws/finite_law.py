@@ -101,10 +101,6 @@ class FiniteLaw(Law):
             top + math.log(float(np.sum(self.masses * np.exp(exponent - top)))) + self.relative_error * (2 + abs(order))
         )
 
-    def expectation(self, function: np.ufunc | object) -> float:
-        """Σ mass × function(loss) over the finite losses."""
-        return float(np.sum(self.masses * function(self.losses)))  # type: ignore[operator]
-
 
 def _discounted_suffix(losses: Floats, masses: Floats) -> Floats:
     """Σ_{j>=i} masses_j e^(losses_i - losses_j), without overflow: in blocks of bounded span, each with its own

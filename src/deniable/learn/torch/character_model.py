@@ -77,7 +77,7 @@ class CharacterModel(nn.Module):  # type: ignore[misc]  # torch has no types her
             for start in range(0, len(texts), AT_ONCE):
                 some = slice(start, start + AT_ONCE)
                 parts.append(_log_perplexity(functional_call(self, exact, windows[some]), following[some]))
-        return torch.cat(parts).numpy()  # type: ignore[no-any-return]
+        return torch.cat(parts).numpy()  # type: ignore[no-any-return]  # torch has no types here
 
 
 def _log_perplexity(scores: Tensor, following: Tensor) -> Tensor:

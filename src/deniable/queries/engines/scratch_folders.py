@@ -17,7 +17,7 @@ from typing import Final, final
 try:
     import fcntl
 except ImportError:  # Windows: folders are created and removed, but abandoned ones stay
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 PREFIX: Final = "deniable-"
 _LOCK: Final = "in-use.lock"

@@ -81,6 +81,7 @@ def _call(operator: str, forms: tuple[Form, ...]) -> Form:
         gathered: dict[Form, None] = {}
         for form in forms:
             # and(a, and(b, c)) is and(a, b, c), and a repeated part is redundant.
+            # Parts of a form are forms.
             gathered.update(dict.fromkeys(form[1:] if form[0] == operator else (form,)))  # type: ignore[arg-type]
         forms = tuple(sorted(gathered, key=repr))
         if len(forms) == 1:

@@ -383,7 +383,7 @@ def _own(budget: Budget) -> str:
 
 def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
     rule = "must be above 0 and at most 1"
-    part = exact_amount("share", share, rule)  # type: ignore[arg-type]
+    part = exact_amount("share", share, rule)  # type: ignore[arg-type]  # None is refused there
     if not 0 < part <= 1:
         raise InvalidParameter("share", share, rule)
     units = math.floor(left.units * part)

@@ -20,6 +20,6 @@ def altered(record: Record, **fields: Any) -> Record:
     6
     """
     made = object.__new__(type(record))
-    for name in record.__dataclass_fields__:  # type: ignore[attr-defined]
+    for name in record.__dataclass_fields__:  # type: ignore[attr-defined]  # a dataclass, by the contract
         object.__setattr__(made, name, fields[name] if name in fields else getattr(record, name))
     return made

@@ -52,6 +52,7 @@ def of_constant(value: Scalar | None) -> Domain:
         return Domain(Kind.BOOLEAN, None, (), True)
     kind = kind_of(value)
     assert kind is not None  # Literal refuses the others
+    # A number, by its kind.
     bounds = (Fraction(value), Fraction(value)) if kind in NUMBERS else None  # type: ignore[arg-type]
     return Domain(kind, bounds, (value,), False)
 
@@ -499,6 +500,7 @@ def date_trunc(domains: Domains) -> Domain:
     ends = None if only_null(a) else _ends(a)
     if ends is None:
         return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
+    # Both ends are numbers, because `ends` is not None.
     first, last = (_start(str(_constant(unit)), end_of(a.kind, end)) for end in ends)  # type: ignore[arg-type]
     # The start of a later day is never earlier, so the starts of the first and the last day bound all others.
     starts = None if a.keys is not None else _starts(str(_constant(unit)), first, last)

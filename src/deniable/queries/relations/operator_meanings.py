@@ -29,7 +29,7 @@ def settled(value: Value, kind: Kind) -> Scalar | None:
     value = promoted(value, kind)
     if isinstance(value, float):
         return value + 0.0 if math.isfinite(value) else None
-    return value  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]  # a scalar, by `promoted`
 
 
 def add(a: Value, b: Value) -> Value:
@@ -230,7 +230,7 @@ def to_timestamp(a: Value) -> dt.datetime | None:
             return dt.datetime.fromisoformat(a) if _MOMENT.fullmatch(a) else None
         except ValueError:
             return None
-    return promoted(a, Kind.TIMESTAMP)  # type: ignore[no-any-return]
+    return promoted(a, Kind.TIMESTAMP)  # type: ignore[no-any-return]  # a timestamp, by its kind
 
 
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}

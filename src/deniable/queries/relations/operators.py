@@ -262,9 +262,9 @@ def _image(
     evaluation_limit.spend(combinations)
     read = [lambda row, position=position: row[position] for position in range(len(below))]
     value = _calculation(operator, result.kind, work, read)
-    found = dict.fromkeys(value(chosen) for chosen in product(*choices))  # type: ignore[arg-type]
+    found = dict.fromkeys(value(chosen) for chosen in product(*choices))  # type: ignore[arg-type]  # rows are tuples here
     found.pop(None, None)
-    return _in_order(tuple(found), result.kind)  # type: ignore[arg-type]
+    return _in_order(tuple(found), result.kind)  # type: ignore[arg-type]  # None was removed
 
 
 def _branches(operator: Operator, below: tuple[Typed, ...], result: Domain) -> tuple[Scalar, ...] | None:

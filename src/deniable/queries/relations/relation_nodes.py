@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -516,9 +516,9 @@ def _beside(columns: Mapping[str, Domain], how: How) -> Mapping[str, Domain]:
     return {name: Domain(each.kind, each.bounds, each.keys, True) for name, each in columns.items()}
 
 
-def _one_name_each(names: object) -> None:
+def _one_name_each(names: Iterable[object]) -> None:
     seen: set[str] = set()
-    for name in names:  # type: ignore[attr-defined]
+    for name in names:
         if not isinstance(name, str) or not name:
             raise QuestionRefused("name", "a column has a name", "write … AS name")
         if name in seen:

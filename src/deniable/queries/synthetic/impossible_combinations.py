@@ -140,6 +140,7 @@ def _pair(given: Any) -> Any:
 
 def _written(given: Any, kind: Kind) -> Any:
     value = as_written(kind, given)
+    # An integer, by its kind.
     return float(value) if kind is Kind.REAL and kind_of(value) is Kind.INTEGER else value  # type: ignore[arg-type]
 
 

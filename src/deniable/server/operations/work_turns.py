@@ -137,7 +137,7 @@ class Turns:
             del self._running[person]
         if not done.cancelled():
             if error is None:
-                done.set_result(made)  # type: ignore[arg-type]
+                done.set_result(made)  # type: ignore[arg-type]  # work without an error has a result
             else:
                 done.set_exception(error)
         self._next()

@@ -31,7 +31,7 @@ from deniable.server.operations.settings import Settings
 try:
     import resource
 except ImportError:  # Windows, where this module can be imported and no server runs
-    resource = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment]  # a module elsewhere
 
 _LONGEST: Final = 64 << 10
 """The most bytes of the headers of one request."""

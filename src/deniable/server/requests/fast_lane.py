@@ -60,7 +60,7 @@ class _Way:
         [who] = route.dependant.dependencies
         self.route = route
         self._body: TypeAdapter[Any] = TypeAdapter(body)
-        self._verb: str = who.call.verb  # type: ignore[union-attr]
+        self._verb: str = who.call.verb  # type: ignore[union-attr]  # set by `route_rights`
         self._takes_key = bool(route.dependant.header_params)
 
     async def taken(self, scope: Scope, receive: Receive, read: list[Message]) -> dict[str, Any] | None:
