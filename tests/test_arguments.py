@@ -159,6 +159,14 @@ def test_pythons_own_types_only() -> None:
         assert _asked(caught.value, "p", given, PROBABILITY.rule)
 
 
+def test_a_boolean_is_true_or_false_and_nothing_else() -> None:
+    assert [arguments.boolean("tied", given) for given in (True, False)] == [True, False]
+    for given in (1, 0, "yes", None, np.bool_(True)):
+        with pytest.raises(InvalidParameter) as caught:
+            arguments.boolean("tied", given)
+        assert _asked(caught.value, "tied", given, "must be True or False")
+
+
 def test_the_textbook_takes_what_a_float_can_hold() -> None:
     largest = arguments.BEYOND_FLOATS - 1
     assert math.isfinite(float(largest))

@@ -1,4 +1,4 @@
-"""Checks of arguments that are numbers: the one place that decides what a number is and whether it is in range.
+"""Checks of arguments: the one place that decides what a number is, and whether it is in range.
 
 Each check takes the name of the argument, for the error, its value, and the ranges in which the value must lie, tried
 in this order. It returns the value in one type, or raises InvalidParameter with the rule of the first range that is
@@ -8,6 +8,7 @@ broken.
 - `real`: a number of any type, also an infinite one, as a float rounded to the safe side; for curves.
 - `whole`: a whole number of any type, as an int.
 - `python_int`, `python_float`: Python's own types only, with one rule for a wrong type and a wrong value.
+- `boolean`: True or False, and not a number that is as good as one.
 
 A bool is an int to Python and a duration is an integer to NumPy; here neither is a number. A list, a column or a table
 that is passed by mistake may be data, so an error never contains it.
@@ -166,3 +167,10 @@ def python_float(name: str, value: Any, within: NumberRange) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value not in within:
         raise InvalidParameter(name, blamed(value), within.rule, within.remedy)
     return float(value)
+
+
+def boolean(name: str, value: Any) -> bool:
+    """True or False. Any other value breaks the rule, also 1 and 0."""
+    if not isinstance(value, bool):
+        raise InvalidParameter(name, blamed(value), "must be True or False")
+    return value

@@ -6,6 +6,10 @@
 - `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
 - `whole`, `square`, `meant`, `steps`: sensitivities that were computed in floats.
 
+What stands on these: `arguments` checks arguments, `curves.decimal_arithmetic` has the normal distribution to sixty
+digits, and `curves.outward_rounding` moves whole arrays outwards by a bound on their floating-point error. A float is
+moved to the next one only here and there; a test reads the sources for other places.
+
 **Computed sensitivities.** The library reads a float as the rational number that it stores. But a sensitivity is often
 *computed* in floats, and then stores a little less than intended: math.sqrt(3) < √3, and (0.1 + 0.7) * 10 < 8. If such
 a number is used as it is, the error is in the last digit of a promise. If it is rounded down to a whole number, because

@@ -62,6 +62,7 @@ from deniable.curves.exact_amounts import (
 )
 from deniable.curves.filter_measures import EPSILON, MEASURES, MU, RHO, Priced, PrivacyMeasure, RenyiMeasure
 from deniable.errors import BudgetExceeded, InvalidParameter, OutsideTheorem
+from deniable.numbers import root_down
 
 __all__ = [
     "UNIT",
@@ -418,14 +419,16 @@ class GaussianFilter(Filter):
     @property
     def remaining_mu(self) -> Decimal:
         """The largest μ that one more release may have: √remaining, rounded down to a whole `UNIT`."""
-        return amount_of(math.isqrt((self.limit_units - self.spent_units) * 10**DECIMALS))
+        left = (self.limit_units - self.spent_units) * UNIT
+        return amount_of(int(root_down(left, places=DECIMALS) / UNIT))
 
     @property
     def guarantee(self) -> Claim:
         """μ-GDP, up to δ, at any stopping time; μ = √limit, rounded up to a whole `UNIT`."""
-        square = self.limit_units * 10**DECIMALS
-        root = math.isqrt(square)
-        return Claim("mu", amount_of(root + (root * root < square)), amount_of(self.delta_limit_units))
+        square = self.limit_units * UNIT
+        root = root_down(square, places=DECIMALS)
+        units = int(root / UNIT) + (root**2 < square)
+        return Claim("mu", amount_of(units), amount_of(self.delta_limit_units))
 
 
 # --- odometers --------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
-from deniable import curves, noise
+from deniable import arguments, curves, noise
 from deniable.curves import Curve, curve_arguments
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import input_values, laws, noise_quantiles, rational_parameters
@@ -217,8 +217,7 @@ def _parameters(
     bottom, upper = Fraction(curve_arguments.positive("low", low)), Fraction(curve_arguments.positive("high", high))
     if not bottom < upper <= MOST_RATE:
         raise InvalidParameter("high", high, f"must be larger than low, and at most {MOST_RATE:,}")
-    if not isinstance(tied, bool):
-        raise InvalidParameter("tied", tied, "must be True or False")
+    arguments.boolean("tied", tied)
     last = None if top is None else curve_arguments.integer("top", top, 1)
     return bottom, upper, curve_arguments.integer("sensitivity", sensitivity, 1), last
 

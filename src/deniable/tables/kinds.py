@@ -13,6 +13,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import Final, final
 
+from deniable import arguments
 from deniable.errors import InvalidParameter
 from deniable.numbers import plain
 
@@ -241,10 +242,7 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
 
 
 def _nullable(given: object) -> bool:
-    nullable = plain(given)
-    if not isinstance(nullable, bool):
-        raise InvalidParameter("nullable", given, "must be True or False")
-    return nullable
+    return arguments.boolean("nullable", plain(given))
 
 
 def as_written(kind: Kind, given: object) -> object:

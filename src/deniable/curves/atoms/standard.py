@@ -15,6 +15,7 @@ from typing import ClassVar, final
 
 import numpy as np
 
+from deniable import arguments
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.curve import Curve
@@ -484,8 +485,7 @@ class PoissonAtom(Atom):
     def __post_init__(self) -> None:
         object.__setattr__(self, "low", curve_arguments.positive("low", self.low, down))
         object.__setattr__(self, "high", curve_arguments.positive("high", self.high))
-        if not isinstance(self.is_tied, bool):
-            raise InvalidParameter("is_tied", self.is_tied, "must be True or False")
+        arguments.boolean("is_tied", self.is_tied)
         if self.high < self.low:
             raise InvalidParameter("high", self.high, f"must be at least low = {self.low:g}")
 
@@ -545,9 +545,7 @@ def poisson(*, low: float, high: float, tied: bool = False) -> Curve:
     the neighbour without the person (counts under add/remove). Otherwise the direction may flip from use to use, and
     products symmetrise this factor first.
     """
-    if not isinstance(tied, bool):
-        raise InvalidParameter("tied", tied, "must be True or False")
-    return Curve.of(PoissonAtom(low, high, tied))
+    return Curve.of(PoissonAtom(low, high, arguments.boolean("tied", tied)))
 
 
 __all__ = [

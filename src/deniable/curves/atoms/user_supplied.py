@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable import arguments
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom, show
 from deniable.curves.curve import Curve
@@ -35,12 +36,6 @@ _INSIDE = 1 - 1e-9
 """Relative position of the ends of a cell, slightly inside it: the value of a density exactly at a break is
 meaningless.
 """
-
-
-def _tied(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidParameter("tied", value, "must be True or False")
-    return value
 
 
 # -- masses ----------------------------------------------------------------------------------------------------------
@@ -73,7 +68,7 @@ class FromPmf(Atom):
             raise InvalidDistribution("q", f"{len(q)} masses", f"p has {len(p)}", "list both on the same outcomes")
         object.__setattr__(self, "p", tuple(p.tolist()))
         object.__setattr__(self, "q", tuple(q.tolist()))
-        _tied(self.is_tied)
+        arguments.boolean("tied", self.is_tied)
 
     @property
     def tied(self) -> bool:
@@ -100,9 +95,8 @@ def from_pmf(p: Sequence[float], q: Sequence[float], *, tied: bool = False) -> C
     >>> round(curves.from_pmf([0.75, 0.25], [0.25, 0.75]).epsilon(delta=0.0), 9)
     1.098612289
     """
-    return Curve.of(
-        FromPmf(tuple(curve_arguments.numbers_array("p", p)), tuple(curve_arguments.numbers_array("q", q)), _tied(tied))
-    )
+    masses = (tuple(curve_arguments.numbers_array(name, given)) for name, given in (("p", p), ("q", q)))
+    return Curve.of(FromPmf(*masses, arguments.boolean("tied", tied)))
 
 
 # -- densities and distribution functions ----------------------------------------------------------------------------
@@ -150,7 +144,7 @@ class FromCells(Atom):
             > curve_arguments.numbers_array("highest", self.highest)
         ):
             raise InvalidDistribution("lowest", "...", "must not exceed highest")
-        _tied(self.is_tied)
+        arguments.boolean("tied", self.is_tied)
 
     @property
     def tied(self) -> bool:
@@ -291,7 +285,7 @@ def from_density(
             missing_p=misses[0],
             missing_q=misses[1],
             error=1e-13,
-            is_tied=_tied(tied),
+            is_tied=arguments.boolean("tied", tied),
             rest=rest,
             largest=most,
             doubt_p=tuple(one.doubts.tolist()),
@@ -453,7 +447,7 @@ def from_cdf(
             missing_p=min(missing[0] + doubt, 1.0),
             missing_q=min(missing[1] + doubt, 1.0),
             error=1e-13,
-            is_tied=_tied(tied),
+            is_tied=arguments.boolean("tied", tied),
         )
     )
 
