@@ -95,8 +95,8 @@ def from_pmf(p: Sequence[float], q: Sequence[float], *, tied: bool = False) -> C
     >>> round(curves.from_pmf([0.75, 0.25], [0.25, 0.75]).epsilon(delta=0.0), 9)
     1.098612289
     """
-    masses = (tuple(curve_arguments.numbers_array(name, given)) for name, given in (("p", p), ("q", q)))
-    return Curve.of(FromPmf(*masses, arguments.boolean("tied", tied)))
+    first, second = tuple(curve_arguments.numbers_array("p", p)), tuple(curve_arguments.numbers_array("q", q))
+    return Curve.of(FromPmf(first, second, arguments.boolean("tied", tied)))
 
 
 # -- densities and distribution functions ----------------------------------------------------------------------------
