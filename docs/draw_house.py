@@ -234,7 +234,7 @@ def house_rooms() -> Sheet:
             sheet.text(room.left + 10, y, line, size=11, fill=GREY, mono=True)
     sheet.box(20, tops[-1], WIDTH - 40, 50, "#f6f8fa")
     sheet.text(30, tops[-1] + 20, "  ".join(FOUNDATION), size=13, mono=True, font_weight="bold")
-    words = "the ground floor: one rounding, the structure of CSV, one exception tree, lazy doors; all rooms may use it"
+    words = "the ground floor: checked arguments, one rounding, the structure of CSV, one exception tree, lazy doors"
     sheet.text(30, tops[-1] + 39, words, size=12)
     sheet.height = tops[-1] + 70
     return sheet
