@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from deniable.errors import QuestionRefused
+from deniable.ledger import Budget
+from deniable.queries.answer.plan_cache import _DATED, Plans
 from deniable.queries.plan.refusals import EXAMPLE
 from deniable.queries.relations.operators import evaluate
 from deniable.queries.relations.relation_nodes import FilterRows
+from deniable.queries.sql.dialect import DIALECTS
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.expressions import Call, Expression
 from deniable.tables.kinds import Domain
@@ -19,6 +23,8 @@ from deniable.tables.schema import Schema, Table
 from deniable.units import Unit
 
 duckdb = pytest.importorskip("duckdb")
+sqlglot = pytest.importorskip("sqlglot")
+from sqlglot import exp  # noqa: E402
 
 TABLES: Schema = {
     "moments": Table.of(
@@ -93,11 +99,59 @@ def test_a_constant_date_moved_by_an_interval_is_a_constant() -> None:
     assert moved.hash == parse("SELECT COUNT(*) FROM visits WHERE visited <= DATE '1998-09-02'", EXAMPLE).hash
 
 
-def test_today_is_a_constant_of_the_question() -> None:
-    before = dt.datetime.now(dt.UTC).date()
-    asked = parse("SELECT COUNT(*) FROM visits WHERE visited > CURRENT_DATE", EXAMPLE).hash
-    days = {before, dt.datetime.now(dt.UTC).date()}
-    assert asked in {parse(f"SELECT COUNT(*) FROM visits WHERE visited > DATE '{day}'", EXAMPLE).hash for day in days}
+class Midnight(dt.datetime):
+    """A clock on which each reading is a day after the one before."""
+
+    days = 0
+
+    @classmethod
+    def now(cls, tz: dt.tzinfo | None = None) -> Midnight:
+        cls.days += 1
+        return cls(2024, 5, 16, tzinfo=tz) + dt.timedelta(days=cls.days)
+
+
+def at_midnight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Midnight, "days", 0)
+    monkeypatch.setattr("deniable.queries.sql.dialect.dt", SimpleNamespace(datetime=Midnight, UTC=dt.UTC))
+
+
+@pytest.mark.parametrize("today", ["CURRENT_DATE", "current_date()", "today()", "today/**/()", '"today"()'])
+def test_today_is_one_day_in_the_whole_question_also_at_midnight(today: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each place read the clock by itself: "visited between today and today" could be two days, or none."""
+    text = (
+        "SELECT ward, COUNT(*) FILTER (WHERE visited = {0}) AS n FROM (SELECT * FROM visits WHERE visited >= {0}) "
+        "WHERE visited BETWEEN {0} - INTERVAL 1 DAY AND {0} GROUP BY ward"
+    )
+    at_midnight(monkeypatch)
+    found = [parse(text.format(today), EXAMPLE).hash for _ in range(2)]
+    assert found == [parse(text.format(f"DATE '2024-05-{day}'"), EXAMPLE).hash for day in (17, 18)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["visited < CURRENT_DATE", "visited < today()", "visited < today /* a */ ()", 'visited < "today"()', "visited < Current_Date()"],
+)  # fmt: skip
+def test_a_question_about_today_is_another_one_tomorrow(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of `today/**/()` was kept for its text, and answered for the first day for ever."""
+    asked = f"SELECT COUNT(*) AS n FROM visits WHERE {text}"
+    plans = Plans(EXAMPLE, Budget.pure(epsilon=1))
+    at_midnight(monkeypatch)
+    found = []
+    for _ in range(2):
+        built = plans.question(asked)
+        found.append(plans.plan(asked, built).question.hash)
+    assert found[0] != found[1]
+    assert asked not in plans
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_name_of_today_is_known_to_whoever_keeps_plans(dialect: str) -> None:
+    """CURDATE of Spark was not."""
+    parser = sqlglot.Dialect.get_or_raise(dialect).parser_class
+    names = [name for name, made in parser.FUNCTIONS.items() if getattr(made, "__self__", None) is exp.CurrentDate]
+    names += [str(kind.name) for kind, made in parser.NO_PAREN_FUNCTIONS.items() if made is exp.CurrentDate]
+    assert names
+    assert [name for name in names if not _DATED.search(name)] == []
 
 
 def test_decimals_are_added_as_decimals() -> None:

@@ -33,8 +33,9 @@ _MOST_PLANS: Final = 1000
 _MOST_KEPT: Final = 1000
 """The most groups of a cached plan. A plan lists its groups, and prices are free, so callers could fill the memory."""
 
-_DATED: Final = re.compile(r"\bcurrent_date\b|\btoday\s*\(", re.IGNORECASE)
-"""Texts that mean another question tomorrow, so their plans are not kept."""
+_DATED: Final = re.compile(r"current_date|curdate|today", re.IGNORECASE)
+"""Texts that may mean another question tomorrow, so their plans are not kept. The words count wherever they occur,
+because a comment may stand between a name and its bracket: `today/**/()`."""
 _BYTE: Final = 4
 """About how many cells of an answer can be computed in the time in which one byte of a new question is read."""
 

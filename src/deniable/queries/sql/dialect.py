@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 from collections.abc import Iterator
@@ -68,6 +69,7 @@ def read(text: str) -> Text:
     if not isinstance(found[0], exp.Expression):
         refuse("statement")
     note_names(found[0], tokens, dialect)
+    _note_today(found[0])
     if dialect is not _DIALECT:
         _check_weeks(found[0], str(named_dialect(text)))
     return Text(found[0], options)
@@ -87,6 +89,13 @@ def _dialect(text: str) -> sqlglot.Dialect:
         known = ", ".join(DIALECTS)
         raise QuestionRefused("syntax", f"a text is written in one of {known}", "write -- dialect: bigquery in front")
     return sqlglot.Dialect.get_or_raise(name)
+
+
+def _note_today(tree: exp.Expression) -> None:
+    """Note one day for all places that say CURRENT_DATE: around midnight two readings of the clock may differ."""
+    today = dt.datetime.now(dt.UTC).date()
+    for node in tree.find_all(exp.CurrentDate):
+        node.meta["today"] = today
 
 
 def _check_weeks(tree: exp.Expression, dialect: str) -> None:
