@@ -39,7 +39,8 @@ class Results:
     def read(self, report: Path) -> None:
         """What pytest wrote with --junitxml."""
         for test in ElementTree.parse(report).iter("testcase"):
-            outcome = "passed" if not len(test) else "skipped" if test.find("skipped") is not None else "failed"
+            failed = any(test.find(kind) is not None for kind in ("failure", "error"))
+            outcome = "failed" if failed else "skipped" if test.find("skipped") is not None else "passed"
             self.add(f"{test.attrib['classname'].replace('.', '/')}.py::{test.attrib['name']}", outcome)
 
     def result(self, case: Case) -> str:

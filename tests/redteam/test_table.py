@@ -68,7 +68,7 @@ def test_a_broken_case_shows(tmp_path: Path) -> None:
     ]
     report = tmp_path / "report.xml"
     report.write_text(
-        '<testsuites><testsuite><testcase classname="a.b" name="x[1]"/><testcase classname="a.b" name="x[2]"/>'
+        '<testsuites><testsuite><testcase classname="a.b" name="x[1]"><properties/></testcase><testcase classname="a.b" name="x[2]"/>'
         '<testcase classname="a.b" name="y"><failure/></testcase><testcase classname="a.c" name="x"><error/></testcase>'
         '<testcase classname="a.b" name="z"><skipped/></testcase></testsuite></testsuites>'
     )

@@ -340,6 +340,7 @@ def test_everybody_is_gathered_whoever_is_there(tmp_path: Path) -> None:
     assert max(found) < 4 * min(found)
 
 
+@pytest.mark.slow
 @case(
     "W2b",
     "a memory limit that one person's rows exceed, and one that nobody's do",

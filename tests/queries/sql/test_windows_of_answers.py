@@ -12,7 +12,7 @@ from deniable.queries.plan.refusals import EXAMPLE
 from deniable.queries.sql.sql_reader import parse
 from tests.queries.answers import answers
 from tests.queries.engines.evaluate import registered
-from tests.queries.hospital import PURE, opened
+from tests.queries.hospital import PURE, opened, visits
 from tests.queries.sql.test_sql_reader import SECRET, data
 
 duckdb = pytest.importorskip("duckdb")
@@ -85,3 +85,36 @@ def test_a_window_costs_nothing_and_has_no_interval() -> None:
         assert ranked.interval("d") == (None,) * len(ranked)
         assert ranked.measured == {"n", "d"}
         assert "n" in str(s.price(f"SELECT ward, RANK() OVER (ORDER BY n) AS r, n FROM ({counts}) t", epsilon=1.0))
+
+
+SHOWN = {
+    "a rank": "RANK() OVER (ORDER BY n DESC)",
+    "a difference": "n - LAG(n) OVER (ORDER BY sex, ward)",
+    "a running sum": "SUM(n) OVER (PARTITION BY ward ORDER BY sex)",
+    "a share": "n * 1.0 / SUM(n) OVER (PARTITION BY sex)",
+    "a maximum of neighbours": "MAX(n) OVER (ORDER BY ward, sex ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+}
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["with the person", "without"])
+def test_windows_read_noisy_values_alone(there: bool) -> None:
+    """DuckDB computes every window anew from the noisy counts that were told, with and without somebody in the table.
+
+    Noise of scale 60 moves all six counts, so a window that read one exact count would differ: that Laplace noise rounded
+    to whole numbers is 0 for one of them has a chance of 1/120, and here none is.
+    """
+    rows = visits()
+    rows = rows if there else rows[rows.patient_id != rows.patient_id[0]]
+    shown = ", ".join(f"{window} AS w{i}" for i, window in enumerate(SHOWN.values()))
+    counts = "SELECT ward, sex, COUNT(*) AS n FROM visits GROUP BY ward, sex"
+    with opened(rows, budget=PURE) as s:
+        answer = s.sql(f"SELECT ward, sex, n, {shown} FROM ({counts}) t", epsilon=0.05)
+        assert {entry.question for entry in s.ledger.entries()} == {s.price(counts, epsilon=0.05).plan.question.hash}
+    exact = rows.groupby(["ward", "sex"]).head(3).groupby(["ward", "sex"]).size()
+    told = pd.DataFrame({"ward": answer["ward"], "sex": answer["sex"], "n": answer["n"]})
+    assert all(int(exact[ward, sex]) != n for ward, sex, n in told.itertuples(index=False))
+    with duckdb.connect() as plain:
+        plain.register("told", told)
+        found = plain.execute(f"SELECT {shown} FROM told ORDER BY ward, sex").fetchall()
+    for place, row in zip(told.sort_values(["ward", "sex"]).index, found, strict=True):
+        assert [near(answer[f"w{i}"][place]) for i in range(len(SHOWN))] == [near(cell) for cell in row]
