@@ -8,6 +8,8 @@ SHELL := /bin/bash
 
 # What the caller's shell says about other environments must not leak into ours.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# Tests start thousands of processes: without compiled files each of them would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_USER := 0
 # The site generator would print an advertisement for its successor; docs/adr/0002-dependencies.md has the fact.
