@@ -54,12 +54,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    if fixturedef.scope == "function":
+        return (yield)
     before = now()
     try:
         return (yield)
     finally:
-        if fixturedef.scope != "function":
-            CLOCK.share(now() - before)
+        CLOCK.share(now() - before)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

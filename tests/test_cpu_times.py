@@ -33,6 +33,13 @@ def own():
 def test_first(shared): pass
 def test_own(own): pass
 def test_child(): subprocess.run([sys.executable, "-c", "n = 0\\nfor i in range(10**7): n += i"], check=True)
+BUSY = "n = 0\\nfor i in range(10**7): n += i\\nprint(n, flush=True)\\ninput()"
+served = []
+def test_starts_a_child():
+    served.append(subprocess.Popen([sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    served[0].stdout.readline()
+def test_ends_the_child():
+    served[0].communicate(b"now")
 @pytest.mark.slow
 def test_marked(): work(0.3)
 def test_last(shared): pass
@@ -54,4 +61,4 @@ def test_only_what_a_test_itself_takes_is_listed(tmp_path: Path) -> None:
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr
     listed = {line.rpartition("::")[2] for line in run.stdout.splitlines() if " s  test_times.py::" in line}
-    assert listed == {"test_own", "test_child"}
+    assert listed == {"test_own", "test_child", "test_starts_a_child"}

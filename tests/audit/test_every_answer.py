@@ -357,6 +357,7 @@ class RareLeak:
         return found
 
 
+@pytest.mark.slow
 def test_a_rare_leak_is_found_among_many_numbers() -> None:
     """Of 80,000 answers 6,666 teach, 13,334 choose and 60,000 judge; one in 20 of all is a 9. It is missed only if one
     of these happens (binomial tails, exactly):

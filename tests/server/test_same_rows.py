@@ -178,6 +178,7 @@ def profile(table: pd.DataFrame) -> Profile:
     return Profile.read(made.profile().text)
 
 
+@pytest.mark.slow
 def test_the_evidence_of_unrelated_tables_is_one_at_most_on_average() -> None:
     """As e-values are. All 200 pairs together reach 1/CHANCE with a chance of 2e-4 at most."""
     pairs = [(survey(2 * i, 200), survey(2 * i + 1, 300)) for i in range(100)]

@@ -67,7 +67,7 @@ def test_sampled_masses_by_enumeration(pair: tuple[Masses, Masses], rate: Fracti
     inside(curve.backward.delta_bounds(epsilon=epsilon), float(profile(inner, p, x)))
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=8, deadline=None, derandomize=True)
 @given(laws(), st.sampled_from([Fraction(1, 8), Fraction(1, 2)]), st.floats(-2, 2))
 def test_two_sampled_uses_by_enumeration(pair: tuple[Masses, Masses], rate: Fraction, epsilon: float) -> None:
     p, q = pair
@@ -512,7 +512,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(trees, st.one_of(st.floats(-2, 3), st.sampled_from([0.0, math.log(2)])))
 def test_random_expressions_of_masses_by_enumeration(tree: Exact, epsilon: float) -> None:
     """Products, samples, mixtures and turned directions, nested: no bound is ever on the wrong side."""

@@ -148,11 +148,9 @@ def test_data_that_is_known_goes_on_spending_when_somebody_says_so(tmp_path: Pat
 
 
 def test_an_owner_reads_that_a_budget_protects_little_and_no_log_repeats_it(tmp_path: Path) -> None:
-    for name in ("weak", "usual"):
-        (tmp_path / name).mkdir()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        world = made(tmp_path / "weak", budget={"epsilon": 20, "delta": 0.01})
+        world = made(tmp_path, budget={"epsilon": 20, "delta": 0.01})
         with world.client:
             owner = Browser(world, "olga")
             page = owner.get("/console/data/visits/share").text
@@ -160,7 +158,10 @@ def test_an_owner_reads_that_a_budget_protects_little_and_no_log_repeats_it(tmp_
             owner.post("/console/data/visits/ask", **asked)
     assert page.count("protects little") == 2  # ε and δ
     assert [each for each in said if issubclass(each.category, WeakPrivacyWarning)] == []
-    world = made(tmp_path / "usual", budget={"epsilon": 1, "delta": 1e-6})
+
+
+def test_an_owner_does_not_read_it_of_a_usual_budget(tmp_path: Path) -> None:
+    world = made(tmp_path, budget={"epsilon": 1, "delta": 1e-6})
     with world.client:
         assert "protects little" not in Browser(world, "olga").get("/console/data/visits/share").text
 
