@@ -80,6 +80,9 @@ endef
 .venv-bench/.ready: pyproject.toml benchmarks/requirements.txt
 	$(call build_env,.venv-bench,-e . -r benchmarks/requirements.txt)
 
+.venv-bench-amplification/.ready: pyproject.toml benchmarks/requirements-amplification.txt
+	$(call build_env,.venv-bench-amplification,-e . -r benchmarks/requirements-amplification.txt)
+
 .venv-bench-noise/.ready: pyproject.toml benchmarks/requirements-noise.txt
 	$(call build_env,.venv-bench-noise,-e . -r benchmarks/requirements-noise.txt)
 
@@ -156,6 +159,10 @@ docs: .venv/.ready-to-develop  ## build the documentation into site/
 .PHONY: bench-curves
 bench-curves: .venv-bench/.ready  ## us and our peers on the same curves, in one run
 	@.venv-bench/bin/python benchmarks/curves.py
+
+.PHONY: bench-amplification
+bench-amplification: .venv-bench-amplification/.ready  ## sampling, allocation and shuffling beside other libraries, in one run
+	@.venv-bench-amplification/bin/python benchmarks/amplification.py
 
 .PHONY: bench-noise
 bench-noise: .venv-bench-noise/.ready  ## exact noise and mechanisms beside other libraries, in one run

@@ -164,6 +164,20 @@ class Curve:
 
         return derived.sampled_without_replacement(self, size=size, population=population)
 
+    def allocated(self, *, steps: int) -> Curve:
+        """Every person takes part in exactly one of `steps` steps of the mechanism, drawn uniformly and kept secret.
+
+        For neighbours that differ by adding or removing one person (random allocation, or balls in bins; see
+        `atoms.random_allocation` for the theorem). The curve is that of all steps together.
+
+        >>> from deniable import curves
+        >>> round(curves.gaussian(sigma=1).allocated(steps=100).epsilon(delta=1e-6), 2)
+        0.86
+        """
+        from deniable.curves.atoms import random_allocation
+
+        return random_allocation.allocated(self, steps=steps)
+
     def group(self, *, size: int) -> Curve:
         """The promise to `size` people together: 1 - (1 - β)∘...∘(1 - β), sharp (Dong, Roth, Su 2022, Theorem 2.14)."""
         from deniable.curves.atoms import derived

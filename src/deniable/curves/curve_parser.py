@@ -55,7 +55,7 @@ CONSTRUCTORS = (
 )
 """Names that an expression may call; each is looked up in `deniable.curves` when it is used."""
 
-METHODS = ("group", "reversed", "sampled", "sampled_without_replacement", "symmetrized")
+METHODS = ("allocated", "group", "reversed", "sampled", "sampled_without_replacement", "symmetrized")
 
 LONGEST = 10_000
 DEEPEST = 60

@@ -27,6 +27,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         markov_kernel,
         poisson_selection,
         quantization,
+        random_allocation,
         renyi_bounds,
         repeated_selection,
         skellam,
@@ -45,6 +46,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         user_supplied,
         quantization,
         poisson_selection,
+        random_allocation,
         repeated_selection,
         skellam,
     ):

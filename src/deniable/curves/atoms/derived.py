@@ -113,7 +113,7 @@ def settled_pair(curve: Curve) -> LawPair:
     return laws_from_bounds.worse_direction(pair)
 
 
-def _bracketed(curve: Curve) -> str:
+def bracketed(curve: Curve) -> str:
     """The expression of a curve, in brackets if a method call after it needs them."""
     return curve.expression() if [count for _, count in curve.factors] == [1] else f"({curve.expression()})"
 
@@ -182,7 +182,7 @@ class SampledAtom(Atom):
         )
 
     def expression(self) -> str:
-        return f"{_bracketed(self.curve)}.sampled(rate={show(self.rate)})"
+        return f"{bracketed(self.curve)}.sampled(rate={show(self.rate)})"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
         ahead = inherited.against_sampled(self.curve.renyi_function, self.rate, order)
@@ -241,7 +241,7 @@ class FixedSizeAtom(Atom):
         return LawPair(side, side)
 
     def expression(self) -> str:
-        inner = _bracketed(self.curve)
+        inner = bracketed(self.curve)
         return f"{inner}.sampled_without_replacement(size={self.size}, population={self.population})"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
@@ -295,7 +295,7 @@ class GroupedAtom(Atom):
         )
 
     def expression(self) -> str:
-        return f"{_bracketed(self.curve)}.group(size={self.size})"
+        return f"{bracketed(self.curve)}.group(size={self.size})"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
         one = inherited.chained(self.curve.renyi_function, self.size, order)
@@ -510,7 +510,7 @@ class SymmetrizedAtom(Atom):
         return ()
 
     def expression(self) -> str:
-        return f"{_bracketed(self.curve)}.symmetrized()"
+        return f"{bracketed(self.curve)}.symmetrized()"
 
     def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
         return (self.curve, True), (self.curve, False)
@@ -557,7 +557,7 @@ class ReversedAtom(Atom):
         return tuple(_swapped(pair) for pair in _possible_pairs(self.curve))
 
     def expression(self) -> str:
-        return f"{_bracketed(self.curve)}.reversed()"
+        return f"{bracketed(self.curve)}.reversed()"
 
     def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
         return ((self.curve, False),)

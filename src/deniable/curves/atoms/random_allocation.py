@@ -1,0 +1,173 @@
+"""Random allocation: each person takes part in exactly one of t steps, drawn uniformly ("balls in bins").
+
+**Theorem** (for data that differ by one person added or removed). Let each of t steps, given the answers before it, be
+dominated by a pair (R, S) of laws, R with the person and S without. If the person's step is uniform on 1, ..., t,
+independent of everything else and never revealed, all t answers together are dominated by the pair
+
+    (1/t) Σ_i S^(i-1) × R × S^(t-i)   against   S^t.
+
+*Proof.* By Blackwell's theorem, each step and each history y have a random map K_y that turns R into the step's law
+with the person and S into its law without. Draw x from one of the two laws above and apply the maps in turn, each with
+the history made so far. From the first law this gives the run with the person, whose step is i with probability 1/t;
+from S^t it gives the run without. So the run is post-processing of x. ∎ (Feldman & Shenfeld 2025, "Privacy
+amplification by random allocation", have the theorem; Chua et al. 2024, "Balls-and-bins sampling for DP-SGD", the pair
+for Gaussian noise.)
+
+The likelihood ratio of the pair is an average of t independent ones, whose law `laws.likelihood_average` bounds from
+both sides by the convex order. (The same numerical question is treated, with grids of losses, in arXiv 2602.17284.)
+
+`(curve ** e).allocated(steps=t)` is for batches that are drawn once and visited e times, and
+`curve.allocated(steps=t) ** e` for e epochs that draw their batches afresh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from deniable.curves import curve_arguments
+from deniable.curves.atoms.atom import Atom
+from deniable.curves.atoms.derived import bracketed, check_curve, curve_pair, is_exact, is_tied
+from deniable.curves.composition import lattice
+from deniable.curves.curve import Curve
+from deniable.curves.laws import likelihood_average
+from deniable.curves.laws.finite_law import FiniteLaw
+from deniable.curves.laws.law import Law, LawPair
+from deniable.curves.laws.likelihood_average import CUT, Bound, Cells, Ratio
+from deniable.curves.meaning.curve_readings import product_of
+from deniable.curves.outward_rounding import Floats, quietly
+from deniable.errors import InvalidParameter
+
+MOST_STEPS = 10**7
+POINTS = 4000
+"""Edges on each side from which the cells of one step are chosen."""
+
+LEAST_DROP = 1e-5
+"""The least share of a tail that a cell must hold: so the difference of two tails has few roundings."""
+
+FARTHEST = 650.0
+"""The largest loss of one step whose exponential is far from overflow."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AllocatedAtom(Atom):
+    """The curve in exactly one of `steps` steps, drawn uniformly and kept secret."""
+
+    name: ClassVar[str] = "allocated"
+    curve: Curve
+    steps: int
+
+    def __post_init__(self) -> None:
+        check_curve("curve", self.curve)
+        steps = curve_arguments.integer("steps", self.steps, 1)
+        if steps > MOST_STEPS:
+            raise InvalidParameter("steps", steps, f"must be at most {MOST_STEPS:,}")
+        object.__setattr__(self, "steps", steps)
+        _check_base(self.curve)
+
+    def pair(self) -> LawPair:
+        upper, lower = (
+            likelihood_average.allocated(_ratio(self.curve, side), self.steps, side=side) for side in ("upper", "lower")
+        )
+        return likelihood_average.pair_of_ratios(upper, lower)
+
+    def expression(self) -> str:
+        return f"{bracketed(self.curve)}.allocated(steps={self.steps})"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        # A mixture over the step of pairs that are each as distinguishable as one run (divergences are quasi-convex).
+        worst = self.curve.renyi_function(order)
+        return worst, worst
+
+    def gdp_bound(self) -> float | None:
+        return self.curve.gdp()  # the average of t pairs with this μ, by joint convexity
+
+    def zcdp_bound(self) -> float | None:
+        return self.curve.zcdp()
+
+
+def _check_base(curve: Curve) -> None:
+    """Raises InvalidParameter unless both directions of the curve are those of one known pair of laws."""
+    forward, _ = product_of(curve)
+    if forward.needs_panels or not is_exact(curve) or not is_tied(curve):
+        rule = "must be one mechanism whose output laws are known: Gaussian noise, Laplace noise, a pmf"
+        raise InvalidParameter("curve", curve.expression(), rule, "allocate each mechanism, and multiply the results")
+    pair = curve_pair(curve)
+    if max(pair.forward.upper.scale, pair.backward.upper.scale) > FARTHEST / 13:
+        raise InvalidParameter("curve", curve.expression(), "has losses too large to average", "add more noise")
+
+
+@quietly
+def _ratio(curve: Curve, side: Bound) -> Ratio:
+    """The likelihood ratio of one step, with the person against without, under the law without."""
+    pair = curve_pair(curve)
+    away, present = (getattr(direction, side) for direction in (pair.forward, pair.backward))
+    return _of_finite(away, present) if isinstance(present, FiniteLaw) else _of_tails(away, present, side)
+
+
+def _of_finite(away: Law, present: FiniteLaw) -> Ratio:
+    values, masses = np.exp(present.losses), present.masses * np.exp(-present.losses)
+    if away.infinity > 0:
+        values, masses = np.concatenate(([0.0], values)), np.concatenate(([away.infinity], masses))
+    return Ratio(values, masses, present.infinity, present.relative_error + 1e-14, 1e-13)
+
+
+def _of_tails(away: Law, present: Law, side: Bound) -> Ratio:
+    """Cells between losses: above 0 from the tails of the law with the person, below 0 from those of the other."""
+    right, left = _edges(present), _edges(away)
+    here, there = present.tails(right), away.tails(left)
+    with_right, without_right = here.first, here.second * np.exp(-right)
+    without_left, with_left = there.first, there.second * np.exp(-left)
+    # From the smallest loss to the largest; losses of exactly 0 have a cell of no width.
+    edges = np.concatenate((np.exp(-left[::-1]), np.exp(right)))
+    rest = [
+        max(0.0, 1 - float(a[0]) - float(b[0])) for a, b in ((with_left, with_right), (without_left, without_right))
+    ]
+    rest = [each if each > 1e-12 else 0.0 for each in rest]
+    in_with = np.concatenate((-np.diff(with_left)[::-1], rest[:1], -np.diff(with_right)))
+    in_without = np.concatenate((-np.diff(without_left)[::-1], rest[1:], -np.diff(without_right)))
+    error = max(float(np.max(np.asarray(each.error))) for each in (here, there))
+    mass_error = error * 4 / LEAST_DROP + 1e-11
+    centre = int(len(left) - 1)
+    edges[centre], edges[centre + 1] = 1 - 1e-13, 1 + 1e-13
+    beyond = float(with_right[-1]) - present.infinity, float(without_right[-1])
+    low = float(with_left[-1]), float(without_left[-1])
+    cells = Cells(
+        np.concatenate(([0.0], edges)), np.concatenate((low[1:], in_without)), np.concatenate((low[:1], in_with))
+    )
+    if side == "lower":
+        ratio = likelihood_average.placed(cells, present.infinity, mass_error, 1e-12, side)
+        return ratio
+    ratio = likelihood_average.placed(cells, present.infinity + max(beyond[0], 0.0), mass_error, 1e-12, side)
+    values, masses = ratio.values, ratio.masses
+    if values[0] > 0:
+        values, masses = np.concatenate(([0.0], values)), np.concatenate(([0.0], masses))
+    masses[0] += beyond[1]
+    return ratio._replace(values=values, masses=masses)
+
+
+def _edges(law: Law) -> Floats:
+    """Losses from 0 up to where the tail of the law is CUT, each with a tail that is clearly smaller than the last."""
+    _, high = lattice.reach(law, CUT)
+    points = np.linspace(0.0, min(high, FARTHEST), POINTS)
+    first, second, _ = law.tails(points)
+    other = second * np.exp(-points)
+    kept = [0]
+    for place in range(1, POINTS - 1):
+        last = kept[-1]
+        if first[place] <= (1 - LEAST_DROP) * first[last] and other[place] <= (1 - LEAST_DROP) * other[last]:
+            kept.append(place)
+    while len(kept) > 1 and not (
+        first[-1] <= (1 - LEAST_DROP) * first[kept[-1]] and other[-1] <= (1 - LEAST_DROP) * other[kept[-1]]
+    ):
+        kept.pop()
+    return np.asarray(points[[*kept, POINTS - 1]])
+
+
+def allocated(curve: Curve, *, steps: int) -> Curve:
+    """The curve in one of several steps (`Curve.allocated`)."""
+    atom = AllocatedAtom(curve, steps) if curve.factors else None
+    return curve if atom is None or atom.steps == 1 else Curve.of(atom)

@@ -1,0 +1,234 @@
+"""The average of independent likelihood ratios, two-sided: one person's data in one of t runs, and which one is secret.
+
+Let A = dR/dS be the likelihood ratio of a pair of output laws, R with a person and S without. If the person takes part
+in exactly one of t runs, drawn uniformly, the t outputs together have the likelihood ratio (A_1 + ... + A_t)/t. Under S
+the A_i are independent copies of A. Both directions of the pair are means of convex functions of the ratio under S:
+
+    δ(with against without) = E (A - e^ε)₊,      δ(without against with) = E (1 - e^ε A)₊.
+
+So A′ leaks at least as much as A in both directions if A <= A′ in the convex order. Averages of independent numbers
+preserve this order. Two operations bring a ratio back to few values, one for each side:
+
+* `upper`: mass in a cell [a, b] goes to its two ends, with the same mean. This is a mean-preserving spread, which is
+  larger in the convex order. Mass above the last edge becomes R-mass of infinite loss and S-mass at A = 0: the limit of
+  a spread between 0 and a value that grows without bound.
+* `lower`: mass in a cell goes to its mean. This is a conditional expectation, which is smaller in the convex order.
+
+Both have errors of second order in the width of a cell. All numbers are positive and are only added and multiplied, so
+rounding is a relative error, and it is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves.laws.finite_law import FiniteLaw
+from deniable.curves.laws.law import LawPair, Sided
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
+
+Bound = Literal["upper", "lower"]
+
+FINE = 1 << 16
+"""Cells of an average before it is thinned out."""
+
+COARSE = 1400
+"""Values that enter the next average: its cost is their square."""
+
+ENTRIES = 32_768
+"""Sums of pairs that are added up at a time. It also bounds the roundings in one cell."""
+
+DEEP = 30.0
+"""Tails below e^-30 get fewer cells than their logarithm asks for."""
+
+RARE = 1e-20
+"""Values of smaller mass do not count as places that need an even spacing."""
+
+CUT = 1e-33
+"""R-mass of the largest ratios, and S-mass of the smallest ones, that have no cells of their own."""
+
+
+class Ratio(NamedTuple):
+    """A likelihood ratio under S: increasing values (0 among them, if it has mass) with their S-masses, the R-mass of
+    infinite loss, and bounds on the relative errors of every mass and of every value.
+    """
+
+    values: Floats
+    masses: Floats
+    infinity: float
+    mass_error: float
+    value_error: float
+
+
+class Cells(NamedTuple):
+    """Edges of cells, with the S-mass and the R-mass in each."""
+
+    edges: Floats
+    without: Floats
+    present: Floats
+
+
+@quietly
+def allocated(one: Ratio, runs: int, *, side: Bound) -> Ratio:
+    """The average of `runs` independent copies of a ratio, rounded to `side`: by doubling, one digit at a time."""
+    base = thinned(one, side)
+    result, count = base, 1
+    for digit in f"{runs:b}"[1:]:
+        result, count = average(result, count, result, count, side=side), 2 * count
+        if digit == "1":
+            result, count = average(result, count, base, 1, side=side), count + 1
+    return result
+
+
+def pair_of_ratios(upper: Ratio, lower: Ratio) -> LawPair:
+    """The laws of both directions. Forward is S against R: without the person against with them."""
+    above, below = _laws(upper, 1.0), _laws(lower, -1.0)
+    return LawPair(Sided(above[0], below[0]), Sided(above[1], below[1]))
+
+
+def _laws(ratio: Ratio, outwards: float) -> tuple[FiniteLaw, FiniteLaw]:
+    """The finite laws of S against R and of R against S, their losses moved outwards by the error of the values."""
+    error = ratio.mass_error + ratio.value_error
+    some = ratio.values > 0
+    values, masses = ratio.values[some], ratio.masses[some]
+    nothing = float(np.sum(ratio.masses[~some]))
+    losses, doubt = np.log(values), outwards * (2 * ratio.value_error + 1e-15)
+    away = 1 + outwards * 2 * error
+    without = FiniteLaw(-losses[::-1] + doubt, masses[::-1], min(nothing * away, 1.0), error)
+    return without, FiniteLaw(losses + doubt, masses * values, min(ratio.infinity * away, 1.0), error)
+
+
+def average(first: Ratio, weight: int, second: Ratio, other: int, *, side: Bound) -> Ratio:
+    """The ratio (weight × first + other × second)/(weight + other), of independent ratios, rounded to `side`."""
+    total = weight + other
+    x, y = first.values * (weight / total), second.values * (other / total)
+    edges = _edges(x, first.masses, y, second.masses)
+    without, present = _added(x, first.masses, y, second.masses, edges, same=first is second and weight == other)
+    infinity = (weight * first.infinity + other * second.infinity) / total
+    # At most ENTRIES terms in a partial sum, then one addition for each part.
+    roundings = UNIT_ROUNDOFF * (ENTRIES + 2 * COARSE + len(x) * len(y) / ENTRIES + 16)
+    mass_error = first.mass_error + second.mass_error + roundings
+    value_error = max(first.value_error, second.value_error) + 2 * roundings
+    fine = placed(Cells(edges, without, present), infinity, mass_error, value_error, side)
+    return thinned(fine, side)
+
+
+def _edges(x: Floats, p: Floats, y: Floats, q: Floats) -> Floats:
+    """0, then edges evenly spaced in the logarithm, from the smallest relevant sum to the largest."""
+    # The lower end: below it one of the two would have to be smaller than its own negligible quantile.
+    low = max(x[_first_above(p)] + y[0], x[0] + y[_first_above(q)])
+    if low == 0:  # both may be 0: their sum is 0, or at least the smaller of their positive values
+        low = min(each[each > 0][_first_above(mass[each > 0])] for each, mass in ((x, p), (y, q)))
+    low = max(low, 1e-300)
+    high = x[-1] + y[-1]
+    return np.concatenate(([0.0], np.geomspace(low * (1 - 1e-12), high * (1 + 1e-12), FINE)))
+
+
+def _first_above(masses: Floats) -> int:
+    return int(np.argmax(np.cumsum(masses) > CUT))
+
+
+def _added(x: Floats, p: Floats, y: Floats, q: Floats, edges: Floats, *, same: bool) -> tuple[Floats, Floats]:
+    """Masses under S and under R of the sums x_i + y_j in each cell."""
+    cells = len(edges) - 1
+    start, step = math.log(edges[1]), (math.log(edges[-1]) - math.log(edges[1])) / (cells - 1)
+    found = np.zeros(cells), np.zeros(cells)
+
+    def add(left: slice, right: slice, times: float) -> None:
+        values = np.add.outer(x[left], y[right]).ravel()
+        masses = np.multiply.outer(p[left] * times, q[right]).ravel()
+        with np.errstate(divide="ignore"):
+            place = (np.log(values) - start) * (1 / step) + 1
+        index = np.clip(place, 0, cells - 1).astype(np.int64)
+        found[0][:] += _summed(index, masses, cells)
+        found[1][:] += _summed(index, masses * values, cells)
+
+    rows = max(1, ENTRIES // max(len(y), 1))
+    for begin in range(0, len(x), rows):
+        end = min(begin + rows, len(x))
+        if not same:
+            add(slice(begin, end), slice(None), 1.0)
+            continue
+        add(
+            slice(begin, end), slice(begin, end), 1.0
+        )  # x and y are the same: each pair above the diagonal counts twice
+        if end < len(x):
+            add(slice(begin, end), slice(end, None), 2.0)
+    return found
+
+
+def _summed(index: NDArray[np.int64], weights: Floats, cells: int) -> Floats:
+    """The sum of the weights in each cell."""
+    return np.asarray(np.bincount(index, weights, cells), dtype=np.float64)
+
+
+def _depth(tail: Floats) -> Floats:
+    """A number that grows with the logarithm of a tail, more slowly where the tail is tiny."""
+    return np.asarray(-np.log1p(-np.log(np.maximum(np.minimum(tail, 1.0), CUT)) / DEEP))
+
+
+def _share(rising: Floats) -> Floats:
+    return np.asarray((rising - rising[0]) / max(rising[-1] - rising[0], 1e-300))
+
+
+def placed(cells: Cells, infinity: float, mass_error: float, value_error: float, side: Bound) -> Ratio:
+    """The mass of each cell at its ends (`upper`) or at its mean (`lower`)."""
+    inside = cells.without > 0
+    mass = cells.without[inside]
+    low, high = cells.edges[:-1][inside], cells.edges[1:][inside]
+    mean = np.clip(cells.present[inside] / mass, low, high)
+    if side == "lower":
+        return Ratio(mean, mass, infinity, mass_error, value_error)
+    share = (mean - low) / (high - low)
+    place = np.flatnonzero(inside)
+    masses = _summed(place, mass * (1 - share), len(cells.edges))
+    masses += _summed(place + 1, mass * share, len(cells.edges))
+    kept = masses > 0
+    return Ratio(cells.edges[kept], masses[kept], infinity, mass_error, value_error)
+
+
+def thinned(fine: Ratio, side: Bound) -> Ratio:
+    """At most about COARSE values of many: dense where the mass is, and even in the logarithm."""
+    values, masses, infinity = fine.values, fine.masses, fine.infinity
+    if side == "upper":
+        # Values beyond which R has mass at most CUT: infinite loss under R, and A = 0 under S.
+        tail = np.cumsum((values * masses)[::-1])[::-1]
+        last = max(1, int(np.searchsorted(-tail, -CUT)))
+        infinity += float(tail[last]) if last < len(tail) else 0.0
+        beyond = float(np.sum(masses[last:]))
+        values, masses = values[:last], masses[:last].copy()
+        if beyond > 0:
+            if values[0] > 0:
+                values, masses = np.concatenate(([0.0], values)), np.concatenate(([0.0], masses))
+            masses[0] += beyond
+    if len(values) <= COARSE:
+        return Ratio(values, masses, infinity, fine.mass_error, fine.value_error)
+    first = int(np.argmax(values > 0))
+    # Three densities of cells: even in the logarithm of the tails, the cube root of the mass, even in the logarithm.
+    right = np.cumsum((values * masses)[first:][::-1])[::-1]
+    left = np.cumsum(masses[first:])
+    far = _depth(left) - _depth(right)
+    logs = np.log(values[first:])
+    width = np.diff(logs, prepend=2 * logs[0] - logs[1])
+    dense = np.cumsum(np.cbrt(masses[first:] * (1 + values[first:]) / np.maximum(width, 1e-300)) * width)
+    even = np.cumsum(width * (masses[first:] * (1 + values[first:]) > RARE))
+    rank = 0.4 * _share(far) + 0.3 * _share(dense) + 0.3 * _share(even)
+    chosen = np.unique(np.searchsorted(rank, np.linspace(0.0, 1.0, COARSE)).clip(0, len(rank) - 1)) + first
+    chosen = np.unique(np.concatenate(([0, first], chosen, [len(values) - 1])))
+    edges = values[chosen]
+    if side == "upper":
+        # Every value lies in a cell between two chosen values.
+        index = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    else:
+        index = np.searchsorted(chosen, np.arange(len(values)), side="right") - 1
+        edges = np.append(edges, values[-1])
+    cells = Cells(
+        edges,
+        _summed(index, masses, len(edges) - 1),
+        _summed(index, masses * values, len(edges) - 1),
+    )
+    more = UNIT_ROUNDOFF * (len(values) + 16)
+    return placed(cells, infinity, fine.mass_error + more, fine.value_error + 2 * more, side)
