@@ -30,8 +30,9 @@ from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import weaknesses
 from deniable.errors import NOTHING, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
+from deniable.learn.epoch_batches import Places
 from deniable.learn.matrix_factorisation import prefix_amplitude, square_root_coefficients
-from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
+from deniable.learn.plans import Clipping, Flat, Plan, clipping, noun, protected
 from deniable.numbers import above, root_up, up
 from deniable.units import Unit
 

@@ -23,7 +23,8 @@ from deniable.learn.buffered_noise import (
     chebyshev_buffers,
     check_buffers,
 )
-from deniable.learn.plans import Clipping, Flat, Places, Plan, clipping, noun, protected
+from deniable.learn.epoch_batches import Places
+from deniable.learn.plans import Clipping, Flat, Plan, clipping, noun, protected
 from deniable.numbers import above, root_up, up
 from deniable.units import Unit
 

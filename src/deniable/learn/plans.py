@@ -13,14 +13,14 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
 from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
-from deniable.errors import NOTHING, InvalidParameter
+from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
 from deniable.learn.buffered_noise import Buffers
+from deniable.learn.epoch_batches import BATCHES, EpochDraws, Places, StepDraws, epoch_curve, least_epsilon
 from deniable.learn.layer_clipping import PerLayer
 from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from deniable.noise import Entropy
 
 __all__ = ["DPSGD", "Automatic", "Clipping", "Flat", "Plan"]
-
-Places = NDArray[np.int64]
-"""Numbers of records, from 0."""
 
 MOST_STEPS = 10**9
 ORDERS = range(2, 65)
@@ -166,6 +163,10 @@ class Plan(PricedPlan):
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
         """Which of these records (numbers from 0) take part in step `step`, counted from 0."""
 
+    def draws(self) -> StepDraws:
+        """Draws the batches of one run. The plan itself, unless a batch depends on the batches before it."""
+        return self
+
     @abstractmethod
     def expected_batch(self, records: int) -> float:
         """The average number of records in a step, from public numbers: what sums of gradients are divided by.
@@ -236,7 +237,7 @@ class DPSGD(Plan):
     Between data that differ by one record, an attacker who sees every step reaches at most ε = 3 at δ = 1e-05.
     With Rényi accounting, the same run would report ε = 3.2..., with Abadi's moments accountant ε = 3.7...
 
-    Sampler and curve both use exactly the binary fraction that the float `rate` stores.
+    StepDraws and curve both use exactly the binary fraction that the float `rate` stores.
 
     `truncate_at` bounds the number of records in a step: if more are drawn, so many of them are kept at random. This
     needs a public upper bound on the number of `records`, and its price is in the curve: see `truncated_batches`.
@@ -246,6 +247,12 @@ class DPSGD(Plan):
 
     >>> learn.DPSGD(clip=1.0, batch_size=256, records=60_000, truncate_at=320, steps=1000, noise=1.0)
     DPSGD(clip=1.0, rate=0.00426667, steps=1000, truncate_at=320, noise=1)
+
+    `batches` is "sampled" (independent coins), "allocated" (in each epoch, each record draws one batch of its own) or
+    "shuffled" (in each epoch, all records are shuffled and cut into equal batches): see `epoch_batches`.
+
+    >>> learn.DPSGD(clip=1.0, batch_size=600, records=60_000, epochs=2, batches="allocated", noise=1.0)
+    DPSGD(clip=1.0, rate=0.01, steps=200, batches='allocated', noise=1)
     """
 
     clip: Clipping
@@ -255,6 +262,7 @@ class DPSGD(Plan):
     records: int | None
     truncate_at: int | None
     unit: Unit
+    batches: str
 
     def __init__(
         self,
@@ -268,10 +276,19 @@ class DPSGD(Plan):
         noise: float | None = None,
         truncate_at: int | None = None,
         unit: Unit | None = None,
+        batches: str = "sampled",
     ) -> None:
         known = None if records is None else curve_arguments.integer("records", records, 1)
         share = _rate(rate, batch_size, known)
+        if batches not in BATCHES:
+            raise InvalidParameter("batches", batches, "must be " + " or ".join(map(repr, BATCHES)))
+        if batches != "sampled":
+            share = 1 / _visits(1.0, share)
+            if truncate_at is not None:
+                rule = f"bounds sampled batches, and these are {batches}"
+                raise InvalidParameter("truncate_at", truncate_at, rule, "leave it out")
         fill = object.__setattr__
+        fill(self, "batches", batches)
         fill(self, "clip", clipping(clip))
         fill(self, "rate", share)
         fill(self, "steps", _steps(steps, epochs, share))
@@ -284,7 +301,8 @@ class DPSGD(Plan):
         """See `Plan.calibrate`. Raises if δ is at least the probability 1 - (1 - rate)^steps that a record is drawn at
         all: then even publishing the drawn records would be (ε, δ)-DP."""
         allowed = curve_arguments.probability("delta", delta)
-        drawn = -math.expm1(self.steps * math.log1p(-self.rate)) if self.rate < 1 else 1.0
+        alone = self.steps * math.log1p(-self.rate) if self.rate < 1 and self.batches == "sampled" else -math.inf
+        drawn = -math.expm1(alone)
         if 0 < drawn <= allowed < 1:
             rule = f"is at least a record's chance {drawn:.3g} of being drawn in {self.steps} steps"
             remedy = "even publishing the drawn records without noise would meet it; take a smaller delta"
@@ -300,7 +318,16 @@ class DPSGD(Plan):
             noise=noise,
             truncate_at=self.truncate_at,
             unit=self.unit,
+            batches=self.batches,
         )
+
+    @property
+    def batches_in_epoch(self) -> int:
+        """The number of batches of an epoch, 1/rate, if batches are allocated or shuffled."""
+        return round(1 / self.rate)
+
+    def draws(self) -> StepDraws:
+        return self if self.batches == "sampled" else EpochDraws(self.batches, self.batches_in_epoch)
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
         """Each record by its own exact coin of probability `rate`, fresh in each step; of more than `truncate_at`, so
@@ -308,6 +335,8 @@ class DPSGD(Plan):
         """
         from deniable import noise
 
+        if self.batches != "sampled":
+            raise InvalidOperation("batches of an epoch depend on each other; draw them with plan.draws().drawn(...)")
         taken = records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
         if self.truncate_at is None or len(taken) <= self.truncate_at:
             return taken
@@ -326,7 +355,7 @@ class DPSGD(Plan):
     def training_assumptions(self) -> tuple[str, ...]:
         many = noun(self.unit, 2)
         known = (f"the number of {many} is public: one is removed by blanking it, and added in place of a blank",)
-        return known if self.records is None else ()
+        return known if self.records is None or self.batches == "shuffled" else ()
 
     @property
     def cheaper_by(self) -> str:
@@ -346,6 +375,8 @@ class DPSGD(Plan):
 
         alone = self.calibrated()
         sigma = self.clip.together(alone) if isinstance(self.clip, AdaptiveNorm) else alone
+        if self.batches != "sampled":
+            return epoch_curve(self.batches, sigma=sigma, batches_in_epoch=self.batches_in_epoch, steps=steps)
         if self.truncate_at is None or self.records is None:
             return curves.gaussian(sigma=sigma).sampled(rate=self.rate) ** steps
         once = truncated_step(sigma=sigma, rate=self.rate, records=self.records, truncate_at=self.truncate_at)
@@ -353,11 +384,16 @@ class DPSGD(Plan):
 
     @property
     def is_gaussian(self) -> bool:
-        return self.rate == 1 and self.truncate_at is None
+        return (self.rate == 1 or self.batches == "shuffled") and self.truncate_at is None
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         one, many = noun(self.unit), noun(self.unit, 2)
+        if self.batches == "allocated":
+            secret = f"every {one} draws its batch independently in each epoch, and the batches' members stay secret"
+            return (secret, "checkpoints made during the run are kept secret")
+        if self.batches == "shuffled":
+            return ()
         drawn = (f"every {one} is drawn independently in each step, and the drawn {many} stay secret",)
         known = (f"neighbouring datasets have at most {self.records} {many}",)
         return (*(drawn if self.rate < 1 else ()), *(known if self.truncate_at is not None else ()))
@@ -367,11 +403,19 @@ class DPSGD(Plan):
 
         "Rényi" adds Rényi divergences of integer orders and converts the best one (Mironov, Talwar & Zhang 2019;
         Canonne, Kamath & Steinke 2020). "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and
-        ε = (A(λ) + log 1/δ)/λ.
+        ε = (A(λ) + log 1/δ)/λ. For allocated and shuffled batches: "sampled" is what independent coins of the same rate
+        would have, and "at least" a lower bound on the true ε of shuffled batches.
         """
+        from deniable import curves
         from deniable.curves import textbook
 
         curve, small = self.curve, curve_arguments.inner_probability("delta", delta)
+        if self.batches != "sampled":
+            coins = curves.gaussian(sigma=self.calibrated()).sampled(rate=self.rate) ** self.steps
+            found = {"certified": curve.epsilon(delta=small), "sampled": coins.epsilon(delta=small)}
+            if self.batches == "shuffled":
+                found["at least"] = least_epsilon(self.calibrated(), self.batches_in_epoch, self.steps, small)
+            return found
         divergences = {order: curve.renyi_function(float(order)) for order in ORDERS}
         renyi = min(textbook.renyi_to_epsilon(order=a, renyi=d, delta=small) for a, d in divergences.items())
         moments = min(
@@ -382,7 +426,7 @@ class DPSGD(Plan):
     def explain(self, *, delta: float = 1e-5) -> str:
         """The plan and its guarantee in words, with ε at `delta`."""
         average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
-        who = (
+        who = self._epochs() or (
             f"each {noun(self.unit)} with probability {self.rate:.5g}, independently{average}"
             if self.rate < 1
             else f"all {noun(self.unit, 2)}"
@@ -400,6 +444,12 @@ class DPSGD(Plan):
             f"Between data that differ by one {noun(self.unit)}, an attacker who sees every step reaches at most "
             f"ε = {found['certified']} at δ = {delta:g}."
         )
+        if self.batches != "sampled":
+            lines.append(f"Independent coins of the same rate would reach ε = {found['sampled']}.")
+            if self.batches == "shuffled":
+                least = math.floor(compared["at least"] * 1000) / 1000
+                lines.append(f"No gain by shuffling is proved; the true ε is at least {least:g}.")
+            return "\n".join([*lines, *weaknesses(epsilon=compared["certified"], delta=delta, people=self.records)])
         lines.append(
             f"With Rényi accounting, the same run would report ε = {found['Rényi']}, "
             f"with Abadi's moments accountant ε = {found['moments accountant']}."
@@ -407,10 +457,20 @@ class DPSGD(Plan):
         lines += weaknesses(epsilon=compared["certified"], delta=delta, people=self.records)
         return "\n".join(lines)
 
+    def _epochs(self) -> str:
+        """Who takes part in a step, if batches are allocated or shuffled; "" otherwise."""
+        one, many, count = noun(self.unit), noun(self.unit, 2), self.batches_in_epoch
+        if self.batches == "allocated":
+            return f"the {many} that drew it: in each epoch of {count} steps, each {one} draws one, uniformly"
+        if self.batches == "shuffled":
+            return f"the next of {count} equal parts of the {many}, shuffled anew for each epoch"
+        return ""
+
     def __repr__(self) -> str:
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
         most = "" if self.truncate_at is None else f", truncate_at={self.truncate_at}"
+        most += "" if self.batches == "sampled" else f", batches={self.batches!r}"
         unit = "" if self.unit.column is None else f", unit={self.unit!r}"
         return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{most}{unit}{noise})"
 
@@ -512,8 +572,12 @@ def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
     if curve_arguments.exactly_one(steps=steps, epochs=epochs) == "steps":
         found = curve_arguments.integer("steps", steps, 1)
     else:
-        # A rate such as 1/6 is stored slightly too small; that must not add a step.
-        found = max(1, math.ceil(curve_arguments.positive("epochs", epochs) / rate * (1 - 1e-12)))
+        found = _visits(curve_arguments.positive("epochs", epochs), rate)
     if found > MOST_STEPS:
         raise InvalidParameter("steps", found, f"must be at most {MOST_STEPS:,}")
     return found
+
+
+def _visits(epochs: float, rate: float) -> int:
+    """Steps of so many epochs. A rate such as 1/6 is stored slightly too small; that must not add a step."""
+    return max(1, math.ceil(epochs / rate * (1 - 1e-12)))

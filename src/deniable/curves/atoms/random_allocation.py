@@ -35,7 +35,7 @@ from deniable.curves.curve import Curve
 from deniable.curves.laws import likelihood_average
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law, LawPair
-from deniable.curves.laws.likelihood_average import CUT, Bound, Cells, Ratio
+from deniable.curves.laws.likelihood_average import CUT, Bound, Ratio, RatioCells
 from deniable.curves.meaning.curve_readings import product_of
 from deniable.curves.outward_rounding import Floats, quietly
 from deniable.errors import InvalidParameter
@@ -116,7 +116,7 @@ def _of_finite(away: Law, present: FiniteLaw) -> Ratio:
 
 
 def _of_tails(away: Law, present: Law, side: Bound) -> Ratio:
-    """Cells between losses: above 0 from the tails of the law with the person, below 0 from those of the other."""
+    """RatioCells between losses: above 0 from the tails of the law with the person, below 0 from those of the other."""
     right, left = _edges(present), _edges(away)
     here, there = present.tails(right), away.tails(left)
     with_right, without_right = here.first, here.second * np.exp(-right)
@@ -135,7 +135,7 @@ def _of_tails(away: Law, present: Law, side: Bound) -> Ratio:
     edges[centre], edges[centre + 1] = 1 - 1e-13, 1 + 1e-13
     beyond = float(with_right[-1]) - present.infinity, float(without_right[-1])
     low = float(with_left[-1]), float(without_left[-1])
-    cells = Cells(
+    cells = RatioCells(
         np.concatenate(([0.0], edges)), np.concatenate((low[1:], in_without)), np.concatenate((low[:1], in_with))
     )
     if side == "lower":

@@ -33,7 +33,7 @@ from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
 Bound = Literal["upper", "lower"]
 
 FINE = 1 << 16
-"""Cells of an average before it is thinned out."""
+"""RatioCells of an average before it is thinned out."""
 
 COARSE = 1400
 """Values that enter the next average: its cost is their square."""
@@ -63,7 +63,7 @@ class Ratio(NamedTuple):
     value_error: float
 
 
-class Cells(NamedTuple):
+class RatioCells(NamedTuple):
     """Edges of cells, with the S-mass and the R-mass in each."""
 
     edges: Floats
@@ -112,7 +112,7 @@ def average(first: Ratio, weight: int, second: Ratio, other: int, *, side: Bound
     roundings = UNIT_ROUNDOFF * (ENTRIES + 2 * COARSE + len(x) * len(y) / ENTRIES + 16)
     mass_error = first.mass_error + second.mass_error + roundings
     value_error = max(first.value_error, second.value_error) + 2 * roundings
-    fine = placed(Cells(edges, without, present), infinity, mass_error, value_error, side)
+    fine = placed(RatioCells(edges, without, present), infinity, mass_error, value_error, side)
     return thinned(fine, side)
 
 
@@ -174,7 +174,7 @@ def _share(rising: Floats) -> Floats:
     return np.asarray((rising - rising[0]) / max(rising[-1] - rising[0], 1e-300))
 
 
-def placed(cells: Cells, infinity: float, mass_error: float, value_error: float, side: Bound) -> Ratio:
+def placed(cells: RatioCells, infinity: float, mass_error: float, value_error: float, side: Bound) -> Ratio:
     """The mass of each cell at its ends (`upper`) or at its mean (`lower`)."""
     inside = cells.without > 0
     mass = cells.without[inside]
@@ -225,7 +225,7 @@ def thinned(fine: Ratio, side: Bound) -> Ratio:
     else:
         index = np.searchsorted(chosen, np.arange(len(values)), side="right") - 1
         edges = np.append(edges, values[-1])
-    cells = Cells(
+    cells = RatioCells(
         edges,
         _summed(index, masses, len(edges) - 1),
         _summed(index, masses * values, len(edges) - 1),

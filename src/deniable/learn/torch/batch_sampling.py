@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.data import TensorDataset, default_collate
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
-from deniable.learn.plans import Places
+from deniable.learn.epoch_batches import Places
 from deniable.learn.torch.guards import training_checks
 
 

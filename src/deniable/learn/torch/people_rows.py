@@ -24,7 +24,8 @@ from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.learn.torch.guards import training_checks
 
 if TYPE_CHECKING:
-    from deniable.learn.plans import Places, Plan
+    from deniable.learn.epoch_batches import Places
+    from deniable.learn.plans import Plan
     from deniable.learn.torch.batch_sampling import Records
 
 ONE_EXAMPLE = "the plan's unit: the rows of a person are one example, which is computed alone"

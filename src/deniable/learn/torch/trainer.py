@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from deniable import noise as chance
 from deniable.curves import curve_arguments
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.learn.plans import Places, Plan
+from deniable.learn.epoch_batches import EpochDraws, Places
+from deniable.learn.plans import Plan
 from deniable.learn.torch import checkpoints, training_report
 from deniable.learn.torch.batch_sampling import Records, parts
 from deniable.learn.torch.canaries import Canaries, check_trained
@@ -122,8 +123,7 @@ class Trainer:
         self.plan, self.model = plan, training_checks.check_model(model)
         self.optimizer = training_checks.check_optimizer(optimizer, model)
         self._processes = Processes(process_group)
-        self._entropy = entropy
-        self._device = next(model.parameters()).device
+        self._entropy, self._device = entropy, next(model.parameters()).device
         self._size = None if physical_batch is None else curve_arguments.integer("physical_batch", physical_batch, 1)
         self._canaries = (
             None if canaries is None else Canaries(training_checks.check_dataset(canaries), collate, entropy)
@@ -142,14 +142,13 @@ class Trainer:
         self._noise = noise or (ExactNoise(entropy=entropy) if self._device.type == "cpu" else DeviceNoise())
         self._parameters = {name: each.tensor for name, each in self._book.parameters.items()}
         self._noise.open(plan, sum(each.numel() for each in self._parameters.values()))
-        self._past = past_of(plan)
+        self._past, self._draws = past_of(plan), plan.draws()
         payer = training_checks.check_ledger(ledger, session)
         self._payment = None if payer is None else Payment(payer, plan, delta)
         self._clipping = ClipNorms(plan, optimizer, entropy, self._parameters)
         self._after_step = training_checks.check_callable("after_step", after_step)
         self._progress = training_checks.check_progress(progress)
-        self._is_charged = False
-        self._run = secrets.token_hex(16)
+        self._is_charged, self._run = False, secrets.token_hex(16)
         self._journals: dict[Path, checkpoints.Journal] = {}
         """Journals of all checkpoints of this run that still exist. Each step is noted in each of them."""
         self._sums = GradientSums(self._parameters)
@@ -157,15 +156,14 @@ class Trainer:
         self._is_added = True  # whether `backward` of the last batch completed
         self.steps_taken = 0
         """Steps begun. All of them are spent."""
-        self.public_steps = 0
-        self.history = History()
+        self.public_steps, self.history = 0, History()
         self._redo: str | None = None
         """How the last batch must be repeated: "followed" or "alone"; None if it was added."""
         self._for = ""
         """What the batch is for: "" for training, "single" if it has two copies of one example, "reference" or
         "comparison" if nothing of it is added."""
         self._weights: list[int] = []  # version counters of the parameters when the batch was yielded
-        self._is_closed = False
+        self._is_closed = self._is_running = False  # running: batches may run as compiled steps
         self._watch = ForwardWatch(model, self._parameters.values())
         level = training_checks.check_separation(separation)
         self._following = Following(model, self._book, lambda: self._watch.is_on, level)
@@ -174,7 +172,6 @@ class Trainer:
         self._comparison = SumComparison(entropy)
         self._book.rest()
         self._compiled: CompiledSteps | None = None
-        self._is_running = False  # whether batches may run as compiled steps
         self._loop = object()  # identifies the newest loop over the trainer; an older loop must not continue
         for group in optimizer.param_groups:
             if isinstance(optimizer, AdamBC):
@@ -289,7 +286,7 @@ class Trainer:
                 self._sums.clear()
                 if self._past is not None:
                     self._past.begin()
-                taken = self.plan.drawn(self._records.mine, step, self._entropy)
+                taken = self._draws.drawn(self._records.mine, step, self._entropy)
                 for places in parts(taken, self._size, first=LEARNT if self._book.is_learning else None):
                     for batch in self._tried(places):
                         yield batch
@@ -544,6 +541,7 @@ class Trainer:
             "entry": None if payment is None or payment.entry is None else payment.entry.number,
             "token": None if payment is None else payment.share(),
             "past": None if self._past is None else self._past.state(),
+            "draws": None if not isinstance(self._draws, EpochDraws) else self._draws.state(),
             "clip": self._clipping.norm,
             "journals": [str(each) for each in known],
             "guarantee": training_report.guarantee_text(self),
@@ -576,6 +574,8 @@ class Trainer:
             payment, steps = resume_for_all(payment, self._processes, self._device, record, known, self.steps_taken)
         if self._past is not None:
             self._past.restore(record["past"], steps - record["steps"])
+        if isinstance(self._draws, EpochDraws) and self._processes.count == 1:
+            self._draws.restore(record["draws"])
         # Nothing is refused below this line, so that a trainer is never partly loaded.
         self.model.load_state_dict(record["model"])
         self.optimizer.load_state_dict(record["optimizer"])

@@ -1,0 +1,115 @@
+"""Batches that visit every record once in each epoch: allocated at random, or shuffled.
+
+**Allocated.** At the beginning of an epoch of t batches, each record draws the number of its batch, uniformly and
+independently ("balls in bins"). The curve of an epoch is gaussian(sigma=noise).allocated(steps=t), see
+`curves.atoms.random_allocation`; epochs draw afresh, so they multiply. The curve of a part of an epoch is at most that
+of the whole epoch (post-processing).
+
+**Shuffled.** All records are shuffled and cut into t batches of equal size, up to one. Neighbours differ by one record
+that is present or blank, so that the sizes do not change. Given the order of the records, one step of the epoch has
+that record; the others do not depend on it, except through earlier answers. So an epoch is gaussian(sigma=noise): no
+gain by shuffling is claimed, because none is proved in which every gradient may depend on the answers before it.
+
+**What shuffling leaks at least.** Let every other record have the gradient -1 (in clipping norms) and this one +1, or
+blank. Up to a constant, the batch i of this record has the sum 2 with it and 1 without it; all others have 0. The
+event "some noisy sum exceeds c" has the probability 1 - Φ((c - s)/σ) Φ(c/σ)^(t-1) with s = 2 or 1. The largest
+difference P - e^ε Q over c is a lower bound on δ(ε) of an epoch (Chua et al. 2024, "How private are DP-SGD
+implementations?", use this pair), and so is that of the allocated pair, to which the other records' gradient 0 leads.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import NOTHING, InvalidParameter
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.noise import Entropy
+
+BATCHES = ("sampled", "allocated", "shuffled")
+"""How the records of a step are chosen."""
+
+Places = NDArray[np.int64]
+"""Numbers of records, from 0."""
+
+
+class StepDraws(Protocol):
+    """Draws the records of each step of one run."""
+
+    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
+        """Which of these records take part in step `step`, counted from 0."""
+
+
+@final
+class EpochDraws:
+    """Draws the batch numbers of all records when an epoch begins, and keeps them until it ends.
+
+    If it meets an epoch in its middle, because the run continues from a checkpoint without these numbers, it takes
+    nobody until the next epoch: a second draw could take a record twice.
+    """
+
+    def __init__(self, batches: str, count: int) -> None:
+        self._batches, self._count = batches, count
+        self._epoch = -1
+        self._drawn: Places | None = None
+
+    def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
+        """The records whose batch it is. The same records must be given in every step of a run."""
+        from deniable import noise
+
+        epoch, turn = divmod(step, self._count)
+        if epoch != self._epoch:
+            self._epoch, self._drawn = epoch, None
+            if turn == 0 and self._batches == "allocated":
+                self._drawn = noise.uniform(below=self._count, size=(len(records),), entropy=entropy)
+            elif turn == 0:
+                self._drawn = noise.permutation(len(records), entropy=entropy) % self._count
+        if self._drawn is not None and len(self._drawn) != len(records):
+            rule = f"has {len(records)} records here, and the epoch began with {len(self._drawn)}"
+            raise InvalidParameter("dataset", NOTHING, rule, "continue with the dataset of the checkpoint")
+        return records[:0] if self._drawn is None else records[self._drawn == turn]
+
+    def state(self) -> dict[str, object]:
+        """The numbers of this epoch, for a checkpoint: they are as secret as the records."""
+        return {"epoch": self._epoch, "drawn": None if self._drawn is None else self._drawn.tolist()}
+
+    def restore(self, state: dict[str, object]) -> None:
+        """Continue with the numbers of a checkpoint. They stay right for steps that were taken after it."""
+        drawn = state["drawn"]
+        self._epoch = int(str(state["epoch"]))
+        self._drawn = np.array(drawn, dtype=np.int64) if isinstance(drawn, list) else None
+
+
+def epoch_curve(batches: str, *, sigma: float, batches_in_epoch: int, steps: int) -> Curve:
+    """The curve of so many steps; a part of an epoch counts as a whole one."""
+    from deniable import curves
+
+    one, epochs = curves.gaussian(sigma=sigma), -(-steps // batches_in_epoch)
+    return (one.allocated(steps=batches_in_epoch) if batches == "allocated" else one) ** epochs
+
+
+def least_epsilon(sigma: float, batches: int, steps: int, delta: float) -> float:
+    """A lower bound on ε at δ of a whole epoch of shuffled batches; 0 if the run has no whole epoch. See the module.
+
+    The probabilities are in floating point, good to about twelve digits, and lowered by that.
+    """
+    if steps < batches:
+        return 0.0
+    from scipy.special import log_ndtr
+
+    from deniable import curves
+
+    at = np.linspace(-4 * sigma, 2 + 40 * sigma, 20_000)
+    # The complement of a product, without cancellation: -expm1 of the sum of logarithms.
+    once, twice = (
+        -np.expm1(log_ndtr((at - shift) / sigma) + (batches - 1) * log_ndtr(at / sigma)) for shift in (1.0, 2.0)
+    )
+    gain = twice * (1 - 1e-12) - delta
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.where(gain > 0, np.log(gain / (once * (1 + 1e-12))), 0.0)
+    found = float(np.max(np.where(np.isfinite(odds), odds, 0.0), initial=0.0))
+    return max(found, float(curves.gaussian(sigma=sigma).allocated(steps=batches).epsilon_bounds(delta=delta)[0]))
