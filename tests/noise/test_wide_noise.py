@@ -40,7 +40,7 @@ def test_the_integer_bounds_of_the_exponential_hold(y: int) -> None:
     with at_many_bits():
         truth = mpmath.exp(-real(F(y, 2**UNIT))) * mpf(2) ** UNIT
         assert _at_least(y) <= truth <= _at_most(y)
-    assert _at_most(y) - _at_least(y) <= y**3 // (6 << 2 * UNIT) + 5
+    assert _at_most(y) - _at_least(y) <= y**4 // (24 << 3 * UNIT) + 6
 
 
 @pytest.mark.parametrize("y", [0, 1, 2, 2**31])

@@ -39,7 +39,7 @@ SMALL = 64
 """Requests of at most this many bytes are served from the words generated ahead."""
 
 PIECE = 1 << 16
-_ZEROS = bytes(PIECE)
+_ZEROS = memoryview(bytes(PIECE))  # slices of it are not copies
 
 
 class Entropy(ABC):
@@ -124,7 +124,7 @@ class _Stream:
         done = 0
         while done + BLOCK < size:  # the cipher needs room for one block more than it writes
             piece = min(PIECE, size - done - BLOCK)
-            self._cipher.update_into(_ZEROS if piece == PIECE else _ZEROS[:piece], target[done:])
+            self._cipher.update_into(_ZEROS[:piece], target[done:])
             done += piece
         target[done:] = self._update(bytes(size - done))
         self._made += done

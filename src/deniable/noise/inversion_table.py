@@ -188,6 +188,16 @@ class InversionTable(Chunked):
             self._guide = guide  # assigned last: another thread may be testing it
         return self._guide
 
+    def thresholds(self) -> tuple[npt.NDArray[np.uint64], int, int]:
+        """floor(F(k) 2⁶⁴) in order, the first k, and how far behind a threshold a word is still undecided."""
+        self.guide()
+        assert self._array is not None
+        return self._array, self._first, self._width
+
+    def settled(self, word: int, entropy: Entropy) -> int:
+        """The draw whose u begins with these 64 bits, which `thresholds` leave undecided."""
+        return max(-self._limit, min(self._limit, settle(self._law, word, WORD, entropy)))
+
     def _refined(self, cells: Cells, entropy: Entropy) -> Integers:
         """Draws whose first 16 bits lie in a cell with a threshold: 48 more bits for all, and `settle` for the few
         still open.
@@ -199,5 +209,5 @@ class InversionTable(Chunked):
         drawn = index + self._first
         before = words - self._array[np.maximum(index - 1, 0)]
         for place in np.flatnonzero((index > 0) & (before <= self._width)).tolist():
-            drawn[place] = max(-self._limit, min(self._limit, settle(self._law, int(words[place]), WORD, entropy)))
+            drawn[place] = self.settled(int(words[place]), entropy)
         return drawn

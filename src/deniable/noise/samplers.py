@@ -116,7 +116,7 @@ def _discrete_gaussian(sigma: Any) -> Sampler:
 
 
 @_remembered
-def _rounded_gaussian(sigma: Any) -> Sampler:
+def gaussian_sampler(sigma: Any) -> Sampler:
     exact = _scale("sigma", sigma)
     return WideRoundedGaussian(exact) if block_bits(exact) else InversionTable(RoundedGaussianLaw(exact))
 
@@ -258,7 +258,7 @@ def rounded_gaussian(*, sigma: Rational, size: Size | None = None, entropy: Entr
     >>> isinstance(noise.rounded_gaussian(sigma=3), int)
     True
     """
-    return _drawn(_rounded_gaussian(sigma), size, entropy)
+    return _drawn(gaussian_sampler(sigma), size, entropy)
 
 
 @overload

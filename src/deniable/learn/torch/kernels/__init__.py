@@ -2,6 +2,7 @@
 
     llvm_kernels          a small language for kernels, and their compilation
     normal_kernel         N(0, 1) in single precision by Box & Muller
+    grid_noise_kernel     exact Gaussian noise on a grid, added in one pass
     convolution_kernel    per-example gradients of convolutions
     half_products         norms and weighted sums from factors in half precision; `half_kernels` has the Triton kernels
 

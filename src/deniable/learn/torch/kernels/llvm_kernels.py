@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, final
 
-NUMBER, WHOLE = ctypes.c_float, ctypes.c_int64
+NUMBER, DOUBLE, WHOLE = ctypes.c_float, ctypes.c_double, ctypes.c_int64
 NUMBERS, WHOLES = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int64)
-"""Types of a kernel's arguments: single-precision numbers, integers, and pointers to both."""
+"""Types of a kernel's arguments: single- and double-precision numbers, integers, and pointers to numbers and integers.
+"""
 
 
 @final
@@ -29,7 +30,7 @@ class CompiledKernel:
 
     def __init__(self, engine: Any, address: int, kinds: Sequence[Any]) -> None:
         self._engine = engine  # owns the memory of the code
-        types = [each if each in (NUMBER, WHOLE) else ctypes.c_void_p for each in kinds]
+        types = [each if each in (NUMBER, DOUBLE, WHOLE) else ctypes.c_void_p for each in kinds]
         self.run: Callable[..., None] = ctypes.CFUNCTYPE(None, *types)(address)
 
 
@@ -89,6 +90,7 @@ class KernelWriter:
         self.vector, self.indices = (ir.VectorType(each, lanes) for each in (self.number, self.index))
         known = {
             NUMBER: self.number,
+            DOUBLE: ir.DoubleType(),
             WHOLE: self.whole,
             NUMBERS: self.number.as_pointer(),
             WHOLES: self.whole.as_pointer(),
