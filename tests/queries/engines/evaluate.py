@@ -34,7 +34,7 @@ from deniable.queries.relations.relation_nodes import (
     Union,
 )
 from deniable.tables.expressions import Expression
-from deniable.tables.kinds import Domain, Kind, end_of
+from deniable.tables.kinds import LONGEST, Domain, Kind, end_of
 from deniable.tables.schema import Table
 
 Value = Any
@@ -73,10 +73,14 @@ def registered(table: Table, rows: Iterable[Mapping[str, Value]], secret: bytes)
     plain = [(name, replace(domain, bounds=None, keys=None)) for name, domain in columns if name != whose]
     kept: list[Row] = []
     for person in dict.fromkeys(person for person, _, _ in read):
-        mine = [(values, row) for each, values, row in read if each == person]
+        mine = [(values, {name: _cut(row[name]) for name, _ in plain}) for each, values, row in read if each == person]
         mine.sort(key=lambda each: (digest(secret, person, each[1], plain), by_reals(each[0], kinds)))
         kept += [Row(person, rank, values) for rank, (values, _) in enumerate(mine[: unit.rows], start=1)]
     return kept
+
+
+def _cut(value: Value) -> Value:
+    return value[:LONGEST] if isinstance(value, str) else value
 
 
 def settled(value: Value, domain: Domain) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import pytest
@@ -64,9 +65,11 @@ def test_every_question_has_the_same_answer_each_time_it_is_asked(kitchen: Kitch
     for _ in range(3 if isinstance(engine, DuckDBEngine) else 1):  # others have no copies, and Spark takes its time
         for asked in questions(table):
             assert engine.collect(asked) == evaluate.collected(asked, stored)
+        if isinstance(engine, DuckDBEngine):
+            engine.settle()
 
 
-def test_a_copy_is_made_for_a_bound_at_once_and_for_people_when_they_are_asked_again(
+def test_copies_are_made_after_the_questions_that_asked_for_them_and_never_inside(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with DuckDBEngine(threads=1) as engine:
@@ -76,22 +79,44 @@ def test_a_copy_is_made_for_a_bound_at_once_and_for_people_when_they_are_asked_a
         run, sent = duckdb_engine._guarded, []
 
         def noted(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
-            sent.append(sql)
+            sent.append((threading.current_thread() is threading.main_thread(), sql))
             return run(connection, sql, otherwise)
 
+        def made_by(asked: Collect) -> list[str]:
+            sent.clear()
+            engine.collect(asked)
+            engine.settle()
+            assert [sql for inside, sql in sent if inside and sql.startswith("CREATE")] == []
+            return [sql.split(" AS ")[0].rpartition(".")[2] for inside, sql in sent if not inside]
+
         monkeypatch.setattr(duckdb_engine, "_guarded", noted)
-        engine.collect(people)
-        assert not any(sql.startswith("CREATE") for sql in sent)
+        assert made_by(people) == []  # a copy pays off from the second question on
+        assert made_by(people) == ['"t0_by_c0_key"']
+        assert sorted(made_by(bound)) == ['"t0_by_c1_n"', '"t0_by_rank"']  # as dear as the question itself
         for asked in (people, bound):
-            sent.clear()
-            engine.collect(asked)
-            assert [sql.startswith("CREATE") for sql in sent] == [True, False]
-        for asked in (people, bound):
-            sent.clear()
-            engine.collect(asked)
-            [sql] = sent
+            assert made_by(asked) == []
+            [(_, sql)] = sent
             assert "OVER" not in sql
             assert "stored_place" in sql
+
+
+def test_an_engine_is_closed_while_it_makes_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread is left that works on, and no copy is begun after the first one was stopped."""
+    engine = DuckDBEngine(threads=1)
+    table = engine.register("t", source(), TABLE, SECRET)
+    run, begun = duckdb_engine._guarded, []
+
+    def slow(connection: Any, sql: str, otherwise: str) -> list[tuple[Any, ...]]:
+        if sql.startswith("CREATE"):
+            begun.append(sql)
+            return run(connection, "SELECT count(*) FROM range(1000000000000)", otherwise)
+        return run(connection, sql, otherwise)
+
+    monkeypatch.setattr(duckdb_engine, "_guarded", slow)
+    engine.collect(by(Bound(Source(table), (col("n"),), 2, 1), "n"))
+    engine.close()
+    assert len(begun) <= 1
+    assert engine._copies._thread is None
 
 
 @pytest.mark.parametrize("room", [True, False])
@@ -111,10 +136,11 @@ def test_what_is_shown_to_be_run_tells_nothing_of_earlier_questions_or_of_room(
         monkeypatch.setattr(duckdb_engine, "_guarded", full)
         asked = questions(table)
         first = [engine.sql(each) for each in asked]
-        assert any("CREATE TABLE" in text for text in first)
+        assert not any("MD5" in text.upper() for text in first)
         for _ in range(3):
             for each in asked:
                 engine.collect(each)
+            engine.settle()
             assert [engine.sql(each) for each in asked] == first
 
 
@@ -132,5 +158,7 @@ def test_without_room_for_a_copy_questions_are_answered_all_the_same(monkeypatch
 
         monkeypatch.setattr(duckdb_engine, "_guarded", full)
         expected = evaluate.collected(asked, {"t": evaluate.registered(TABLE, ROWS, SECRET)})
-        assert [engine.collect(asked) for _ in range(3)] == [expected] * 3
-        assert len(tried) == 1
+        for _ in range(3):
+            assert engine.collect(asked) == expected
+            engine.settle()
+        assert len(tried) == 2  # the copy with ranks and the one with positions, each once

@@ -4,7 +4,9 @@
     duckdb, spark        the two engines; `engine_process` runs one in a process of its own, with caps
     duckdb_sources, registration_sql, registration_report      how a source becomes a registered table
     sql_generation, expression_sql, sql_spelling, cell_index   a plan as SQL in the dialect of an engine
-    row_positions, sql_templates, scratch_folders              copies with row positions, cached SQL, spill folders
+    bounded_rows                                               each person's first rows, with few rows hashed
+    row_positions, copy_making                                 ranks and positions of rows, and copies with them
+    sql_templates, scratch_folders                             cached SQL, spill folders
     daily_parts                                                the rows of one day, for standing questions
     semaphore                                                  a fast limit on concurrent questions
     price_engine, public_rows                                  an engine without data, and SQL over public rows

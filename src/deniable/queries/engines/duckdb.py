@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,9 +16,11 @@ from typing import Any, Final, TypeVar, final
 
 from sqlglot import exp
 
-from deniable.csv_structure import Extent, check_rows
+from deniable.csv_structure import check_rows
 from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
 from deniable.queries.engines import sql_generation
+from deniable.queries.engines.bounded_rows import numbered, write_bounded
+from deniable.queries.engines.copy_making import CopyMaker
 from deniable.queries.engines.daily_parts import Day, claimed, rows_of_day
 from deniable.queries.engines.duckdb_sources import FoundSource, listed, natural, opened
 from deniable.queries.engines.engine import (
@@ -33,10 +35,10 @@ from deniable.queries.engines.engine import (
     gathered,
 )
 from deniable.queries.engines.registration_report import Registration, counted
-from deniable.queries.engines.registration_sql import Reading, ranked, reading, same_people, with_partners
+from deniable.queries.engines.registration_sql import Reading, reading, same_people, with_partners
 from deniable.queries.engines.row_positions import Stored, Wish, with_places
 from deniable.queries.engines.scratch_folders import Folder, sweep
-from deniable.queries.engines.sql_spelling import SQL, DuckDB, column, function, name, number
+from deniable.queries.engines.sql_spelling import SQL, DuckDB, function, name, number
 from deniable.queries.engines.sql_templates import Texts
 from deniable.queries.relations.exact_statistics import Collect, Filling, Group
 from deniable.tables.kinds import Kind
@@ -152,9 +154,9 @@ class DuckDBEngine(Engine):
         self._locked = False
         self._closed = False
         self._turn = threading.Lock()
-        self._wished: set[tuple[str, str]] = set()
-        self._unmade: set[tuple[str, str]] = set()
-        self._making = threading.Lock()
+        self._copies = CopyMaker(self._copy)
+        self._maker = self._connection.cursor()
+        self._numbers: exp.Table | None = None
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -171,8 +173,13 @@ class DuckDBEngine(Engine):
                 read = reading(table, origin, found.columns, _SPELLING, secret)
                 tally = self._read(_sql(read.tally))
                 check_rows(sum(int(each[1]) for each in tally), found.rows)
-                stored = self._keep(read, found, table, progress)
-            self._reports[name] = self._counted(name, read, tally, stored, table, secret, found.extents or ())
+                stored, people_there = self._keep(read, found, table, progress)
+            [[kept]] = self._read(f"SELECT count(*) FROM {_sql(stored.location)}")
+            if table.unit is not None and people_there is None:
+                people_there = kept
+            extents = found.extents or ()
+            about = counted(name, read.whose, read.reasons, tally, kept, people_there, secret, extents)
+            self._reports[name] = about
             self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this compresses tables in memory
             self._tables[name], self._people = stored, people
             named = replace(table, name=name)
@@ -202,23 +209,10 @@ class DuckDBEngine(Engine):
         yield stage
         self._run(f"DROP TABLE {_sql(stage)}")
 
-    def _counted(
-        self,
-        title: str,
-        read: Reading,
-        tally: list[tuple[Any, ...]],
-        stored: Stored,
-        table: Table,
-        secret: bytes,
-        extents: Sequence[Extent],
-    ) -> Registration:
-        if table.unit is None:
-            [[kept]] = self._read(f"SELECT count(*) FROM {_sql(stored.location)}")
-            return counted(title, read.whose, read.reasons, tally, kept, None, secret, extents)
-        [[kept, people]] = self._read(f'SELECT count(*), count(*) FILTER ("rank" = 1) FROM {_sql(stored.location)}')
-        return counted(title, read.whose, read.reasons, tally, kept, people, secret, extents)
-
-    def _keep(self, read: Reading, found: FoundSource, table: Table, progress: Progress | None) -> Stored:
+    def _keep(
+        self, read: Reading, found: FoundSource, table: Table, progress: Progress | None
+    ) -> tuple[Stored, int | None]:
+        """Write the rows to keep, and count their people (None: each row is a person, or the table is public)."""
         location = self._place(found.size)
         unit = table.unit
         if unit is None:
@@ -228,30 +222,19 @@ class DuckDBEngine(Engine):
             alone = exp.Alias(this=exp.Window(this=function("ROW_NUMBER")), alias=name(PERSON))
             first = exp.Alias(this=number(1), alias=name(RANK))
             self._create(location, read.select.select(alone, first, copy=False), progress)
-        elif read.person is Kind.INTEGER:
-            rows = exp.Subquery(this=read.select, alias=exp.TableAlias(this=name("t")))
-            self._create(location, ranked(rows, read, column(PERSON), unit.rows), progress)
         else:
-            self._number(location, read, unit.rows, progress)
-        return Stored(location, read.columns, None if unit is None else unit.rows)
+            people = self._ids(found.size) if numbered(read) else None
+            create = partial(self._create, location, progress=progress)
+            made = write_bounded(self._read, create, location, read, unit.rows, people)
+            return Stored(location, read.columns, unit.rows, order=made.order, people=made.count), made.people
+        return Stored(location, read.columns, None if unit is None else unit.rows), None
 
-    def _number(self, location: exp.Table, read: Reading, most: int, progress: Progress | None) -> None:
-        """Replace text ids by numbers, the same in every table, because numbers are counted and joined much faster."""
-        stage = location.copy()
-        stage.set("this", name(f"{location.name}_stage"))
-        self._create(stage, read.select, progress)
-        self._run('CREATE TABLE IF NOT EXISTS "people" ("id" VARCHAR, "number" BIGINT)')
-        here = _sql(stage)
-        self._run(
-            'INSERT INTO "people" SELECT "person", row_number() OVER () + (SELECT count(*) FROM "people") '
-            f'FROM (SELECT DISTINCT "person" FROM {here}) AS new '
-            'WHERE NOT EXISTS (SELECT 1 FROM "people" WHERE "id" = new."person")'
-        )
-        others = ", ".join(_sql(column(each)) for each in ("hash", *read.columns.values()))
-        joined = f'(SELECT "number", {others} FROM {here} JOIN "people" ON "id" = "person") AS t'
-        rows = exp.Table(this=exp.Var(this=joined))
-        self._create(location, ranked(rows, read, column("number"), most), progress)
-        self._run(f"DROP TABLE {here}")
+    def _ids(self, size: int) -> exp.Table:
+        """The table of text ids and their numbers, the same for all tables."""
+        if self._numbers is None:
+            self._numbers = self._place(size)
+            self._run(f'CREATE TABLE {_sql(self._numbers)} ("id" VARCHAR, "number" BIGINT)')
+        return self._numbers
 
     def _place(self, size: int) -> exp.Table:
         """A new location for a table of about `size` bytes: compressed in memory, or in an encrypted file."""
@@ -298,11 +281,13 @@ class DuckDBEngine(Engine):
     def collect(self, question: Collect) -> dict[Group, Numbers]:
         written = sql_generation.write(question, self._tables, _SPELLING)
         self.lock()
-        with self._asking(self._clock) as ask:
-            if written.wishes and self._place_rows(written.wishes, ask):
-                written = sql_generation.write(question, self._tables, _SPELLING)
-            self._texts.learn(question, written)
-            return _collected(question, written, ask)
+        try:
+            with self._asking(self._clock) as ask:
+                self._texts.learn(question, written)
+                return _collected(question, written, ask)
+        finally:  # also if it took too long: which copies are made depends on the questions alone
+            for wish in written.wishes:
+                self._copies.wish(wish)
 
     def fill(self, filling: Filling) -> dict[Group, Numbers] | None:
         found = self._texts.filled(filling)
@@ -329,40 +314,25 @@ class DuckDBEngine(Engine):
         return None if self._seconds is None else self._seconds + _EMPTY
 
     def sql(self, question: Collect) -> str:
-        # The SQL of a first question. Catalogues are left out, because they show whether a table is in memory or in a
-        # file, which depends on its size and is not public. Existing copies are left out, because they would show what
-        # others asked, and whether there was space for a copy.
-        tables, statements = {each: stored.nameless() for each, stored in self._tables.items()}, []
-        for wish in sql_generation.write(question, tables, _SPELLING).wishes:
-            if wish.at_once:
-                tables[wish.table], statement = _placed(tables[wish.table], wish.column)
-                statements.append(statement)
-        return ";\n".join([*statements, sql_generation.write(question, tables, _SPELLING).text])
+        # Catalogues are left out, because they show whether a table is in memory or in a file, which depends on its
+        # size and is not public. Existing copies are left out, because they would show what others asked, and whether
+        # there was space for a copy.
+        tables = {each: stored.nameless() for each, stored in self._tables.items()}
+        return sql_generation.write(question, tables, _SPELLING).text
 
-    def _place_rows(self, wishes: Iterable[Wish], ask: Ask) -> bool:
-        """Create the copies with positions that pay off now; return whether there is a new one.
+    def settle(self) -> None:
+        """Wait until the copies that questions asked for are made, in the background; for tests and benchmarks."""
+        self._copies.settle()
 
-        Which copies are created depends on the questions alone. If there is no space, questions run without the copy.
-        """
-        made = False
-        with self._making:
-            for wish in wishes:
-                if self._pays(wish):
-                    stored, statement = _placed(self._tables[wish.table], wish.column)
-                    try:
-                        ask(statement)
-                    except EngineFailed:
-                        self._unmade.add((wish.table, wish.column))
-                        continue
-                    self._tables[wish.table], made = stored, True
-                self._wished.add((wish.table, wish.column))
-        return made
-
-    def _pays(self, wish: Wish) -> bool:
-        at = (wish.table, wish.column)
-        if at in self._unmade or wish.column in self._tables[wish.table].placed:
-            return False
-        return wish.at_once or at in self._wished
+    def _copy(self, wish: Wish) -> None:
+        """Make a copy. If there is no space, questions go on without it."""
+        stored = self._tables.get(wish.table)
+        if stored is None:  # closed meanwhile
+            return
+        copied, statement = _placed(stored, wish.column)
+        with suppress(EngineFailed):
+            _guarded(self._maker, statement, "engine")
+            self._tables[wish.table] = copied
 
     def lock(self) -> None:
         """Disable files, network, extensions and changes of settings for good. The first question calls this."""
@@ -370,7 +340,6 @@ class DuckDBEngine(Engine):
             self._check_open()
             if self._locked:
                 return
-            self._run('DROP TABLE IF EXISTS "people"')
             if self._threads is None and self._run(_LONGEST)[0][0] <= _PIECE:
                 self._run("SET threads = 1")  # for small tables, waking other threads costs more than they save
             every = [str(each) for (each,) in self._run("SELECT name FROM duckdb_optimizers()")]
@@ -384,6 +353,8 @@ class DuckDBEngine(Engine):
         with self._turn:
             if not self._closed:
                 self._closed = True
+                self._copies.close(self._maker.interrupt)
+                self._maker.close()
                 self._tables.clear()
                 for clock in (self._clock, self._briefly):
                     if clock is not None:
@@ -512,10 +483,11 @@ def _collected(question: Collect, written: sql_generation.Written, ask: Ask) -> 
 
 
 def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
-    """(a table with one more copy with positions, the statement that creates the copy)."""
+    """(a table with one more copy, with ranks or with positions, the statement that creates the copy)."""
     copy = stored.location.copy()
     copy.set("this", name(f"{stored.location.name}_by_{by}"))
-    statement = f"CREATE TABLE {_sql(copy)} AS {_sql(with_places(stored, by))}"
+    select = stored.order if by == RANK and stored.order is not None else with_places(stored, by)
+    statement = f"CREATE TABLE {_sql(copy)} AS {_sql(select)}"
     return replace(stored, placed={**stored.placed, by: copy}), statement
 
 

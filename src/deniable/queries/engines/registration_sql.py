@@ -22,7 +22,7 @@ from sqlglot import exp
 from deniable.errors import InvalidParameter
 from deniable.queries.engines.engine import PERSON, RANK, unreadable
 from deniable.queries.engines.expression_sql import DAY, TIME, ExpressionWriter, Piece
-from deniable.queries.engines.sql_generation import stored_name
+from deniable.queries.engines.row_positions import stored_name
 from deniable.queries.engines.sql_spelling import (
     SQL,
     Spelling,
@@ -48,7 +48,10 @@ _MOST_PAIRED: Final = 12
 @final
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The SQL that reads a source. `select` returns person and hash (of a private table) and the declared columns."""
+    """The SQL that reads a source.
+
+    `select` returns the person and the hash of each row (of a private table), and the declared columns.
+    """
 
     select: exp.Select
     columns: Mapping[str, str]
@@ -62,6 +65,13 @@ class Reading:
     """The columns that must have a value: the person's id, and columns declared without NULLs."""
     packed: frozenset[str] = frozenset()
     """Columns that are stored as ENUM while rows are sorted, and as text afterwards."""
+    plain: exp.Select | None = None
+    """`select` with text in place of ENUM, and with a hash only where bounds or keys altered the row; None without ids.
+
+    The hash of any other row follows from its stored values, by `hashed`.
+    """
+    hashed: SQL | None = None
+    """The hash of a row from the person and the stored columns, if they are unaltered; None if there is no id."""
 
     @property
     def whose(self) -> str | None:
@@ -126,11 +136,13 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     names: dict[str, str] = {}
     contents: dict[str, tuple[SQL, Domain]] = {}
     packed: set[str] = set()
+    raw: dict[str, str] = {}
     for position, (each, domain) in enumerate(table.columns):
         if each == whose:
             continue
         names[each] = stored_name(position, each)
-        smaller = None if person is None else spelling.packed(domain)
+        short = all(len(str(key)) <= LONGEST for key in domain.keys or ())  # `_altered` relies on it
+        smaller = spelling.packed(domain) if person is not None and short else None
         if smaller is None:
             piece = _declared(writer, each, found[each], domain)
         else:  # the cast also turns a value that is not a key into NULL
@@ -144,6 +156,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
             plain, alias = replace(domain, bounds=None, keys=None), f"{names[each]} read"
             inner.append(exp.Alias(this=_declared(writer, each, found[each], plain).sql, alias=name(alias)))
             contents[each] = column(alias), plain
+            raw[names[each]] = alias
         if not domain.nullable:
             present[each] = column(names[each])
     if not inner:
@@ -156,18 +169,38 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     select = exp.Select(expressions=inner, from_=exp.From(this=read))
     ordered = [contents[each] for each in sorted(contents)]
     outputs: list[SQL] = [column(each) for each in names.values()]
+    hashed, texts = None, None
     if person is not None:
         digest = _digest(spelling, secret, person, ordered)
-        outputs = [column(PERSON), exp.Alias(this=digest, alias=name(HASH)), *outputs]
+        unpacked = [exp.Alias(this=_unpacked(each, packed), alias=name(each)) for each in names.values()]
+        changed = [_altered(each, alias, packed) for each, alias in raw.items()]
+        shown = case((exp.Paren(this=exp.or_(*changed)), digest)) if changed else cast(exp.Null(), spelling.hash_type)
+        texts = _where([column(PERSON), exp.Alias(this=shown, alias=name(HASH)), *unpacked], select.copy(), present)
+        unaltered: list[tuple[SQL, Domain]] = [(column(names[each]), contents[each][1]) for each in sorted(contents)]
+        hashed = _digest(spelling, secret, person, unaltered)
+        outputs = [column(PERSON), exp.Alias(this=digest.copy(), alias=name(HASH)), *outputs]
     elif not outputs:
         outputs = [column("nothing")]
-    outer = exp.Select(expressions=outputs, from_=exp.From(this=_from(select)))
-    if present:
-        outer.set("where", exp.Where(this=exp.and_(*(_present(each) for each in present.values()))))
+    outer = _where(outputs, select, present)
     whole = [*([] if person is None else [column(PERSON)]), *(sql.copy() for sql, _ in ordered)]
     tally = _tally(select, whole or [column("nothing")], list(present.values()), spelling)
     ties = tuple(names[each] for each, (_, domain) in contents.items() if domain.kind is Kind.REAL)
-    return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed))
+    return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed), texts, hashed)
+
+
+def _where(outputs: list[SQL], rows: exp.Select, present: Mapping[str, SQL]) -> exp.Select:
+    made = exp.Select(expressions=outputs, from_=exp.From(this=_from(rows)))
+    if present:
+        made.set("where", exp.Where(this=exp.and_(*(_present(each.copy()) for each in present.values()))))
+    return made
+
+
+def _altered(stored: str, alias: str, packed: Collection[str]) -> SQL:
+    """Whether bounds or keys changed the value `alias` of a row."""
+    lost = _missing(column(stored))
+    other = both(exp.NEQ, column(stored), column(alias))
+    differs = lost if stored in packed else exp.Paren(this=exp.or_(lost, other))
+    return exp.And(this=_present(column(alias)), expression=differs)
 
 
 def _tally(select: exp.Select, rows: list[SQL], present: list[SQL], spelling: Spelling) -> exp.Select:
@@ -185,11 +218,37 @@ def _tally(select: exp.Select, rows: list[SQL], present: list[SQL], spelling: Sp
     )
 
 
-def ranked(rows: SQL, reading: Reading, person: SQL, most: int) -> exp.Select:
-    """SELECT of each person's first `most` rows by hash, with their rank. `rows` is the result of `reading.select`."""
+def in_order(reading: Reading, location: SQL, most: int, people: SQL | None = None) -> exp.Select:
+    """SELECT of the rows of a registered table with their rank, where registration stored the hash of altered rows.
+
+    `people` is the table of ids and numbers, if the stored person is such a number: the hash covers the id.
+    """
+    columns = [*reading.columns.values()]
+    whose, rows = PERSON, location.copy()
+    if people is not None:
+        whose = "number"
+        known = exp.Alias(this=column(PERSON), alias=name("known"))
+        stored = exp.Select(expressions=[known, *map(column, (HASH, *columns))], from_=exp.From(this=rows))
+        called = exp.Alias(this=column("id"), alias=name(PERSON))
+        joined = exp.Select(expressions=[column(whose), called, *map(column, (HASH, *columns))])
+        met = both(exp.EQ, column("known"), column(whose))
+        rows = _from(joined.from_(_from(stored)).join(people.copy(), on=met))
+    assert reading.hashed is not None
+    digest = exp.Coalesce(this=column(HASH), expressions=[reading.hashed.copy()])
+    shown = [exp.Alias(this=digest, alias=name(HASH)), *map(column, (whose, *columns))]
+    hashed = exp.Select(expressions=shown, from_=exp.From(this=rows))
+    return ranked(_from(hashed), replace(reading, packed=frozenset()), column(whose), most)
+
+
+def ranked(rows: SQL, reading: Reading, person: SQL, most: int, *, hashes: bool = False) -> exp.Select:
+    """SELECT of each person's first `most` rows by hash, with their rank. `rows` is the result of `reading.select`.
+
+    With `hashes`, the hashes as well.
+    """
     order = [exp.Ordered(this=column(each), desc=False, nulls_first=True) for each in (HASH, *reading.tie_break)]
     over = exp.Window(this=function("ROW_NUMBER"), partition_by=[person], order=exp.Order(expressions=order))
     columns = [column(each) for each in reading.columns.values()]
+    columns += [column(HASH)] if hashes else []
     kept = [exp.Alias(this=_unpacked(each.name, reading.packed), alias=name(each.name)) for each in columns]
     place = exp.Alias(this=over, alias=name(RANK))
     whose = exp.Alias(this=person.copy(), alias=name(PERSON))

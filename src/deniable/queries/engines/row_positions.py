@@ -1,4 +1,9 @@
-"""Registered tables, and copies of them with precomputed row positions.
+"""Registered tables, and copies of them with precomputed ranks and row positions.
+
+Few questions need the order of a person's rows: bounds on groups, and questions that read fewer rows of each person
+than are kept. DuckDB registers a table without that order, because hashing and sorting all rows takes longer than the
+rest of registration. A question that needs it computes it, and then a copy of the table with ranks is made for the next
+one.
 
 A bound keeps each person's first k groups and first m rows of each group, in the order of the stored rank. For a whole
 table and one grouping column this order is the same in every question, so it is computed once: a copy of the table
@@ -8,6 +13,7 @@ With such a copy a bound is a filter, and the number of people of a key is the n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, final
@@ -16,6 +22,7 @@ from sqlglot import exp
 
 from deniable.queries.engines.engine import PERSON, RANK
 from deniable.queries.engines.sql_spelling import cast, column, function, inside, name, window
+from deniable.queries.relations.relation_nodes import Bound, RelationNode, Source
 
 PLACE: Final = "stored_place"
 """The position, by rank, of a row among the rows of its person with the same value; from 1."""
@@ -33,17 +40,29 @@ class Stored:
     rows: int | None
     """The maximum number of rows kept for a person; None for a public table."""
     placed: Mapping[str, exp.Table] = field(default_factory=dict)
-    """The copies with positions, by the stored name of the column."""
+    """The copies with positions, by the stored name of the column; the copy with ranks alone is under "rank"."""
+    order: exp.Select | None = None
+    """SELECT of all rows with their ranks; None if `location` has them. It contains the secret: never show it."""
+    people: exp.Expression | None = None
+    """The number of people with rows, as an aggregate of the table; None if `location` has ranks."""
     empty: bool = False
     """Whether queries must treat it as empty."""
 
     def nameless(self) -> Stored:
-        """This record without catalogue and copies: the part of its location that an analyst may see."""
-        return replace(self, location=exp.Table(this=self.location.this.copy()), placed={})
+        """This record without catalogue, copies and secret: what an analyst may see, as if the table had ranks."""
+        return replace(self, location=exp.Table(this=self.location.this.copy()), placed={}, order=None, people=None)
 
     def emptied(self) -> Stored:
         """This record, to be read as an empty table; a public table stays as it is."""
-        return self if self.rows is None else replace(self, placed={}, empty=True)
+        return self if self.rows is None else replace(self, placed={}, empty=True, order=None, people=None)
+
+    @property
+    def with_ranks(self) -> exp.Expression:
+        """The rows with their ranks, to select from."""
+        if self.order is None:
+            return self.location.copy()
+        copy = self.placed.get(RANK)
+        return inside(self.order.copy()) if copy is None else copy.copy()
 
 
 @final
@@ -60,13 +79,33 @@ class Wish:
     at_once: bool
 
 
+def stored_name(position: int, column_name: str) -> str:
+    """A column name that is safe in SQL and still readable, from a number and the first letters of the declared name.
+
+    >>> stored_name(4, "Age at visit")
+    'c4_age_at_visit'
+    """
+    slug = re.sub(r"[^a-z0-9]+", "_", column_name.lower()).strip("_")[:24]
+    return f"c{position}_{slug}" if slug else f"c{position}"
+
+
+def needs_order(relation: RelationNode, tables: Mapping[str, Stored]) -> bool:
+    """Whether a question about this relation depends on the order of a person's rows."""
+    if isinstance(relation, Bound):
+        return True
+    if isinstance(relation, Source):
+        stored = tables.get(relation.table.name)
+        return stored is not None and stored.rows is not None and relation.rows < stored.rows
+    return any(needs_order(each, tables) for each in relation.children)
+
+
 def with_places(stored: Stored, by: str) -> exp.Select:
     """SELECT of the rows of a registered table with their positions by one of its columns."""
     in_group, rank = [column(PERSON), column(by)], [column(RANK)]
     # Both use one window: in the order of ranks, the running minimum is the rank of the group's first row.
     place = window(function("ROW_NUMBER"), in_group, rank, PLACE)
     first = window(function("MIN", column(RANK)), in_group, rank, "first")
-    below = exp.Select(expressions=[exp.Star(), place, first], from_=exp.From(this=stored.location.copy()))
+    below = exp.Select(expressions=[exp.Star(), place, first], from_=exp.From(this=stored.with_ranks))
     group = window(function("DENSE_RANK"), [column(PERSON)], [column("first")], GROUP)
     kept = [column(each) for each in (PERSON, RANK, *stored.columns.values(), PLACE)]
     whole = exp.Select(expressions=[*kept, group], from_=exp.From(this=inside(below)))

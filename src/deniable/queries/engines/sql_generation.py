@@ -22,7 +22,6 @@ depend on the order of rows, so every engine returns the same bits and the sensi
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -36,7 +35,7 @@ from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.engines.cell_index import cell_index
 from deniable.queries.engines.engine import PERSON, RANK
 from deniable.queries.engines.expression_sql import ExpressionWriter, Piece
-from deniable.queries.engines.row_positions import GROUP, PLACE, Stored, Wish
+from deniable.queries.engines.row_positions import GROUP, PLACE, Stored, Wish, needs_order, stored_name
 from deniable.queries.engines.sql_spelling import (
     LEFT,
     RIGHT,
@@ -105,6 +104,8 @@ class RowsSelect:
     """Whether no two rows of a person have the same rank."""
     table: str | None = None
     """The registered table, if these are all of its rows or each person's first few; None after any other node."""
+    people: SQL | None = None
+    """The number of people, if these are all rows of a table without ranks."""
     placed: bool = False
     """Whether `origin` is a copy with positions (`row_positions`) by the key of the question."""
 
@@ -129,16 +130,6 @@ class Written:
         return ";\n".join(part for part in (self.main, *self.cells) if part is not None)
 
 
-def stored_name(position: int, column_name: str) -> str:
-    """A column name that is safe in SQL and still readable, from a number and the first letters of the declared name.
-
-    >>> stored_name(4, "Age at visit")
-    'c4_age_at_visit'
-    """
-    slug = re.sub(r"[^a-z0-9]+", "_", column_name.lower()).strip("_")[:24]
-    return f"c{position}_{slug}" if slug else f"c{position}"
-
-
 def write(question: Collect, tables: Mapping[str, Stored], spelling: Spelling) -> Written:
     """The SQL of a question over registered tables. Raises `InvalidOperation` if one is not registered."""
     return _Generator(tables, spelling).question(question)
@@ -151,10 +142,12 @@ class _Generator:
         self.spelling = spelling
         self.names = count()
         self.wishes: dict[Wish, None] = {}
+        self.ordered = False
 
     # --- questions --------------------------------------------------------------------------------------------------
 
     def question(self, question: Collect) -> Written:
+        self.ordered = needs_order(question.relation, self.tables)
         plain = [each for each in question.statistics if not isinstance(each, Cells)]
         main = None
         if plain or not question.statistics:
@@ -256,6 +249,8 @@ class _Generator:
         if question.relation.rows == 1:  # each person has one row, so counting rows counts people
             return function("COUNT", exp.Star() if expression is None else writer.write(expression).sql)
         if expression is None:
+            if rows.people is not None and not question.keys:
+                return rows.people.copy()
             if rows.everyone and not question.keys:
                 first = both(exp.EQ, column(RANK), number(1))
                 return function("COUNT", case((first, number(1))))
@@ -358,7 +353,7 @@ class _Generator:
         ordered = sorted(asked, key=lambda each: (not texts.isdisjoint(columns_used(each)), each.parts))
         condition = writer.write(ordered[0] if len(ordered) == 1 else Call("and", tuple(ordered)))
         rows = self._stacked(rows, writer)
-        return replace(rows, conditions=(*rows.conditions, condition.sql), everyone=False, table=None)
+        return replace(rows, conditions=(*rows.conditions, condition.sql), everyone=False, table=None, people=None)
 
     def _stored(self, table: Table) -> Stored:
         found = self.tables.get(table.name)
@@ -378,7 +373,12 @@ class _Generator:
             conditions = (both(exp.LTE, column(RANK), number(relation.rows)),)
         if stored.empty:
             conditions = (*conditions, exp.false())
-        return RowsSelect(stored.location.copy(), columns, conditions, True, True, relation.table.name)
+        title = relation.table.name
+        if stored.order is not None and not self.ordered:
+            return RowsSelect(stored.location.copy(), columns, conditions, table=title, people=stored.people)
+        if stored.order is not None and RANK not in stored.placed:
+            self.wishes[Wish(title, RANK, at_once=True)] = None
+        return RowsSelect(stored.with_ranks, columns, conditions, True, True, title)
 
     def _public(self, table: Table) -> RowsSelect:
         stored = self._stored(table)
@@ -395,7 +395,8 @@ class _Generator:
         below = self._stacked(below, writer)
         outputs, columns = self._named(pieces, relation.columns)
         select = self._select([column(PERSON), column(RANK), *outputs], below.origin, below.conditions)
-        return self._where(RowsSelect(inside(select), columns, (), below.everyone, below.ranked), late)
+        made = replace(below, origin=inside(select), columns=columns, conditions=(), table=None)
+        return self._where(made, late)
 
     def _join_public(self, relation: JoinPublic, asked: Asked) -> RowsSelect:
         of_left, asked = split(asked, relation.child.columns)

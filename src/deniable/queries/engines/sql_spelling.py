@@ -277,6 +277,9 @@ class Spelling(ABC):
         """A smaller type for a column while the engine sorts its rows; None if there is no such type."""
         return None
 
+    hash_type = "VARCHAR"
+    """The type of `digest`."""
+
     @abstractmethod
     def digest(self, parts: Sequence[SQL]) -> SQL:
         """The MD5 of the concatenated texts without NULLs, ordered like the little-endian integer of its bytes."""
@@ -323,6 +326,7 @@ class DuckDB(Spelling):
     """The spelling of DuckDB, with its setting error_on_division_by_zero off."""
 
     dialect = "duckdb"
+    hash_type = "UHUGEINT"
     types: Mapping[Kind, str] = {
         Kind.BOOLEAN: "BOOLEAN",
         Kind.INTEGER: "BIGINT",
