@@ -248,7 +248,8 @@ def typical_error(noisy: Rows, truth: Rows, measured: Sequence[bool]) -> float |
 
 def asked(name: str) -> list[Outcome]:
     world = WORLDS[name]()
-    given = {"unit": world.units, "schema": dict(world.schema), "public": dict(world.public), "unique": world.unique}
+    given = {"unit": world.units, "schema": dict(world.schema), "public": dict(world.public)}
+    given |= {"unique": world.unique, "owned": world.owned}
     with (
         plain(world) as connection,
         dn.session(dict(world.private), budget=dn.Budget.gaussian(mu=1000, delta=10 * DELTA), **given) as noisy,

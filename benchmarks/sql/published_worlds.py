@@ -214,6 +214,7 @@ def tpch() -> World:
         {"part": part, "supplier": supplier, "partsupp": partsupp, "nation": nation, "region": region},
         {"orders": "o_custkey", "lineitem": "l_custkey"},
         {"orders": ["o_orderkey"]},
+        {"lineitem": ["l_orderkey"]},
     )
 
 

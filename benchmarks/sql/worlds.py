@@ -33,6 +33,8 @@ class World:
     """The column that names people, where a table calls it otherwise."""
     unique: Mapping[str, list[str]] = field(default_factory=dict)
     """The columns that name one row of a table."""
+    owned: Mapping[str, list[str]] = field(default_factory=dict)
+    """The columns of a table of which each value belongs to one person."""
 
     @property
     def units(self) -> dict[str, Unit]:
@@ -385,6 +387,7 @@ def shop() -> World:
             )
         },
         unique={"orders": ["order_id"]},
+        owned={"order_items": ["order_id"], "returns": ["order_id"]},
     )
 
 

@@ -21,6 +21,15 @@ from deniable.queries.relations.exact_statistics import (
     Statistic,
 )
 from deniable.queries.relations.operators import domain
+from deniable.queries.relations.person_windows import (
+    ENDS,
+    NEIGHBOURS,
+    NUMBERED,
+    TOTALS,
+    PersonWindow,
+    PersonWindows,
+    Sorting,
+)
 from deniable.queries.relations.relation_nodes import (
     Bound,
     Exact,
@@ -66,7 +75,7 @@ CELLS: Mapping[Kind, tuple[Any, ...]] = {
 
 
 SIDES = (("lt", "ge"), ("ge", "lt"))
-NODES = ("filtered", "projected", "joined_public", "joined_private", "per_person", "union", "bound")
+NODES = ("filtered", "projected", "joined_public", "joined_private", "per_person", "windowed", "union", "bound")
 
 
 @dataclass(frozen=True)
@@ -233,6 +242,35 @@ class Chooser:
             if function not in {"sum", "avg"} or usable(expression, child):
                 aggregates.append((self.name(), Exact(function, expression)))
         return PerPerson(child, tuple(keys), tuple(aggregates))
+
+    def windowed(self, world: World, child: RelationNode, depth: int) -> RelationNode:
+        made = tuple((self.name(), self.window(child)) for _ in range(self.pick([1, 1, 2])))
+        windows = PersonWindows(child, made)
+        numbered = [name for name, each in made if each.function in ("row_number", "dense_rank", "rank")]
+        if numbered and self.pick([False, True]):  # a condition on a number bounds the rows of a person
+            k, n = Column(self.pick(numbered)), self.pick([1, 2])
+            return FilterRows(windows, self.pick([call("eq", k, n), call("le", k, n), call("in", k, n, 3)]))
+        return windows
+
+    def window(self, child: RelationNode) -> PersonWindow:
+        function = self.pick([*NUMBERED, *NEIGHBOURS, *ENDS, *TOTALS])
+        numeric = function in ("sum", "avg")
+        kind = self.pick([Kind.INTEGER, Kind.REAL]) if numeric else self.pick(list(CELLS))
+        of: Expression | None = self.expression(kind, child.columns, self.pick([0, 1]))
+        if numeric and of is not None and not usable(of, child):
+            of = Literal(self.pick([1, 2]))
+        if function in NUMBERED or (function == "count" and self.pick([False, True])):
+            of = None
+        partition = tuple(self.key(child) for _ in range(self.pick([0, 0, 1])))
+        order = tuple(
+            Sorting(self.key(child), self.pick([False, True]), self.pick([False, True]))
+            for _ in range(self.pick([0, 1, 2]))
+        )
+        ends = self.pick([None, (None, 0), (-1, 0), (-1, 1), (1, 2), (0, None), (None, None), (-2, -1)])
+        frame = ends if function in TOTALS or function in ENDS else None
+        if function == "last_value" and frame is None:
+            frame = (None, 0)
+        return PersonWindow(function, of, partition, order, self.pick([0, 1, 2]), frame)
 
     def union(self, world: World, child: RelationNode, depth: int) -> RelationNode:
         parts: list[RelationNode] = []

@@ -39,6 +39,7 @@ def session(
     schema: Declared = None,
     public: Mapping[str, object] | None = None,
     unique: Mapping[str, Sequence[str]] | None = None,
+    owned: Mapping[str, Sequence[str]] | None = None,
     ledger: str | Path | Ledger | None = None,
     version: str | Mapping[str, str] | None = None,
     engine: object = "duckdb",
@@ -52,6 +53,7 @@ def session(
     declares kinds, bounds and public keys: by column, by table and column, or as a file. Columns that it leaves out get
     a kind from their type, and nothing else. Nothing is inferred from the data. `unique` lists, by table, columns of
     which each value names one row and one person: {"orders": ["order_id"]}. A join on it is one of the same person.
+    `owned` lists columns of which each value belongs to one person, in several rows: {"items": ["order_id"]}.
 
     `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
     memory and lost with the session, so nothing enforces the budget across sessions. It may hold other tables of the
@@ -75,7 +77,11 @@ def session(
     registered: dict[str, Table] = {}
     kept: Ledger | None = None
     try:
-        tables = _with_unique(_tables(sources, opened, unit, schema, worker), unique)
+        tables = _tables(sources, opened, unit, schema, worker)
+        for name, columns in _declared("unique", unique, tables).items():
+            tables[name] = replace(tables[name], unique=columns)
+        for name, columns in _declared("owned", owned, tables).items():
+            tables[name] = replace(tables[name], owned=columns)
         account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
         if _is_there(ledger, sources):
             kept = account(None)  # a mismatch is refused before any data is read
@@ -101,13 +107,15 @@ def session(
     return Session(worker, registered, kept, keeps=isinstance(ledger, Ledger), versions=versions, sources=sources)
 
 
-def _with_unique(tables: dict[str, Table], unique: Mapping[str, Sequence[str]] | None) -> dict[str, Table]:
-    for name, columns in (unique or {}).items():
+def _declared(
+    what: str, columns_of: Mapping[str, Sequence[str]] | None, tables: Mapping[str, Table]
+) -> dict[str, tuple[str, ...]]:
+    """The columns of each table, `unique` or `owned`, that the owner declares."""
+    for name, columns in (columns_of or {}).items():
         if name not in tables or isinstance(columns, str):
-            remedy = f'write unique={{"{next(iter(tables))}": ["order_id"]}}'
-            raise InvalidParameter("unique", name, "must map tables of this session to lists of columns", remedy)
-        tables = {**tables, name: replace(tables[name], unique=tuple(columns))}
-    return tables
+            remedy = f'write {what}={{"{next(iter(tables))}": ["order_id"]}}'
+            raise InvalidParameter(what, name, "must map tables of this session to lists of columns", remedy)
+    return {name: tuple(columns) for name, columns in (columns_of or {}).items()}
 
 
 def _public(public: object) -> Mapping[str, object]:

@@ -51,8 +51,9 @@ class Table:
     registration, which is allowed because the table is public. The column that identifies people may be declared or
     not; no expression can read it. `unique` lists columns of which each value names one row, and so one person: the id
     of an order. A join on such a column is a join of the same person's rows, and a person's further rows with a value
-    that was there before are left out of it. Raises `InvalidParameter` for a missing name, a wrong domain, or names
-    equal up to case.
+    that was there before are left out of it. `owned` lists columns of which each value belongs to one person, in
+    several rows: the id of the order in the table of its items. Such rows are grouped and joined as rows of one person.
+    Raises `InvalidParameter` for a missing name, a wrong domain, or names equal up to case.
 
     >>> visits = Table.of("visits", Unit.person("patient_id", rows=20), age=Domain.integer(0, 120))
     >>> visits.column("age")
@@ -64,6 +65,7 @@ class Table:
     unit: Unit | None
     most_partners: tuple[tuple[tuple[str, ...], int], ...] = ()
     unique: tuple[str, ...] = ()
+    owned: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -81,6 +83,10 @@ class Table:
             if name not in domains or domains[name].nullable:
                 rule = "names rows, so it must be a declared column without missing values"
                 raise InvalidParameter("unique", name, rule, "declare it with nullable=False")
+        for name in self.owned:
+            if name not in domains or self.unit is None or self.unit.column is None:
+                rule = "must be a declared column of a table of people"
+                raise InvalidParameter("owned", name, rule, "name a column of which each value belongs to one person")
 
     @classmethod
     def of(cls, name: str, unit: Unit | None, /, **columns: Domain) -> Table:
@@ -248,7 +254,7 @@ def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
 def _table(name: str, record: object, unit: Unit | None) -> Table:
     if not isinstance(record, Mapping):
         raise UnreadableRecord(f"{name}: must be a mapping with the entry columns")
-    _only(record, {"public", "person", "rows", "neighbours", "unique", "columns"}, name)
+    _only(record, {"public", "person", "rows", "neighbours", "unique", "owned", "columns"}, name)
     for key in ("public", "person", "rows", "neighbours"):
         if record.get(key) == FILL_IN:
             raise UnreadableRecord(f"{name}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the line")
@@ -258,10 +264,12 @@ def _table(name: str, record: object, unit: Unit | None) -> Table:
             f"{name}: must have columns, such as columns: {{age: {{kind: integer, low: 0, high: 120}}}}"
         )
     domains = tuple((str(column), _domain(f"{name}.{column}", facts)) for column, facts in columns.items())
-    unique = record.get("unique", [])
-    if not isinstance(unique, list) or not all(isinstance(each, str) for each in unique):
-        raise UnreadableRecord(f"{name}.unique: must be a list of columns, such as [order_id]")
-    return Table(name, domains, _unit(name, record, unit), unique=tuple(unique))
+    for key in ("unique", "owned"):
+        listed = record.get(key, [])
+        if not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
+            raise UnreadableRecord(f"{name}.{key}: must be a list of columns, such as [order_id]")
+    unique, owned = (tuple(record.get(key, ())) for key in ("unique", "owned"))
+    return Table(name, domains, _unit(name, record, unit), unique=unique, owned=owned)
 
 
 def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | None:
@@ -327,6 +335,8 @@ def _as_record(table: Table) -> dict[str, Any]:
         record["neighbours"] = table.unit.relation.value
     if table.unique:
         record["unique"] = list(table.unique)
+    if table.owned:
+        record["owned"] = list(table.owned)
     record["columns"] = {name: _facts(domain) for name, domain in table.columns}
     return record
 

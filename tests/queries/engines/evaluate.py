@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cmp_to_key
 from itertools import groupby
 from typing import Any
 
@@ -21,8 +22,10 @@ from deniable.queries.relations.exact_statistics import (
     Group,
 )
 from deniable.queries.relations.operators import typed
+from deniable.queries.relations.person_windows import PersonWindow, PersonWindows
 from deniable.queries.relations.relation_nodes import (
     Bound,
+    Exact,
     FilterRows,
     How,
     JoinPrivate,
@@ -144,6 +147,8 @@ def rows_of(relation: RelationNode, stored: Stored) -> list[Row]:
             return joined(relation, rows_of(relation.left, stored), rows_of(relation.right, stored), True)
         case PerPerson():
             return per_person(relation, rows_of(relation.child, stored))
+        case PersonWindows():
+            return windowed(relation, rows_of(relation.child, stored))
         case Union():
             return [row for part in relation.parts for row in promoted(relation, rows_of(part, stored))]
         case Bound():
@@ -204,6 +209,66 @@ def per_person(relation: PerPerson, rows: list[Row]) -> list[Row]:
             values[name] = exact.value(column, domain.kind, domain.bounds, relation.child.rows)
         found.append(Row(group[0], min(row.rank for row in mine), values))
     return found
+
+
+def windowed(relation: PersonWindows, rows: list[Row]) -> list[Row]:
+    """Each row with its windows: for each row, the rows of its partition are looked through."""
+    added: list[Values] = [{} for _ in rows]
+    for name, window in relation.windows:
+        for i, row in enumerate(rows):
+            added[i][name] = over(window, relation.child, rows, row, i)
+    return [Row(row.person, row.rank, row.values | new) for row, new in zip(rows, added, strict=True)]
+
+
+def over(window: PersonWindow, child: RelationNode, rows: list[Row], row: Row, place: int) -> Value:
+    keys = [calculation(each, child) for each in window.partition]
+
+    def part(each: Row) -> tuple[Value, ...]:
+        return each.person, *(key(each.values) for key in keys)
+
+    def before(a: Row, b: Row) -> int:
+        for each in window.order:
+            value = calculation(each.expression, child)
+            x, y = value(a.values), value(b.values)
+            if x == y:
+                continue
+            if x is None or y is None:
+                return -1 if (x is None) == each.nulls_first else 1
+            return (-1 if x < y else 1) * (-1 if each.descending else 1)
+        return 0
+
+    def tied(a: Row, b: Row) -> int:
+        one, two = ((each.rank, [in_order(value) for value in each.values.values()]) for each in (a, b))
+        return before(a, b) or (one > two) - (one < two)
+
+    mine = [(i, each) for i, each in enumerate(rows) if part(each) == part(row)]
+    mine.sort(key=cmp_to_key(lambda a, b: tied(a[1], b[1])))
+    at = next(k for k, (i, _) in enumerate(mine) if i == place)
+    ordered = [each for _, each in mine]
+    if window.function == "row_number":
+        return at + 1
+    if window.function == "rank":
+        return 1 + sum(before(each, row) < 0 for each in ordered)
+    if window.function == "dense_rank":
+        steps = [k for k, each in enumerate(ordered) if k == 0 or before(ordered[k - 1], each)]
+        return sum(k <= at for k in steps)
+    value = None if window.expression is None else typed(window.expression, child.columns)
+    given = [None if value is None else value.value(each.values) for each in ordered]
+    if window.function in ("lag", "lead"):
+        there = at - window.offset if window.function == "lag" else at + window.offset
+        return given[there] if 0 <= there < len(given) else None
+    if window.frame is not None:
+        first, last = (None if end is None else at + end for end in window.frame)
+        kept = [x for k, x in enumerate(given) if (first is None or k >= first) and (last is None or k <= last)]
+    elif window.function == "first_value":
+        kept = given[:1]
+    else:
+        kept = [x for x, each in zip(given, ordered, strict=True) if not window.order or before(each, row) <= 0]
+    if window.function in ("first_value", "last_value"):
+        return (kept[0] if window.function == "first_value" else kept[-1]) if kept else None
+    if value is None:
+        return len(kept)
+    return Exact(window.function, window.expression).value(kept, value.domain.kind, value.domain.bounds, child.rows)
 
 
 def bounded(relation: Bound, rows: list[Row]) -> list[Row]:

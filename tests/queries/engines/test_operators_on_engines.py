@@ -87,6 +87,23 @@ T, U, W, D, E, P, Q, B, C = (col(name) for name in "tuwdepqbc")
 NUMBERS = [(N, M), (S, R), (X, Y), (Z, S), (N, X), (S, lit(0)), (lit(7), R), (X, lit(0.0)), (N, lit(-1)), (Z, Z)]
 PAIRS = [(N, M), (S, X), (X, Y), (T, U), (D, E), (D, P), (P, Q), (B, C), (T, lit("a'b\\$é")), (N, lit(None))]
 
+PATTERNS = (
+    "a",
+    "^a",
+    "b$",
+    "^.*$",
+    "[^a]+",
+    "^[0-9]{4}-",
+    "x*",
+    "(a|b)c?",
+    "[ -~]b",
+    "\\s",
+    "^\\w+$",
+    "[é👩]",
+    "\\W",
+    "2[0-9]*-",
+    "(?:ab)+$",
+)
 CASES: dict[str, list[Expression]] = {
     **{name: [call(name, a, b) for a, b in NUMBERS] for name in ("add", "subtract", "multiply", "divide", "modulo", "power")},
     **{name: [call(name, a) for a in (N, S, X, Z)] for name in ("negate", "abs", "floor", "ceil", "round", "sqrt", "ln", "exp")},
@@ -121,6 +138,11 @@ CASES: dict[str, list[Expression]] = {
     "concat": [call("concat", T, U), call("concat", T, "-", W)],
     "like": [call("like", T, pattern) for pattern in ("a%", "%b", "_", "__", "a_b", "%", "", "Ä_", "👩%x", "%é%", "a'b", "[a]%", "a%b%", "$%",
              "%_%", "_%_%", "%a%b%", "%a%_b%", "a%%b", "%.%b%", "%_.%_", "%(%)%", "%[a]%_%", "%^%$%", "%a_%b_%", "%👩_%x%", "%-%_%", "%é%_%", "%{2}%", "%|%_")],
+    "regexp_like": [call("regexp_like", a, pattern) for a in (T, W) for pattern in PATTERNS],
+    "regexp_extract": [call("regexp_extract", a, pattern, 0) for a in (T, W) for pattern in PATTERNS]
+    + [call("regexp_extract", T, "(.)(b|x)?", group) for group in (1, 2)],
+    "regexp_replace": [call("regexp_replace", a, pattern, new) for a in (T, W) for pattern in PATTERNS for new in ("", "$1\\\\'", "<\\0>")]
+    + [call("regexp_replace", a, "([0-9]{2})-(é|[0-9])?", "\\2/\\1") for a in (T, W)],
     **{name: [call(name, D), call(name, P)] for name in ("year", "quarter", "month", "day", "weekday")},
     **{name: [call(name, P)] for name in ("hour", "minute", "second")},
     "date_trunc": [call("date_trunc", unit, a) for unit in ("year", "quarter", "month", "week", "day") for a in (D, P)]
@@ -163,6 +185,7 @@ GROUPS: dict[str, list[Expression]] = {
         for name in ("lower", "upper", "trim", "length", "prefix", "substring", "concat", "like")
         for each in CASES[name]
     ],
+    "patterns": [each for name in CASES if name.startswith("regexp_") for each in CASES[name]],
     "parts of text": [each for name in ("split_part", "replace", "position") for each in CASES[name]],
     "dates": [each for name in list(CASES)[-13:-3] for each in CASES[name]],
     "time": [each for name in list(CASES)[-3:] for each in CASES[name]],

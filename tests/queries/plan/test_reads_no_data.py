@@ -20,7 +20,7 @@ def test_the_fronts_load_no_engine_and_no_dataframes() -> None:
 
 
 def test_the_fronts_are_given_text_and_schema_alone() -> None:
-    """A `Table` holds names, kinds, public bounds, keys and which columns are unique; there is no way from it to a row."""
+    """A `Table` holds names, kinds, public bounds, keys and which columns are unique or owned; there is no way from it to a row."""
     assert list(inspect.signature(parse).parameters) == ["text", "tables"]
     assert list(inspect.signature(Frame.of).parameters) == ["name", "tables"]
-    assert Table.__slots__ == ("name", "columns", "unit", "most_partners", "unique")
+    assert Table.__slots__ == ("name", "columns", "unit", "most_partners", "unique", "owned")

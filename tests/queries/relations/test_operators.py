@@ -84,6 +84,10 @@ class Anything(Chooser):
             arguments[0] = Literal(self.pick(["year", "quarter", "month", "week", "day", "hour", "minute", "second"]))
         elif name == "like":
             arguments[1] = Literal(self.pick(["%", "x_", "", "%2%"]))
+        elif name.startswith("regexp_"):
+            arguments[1] = Literal(self.pick(["^2", "(x)?", "[0-9]+$", "a|"]))
+            if name != "regexp_like":
+                arguments[2] = Literal(self.pick([0, 1]) if name == "regexp_extract" else self.pick(["", "\\0a"]))
         elif name == "prefix":
             arguments[1] = Literal(self.pick([0, 1, 3]))
         elif name == "substring":

@@ -69,7 +69,7 @@ REFUSED = [
     "SELECT COUNT(*) FROM visits v, stays s WHERE v.diagnosis = s.place",
     "SELECT COUNT(*) FROM visits, wards",
     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM stays s WHERE s.place = v.diagnosis)",
-    "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM stays s WHERE s.patient_id = v.patient_id AND s.days > v.age)",
+    "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM stays s WHERE s.patient_id = v.patient_id AND s.days > v.age AND s.days < v.cost)",
     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM wards w WHERE w.ward = v.ward)",
     "SELECT COUNT(*) FROM visits v WHERE EXISTS (SELECT 1 FROM stays s WHERE s.patient_id = v.patient_id GROUP BY s.place)",
     "SELECT COUNT(*) FROM visits v LEFT JOIN stays s ON s.patient_id = v.patient_id AND v.age > 3",
@@ -83,11 +83,13 @@ REFUSED = [
 def tables() -> Any:
     stored = {name: registered(EXAMPLE[name], rows, SECRET) for name, rows in data().items()}
     with duckdb.connect() as plain:
-        plain.execute("CREATE TABLE visits (patient_id VARCHAR, age INT, ward VARCHAR, diagnosis VARCHAR)")
+        plain.execute(
+            "CREATE TABLE visits (patient_id VARCHAR, age INT, ward VARCHAR, diagnosis VARCHAR, cost DOUBLE, visited DATE)"
+        )
         plain.execute("CREATE TABLE stays (patient_id VARCHAR, days INT, place VARCHAR)")
         plain.execute("CREATE TABLE wards (ward VARCHAR, city VARCHAR, beds INT)")
         columns = {
-            "visits": ("age", "ward", "diagnosis"),
+            "visits": ("age", "ward", "diagnosis", "cost", "visited"),
             "stays": ("days", "place"),
             "wards": ("ward", "city", "beds"),
         }
@@ -99,7 +101,20 @@ def tables() -> Any:
         yield stored, plain
 
 
-@pytest.mark.parametrize("text", FORMS)
+EXISTS = [
+    f"SELECT COUNT(*) AS n FROM visits v WHERE {no} (SELECT 1 FROM stays s WHERE s.patient_id = v.patient_id AND {met})"
+    for no in ("EXISTS", "NOT EXISTS")
+    for met in (
+        "s.days > v.age",
+        "v.age >= s.days",
+        "s.days <> v.age",
+        "s.days < v.age",
+        "v.age < s.days AND s.days > 1",
+    )
+]
+
+
+@pytest.mark.parametrize("text", [*FORMS, *EXISTS])
 def test_a_join_has_the_rows_of_duckdb(text: str, tables: Any) -> None:
     stored, plain = tables
     assert answers(parse(text, EXAMPLE), stored) == plain.execute(text).fetchall()

@@ -12,6 +12,7 @@ from deniable.queries.plan.answer_notes import budget_notes, wrapped
 from deniable.queries.plan.noise_planner import noise, plan
 from deniable.queries.plan.pricing import Price, describe
 from deniable.queries.plan.question import Question
+from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import (
     Bound,
     FilterRows,
@@ -137,6 +138,8 @@ def _tree(relation: RelationNode, depth: int) -> list[str]:
             said, children = f"{how.value} join on the person", (left, right)
         case PerPerson(child=child, aggregates=aggregates):
             said, children = f"for each person: {', '.join(name for name, _ in aggregates)}", (child,)
+        case PersonWindows(child=child, windows=windows):
+            said, children = f"within each person: {', '.join(name for name, _ in windows)}", (child,)
         case Union(parts=parts, disjoint=disjoint):
             said, children = f"union of {'disjoint ' if disjoint else ''}parts", parts
         case Bound(child=child, groups=groups, rows_per_group=each):

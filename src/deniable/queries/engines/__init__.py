@@ -7,6 +7,7 @@
     bounded_rows                                               each person's first rows, with few rows hashed
     row_positions, copy_making                                 ranks and positions of rows, and copies with them
     sql_templates, scratch_folders                             cached SQL, spill folders
+    person_sql                                                 aggregates and windows within a person
     daily_parts                                                the rows of one day, for standing questions
     semaphore                                                  a fast limit on concurrent questions
     price_engine, public_rows                                  an engine without data, and SQL over public rows

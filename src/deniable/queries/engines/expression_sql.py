@@ -31,6 +31,7 @@ from deniable.queries.engines.sql_spelling import (
     number,
     try_cast,
 )
+from deniable.queries.relations.linear_patterns import Replacement, pattern
 from deniable.queries.relations.operator_bounds import of_constant, only_null
 from deniable.queries.relations.operator_table import OPERATORS
 from deniable.tables.expressions import Call, Column, Expression, Literal
@@ -391,6 +392,22 @@ def _like(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) ->
     return writer.spelling.like(parts[0].sql, str(pattern[0])), parts
 
 
+def _regexp_like(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    found = pattern(_constant_of(parts[1], str))
+    return writer.spelling.finds(parts[0].sql, found), parts
+
+
+def _regexp_extract(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    found = pattern(_constant_of(parts[1], str))
+    return writer.spelling.found(parts[0].sql, found, _constant_of(parts[2], int)), parts
+
+
+def _regexp_replace(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ...]) -> Made:
+    found = pattern(_constant_of(parts[1], str))
+    new = Replacement.of(_constant_of(parts[2], str), found.groups)
+    return first_of(writer.spelling.exchanged(parts[0].sql, found, new), LONGEST), parts
+
+
 def _date_part(called: str) -> Write:
     return lambda writer, result, parts: (cast(function(called, parts[0].sql), "BIGINT"), parts)
 
@@ -480,6 +497,9 @@ _WRITERS: Final[Mapping[str, Write]] = {
     "position": _position,
     "concat": _concat,
     "like": _like,
+    "regexp_like": _regexp_like,
+    "regexp_extract": _regexp_extract,
+    "regexp_replace": _regexp_replace,
     "year": _date_part("YEAR"),
     "quarter": _date_part("QUARTER"),
     "month": _date_part("MONTH"),

@@ -35,6 +35,7 @@ from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.queries.engines.cell_index import cell_index
 from deniable.queries.engines.engine import PERSON, RANK
 from deniable.queries.engines.expression_sql import ExpressionWriter, Piece
+from deniable.queries.engines.person_sql import ReadyWindow, exact_sql
 from deniable.queries.engines.row_positions import GROUP, PLACE, Stored, Wish, needs_order, stored_name
 from deniable.queries.engines.sql_spelling import (
     LEFT,
@@ -64,9 +65,9 @@ from deniable.queries.relations.exact_statistics import (
     Statistic,
 )
 from deniable.queries.relations.operators import domain
+from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import (
     Bound,
-    Exact,
     FilterRows,
     How,
     JoinPrivate,
@@ -76,8 +77,6 @@ from deniable.queries.relations.relation_nodes import (
     RelationNode,
     Source,
     Union,
-    exponent_of,
-    summed_whole,
 )
 from deniable.tables.expressions import Call, Column, Expression, columns_used, conjuncts, renamed
 from deniable.tables.kinds import LARGEST, SMALLEST, Domain, Kind
@@ -338,6 +337,8 @@ class _Generator:
                 return self._join_private(relation, asked)
             case PerPerson():
                 return self._per_person(relation, asked)
+            case PersonWindows():
+                return self._where(self._windows(relation), asked)
             case Union():
                 return self._union(relation, asked)
             case Bound():
@@ -435,7 +436,7 @@ class _Generator:
         writer = self._writer(below)
         keys = {each: writer.named(writer.write(key)) for each, key in relation.keys}
         totals = {
-            each: self._exact(exact, writer, relation.child.rows, relation.columns[each])
+            each: exact_sql(exact, writer, relation.child.rows, relation.columns[each])
             for each, exact in relation.aggregates
         }
         below = self._stacked(below, writer)
@@ -446,40 +447,22 @@ class _Generator:
         select.set("group", exp.Group(expressions=grouping))
         return self._where(RowsSelect(inside(select), columns), late)
 
-    def _exact(self, exact: Exact, writer: ExpressionWriter, rows: int, result: Domain) -> Piece:
-        if exact.expression is None:
-            return Piece(function("COUNT", exp.Star()), result)
-        value = writer.named(writer.write(exact.expression))
-        if exact.function in {"count", "count_distinct"}:
-            counted = value.sql
-            return Piece(
-                _distinct(counted) if exact.function == "count_distinct" else function("COUNT", counted), result
-            )
-        if exact.function in {"min", "max"}:
-            return Piece(function(exact.function.upper(), value.sql), result)
-        bounds = value.domain.bounds
-        assert bounds is not None  # `Exact.domain` refuses others
-        known = function("COUNT", value.sql.copy())
-        if summed_whole(value.kind, bounds, rows):
-            total = cast(exp.Sum(this=value.sql), "BIGINT")
-            if exact.function == "sum":
-                return Piece(total, result)
-            return Piece(self.spelling.divide(cast(total, "DOUBLE"), cast(known, "DOUBLE")), result)
-        step = 2.0 ** exponent_of(bounds)
-        x = writer.promoted(value, Kind.REAL).sql
-        cell = cast(
-            function(
-                "FLOOR", both(exp.Add, self.spelling.divide(x, self.spelling.real(step)), self.spelling.real(0.5))
-            ),
-            "BIGINT",
-        )
-        # Each value is at most 2^41 steps, so 64 bits hold the sum of 2^22 of them; the cast to DOUBLE rounds once.
-        sum_of = exp.Sum(this=cell if rows < 2**22 else cast(cell, self.spelling.wide))
-        whole = cast(sum_of, "BIGINT") if rows < 2**22 else sum_of
-        total = both(exp.Mul, cast(whole, "DOUBLE"), self.spelling.real(step))
-        if exact.function == "avg":
-            total = self.spelling.divide(total, cast(known, "DOUBLE"))
-        return Piece(total, result)
+    def _windows(self, relation: PersonWindows) -> RowsSelect:
+        """Each row with its windows. No condition moves below: it would change the rows that a window reads."""
+        below = self.relation(relation.child)
+        writer = self._writer(below)
+        made = {each: ReadyWindow.of(window, writer) for each, window in relation.windows}
+        below = self._stacked(below, writer)
+        content = [each.sql for each in below.columns.values()]
+        ties = [column(RANK), *(() if below.ranked else content)]
+        pieces = {
+            each: Piece(ready.sql(writer, ties, relation.child.rows), relation.columns[each])
+            for each, ready in made.items()
+        }
+        outputs, columns = self._named(pieces, relation.columns)
+        kept = [each.copy() for each in content]
+        select = self._select([column(PERSON), column(RANK), *kept, *outputs], below.origin, below.conditions)
+        return RowsSelect(inside(select), {**below.columns, **columns}, (), below.everyone, below.ranked)
 
     def _union(self, relation: Union, asked: Asked) -> RowsSelect:
         selects: list[SQL] = []

@@ -12,6 +12,7 @@ from typing import Final, final
 from sqlglot import exp
 
 from deniable.queries.engines.engine import PERSON
+from deniable.queries.relations.linear_patterns import Pattern, Replacement
 from deniable.queries.relations.operator_meanings import A_DAY, TIMES
 from deniable.queries.relations.relation_nodes import How
 from deniable.tables.kinds import SMALLEST, Domain, Kind, Scalar
@@ -217,6 +218,24 @@ class Spelling(ABC):
         `pieces` are three or more regular expressions, each of a fixed length.
         """
 
+    finding: str
+    """The function that tells whether a regular expression matches a part of a text."""
+    gives_back: bool
+    """Whether a repetition in a regular expression needs no mark not to backtrack."""
+
+    def finds(self, value: SQL, pattern: Pattern) -> SQL:
+        """Whether a pattern matches a part of a text."""
+        return function(self.finding, value, self.text(pattern.text(gives_back=self.gives_back)))
+
+    def found(self, value: SQL, pattern: Pattern, group: int) -> SQL:
+        """A group of the first match of a pattern; '' if there is none."""
+        text = self.text(pattern.text(gives_back=self.gives_back))
+        return function("REGEXP_EXTRACT", value, text, number(group))
+
+    @abstractmethod
+    def exchanged(self, value: SQL, pattern: Pattern, new: Replacement) -> SQL:
+        """The text with another in place of the first match."""
+
     @abstractmethod
     def utf8(self, digits: SQL) -> SQL:
         """Text from the hexadecimal digits of its UTF-8 bytes."""
@@ -337,6 +356,8 @@ class DuckDB(Spelling):
     }
     wide = "HUGEINT"
     likes_pieces = True
+    finding = "REGEXP_MATCHES"
+    gives_back = True
 
     def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
         """A join whose hash table is never empty.
@@ -388,6 +409,9 @@ class DuckDB(Spelling):
     def matches_pieces(self, value: SQL, pieces: Sequence[str]) -> SQL:
         # RE2 reads the text once and tracks all possible positions in the pattern, so it does not backtrack.
         return function("REGEXP_FULL_MATCH", value, self.text("(?s)" + ".*".join(pieces)))
+
+    def exchanged(self, value: SQL, pattern: Pattern, new: Replacement) -> SQL:
+        return function("REGEXP_REPLACE", value, self.text(pattern.text()), self.text(new.text("\\", "\\")))
 
     def utf8(self, digits: SQL) -> SQL:
         return function("DECODE", function("UNHEX", digits))
@@ -457,6 +481,8 @@ class Spark(Spelling):
     }
     wide = "DECIMAL(38,0)"
     likes_pieces = False
+    finding = "REGEXP_LIKE"
+    gives_back = False
 
     def joined(self, left: JoinSide, right: JoinSide, how: How) -> exp.Select:
         """A join that reads both sides to the end.
@@ -486,6 +512,13 @@ class Spark(Spelling):
         first, *inner, last = pieces
         found = "".join(f"(?>.*?{piece})" for piece in inner if piece)
         return function("REGEXP_LIKE", value, self.text(rf"(?s)\A{first}{found}.*{last}\z"))
+
+    def exchanged(self, value: SQL, pattern: Pattern, new: Replacement) -> SQL:
+        # Spark replaces every match: what stands before the first one is matched with it, from the beginning.
+        inner, text = pattern.text(gives_back=False), new.text("\\$", "$")
+        if not pattern.starts:
+            inner, text = rf"(?s)\A(.*?)({inner})", "$1" + new.text("\\$", "$", 2)
+        return function("REGEXP_REPLACE", value, self.text(inner), self.text(text))
 
     def utf8(self, digits: SQL) -> SQL:
         return function("DECODE", function("UNHEX", digits), exp.Literal.string("UTF-8"))

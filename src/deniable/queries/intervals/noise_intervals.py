@@ -27,12 +27,14 @@ from deniable.mechanisms import noise_quantiles
 
 
 @final
-@final
 @dataclass(frozen=True, slots=True)
 class NoisyEstimate:
-    """One number of an answer with its noise interval; None where there is no value (an average of no rows)."""
+    """One number of an answer with its noise interval; None where there is no value (an average of no rows).
 
-    value: float | int | None
+    MIN and MAX of dates are dates, and have no interval.
+    """
+
+    value: Any
     low: float | int | None = None
     high: float | int | None = None
 

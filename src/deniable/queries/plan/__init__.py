@@ -5,6 +5,7 @@
     noise_families               Gaussian and Laplace noise: mechanisms, precisions, words
     noise_planner                statistics, their sensitivities, shares of the cost, and the noise
     estimators, single_quantile  the statistics behind each measure, and its estimate from their noisy values
+    dated_extremes               MIN and MAX of dates and timestamps
     noisy_windows                ranks, running sums and moving averages over noisy answers
     pricing, answer_size, answer_notes                  cost, errors, size and notes, known before a caller pays
     disjointness                                        whether the parts of a union are disjoint, proved without data

@@ -10,6 +10,7 @@ from math import prod
 from typing import Final
 
 from deniable.errors import QuestionRefused
+from deniable.queries.plan.dated_extremes import dated
 from deniable.queries.plan.estimators import recipe
 from deniable.queries.plan.question import Measure, Question
 
@@ -40,7 +41,8 @@ def _numbers(measure: Measure, question: Question) -> int:
     """About how many noisy numbers are stored for a measure in each group."""
     if measure.function not in _RANKED:
         return 1
-    return sum(each.width for each in recipe(measure, question.relation).statistics())
+    made = dated(measure, question.relation) or recipe(measure, question.relation)
+    return sum(each.width for each in made.statistics())
 
 
 def check_cells(questions: Sequence[Question], most: int | None) -> None:

@@ -22,6 +22,7 @@ from deniable.queries.relations.exact_statistics import (
     ExactSum,
     Statistic,
 )
+from deniable.queries.relations.person_windows import PersonWindow, PersonWindows
 from deniable.queries.relations.relation_nodes import (
     Bound,
     FilterRows,
@@ -106,9 +107,10 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
             below, columns = relation_form(child)
             form = expression_form(condition, columns)
             conditions: tuple[Part, ...] = form[1:] if form[0] == "and" else (form,)
-            if below[0] == "filter":  # a filter of a filter is one filter
-                return _filter(below[1], (*below[2:], *conditions)), columns
-            return _filter(below, conditions), columns
+            # A filter of a filter is one filter.
+            made = _filter(below[1], (*below[2:], *conditions)) if below[0] == "filter" else _filter(below, conditions)
+            # Fewer rows of a person need less noise: such an answer is not merged with one from before this was known.
+            return (made if relation.rows == child.rows else ("few", relation.rows, made)), columns
         case Project(child=child, expressions=expressions):
             below, columns = relation_form(child)
             return below, {
@@ -132,6 +134,12 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
                 of = None if exact.expression is None else expression_form(exact.expression, columns)
                 found[name] = ("each", exact.function, of)
             return ("per person", below, tuple(sorted(set(named.values()), key=repr))), found
+        case PersonWindows(child=child, windows=windows):
+            # The columns of the child break ties, so a window depends on all of them.
+            below, columns = relation_form(child)
+            all_of = tuple(sorted(columns.values(), key=repr)) if any(w.is_tied_by_rank for _, w in windows) else ()
+            added = {name: _short(("window", _window_form(each, columns), below, all_of)) for name, each in windows}
+            return below, {**columns, **added}
         case Union(parts=parts, disjoint=disjoint):
             forms = [relation_form(part) for part in parts]
             whole = tuple((form, tuple(columns.values())) for form, columns in forms)
@@ -141,6 +149,13 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
             by = tuple(sorted({expression_form(key, columns) for key in keys}, key=repr))
             return ("bound", below, by, groups, each), columns
     raise AssertionError(type(relation))
+
+
+def _window_form(window: PersonWindow, columns: Forms) -> Form:
+    of = None if window.expression is None else expression_form(window.expression, columns)
+    by = tuple(sorted({expression_form(each, columns) for each in window.partition}, key=repr))
+    order = tuple((expression_form(each, columns), down, first) for each, down, first in window.order)
+    return (window.function, of, by, order, window.offset, repr(window.frame))
 
 
 def _short(form: Form) -> Form:

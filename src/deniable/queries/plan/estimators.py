@@ -144,7 +144,8 @@ class Recipe(ABC):
 
     def middle(self, drawn: Sequence[DrawnValue], confidence: float) -> float | int | None:
         """The value of the measure without rounding, for expressions over it, whose slopes are read from it."""
-        return self.estimate(drawn, confidence).value
+        found: float | int | None = self.estimate(drawn, confidence).value
+        return found
 
     def error(self, drawn: Sequence[DrawnValue], confidence: float, rows: int) -> float | None:
         """The expected half-width of the noise interval in a group of this many rows; None: it depends on the data.
@@ -545,7 +546,7 @@ def recipe(measure: Measure, relation: RelationNode) -> Recipe:
         case "quantile" | "min" | "max":
             asked = {"min": Fraction(0), "max": Fraction(1)}.get(measure.function)
             q = Fraction(measure.options["q"]) if asked is None else asked
-            edges, whole = _edges(low, high, integral)
+            edges, whole = edges_between(low, high, integral)
             return Ranked(name, Cells(expression, edges), q, whole, integral and asked is not None, high)
     raise AssertionError(measure.function)
 
@@ -566,7 +567,8 @@ def _centred(expression: Expression, low: Fraction, high: Fraction) -> ExactSum:
 
 
 @lru_cache(maxsize=64)
-def _edges(low: Fraction, high: Fraction, whole: bool) -> tuple[tuple[Fraction, ...], bool]:
+def edges_between(low: Fraction, high: Fraction, whole: bool) -> tuple[tuple[Fraction, ...], bool]:
+    """(the edges of the cells of running totals, whether each cell is one integer)."""
     if low == high:
         return (low, low + 1), whole
     values = int(high - low) + 1

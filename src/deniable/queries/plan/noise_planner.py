@@ -27,6 +27,7 @@ from deniable.mechanisms.histogram import least_threshold
 from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
 from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.plan.canonical_form import Form, Forms, relation_form, statistic_form
+from deniable.queries.plan.dated_extremes import dated
 from deniable.queries.plan.estimators import Averaged, Recipe, Summed, Varied, rank_error, recipe
 from deniable.queries.plan.noise_families import FAMILIES, MARGIN, family_of
 from deniable.queries.plan.single_quantile import picked
@@ -144,7 +145,7 @@ def plan(question: Question) -> NoisePlan:
     known = question.known
     found: dict[Form, Statistic] = {}
     _, columns = relation_form(relation)
-    recipes = tuple(recipe(measure, relation) for measure in question.measures)
+    recipes = tuple(dated(measure, relation) or recipe(measure, relation) for measure in question.measures)
     uses = []
     for each in recipes:
         uses.append(tuple(_place(found, statistic, columns) for statistic in each.statistics()))

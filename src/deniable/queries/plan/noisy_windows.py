@@ -18,6 +18,7 @@ from deniable.tables.kinds import NUMBERS, Domain, Kind
 
 RANKS: Final = ("row_number", "rank", "dense_rank")
 NEIGHBOURS: Final = ("lag", "lead")
+ENDS: Final = ("first_value", "last_value")
 TOTALS: Final = ("sum", "avg", "min", "max", "count")
 
 NoisyRow = Mapping[str, Value]
@@ -114,7 +115,10 @@ class NoisyWindow:
         if self.function == "dense_rank":
             places = {each: k for k, each in enumerate(dict.fromkeys(peers), start=1)}
             return [places[each] for each in peers]
-        return [self._total(given[slice(*self._frame(k, peers))]) for k in range(size)]
+        frames = [given[slice(*self._frame(k, peers))] for k in range(size)]
+        if self.function in ENDS:
+            return [(each[0] if self.function == "first_value" else each[-1]) if each else None for each in frames]
+        return [self._total(each) for each in frames]
 
     def _frame(self, k: int, peers: list[tuple[Value, ...]]) -> tuple[int, int]:
         if self.frame is not None:

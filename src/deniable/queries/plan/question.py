@@ -311,11 +311,18 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
     found = typed(measure.expression, relation.columns).domain
     if measure.function in {"count", "count_persons", "count_distinct"}:
         return
-    if found.kind not in NUMBERS:
+    dated = found.kind in {Kind.DATE, Kind.TIMESTAMP} and measure.function in {"min", "max"}
+    if found.kind not in NUMBERS and not dated:
         raise QuestionRefused(
             "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
         )
     if wrong := _unbounded(found):
+        if dated:
+            raise QuestionRefused(
+                "bounds", f"{measure.function} of dates needs public bounds, and there are none",
+                f"{measure.function.upper()}(LEAST(GREATEST({_written(measure.expression)}, DATE '2000-01-01'), "
+                "DATE '2030-12-31'))",
+            )  # fmt: skip
         raise QuestionRefused(
             "bounds", f"{measure.function} needs public bounds, and {wrong}",
             f"SELECT {measure.function.upper() if measure.function != 'quantile' else 'MEDIAN'}"

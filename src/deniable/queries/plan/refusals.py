@@ -199,6 +199,17 @@ RULES: Final = {
         "SELECT STRFTIME(visited, '%B %Y') AS m, COUNT(*) FROM visits GROUP BY m",
         "SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m",
     ),
+    "replace all": Rule(
+        "function", "REGEXP_REPLACE replaces the first match, and takes no options",
+        "SELECT REGEXP_REPLACE(diagnosis, '[0-9]', '', 'g') AS d, COUNT(*) FROM visits GROUP BY d",
+        "SELECT REGEXP_REPLACE(diagnosis, '[0-9]+$', '') AS d, COUNT(*) FROM visits GROUP BY d",
+    ),
+    "time zone": Rule(
+        "function", "timestamps are in UTC, and AT TIME ZONE says so first: AT TIME ZONE 'UTC' AT TIME ZONE '…'",
+        "SELECT HOUR(CAST(visited AS TIMESTAMP) AT TIME ZONE 'Europe/Berlin') AS h, COUNT(*) FROM visits GROUP BY h",
+        "SELECT HOUR(CAST(visited AS TIMESTAMP) AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin') AS h, COUNT(*) "
+        "FROM visits GROUP BY h",
+    ),
     "substring": Rule(
         "function", "the start and the length of a part of a text are constants, from 1 to 1000",
         "SELECT SUBSTRING(diagnosis, age, 3), COUNT(*) FROM visits GROUP BY 1",
@@ -233,8 +244,13 @@ RULES: Final = {
     ),
     "window": Rule(
         "window",
-        "a window over rows reads across people; over groups SUM, AVG, MIN, MAX, COUNT, LAG, LEAD and ranks are taken",
+        "a window over rows is partitioned by the person, in a sub-query; over groups a window may read all of them",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
+    ),
+    "qualify": Rule(
+        "window", "QUALIFY stands beside a window, and in a sub-query beside one over the rows of a person",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits QUALIFY age > 3)",
+        "SELECT COUNT(*) FROM (SELECT age FROM visits WHERE age > 3)",
     ),
     "subquery": Rule(
         "subquery",

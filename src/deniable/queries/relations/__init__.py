@@ -1,6 +1,9 @@
 """Relations: the rows that a question reads, as a tree of nodes that each know their stability.
 
     relation_nodes      Source, FilterRows, Project, joins, PerPerson, Union, Bound: the nodes and their stability rules
+    person_windows      LAG, ROW_NUMBER and running totals over the rows of one person
+    few_values          columns that a condition restricts to a few values, so that a person has few rows
+    linear_patterns     regular expressions that every engine matches in linear time
     operators           expressions, checked against the closed table: kinds, public bounds, values
     operator_table      the closed table of operators; `operator_meanings` is their reference in Python, and
                         `operator_bounds` their effect on public bounds (interval arithmetic on fractions)

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from deniable.queries.relations import operator_meanings
+from deniable.queries.relations.linear_patterns import Replacement, UnfitPattern, pattern
 from deniable.tables.kinds import LARGEST, LONGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
 
 Bounds = tuple[Fraction, Fraction]
@@ -429,6 +430,24 @@ def position(domains: Domains) -> Domain:
     return Domain(Kind.INTEGER, (Fraction(0), Fraction(LONGEST)), None, nullable(domains))
 
 
+def regexp(result: Kind) -> Callable[[Domains], Domain]:
+    """The domain of what a constant pattern finds: whether it does, a group, or the text with another in its place."""
+
+    def domain(domains: Domains) -> Domain:
+        text(domains[:1])
+        try:
+            found = pattern(str(_constant(domains[1])))
+            if result is Kind.TEXT and domains[2].kind is Kind.TEXT:
+                Replacement.of(str(_constant(domains[2])), found.groups)
+        except UnfitPattern as wrong:
+            raise Unfit(str(wrong)) from None
+        if domains[2:] and domains[2].kind is Kind.INTEGER and not _is_whole(domains[2], 0, found.groups):
+            raise Unfit(f"the pattern has {found.groups} groups in brackets, and 0 is the whole match")
+        return Domain(result, None, None, nullable(domains))
+
+    return domain
+
+
 def _is_whole(domain: Domain, low: int, high: int) -> bool:
     value = _constant(domain)
     return domain.kind is Kind.INTEGER and isinstance(value, int) and low <= value <= high
@@ -436,8 +455,8 @@ def _is_whole(domain: Domain, low: int, high: int) -> bool:
 
 def like(domains: Domains) -> Domain:
     text(domains[:1])
-    pattern = _constant(domains[1])
-    if not isinstance(pattern, str) or "\\" in pattern or len(pattern) > 1000:
+    told = _constant(domains[1])
+    if not isinstance(told, str) or "\\" in told or len(told) > 1000:
         raise Unfit("a pattern is text of at most 1000 characters without a backslash: a LIKE 'x%'")
     return Domain(Kind.BOOLEAN, None, None, nullable(domains))
 

@@ -9,6 +9,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+from deniable.queries.relations import linear_patterns
 from deniable.tables.kinds import LARGEST, LONGEST, SMALLEST, Kind, Scalar
 
 # Arguments are checked by the operators' domains before these are called; a scalar here is of a known kind.
@@ -276,6 +277,21 @@ def position(a: str, part: str) -> int:
 
 def concat(*values: str) -> str:
     return "".join(values)[:LONGEST]
+
+
+def regexp_like(a: str, pattern: str) -> bool:
+    return linear_patterns.pattern(pattern).python.search(a) is not None
+
+
+def regexp_extract(a: str, pattern: str, group: int) -> str:
+    found = linear_patterns.pattern(pattern).python.search(a)
+    return "" if found is None else found[group] or ""
+
+
+def regexp_replace(a: str, pattern: str, new: str) -> str:
+    found = linear_patterns.pattern(pattern)
+    replacement = linear_patterns.Replacement.of(new, found.groups)
+    return found.python.sub(replacement.filled, a, count=1)[:LONGEST]
 
 
 def like(a: str, pattern: str) -> bool:

@@ -274,6 +274,24 @@ _TABLE: Final = (
         "% stands for any text, _ for one code point, all else for itself; there is no escape.",
         2, 2, intervals.like, meanings.like, constants=_at(1),
     ),
+    Operator(
+        "regexp_like", "text and a constant pattern", "boolean", "REGEXP_MATCHES(a, '^x[0-9]+')",
+        "Whether the pattern matches a part of the text. Patterns are those of linear time (see below).",
+        2, 2, intervals.regexp(Kind.BOOLEAN), meanings.regexp_like, constants=_at(1),
+    ),
+    Operator(
+        "regexp_extract", "text, a constant pattern and the number of a group", "text",
+        "REGEXP_EXTRACT(a, '([0-9]+)', 1)",
+        "The group of the first match, 0 for all of it; '' if there is none.",
+        3, 3, intervals.regexp(Kind.TEXT), meanings.regexp_extract, constants=_at(1, 2),
+    ),
+    Operator(
+        "regexp_replace", "text, a constant pattern and a constant text", "text",
+        "REGEXP_REPLACE(a, '^0+', '')",
+        f"With the new text, in which \\1 is the first group, in place of the first match, cut after {LONGEST:,} code "
+        "points.",
+        3, 3, intervals.regexp(Kind.TEXT), meanings.regexp_replace, constants=_at(1, 2),
+    ),
     # dates
     Operator(
         "year", "a date or timestamp", "integer", "YEAR(a)", "1 to 9999.",

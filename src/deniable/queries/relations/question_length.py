@@ -20,6 +20,7 @@ from deniable.errors import QuestionRefused
 from deniable.queries.relations.operator_bounds import of_constant
 from deniable.queries.relations.operator_table import OPERATORS
 from deniable.queries.relations.operators import Columns
+from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import (
     Bound,
     FilterRows,
@@ -106,6 +107,8 @@ class _Count:
             case PerPerson(child=child, keys=keys, aggregates=aggregates):
                 # A condition on a key is brought below; one on an aggregate stays above it.
                 return {**self._named(keys, child), **{name: 1 for name, _ in aggregates}}
+            case PersonWindows(child=child, windows=windows):
+                return {**self.lengths(child), **{name: 1 for name, _ in windows}}
             case Union(parts=parts):
                 # A condition is brought into every part.
                 return {name: sum(self.lengths(part)[name] for part in parts) for name in relation.columns}
@@ -134,6 +137,9 @@ class _Count:
             case PerPerson(child=child, keys=keys, aggregates=aggregates):
                 of = [exact.expression for _, exact in aggregates if exact.expression is not None]
                 return self.all([*(key for _, key in keys), *of], child.columns, self.lengths(child))
+            case PersonWindows(child=child, windows=windows):
+                read = [each for _, window in windows for each in window.expressions]
+                return self.all(read, child.columns, self.lengths(child)) + len(windows)
             case Bound(child=child, keys=keys):
                 return self.all(keys, child.columns, self.lengths(child))
         return 0

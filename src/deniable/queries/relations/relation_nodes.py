@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.numbers import plain
+from deniable.queries.relations.few_values import few_values
 from deniable.queries.relations.operator_bounds import Bounds, Unfit, common, only_null
 from deniable.queries.relations.operators import Columns, domain, typed
 from deniable.tables.expressions import Column
@@ -126,9 +127,14 @@ class Source(RelationNode):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FilterRows(OnOne):
-    """The rows for which the condition is true (neither false nor NULL). Rows: unchanged."""
+    """The rows for which the condition is true (neither false nor NULL).
+
+    Rows: at most as before. If the condition leaves a column m values, none of them NULL, a person has for each of
+    these at most `rows_alike` rows, so at most m times as many: `WHERE k = 1` keeps one row if k numbers their rows.
+    """
 
     condition: Expression
+    _rows: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         found = typed(self.condition, self.child.columns).domain
@@ -136,13 +142,17 @@ class FilterRows(OnOne):
             raise QuestionRefused(
                 "kinds", f"a condition is boolean, not {found.kind.value}", "write a comparison, such as a <> 0"
             )
+        few = few_values(self.condition, self.child.columns)
+        alike = [number * self.child.rows_alike(frozenset([name])) for name, number in few.items()]
+        together = math.prod(few.values()) * self.child.rows_alike(frozenset(few))
+        object.__setattr__(self, "_rows", min(self.child.rows, together, *alike))
 
     @property
     def rows(self) -> int:
-        return self.child.rows
+        return self._rows
 
     def rows_alike(self, names: frozenset[str]) -> int:
-        return self.child.rows_alike(names)
+        return min(self._rows, self.child.rows_alike(names))
 
 
 @final

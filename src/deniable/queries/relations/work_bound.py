@@ -31,6 +31,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 from deniable.errors import QuestionRefused
+from deniable.queries.relations.linear_patterns import pattern
+from deniable.queries.relations.person_windows import TOTALS, PersonWindow, PersonWindows
 from deniable.queries.relations.question_length import parts
 from deniable.queries.relations.relation_nodes import (
     MOST_JOINED,
@@ -81,6 +83,8 @@ _KEPT: Final = 2
 """Steps for each byte that is stored in a hash table or a sort."""
 _BYTES: Final = {"lower": 3, "upper": 3, "trim": 2}
 """Steps for each byte of an argument, where it is more than one (measured; see docs/engines.md)."""
+_PATTERN: Final = 20
+"""Steps for each byte of a text that a regular expression looks at."""
 _PART: Final = 8_000
 """Steps of each part of the expanded question, once for all rows: with the first row, an engine allocates a batch of
 values in each operator."""
@@ -195,7 +199,9 @@ def bytes_of(expression: Expression, sizes: Sizes) -> int:
                     return max((*below[1:-1:2], below[-1]))
                 case "coalesce" | "nullif" | "least" | "greatest":
                     return max(below)
-                case "lower" | "upper" | "trim" | "split_part":
+                case "regexp_replace":
+                    return 4 * LONGEST
+                case "lower" | "upper" | "trim" | "split_part" | "regexp_extract":
                     return below[0]
                 case "cast_text":
                     return max(below[0], _SPELLED)
@@ -231,12 +237,14 @@ def steps(expression: Expression, sizes: Sizes, costs: Costs = MappingProxyType(
 
 def _of_byte(call: Call) -> int:
     """Steps for each byte of an operator's text arguments."""
+    if call.operator.startswith("regexp_") and isinstance(call.arguments[1], Literal):
+        return _PATTERN * pattern(str(call.arguments[1].value)).scans
     if call.operator != "like":
         return _BYTES.get(call.operator, 4 if call.operator.startswith("cast_") else 1)
-    pattern = call.arguments[1].value if isinstance(call.arguments[1], Literal) else None
-    length = len(pattern) if isinstance(pattern, str) else LONGEST
+    told = call.arguments[1].value if isinstance(call.arguments[1], Literal) else None
+    length = len(told) if isinstance(told, str) else LONGEST
     # A pattern with single wildcards may be tried again from each position of the text.
-    return 4 + (length if isinstance(pattern, str) and "_" in pattern else length // 32)
+    return 4 + (length if isinstance(told, str) and "_" in told else length // 32)
 
 
 def _used(expressions: Iterable[Expression]) -> frozenset[str]:
@@ -287,6 +295,12 @@ class _Tally:
                     of = exact.expression if exact.function in {"min", "max"} else None
                     found[name] = _NUMBER if of is None else self._least(relation, name, of, child)
                 return found
+            case PersonWindows(child=child, windows=windows):
+                found = dict(self.sizes(child))
+                for name, window in windows:
+                    of = None if window.function in {"count", "sum", "avg"} else window.expression
+                    found[name] = _NUMBER if of is None else self._least(relation, name, of, child)
+                return found
             case Union(parts=parts):
                 return {name: max(self.sizes(part)[name] for part in parts) for name in relation.columns}
         return self.sizes(relation.children[0])
@@ -321,6 +335,8 @@ class _Tally:
             case PerPerson(child=child, keys=keys, aggregates=aggregates):
                 # A condition on a key is brought below; one on an aggregate stays above it.
                 return {**self._named(keys, child), **{name: _ADD for name, _ in aggregates}}
+            case PersonWindows(child=child, windows=windows):
+                return {**self.costs(child), **{name: _ADD for name, _ in windows}}  # no condition passes a window
             case Union(parts=parts):
                 return {name: max(self.costs(part).get(name, 0) for part in parts) for name in relation.columns}
         return self.costs(relation.children[0])
@@ -376,6 +392,8 @@ class _Tally:
                 return sides + joined + self._inferred(relation, [name for name, _ in on])
             case PerPerson():
                 return self._gathered(relation)
+            case PersonWindows(child=child, windows=windows):
+                return self._windowed(relation, child, [window for _, window in windows], needed)
             case Union(parts=parts):
                 return sum(self.work(part, needed) for part in parts) + rows * (_ROW + width)
             case Bound(child=child, keys=keys):
@@ -408,10 +426,29 @@ class _Tally:
         found = sum(steps(key, below, self.costs(child)) for key in keys)
         return self.work(child, all_of) + child.rows * (found + 2 * sorted_by)
 
+    def _windowed(
+        self, relation: PersonWindows, child: RelationNode, windows: list[PersonWindow], needed: frozenset[str]
+    ) -> int:
+        """Each window sorts a person's rows. A total over a frame may be computed again for each row of it."""
+        below, costs, rows = self.sizes(child), self.costs(child), child.rows
+        tied = _tied(child) and any(window.is_tied_by_rank for window in windows)
+        read = [each for window in windows for each in window.expressions]
+        all_of = frozenset(child.columns) if tied else (needed & frozenset(child.columns)) | _used(read)
+        total = self.work(child, all_of)
+        for window in windows:
+            width = sum(bytes_of(each, below) for each in window.expressions)
+            width += sum(below[name] for name in all_of)
+            total += rows * sum(steps(each, below, costs) for each in window.expressions)
+            total += rows * rows.bit_length() * (_SORT + _KEPT * width)
+            of = _NUMBER if window.expression is None else bytes_of(window.expression, below)
+            again = rows if window.function in TOTALS and window.frame is not None else 1
+            total += rows * again * (_ADD + of)
+        return total
+
 
 def _tied(relation: RelationNode) -> bool:
     """Whether two rows of a person may have the same rank."""
-    if isinstance(relation, FilterRows | Project | Bound):
+    if isinstance(relation, FilterRows | Project | Bound | PersonWindows):
         return _tied(relation.child)
     return not isinstance(relation, Source)
 

@@ -6,11 +6,12 @@
     scalar_expressions      scalar nodes of the tree as our own expressions, given what its names mean
     name_scope              the names that a SELECT may use over a relation
     aggregate_functions     the aggregates of SQL; asked_aggregates collects those that become noisy measures
-    date_expressions        dates of SQL, composed of the closed table of operators
+    gathered_aggregates     exact aggregates within a person, for sub-queries
+    date_expressions        dates of SQL, composed of the closed table of operators; time_zones: AT TIME ZONE
     group_by, from_clause   the parts of a SELECT; joined_tables: its joins
     key_sets                ROLLUP, CUBE and GROUPING SETS, as one SELECT for each set of keys
     share_windows           COUNT(*) / SUM(COUNT(*)) OVER (), as a count and a division of the noisy answer
-    window_nodes            the parts of f(x) OVER (...)
+    window_nodes            the parts of f(x) OVER (...); person_window_nodes: windows over the rows of a person
     function_names          the name of a function as it was written in the text
     question_templates      a cache: questions that differ only in constants are read once
 

@@ -1,19 +1,16 @@
-"""Aggregates as written in SQL, and the exact aggregates within a person that a sub-query asks for."""
+"""Aggregates as written in SQL."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final, NoReturn, final
 
-from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
-from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.refusals import refuse
-from deniable.queries.relations.relation_nodes import EXACT, Exact
 from deniable.queries.sql.function_names import spoken
 from deniable.queries.sql.name_scope import RelationExpressions
 from deniable.queries.sql.syntax_tree import BOUNDED, exp, number, only, unwrapped
-from deniable.tables.expressions import Column, Expression, Literal, call, case
+from deniable.tables.expressions import Expression, Literal, call, case
 
 _PLAIN: Final[dict[type[exp.Expression], tuple[str, dict[str, float]]]] = {
     exp.Sum: ("sum", {}),
@@ -206,25 +203,3 @@ def clamped(value: Expression, low: float, high: float) -> Expression:
 
 def _plain(value: float) -> int | float:
     return int(value) if value == int(value) and abs(value) < 2**53 else value
-
-
-@final
-@dataclass(slots=True)
-class Gathered:
-    """The aggregates of a sub-query by person: exact, and visible only to the SELECT around it."""
-
-    taken: list[str]
-    found: dict[Form, tuple[str, Exact]] = field(default_factory=dict)
-
-    def made(self, node: exp.Expression, rows: RelationExpressions) -> Expression:
-        """The column that holds the aggregate."""
-        read = aggregate(node, rows)
-        if read.bounds is not None or read.function not in EXACT:
-            raise QuestionRefused(
-                "aggregate", f"within a person only {', '.join(EXACT)} are taken",
-                "for example: SELECT MEDIAN(n) FROM (SELECT patient_id, MAX(cost) AS n FROM visits GROUP BY 1)",
-            )  # fmt: skip
-        if read.form not in self.found:
-            taken = [*self.taken, *(name for name, _ in self.found.values())]
-            self.found[read.form] = fresh(read.function, taken), Exact(read.function, read.expression)
-        return Column(self.found[read.form][0])

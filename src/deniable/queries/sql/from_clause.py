@@ -9,6 +9,7 @@ from typing import Final, final
 from deniable.queries.plan.disjointness import disjoint
 from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.refusals import refuse
+from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import (
     Exact,
     FilterRows,
@@ -23,6 +24,7 @@ from deniable.queries.relations.relation_nodes import (
 from deniable.queries.sql.function_names import spoken
 from deniable.queries.sql.group_by import gathered, projected
 from deniable.queries.sql.joined_tables import (
+    Compared,
     FromItem,
     PublicItem,
     columns_for,
@@ -37,6 +39,7 @@ from deniable.queries.sql.joined_tables import (
     with_public,
 )
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry
+from deniable.queries.sql.person_window_nodes import with_windows
 from deniable.queries.sql.syntax_tree import conjoined, exp, has_aggregate, item, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.schema import Table
@@ -172,8 +175,6 @@ class Relations:
         if not isinstance(tree, exp.Select):
             refuse("subquery")
         check_select(tree)
-        if tree.args.get("qualify"):
-            refuse("window")
         if tree.args.get("order"):
             refuse("order")
         if tree.args.get("limit") or tree.args.get("offset"):
@@ -182,12 +183,16 @@ class Relations:
         scope = self.filtered(tree, known, outermost=False)
         having = tree.args.get("having")
         if tree.args.get("group") or tree.args.get("distinct") or having or any(map(has_aggregate, tree.expressions)):
+            if tree.args.get("qualify"):
+                refuse("qualify")
             return gathered(tree, scope)
-        return projected(self._listed(tree, scope), scope)
+        rows = with_windows(tree, scope)
+        return projected(self._listed(tree, scope, rows), rows.scope)
 
-    def _listed(self, select: exp.Select, scope: Scope) -> list[tuple[str, Expression | None]]:
+    def _listed(
+        self, select: exp.Select, scope: Scope, rows: RelationExpressions
+    ) -> list[tuple[str, Expression | None]]:
         """The columns of a sub-query by name; None stands for the person."""
-        rows = RelationExpressions(scope)
         found: list[tuple[str, Expression | None]] = []
         for position, each in enumerate(select.expressions):
             alias, node = item(each)
@@ -227,9 +232,12 @@ class Relations:
             return PublicItem(table, qualifier)
         source = Source(table)
         entries = [
-            ScopeEntry(qualifier, column, column, unique_in=table.name if column in table.unique else "")
+            ScopeEntry(
+                qualifier, column, column, unique_in=table.name if column in table.unique else "",
+                owned=column in table.unique or column in table.owned,
+            )
             for column in source.columns
-        ]
+        ]  # fmt: skip
         if table.unit.column is not None:
             entries.append(ScopeEntry(qualifier, table.unit.column, None))
         return Scope(source, tuple(entries), 1)
@@ -290,7 +298,8 @@ class Relations:
         """The rows for which a sub-query has (no) row of the same person, with the same values in further columns.
 
         The sub-query is gathered to one row for each person and value of these columns. So each row meets at most one,
-        and no person gets more rows.
+        and no person gets more rows. One further comparison of an inner with an outer value is met by some inner row
+        exactly if it is met by the least or the largest of their values.
         """
         select = unwrapped(node.this)
         if not isinstance(select, exp.Select) or any(
@@ -304,20 +313,28 @@ class Relations:
         own = [each for each in conditions if inner_first(each, scope, below) == "right"]
         outer = [each for each in conditions if inner_first(each, scope, below) != "right"]
         pairs, rest = equal_pairs(outer, scope, below, inner_first)
-        if rest or not same_person(scope, below, pairs):
+        if len(rest) > 1 or not same_person(scope, below, pairs):
             refuse("subquery")
         below = self._where(below, own, known)
         mine, theirs = RelationExpressions(scope), RelationExpressions(below)
+        compared = [Compared.of(each, mine, theirs) for each in rest]
         further = [(a, b) for a, b in pairs if not mine.is_person(a)]
         scope, columns = columns_for(scope, [a for a, _ in further], ())
         keys: list[tuple[str, Expression]] = []
         for _, b in further:
             keys.append((fresh("same", [*scope.relation.columns, *(name for name, _ in keys)]), theirs.fitted(b)))
-        name = fresh("there", scope.relation.columns)
-        people = PerPerson(below.relation, tuple(keys), ((name, Exact("count", None)),))
+        taken = [*scope.relation.columns, *(name for name, _ in keys)]
+        name, least, most = fresh("there", taken), fresh("least", taken), fresh("most", taken)
+        exact = [(name, Exact("count", None))]
+        for each in compared:
+            exact += [(least, Exact("min", each.theirs)), (most, Exact("max", each.theirs))]
+        people = PerPerson(below.relation, tuple(keys), tuple(exact))
         on = tuple((column, key) for column, (key, _) in zip(columns, keys, strict=True))
         joined: RelationNode = JoinPrivate(scope.relation, people, on, How.LEFT if outside else How.INNER)
-        if outside:
+        met = [call("coalesce", each.met(Column(least), Column(most)), False) for each in compared]
+        if met:
+            joined = FilterRows(joined, fitted(~met[0] if outside else met[0], joined.columns))
+        elif outside:
             joined = FilterRows(joined, Column(name).is_null())
         return Scope(joined, scope.entries, scope.nodes + below.nodes + 2)
 

@@ -11,9 +11,10 @@ from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.noisy_windows import NoisyWindow, Order
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.constant_kinds import fitted
+from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
-from deniable.queries.sql.aggregate_functions import Gathered
 from deniable.queries.sql.asked_aggregates import AskedAggregates
+from deniable.queries.sql.gathered_aggregates import Gathered
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
 from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, operands, unwrapped
@@ -162,10 +163,16 @@ def grouped(
 
 def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scope:
     """The scope of a sub-query's columns, with a projection only if something is computed."""
-    names_rows = {entry.column: entry.unique_in for entry in scope.entries if entry.column is not None}
+    known = {entry.column: entry for entry in scope.entries if entry.column is not None}
+
+    def passed(name: str, below: str | None, column: str | None) -> ScopeEntry:
+        """A column that is passed on says of people what it says below."""
+        entry = None if below is None else known.get(below)
+        return (entry or ScopeEntry("", name, column))._replace(qualifier="", name=name, column=column, bare=True)
+
     if all(each is None or isinstance(each, Column) for _, each in listed):
         columns = [(name, each.name if isinstance(each, Column) else None) for name, each in listed]
-        entries = tuple(ScopeEntry("", name, each, unique_in=names_rows.get(each or "", "")) for name, each in columns)
+        entries = tuple(passed(name, each, each) for name, each in columns)
         return Scope(scope.relation, entries, scope.nodes)
     expressions: list[tuple[str, Expression]] = []
     found: list[ScopeEntry] = []
@@ -175,8 +182,7 @@ def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scop
             continue
         title = fresh(name, [title for title, _ in expressions])
         expressions.append((title, each))
-        passed = names_rows.get(each.name, "") if isinstance(each, Column) else ""
-        found.append(ScopeEntry("", name, title, unique_in=passed))
+        found.append(passed(name, each.name if isinstance(each, Column) else None, title))
     return Scope(Project(scope.relation, tuple(expressions)), tuple(found), scope.nodes + 1)
 
 
@@ -190,7 +196,7 @@ def gathered(select: exp.Select, scope: Scope) -> Scope:
         by: list[tuple[exp.Expression, str]] = [(unwrapped(node), alias) for alias, node in items]
     else:
         by = list(grouped(select, items, scope))
-    if not any(rows.is_person(node) for node, _ in by):
+    if not any(rows.is_person(node) or rows.is_owned(node) for node, _ in by):
         refuse("nested")
     keys: dict[Form, tuple[str, Expression]] = {}
     for node, alias in by:
@@ -200,7 +206,7 @@ def gathered(select: exp.Select, scope: Scope) -> Scope:
         plain = expression.name if isinstance(expression, Column) else "key"
         name = fresh(alias or plain, [title for title, _ in keys.values()])
         keys.setdefault(expression_form(expression), (name, expression))
-    aggregates = Gathered([name for name, _ in keys.values()])
+    aggregates = Gathered([name for name, _ in keys.values()], tuple(each for _, each in keys.values()))
     reader = Items(rows, {form: name for form, (name, _) in keys.items()}, aggregates)
     listed: list[tuple[str, Expression | None]] = []
     for position, (alias, node) in enumerate(items):
@@ -215,7 +221,8 @@ def gathered(select: exp.Select, scope: Scope) -> Scope:
     exact = tuple(aggregates.found.values())
     if not keys and not exact:
         exact = (("rows", Exact("count", None)),)
-    relation: RelationNode = PerPerson(scope.relation, tuple(keys.values()), exact)
+    below = PersonWindows(scope.relation, tuple(aggregates.windows)) if aggregates.windows else scope.relation
+    relation: RelationNode = PerPerson(below, tuple(keys.values()), exact)
     if condition is not None:
         relation = FilterRows(relation, fitted(condition, relation.columns))
     return projected(listed, Scope(relation, (), scope.nodes + 2))

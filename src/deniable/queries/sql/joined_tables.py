@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Final, final
 
 from deniable.queries.plan.fresh_names import fresh, renaming
 from deniable.queries.plan.refusals import refuse
@@ -21,7 +21,7 @@ from deniable.queries.relations.relation_nodes import (
 )
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, matching, meant
 from deniable.queries.sql.syntax_tree import conjoined, exp, unwrapped
-from deniable.tables.expressions import Column, Expression, Literal
+from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.schema import Table
 
 
@@ -122,6 +122,49 @@ def inner_first(node: exp.Expression, left: Scope, right: FromItem) -> str:
             here = (entry.name for entry in (*right.entries, *left.entries))
             refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=here)
     return sides.pop() if len(sides) == 1 else "both" if sides else "right"
+
+
+_TURNED: Final = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_COMPARISONS: Final[dict[type[exp.Expression], str]] = {
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison of a value of a sub-query (theirs) with one of the query around it (ours)."""
+
+    operator: str
+    theirs: Expression
+    ours: Expression
+
+    @classmethod
+    def of(cls, node: exp.Expression, ours: RelationExpressions, theirs: RelationExpressions) -> Compared:
+        """The comparison of a node; `QuestionRefused` if it is another condition."""
+        operator = _COMPARISONS.get(type(node))
+        if operator is None:
+            refuse("subquery")
+        sides = node.this, node.args["expression"]
+        where = [inner_first(each, ours.scope, theirs.scope) for each in sides]
+        if where == ["left", "right"]:
+            return cls(_TURNED[operator], theirs.fitted(sides[1]), ours.fitted(sides[0]))
+        if where != ["right", "left"]:
+            refuse("subquery")
+        return cls(operator, theirs.fitted(sides[0]), ours.fitted(sides[1]))
+
+    def met(self, least: Expression, most: Expression) -> Expression:
+        """Whether some value is compared so, given the least and the largest of them.
+
+        A value below ours exists exactly if the least is below; one that differs, if the least or the largest differs.
+        """
+        if self.operator == "ne":
+            return call("or", call("ne", least, self.ours), call("ne", most, self.ours))
+        return call(self.operator, least if self.operator in {"lt", "le"} else most, self.ours)
 
 
 def side_of(node: exp.Expression, left: Scope, right: FromItem) -> str:
@@ -238,11 +281,13 @@ def _marked(scope: Scope) -> tuple[Scope, str]:
 def same_person(left: Scope, right: Scope, pairs: list[Pair]) -> bool:
     """Whether equalities between two private sides say that their people are equal.
 
-    They do if the ids are equal, or if a column is declared as unique: who has the order has its items. The join is one
-    on the person in any case, so a wrong declaration cannot show one person beside another.
+    They do if the ids are equal, or if a column is declared as unique: who has the order has its items. They also do if
+    both columns are declared as owned: two items of one order are of one customer. The join is one on the person in any
+    case, so a wrong declaration cannot show one person beside another.
     """
     ours, theirs = RelationExpressions(left), RelationExpressions(right)
     named = any(ours.names_rows_of(a) or theirs.names_rows_of(b) for a, b in pairs)
+    named = named or any(ours.is_owned(a) and theirs.is_owned(b) for a, b in pairs)
     return named or any(ours.is_person(a) and theirs.is_person(b) for a, b in pairs)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple, final
 
 from deniable.errors import QuestionRefused
@@ -29,6 +30,8 @@ class ScopeEntry(NamedTuple):
     """Beside an id that may be NULL: a column that is NULL exactly where the id is."""
     unique_in: str = ""
     """The table in which the column is declared as unique, so that its values name rows of one person."""
+    owned: bool = False
+    """Whether each of its values belongs to one person: it is declared as unique or as owned."""
 
 
 @final
@@ -98,8 +101,10 @@ def named(scope: Scope, node: exp.Column) -> ScopeEntry:
 class RelationExpressions:
     """Expressions over the rows of a relation."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, windows: Mapping[int, str] = MappingProxyType({})) -> None:
         self.scope = scope
+        self.windows = windows
+        """The columns of windows within a person, by the `id` of their nodes."""
         self._fitted: dict[int, tuple[exp.Expression, Expression]] = {}
 
     def fitted(self, node: exp.Expression) -> Expression:
@@ -114,6 +119,8 @@ class RelationExpressions:
 
     def _meaning(self, leaf: exp.Expression) -> Meaning:
         try:
+            if id(leaf) in self.windows:
+                return Column(self.windows[id(leaf)])
             if not isinstance(leaf, exp.Column):
                 refuse("window" if isinstance(leaf, exp.Window) else "misplaced")
             entry = named(self.scope, leaf)
@@ -131,6 +138,13 @@ class RelationExpressions:
         if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
             return ""
         return named(self.scope, node).unique_in
+
+    def is_owned(self, node: exp.Expression) -> bool:
+        """Whether a node is a column of which each value belongs to one person."""
+        node = unwrapped(node)
+        if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
+            return False
+        return named(self.scope, node).owned
 
     def presence(self, node: exp.Expression) -> Expression | None:
         """A column that is NULL where the person's id is, for an id that may be NULL; None for other nodes."""

@@ -1,10 +1,11 @@
 """A cache of plans for questions that differ only in the numbers of their conditions.
 
 `WHERE age > 40 AND cost < 99.5` and `WHERE age > 41 AND cost < 80.0` have the same shape. The numbers that columns are
-compared with do not change the columns, bounds and stability of the remaining rows, so the statistics, their
-sensitivity and the display are the same. The exception is a key whose public values follow from a condition, so no
-column of a key may be among the compared ones. The condition and the hash depend on the numbers and are rebuilt. The
-length of a question and its work bound do not: every number counts as one part of eight bytes.
+compared with do not change the columns and bounds of the remaining rows, so the statistics, their sensitivity and the
+display are the same. There are two exceptions. The public values of a key may follow from a condition, so no column of
+a key may be among the compared ones. And a column that numbers a person's rows bounds how many remain (k <= 3), so no
+column may be compared whose values bound the rows of a person. The condition and the hash depend on the numbers and are
+rebuilt. The length of a question and its work bound do not: every number counts as one part of eight bytes.
 
 Numbers of the text are matched with numbers of the condition by order and value, which is only a guess. It is verified
 by the second text of the shape: filling in its numbers must give the hash that reading it in full gives.
@@ -129,6 +130,9 @@ def _is_filled_by(plan: NoisePlan, numbers: tuple[Number, ...]) -> bool:
     told = [(type(constant.value), constant.value) for _, constant in places]
     columns = {None if column is None else column.name for column, _ in places}
     used = {name for key in plan.question.keys for name in columns_used(key.expression)}
+    compared = frozenset(name for name in columns if name is not None)
+    if not relation.rows == relation.child.rows == relation.child.rows_alike(compared):
+        return False
     return told == [(type(each), each) for each in numbers] and None not in columns and not columns & used
 
 

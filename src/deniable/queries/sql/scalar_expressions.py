@@ -19,6 +19,7 @@ from deniable.queries.relations import operator_meanings
 from deniable.queries.sql import date_expressions
 from deniable.queries.sql.function_names import spoken
 from deniable.queries.sql.syntax_tree import conjoined, decimal, exp, number, only, unwrapped
+from deniable.queries.sql.time_zones import local_time
 from deniable.tables.expressions import Call, Expression, Literal, call, case
 from deniable.tables.kinds import LONGEST, Kind
 
@@ -300,6 +301,43 @@ class _Scalars:
         only(node, "this", "expression")
         return call("gt", call("position", self.read(node.this), self.read(node.args["expression"])), 0)
 
+    def _regexplike(self, node: exp.RegexpLike) -> Expression:
+        only(node, "this", "expression")
+        return call("regexp_like", self.read(node.this), self.read(node.args["expression"]))
+
+    def _regexpextract(self, node: exp.RegexpExtract) -> Expression:
+        only(node, "this", "expression", "group", *_EXTRACTING)
+        text, pattern, group = self.read(node.this), self.read(node.args["expression"]), node.args.get("group")
+        # BigQuery extracts the group if there is one, and NULL if nothing matches; others the whole, and ''.
+        null = bool(node.args.get("null_if_no_match"))
+        bracket = isinstance(pattern, Literal) and "(" in str(pattern.value).replace("\\(", "").replace("(?:", "")
+        number = Literal(int(null and bracket)) if group is None else self.read(group)
+        found = call("regexp_extract", text, pattern, number)
+        return case((call("regexp_like", text, pattern), found)) if null else found
+
+    def _regexpreplace(self, node: exp.RegexpReplace) -> Expression:
+        if node.args.get("modifiers") is not None or not node.args.get("single_replace"):
+            refuse("replace all")
+        only(node, "this", "expression", "replacement", "single_replace")
+        new = node.args.get("replacement")
+        given = [self.read(node.this), self.read(node.args["expression"])]
+        return call("regexp_replace", *given, "" if new is None else self.read(new))
+
+    def _attimezone(self, node: exp.AtTimeZone) -> Expression:
+        """a AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin': the local time of a, which is in UTC."""
+        only(node, "this", "zone")
+        inner = unwrapped(node.this)
+        if not isinstance(inner, exp.AtTimeZone) or _zone(self.read(inner.args["zone"])).upper() not in _UTC:
+            refuse("time zone")
+        return local_time(self.read(inner.this), _zone(self.read(node.args["zone"])))
+
+    def _converttimezone(self, node: exp.ConvertTimezone) -> Expression:
+        only(node, "source_tz", "target_tz", "timestamp")
+        source = node.args.get("source_tz")
+        if source is None or _zone(self.read(source)).upper() not in _UTC:
+            refuse("time zone")
+        return local_time(self.read(node.args["timestamp"]), _zone(self.read(node.args["target_tz"])))
+
     def _startswith(self, node: exp.StartsWith) -> Expression:
         only(node, "this", "expression")
         start = self.read(node.args["expression"])
@@ -432,6 +470,17 @@ def bucket(value: Expression, low: float, high: float, buckets: int) -> Expressi
     inside = call("floor", call("divide", call("multiply", call("subtract", value, low), buckets), high - low))
     place = call("least", call("greatest", call("cast_integer", inside), 0), buckets - 1)
     return case((value < low, 0), (value >= high, buckets + 1), (~value.is_null(), call("add", place, 1)))
+
+
+_UTC: Final = frozenset({"UTC", "GMT", "ETC/UTC", "Z"})
+_EXTRACTING: Final = ("null_if_pos_overflow", "null_if_no_match", "empty_if_group_missing")
+"""What the parser notes about the meaning of REGEXP_EXTRACT in a dialect."""
+
+
+def _zone(value: Expression) -> str:
+    if not isinstance(value, Literal) or not isinstance(value.value, str):
+        refuse("constant", what="a time zone")
+    return value.value
 
 
 def _as_text(value: Expression) -> Expression:
