@@ -21,6 +21,7 @@ from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.remaining_budget import Remaining
 from deniable.queries.plan.pricing import Price
 from deniable.queries.session import Session
+from deniable.queries.standing_questions import Standing
 from deniable.transport import Wire
 from tests.queries.hospital import visits
 from tests.server.world import BUDGET, SCHEMA, WARDS, World
@@ -299,6 +300,44 @@ def test_several_tables_are_the_same_object(local: Session, remote: RemoteSessio
     several = local.batch([WARDS, MEANS], epsilon=3.0), remote.batch([WARDS, MEANS], epsilon=3.0)
     for a, b in zip(*several, strict=True):
         same_answer(a, b)
+
+
+@pytest.mark.slow
+def test_standing_questions_are_the_same_object(
+    served: tuple[World, str], local: Session, remote: RemoteSession
+) -> None:
+    there, url = served
+    with connect(url, token=there.tokens["olga"]) as owner:
+        about: dict[str, Any] = {"by": "age", "epsilon": 2}
+        here, made = (s.standing("daily", [WARDS, MEANS], **about) for s in (local, owner))
+        totals = [s.standing("totals", [WARDS], totals=30, **about) for s in (local, owner)]
+        assert isinstance(made, Standing)
+        assert owner.standings() == remote.standings() == local.standings() == ["daily", "totals"]
+        compare(here, made, apart={"session": "each its own"}, more={"read": "reads a record"})
+        for mine, other in ((here, remote.standing("daily")), totals):
+            for a, b in zip(mine.prices(), other.prices(), strict=True):
+                compare(a, b, apart=PRICE_APART, more=PRICE_MORE)
+        assert remote.standing("daily").recall(40) is None
+        with pytest.raises(InvalidOperation, match="not answered for 40 yet; only the owner"):
+            remote.standing("daily").reveal(40)
+        for mine, other in ((here, made), totals):
+            for day in (40, 41):
+                for a, b in zip(mine.reveal(day), other.reveal(day), strict=True):
+                    same_answer(a, b)
+        assert here.days() == made.days() == remote.standing("daily").days() == [41, 40]
+        mine, theirs = here.reveal(40), remote.standing("daily").reveal(40)
+        for a, b in zip(mine, theirs, strict=True):
+            same_answer(a, b)
+        assert [each.rows for each in theirs] == [each.rows for each in made.reveal(40)]
+        for s in (local, owner):
+            with worded(InvalidParameter, parameter="day"):
+                s.standing("daily").reveal("2026-01-01")
+            with worded(InvalidParameter, parameter="name"):
+                s.standing("daily", [WARDS], **about)
+        with pytest.raises(ServerRefused, match="no such standing questions"):
+            owner.standing("weekly")
+        with pytest.raises(ServerRefused, match="analyst may not declare standing questions"):
+            remote.standing("mine", [WARDS], **about)
 
 
 def test_a_question_of_a_dataframe_and_a_rehearsal_are_the_same_object(local: Session, remote: RemoteSession) -> None:

@@ -16,7 +16,7 @@ import deniable as dn
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import Cost, Ledger, State
 from deniable.queries.engines.duckdb import DuckDBEngine
-from deniable.queries.standing_questions import _begun
+from deniable.queries.standing_records import begun
 from tests.wording import worded
 
 ROWS = 3
@@ -178,8 +178,8 @@ def test_a_day_that_was_broken_off_is_finished_and_answered_once(tmp_path: Path)
         ledger = session.ledger
         standing = session.standing("daily", [COUNT], by="day", epsilon=1)
         stuck = [
-            _begun(ledger, "standing daily after 0", "1" * 64, "rows used", None),
-            _begun(ledger, standing._key(0, 0), "2" * 64, "a day", "standing daily 0"),
+            begun(ledger, "standing daily rows used after 0", "1" * 64, "rows used", None),
+            begun(ledger, standing._key(0, 0), "2" * 64, "a day", "standing daily 0"),
         ]
         answers = standing.reveal(0)
         for entry in stuck:  # whoever began it can no longer publish a second answer
@@ -295,13 +295,14 @@ def test_arguments() -> None:
         for wrong, parameter in (("ward", "by"), ("patient_id", "by"), ("nothing", "by")):
             with worded(InvalidParameter, parameter=parameter):
                 session.standing("daily", [COUNT], by=wrong, epsilon=1)
-        for questions in ([], COUNT, [COUNT, COUNT], [1]):
+        dated = f"{COUNT} WHERE CURRENT_DATE > DATE '2026-01-01'"
+        for questions in ([], COUNT, [COUNT, COUNT], [1], [dated]):
             with worded(InvalidParameter, parameter="questions"):
                 session.standing("daily", questions, by="day", epsilon=1)  # type: ignore[arg-type]
-        with worded(InvalidParameter, parameter="version"):
+        with worded(InvalidParameter, parameter="name"):
             session.standing("a b", [COUNT], by="day", epsilon=1)
         standing = session.standing("daily", [COUNT], by="day", epsilon=1)
-        assert repr(standing) == "<Standing 'daily': 1 questions about 'visits' by 'day'>"
+        assert repr(standing) == "<Standing 'daily': 1 question about 'visits' by 'day'>"
         assert standing.prices()[0].cost == standing.cost
         for day in ("2026-01-01", 1.5, True, dt.date(2026, 1, 1), 2**63):
             with worded(InvalidParameter, parameter="day"):

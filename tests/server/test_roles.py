@@ -80,6 +80,27 @@ REQUESTS: dict[tuple[str, str], tuple[str, str, Any]] = {
         "/v1/datasets/visits/synthetic/999/published",
         None,
     ),
+    ("GET", "/v1/datasets/{name}/standing"): ("see standing questions", "/v1/datasets/visits/standing", None),
+    ("POST", "/v1/datasets/{name}/standing"): (
+        "declare standing questions",
+        "/v1/datasets/visits/standing",
+        {"name": "a b", "questions": [WARDS], "by": "age", "epsilon": 0.01},
+    ),
+    ("GET", "/v1/datasets/{name}/standing/{set}"): (
+        "see standing questions",
+        "/v1/datasets/visits/standing/none",
+        None,
+    ),
+    ("POST", "/v1/datasets/{name}/standing/{set}/days"): (
+        "declare standing questions",
+        "/v1/datasets/visits/standing/none/days",
+        {"day": 3},
+    ),
+    ("GET", "/v1/datasets/{name}/standing/{set}/days/{day}"): (
+        "see standing questions",
+        "/v1/datasets/visits/standing/none/days/3",
+        None,
+    ),
     ("GET", "/v1/datasets/{name}/grants"): ("see grants", "/v1/datasets/visits/grants", None),
     ("POST", "/v1/datasets/{name}/grants"): ("grant", "/v1/datasets/visits/grants", {"analyst": "ana"}),
     ("DELETE", "/v1/datasets/{name}/grants/{analyst}"): ("grant", "/v1/datasets/visits/grants/nobody", None),

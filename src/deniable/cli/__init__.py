@@ -2,6 +2,7 @@
 
     deniable ask visits.csv "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward" --unit patient_id --rows 20 ...
     deniable synthesize visits.csv --columns ward,age --epsilon 0.5 --rows 1000 --out synthetic.parquet
+    deniable standing visits.csv daily "SELECT COUNT(*) AS n FROM visits" --by day --epsilon 1 ...
     deniable curve "gaussian(sigma=50)**1000 * laplace(scale=4)" --delta 1e-6
     deniable survey answers.csv --question smokes --epsilon 1 --out reports.csv
     deniable attack reconstruction --epsilon 0.1 1 10
@@ -15,6 +16,7 @@
 
     question_commands, shell_accounts      ask, price, bounds, schema, report; and the account that a file spends from
     synthesize_command, survey_command     synthesize, survey
+    standing_command                       standing
     curve_command, evidence_commands       curve; attack and audit
     ledger_commands                        verify, verify-label, rotate, moved
     serve_command, add_command             serve, add
@@ -125,6 +127,7 @@ def build() -> "typer.Typer":
         ledger_commands,
         question_commands,
         serve_command,
+        standing_command,
         survey_command,
         synthesize_command,
     )
@@ -153,6 +156,7 @@ def build() -> "typer.Typer":
         evidence_commands,
         demo_command,
         question_commands,
+        standing_command,
         synthesize_command,
         add_command,
         ledger_commands,

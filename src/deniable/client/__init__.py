@@ -3,6 +3,7 @@
     remote_session     RemoteSession and `connect`: each verb is one request
     remote_answers     answers and bounds: the classes of a local session, read from what the server sent
     remote_prices      prices, likewise
+    remote_standing    standing questions, likewise
     remote_plans       the plan of a question that was asked elsewhere, from its text and the public schema
     registration       `register`: an owner adds a dataset to a server
 
@@ -15,6 +16,7 @@ from deniable.client.registration import register
 from deniable.client.remote_answers import RemoteAnswer, RemoteBounds, RemoteGrouped
 from deniable.client.remote_prices import RemotePrice
 from deniable.client.remote_session import RemoteSession, connect
+from deniable.client.remote_standing import RemoteStanding
 
 __all__ = [
     "RemoteAnswer",
@@ -22,6 +24,7 @@ __all__ = [
     "RemoteGrouped",
     "RemotePrice",
     "RemoteSession",
+    "RemoteStanding",
     "connect",
     "register",
 ]

@@ -27,6 +27,7 @@ from deniable.queries.answer.sent_papers import read_cost, read_quoted, read_uni
 from deniable.transport import Wire, wire_to
 
 if TYPE_CHECKING:
+    from deniable.client.remote_standing import RemoteStanding
     from deniable.curves import Curve
     from deniable.curves.filters import Amount
     from deniable.queries.answer.batch_answers import Weights, Within
@@ -303,6 +304,29 @@ class RemoteSession:
             found += page["synthetic"]
         return found
 
+    def standing(
+        self, name: str, questions: Sequence[str] | None = None, *amounts: Never, by: str | None = None,
+        epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
+        confidence: float = 0.95, totals: int | None = None, **unknown: Never,
+    ) -> RemoteStanding:  # fmt: skip
+        """Standing questions, as from a local session. Owners declare them; without `questions`: those of this name."""
+        from deniable.client.remote_standing import RemoteStanding
+
+        require_known(self.standing, amounts, unknown)
+        place = f"/v1/datasets/{quote(self.dataset, safe='')}/standing"
+        if questions is None:
+            found = self._wire.get(f"{place}/{quote(name, safe='')}")
+        else:
+            paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, confidence=confidence, totals=totals)
+            asked = [questions] if isinstance(questions, str) else list(questions)
+            found = self._wire.ask(place, {"name": name, "questions": asked, "by": by or "", **paid})
+        return RemoteStanding.read(self, found, confidence)
+
+    def standings(self) -> list[str]:
+        """The names of all sets of standing questions of the dataset, oldest first."""
+        found = self._wire.get(f"/v1/datasets/{quote(self.dataset, safe='')}/standing")["standing"]
+        return [str(each["name"]) for each in found]
+
     def rehearse(
         self, question: str | Steps, *amounts: Never,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
@@ -424,10 +448,6 @@ class RemoteSession:
             "measured_errors()",
             "it reads the data without noise; look at the expected errors instead: synthetic.quality",
         )
-
-    def standing(self, name: str, questions: Sequence[str] | None = None, **more: Any) -> Never:
-        """InvalidOperation: standing questions are declared and answered by the owner's own session."""
-        self._stays("standing()", "it reads each day's rows, which only the owner's own session may")
 
     def recall(
         self, question: str | Steps, *, version: str | None = None, entry: object = None, confidence: float = 0.95

@@ -540,10 +540,15 @@ def checked_name(name: str, text: str) -> str:
 
 def checked_version(version: str) -> str:
     """The name of a version, which is public and can stand in a path: letters, digits and . _ : + -"""
-    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+    return checked_path_name("version", version, 'write a date or a number: "2026-11-18"')
+
+
+def checked_path_name(parameter: str, name: str, remedy: str) -> str:
+    """A public name that can stand in a path: letters, digits and . _ : + -"""
+    if not isinstance(name, str) or not _VERSION.fullmatch(name):
         rule = "must be 1 to 100 letters, digits and . _ : + -, begin with a letter or digit, and not be a hash"
-        raise InvalidParameter("version", version, rule, 'write a date or a number: "2026-11-18"')
-    return version
+        raise InvalidParameter(parameter, name, rule, remedy)
+    return name
 
 
 def checked_code(code: str) -> str:

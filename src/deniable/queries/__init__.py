@@ -8,6 +8,7 @@
     answer                      `release` adds noise; answers, batches, roll-ups, statements
     intervals                   confidence intervals for the effect of noise
     data_versions, standing_questions        versions of the data, and questions that are answered for each day
+    standing_records, running_totals         what the ledger stores about those, and the noise of totals over days
     publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
     progress_bar                the progress of a registration, on the owner's terminal
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, final, overload
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, UnreadableRecord, require_known
@@ -25,6 +24,7 @@ from deniable.queries.plan.answer_notes import Tables
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, pairs
 from deniable.queries.plan.pricing import AskedCost, Near, PartOf, Price
 from deniable.queries.plan.question import Question
+from deniable.queries.standing_records import names as standing_names
 from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ class Session:
         self._finer = rollups.Finer()
         self._noted: Callable[[Failure], None] = self._failures.append
         self._plans = Plans(self._tables, ledger.budget)
-        reports = {name: engine.registered(name) for name in self._tables}
-        self._registration = {name: each for name, each in reports.items() if each is not None}
+        found = ((name, engine.registered(name)) for name in self._tables)
+        self._registration = {name: each for name, each in found if each is not None}
         hashes = {name: each.version for name, each in self._registration.items()}
         self._versions = DataVersions({}, hashes) if versions is None else versions
         self._version = self._versions.of
@@ -147,9 +147,8 @@ class Session:
         if version is not None:
             return recalled(self, question, version, confidence)
         made = self._plans.plan(question, self._built(question))
-        entry = (
-            self._ledger.answer(made.question.hash, version=self._version(made.question)) if entry is None else entry
-        )
+        if entry is None:
+            entry = self._ledger.answer(made.question.hash, version=self._version(made.question))
         if entry is None or entry.question != made.question.hash:
             return None
         read = self._read(made, entry)
@@ -339,10 +338,11 @@ class Session:
     def standing(
         self, name: str, questions: Sequence[str] | None = None, *amounts: Never, by: str | None = None,
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
-        confidence: float = 0.95, payer: str | None = None, **unknown: Never,
+        confidence: float = 0.95, totals: int | None = None, payer: str | None = None, **unknown: Never,
     ) -> Standing:  # fmt: skip
         """Questions about one table that `Standing.reveal(day)` answers for each day (a value of `by`), paid once for
-        all days. They share the cost equally. `standing(name)` reads a declaration that the ledger has.
+        all. They share the cost equally. With `totals=365`, each of up to 365 answers is about all rows so far. Without
+        `questions`: the declaration of this name.
         """
         from deniable.queries import standing_questions
 
@@ -351,7 +351,11 @@ class Session:
         if questions is None:
             return standing_questions.found(self, name, confidence)
         cost = AskedCost(epsilon=epsilon, mu=mu, rho=rho, share=share, confidence=confidence)
-        return standing_questions.declared(self, name, questions, by or "", cost, payer)
+        return standing_questions.declared(self, name, questions, by or "", cost, totals, payer)
+
+    def standings(self) -> list[str]:
+        """The names of all sets of standing questions that the ledger has, oldest first."""
+        return standing_names(self._ledger)
 
     def measured_errors(self, synthetic: Synthetic) -> MeasuredErrors:
         """The exact errors of the counts of a synthetic table. NOT PRIVATE: it reads the data without noise and charges
@@ -467,15 +471,12 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return (
-            f"<Session on {', '.join(sorted(self._tables))}; left {self._ledger.remaining.describe_rest(self.budget)}>"
-        )
+        left = self._ledger.remaining.describe_rest(self.budget)
+        return f"<Session on {', '.join(sorted(self._tables))}; left {left}>"
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
@@ -497,8 +498,7 @@ class Session:
         """The plan of a question. QuestionRefused if its answer is too large and the ledger has no stored answer."""
         with self.limits():
             built = self._built(question)
-            large = self._plans.is_large(built)
-            if large and self._ledger.answer(built.hash, version=self._version(built)) is None:
+            if self._plans.is_large(built) and self._ledger.answer(built.hash, version=self._version(built)) is None:
                 self._plans.check([built])
             return self._plans.plan(question, built)
 
@@ -572,8 +572,7 @@ class Session:
         return self._again(made, Released.from_bytes(sealed.answer, made), self._replay(sealed, payer), confidence)
 
     def _replay(self, sealed: Entry, payer: str | None) -> Replay:
-        assert sealed.closes is not None
-        charge = self._ledger.entry(sealed.closes)
+        charge = self._ledger.entry(sealed.closes or 0)
         assert charge is not None
         return Replay(sealed, charge, self._left(payer))
 

@@ -16,35 +16,42 @@ sensitivity Δ that the noise was planned for. Under a Gaussian budget day d is 
 adaptive composition with a bound that always holds (Feldman & Zrnic 2021; Smith & Thakurta 2022) all days together are
 μ-GDP, as Σ (c_d/R)² ≤ (Σ c_d/R)² ≤ 1. Under a pure budget the losses ε·c_d/R add up to at most ε. This needs neighbours
 by add/remove and statistics that are sums over rows; other questions are refused.
+
+**Running totals.** With `totals=365`, each of up to 365 answers is about all rows so far. `running_totals` proves that
+all of them together cost as much as one question, because a person moves all days together by at most R. Rows of days
+that were left out are counted with the next day that is answered. The exact numbers of each day stay in the ledger,
+encrypted; so a total goes on when old rows are deleted.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-import secrets
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, final
-
-import numpy as np
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import Cost, State
-from deniable.ledger.entries import checked_version
+from deniable.ledger.entries import checked_path_name
+from deniable.queries import standing_records
+from deniable.queries.answer.receipt import STANDING
 from deniable.queries.answer.release import Released
+from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.data_versions import DataVersions
-from deniable.queries.engines.daily_parts import PEOPLE, Day
+from deniable.queries.engines.daily_parts import Day, Days
 from deniable.queries.plan.pricing import Price
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.queries.relations.relation_nodes import FilterRows, Project, RelationNode, Source, tables_read
+from deniable.queries.running_totals import Step, TotalsNoise, checked_steps
+from deniable.queries.standing_records import EncryptedDays, begun, people_in, total_rows
 from deniable.tables.kinds import Kind
 from deniable.units import Relation
 
 if TYPE_CHECKING:
-    from deniable.ledger import Entry, Ledger
+    from deniable.ledger import Entry
     from deniable.queries.answer.answer import Answer
     from deniable.queries.plan.noise_planner import NoisePlan
     from deniable.queries.plan.pricing import AskedCost
@@ -52,19 +59,18 @@ if TYPE_CHECKING:
     from deniable.tables.schema import Table
 
 _ROWS: Final = "rows"
-_CIPHER: Final = "rows used by standing questions"
-_NONCE: Final = 12
+_USED: Final = "rows used"
+_EXACT: Final = "exact numbers"
 _MOST_QUESTIONS: Final = 1000
-_INTERRUPTED: Final = "interrupted"
 _SAME_IDS: Final = "an id names the same person in all versions of the table"
+_DATED: Final = re.compile(r"\bcurrent_date\b|\btoday\s*\(|\bnow\s*\(|\bcurrent_timestamp\b", re.IGNORECASE)
 
 
-@final
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
     """A set of standing questions. Made by `Session.standing`; `reveal` answers them for one day."""
 
-    session: Session
+    session: Any
     name: str
     table: str
     by: str
@@ -72,136 +78,217 @@ class Standing:
     cost: Cost
     """What each question costs, for all days together."""
     confidence: float
+    totals: int | None = None
+    """The most days that running totals are paid for; None if each answer is about one day."""
 
-    def reveal(self, day: Day) -> list[Answer]:
+    def reveal(self, day: Day | str) -> list[Answer]:
         """The answers about one day, one for each question. The first time they are measured; later they are replayed.
 
         Free: all days were paid for when the questions were declared. Rows of a person who has no rows left are not
-        counted. Raises InvalidOperation if the table has another unit than when the questions were declared.
+        counted. Raises InvalidOperation if the table has another unit than when the questions were declared, and for
+        running totals if the day is not after those that were answered, or if all that were paid for are answered.
         """
+        told = self.recall(day)
+        if told is not None:
+            return told
         session, table = self.session, self._table()
-        day = _checked_day(table, self.by, day)
-        plans = [_planned(session, each, self.table) for each in self.questions]
+        day = checked_day(table, self.by, day)
+        plans = self._plans()
         known = [self._sealed(day, at, made) for at, made in enumerate(plans)]
-        if not all(known):
-            with self._part(table, day) as part:
+        with self._part(table, day) as part:
+            if self.totals is None:
                 for at, made in enumerate(plans):
                     known[at] = known[at] or self._measured(part, day, at, made)
-        return [self._answer(made, entry) for made, entry in zip(plans, known, strict=True) if entry is not None]
+            else:
+                steps = self._steps(part, day, plans)
+                for at, made in enumerate(plans):
+                    known[at] = known[at] or self._totalled(day, at, made, [each[at] for each in steps])
+        return [
+            answer_of(session, made, entry, self.confidence, replayed=False)
+            for made, entry in zip(plans, known, strict=True)
+            if entry is not None
+        ]
+
+    def recall(self, day: Day | str) -> list[Answer] | None:
+        """The answers about one day, if it was answered; otherwise None. Free: no data is read."""
+        day = checked_day(self._table(), self.by, day)
+        plans = self._plans()
+        known = [self._sealed(day, at, made) for at, made in enumerate(plans)]
+        found = [(made, entry) for made, entry in zip(plans, known, strict=True) if entry is not None]
+        if len(found) < len(plans):
+            return None
+        return [answer_of(self.session, made, entry, self.confidence, replayed=True) for made, entry in found]
 
     def prices(self) -> list[Price]:
-        """How exact the answers are on each day, one for each question. Free: no data is read."""
-        session = self.session
-        plans = [_planned(session, each, self.table) for each in self.questions]
-        return [
-            Price(made, session.budget, self.cost, session.ledger.remaining, self.confidence, False) for made in plans
-        ]
+        """How exact the answers are on each day, one for each question. Free: no data is read.
+
+        For running totals: how exact the last one is, which has the most noise, as the price of one question that is as
+        exact.
+        """
+        session, left = self.session, self.session.ledger.remaining
+        found = []
+        for made in self._plans():
+            cost = self.cost
+            if self.totals is not None:
+                noise = TotalsNoise(made, session.budget, self.cost, self.totals)
+                cost = min((noise.as_one(each) for each in range(1, self.totals + 1)), key=lambda each: each.units)
+            found.append(Price(made, session.budget, cost, left, self.confidence, False))
+        return found
 
     def days(self) -> list[Day]:
         """The days that were answered, newest answer first."""
         kind = self._table().column(self.by).kind
-        return [_read_day(each["day"], kind) for each, _ in _used_rows(self.session.ledger, self.name)]
+        return [read_day(each, kind) for each in EncryptedDays(self.session.ledger, self.name, _USED).days()]
 
     def __repr__(self) -> str:
-        return f"<Standing {self.name!r}: {len(self.questions)} questions about {self.table!r} by {self.by!r}>"
+        count = len(self.questions)
+        what = f"{count} question{'s' * (count > 1)} about {self.table!r} by {self.by!r}"
+        return f"<Standing {self.name!r}: {what}{'' if self.totals is None else f', totals of {self.totals} days'}>"
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def _table(self) -> Table:
         return _checked_table(self.session, self.table, self.by)
 
+    def _plans(self) -> list[NoisePlan]:
+        return [_planned(self.session, each, self.table) for each in self.questions]
+
     def _part(self, table: Table, day: Day) -> Session:
-        """A session on the rows of one day."""
-        from deniable.queries.engines.duckdb import DuckDBEngine
+        """A session on the rows of one day; for running totals, on those after the last day that was answered."""
         from deniable.queries.session import Session as Opened
 
         session, ledger = self.session, self.session.ledger
+        if self.table not in session._sources:
+            rule = "cannot be read again for each day"
+            raise InvalidParameter("table", self.table, rule, "open the session on a file or a frame")
         secret, source = ledger.secret_for(_ROWS), session._sources[self.table]
-        engine = DuckDBEngine()
+        engine = _engine_beside(session)
         try:
-            limits = self._limits(day, lambda used: engine.claim(source, table, secret, (self.by, day), used))
-            rows = engine.day(source, table, secret, (self.by, day), limits)
-            made = engine.register(self.table, rows, table, secret)
+            days, limits = self._limits(day, lambda days, used: engine.claim(source, table, secret, days, used))
+            made = engine.register_day(self.table, source, table, secret, days, limits)
         except BaseException:
             engine.close()
             raise
-        return Opened(engine, {self.table: made}, ledger, keeps=True, versions=DataVersions({}, {}))
+        part = Opened(engine, {self.table: made}, ledger, keeps=True, versions=DataVersions({}, {}))
+        part.report_failures(session._noted)
+        return part
 
-    def _limits(self, day: Day, claim: Any) -> Any:
-        """The rows that each person may have on this day, sealed in the ledger before anything about it is answered.
-
-        Entries form a chain: the key of each names the one before it, so two processes cannot both continue it.
-        """
-        ledger = self.session.ledger
-        cipher = AESGCM(ledger.secret_for(_CIPHER))
+    def _limits(self, day: Day, claim: Callable[[Days, Any], Any]) -> tuple[Days, Any]:
+        """The rows that each person may have on this day, sealed in the ledger before anything about it is answered."""
+        chain = EncryptedDays(self.session.ledger, self.name, _USED)
         while True:
-            known = list(_used_rows(ledger, self.name))
-            for said, sealed in known:
-                if said["day"] == str(day):
-                    return _opened(cipher, sealed)
-            last = known[0][1].number if known else 0
-            words = f"standing {self.name}: rows used on {day}"
-            entry = _begun(ledger, f"standing {self.name} after {last}", _rows_question(self.name), words, None)
-            if entry.state is State.SEALED:  # another process has continued the chain meanwhile
-                continue
-            used = _total([_opened(cipher, sealed) for _, sealed in known])
-            claimed = claim(used)
-            nonce = secrets.token_bytes(_NONCE)
-            head = json.dumps({"day": str(day), "previous": last}).encode()
-            ledger.seal(entry, head + b"\n" + nonce + cipher.encrypt(nonce, claimed.tobytes(), head))
-            return claimed
+            known = chain.records()
+            days = self._days(day, [each.day for each in known])
+            for each in known:
+                if each.day == str(day):
+                    return days, people_in(each.record)
+            entry = chain.begin(str(day), known)
+            if entry is not None:  # otherwise another process has continued the chain meanwhile
+                claimed = claim(days, total_rows([people_in(each.record) for each in known]))
+                chain.seal(entry, str(day), known, claimed.tobytes())
+                return days, claimed
+
+    def _days(self, day: Day, answered: list[str]) -> Days:
+        """Which rows a day has, given the days that were answered, newest first."""
+        if self.totals is None:
+            return Days(self.by, day)
+        kind = self._table().column(self.by).kind
+        known = [read_day(each, kind) for each in answered]
+        if day in known:
+            known = known[known.index(day) + 1 :]
+        elif known and day < known[0]:  # type: ignore[operator]  # days of one column are of one kind
+            raise InvalidOperation(f"{self.name!r} has running totals, and was answered up to {known[0]}")
+        elif len(known) >= (self.totals or 0):
+            raise InvalidOperation(f"{self.name!r} was paid for {self.totals} days, and all of them were answered")
+        return Days(self.by, day, is_running=True, after=known[0] if known else None)
 
     def _sealed(self, day: Day, at: int, made: NoisePlan) -> Entry | None:
         """The SEALED entry of a question on a day; None if it has none yet."""
-        ledger = self.session.ledger
-        for number in range(_MOST_QUESTIONS):
-            entry = ledger.keyed(f"{self._key(day, at)}#{number}")
-            if entry is None:
-                return None
-            closing = ledger.closing(entry.number)
-            if closing is not None and closing.state is State.SEALED:
-                if closing.question != made.question.hash:
-                    raise InvalidOperation(
-                        f"question {at + 1} of {self.name!r} was answered for {day} with another schema of "
-                        f"{self.table!r}; open the session with that schema to read it"
-                    )
-                return closing
-        return None
+        closing = standing_records.sealed(self.session.ledger, self._key(day, at))
+        if closing is not None and closing.question != made.question.hash:
+            raise InvalidOperation(
+                f"question {at + 1} of {self.name!r} was answered for {day} with another schema of "
+                f"{self.table!r}; open the session with that schema to read it"
+            )
+        return closing
+
+    def _begun(self, day: Day, at: int, made: NoisePlan) -> Entry:
+        version, words = f"{STANDING}{self.name} {day}", f"{STANDING}{self.name}, {day}: {self.questions[at]}"
+        return begun(self.session.ledger, self._key(day, at), made.question.hash, words, version)
 
     def _measured(self, part: Session, day: Day, at: int, made: NoisePlan) -> Entry:
-        version, words = f"standing {self.name} {day}", f"standing {self.name}, {day}: {self.questions[at]}"
-        entry = _begun(self.session.ledger, self._key(day, at), made.question.hash, words, version)
+        entry = self._begun(day, at, made)
         if entry.state is State.SEALED:
             return entry
         price = Price(made, part.budget, self.cost, self.cost, self.confidence, False)
         [released] = part._released([(made, part._noise(made, price), self.cost)], [entry])
-        return self.session.ledger.seal(entry, released.to_bytes())
+        found: Entry = self.session.ledger.seal(entry, released.to_bytes())
+        return found
+
+    def _steps(self, part: Session, day: Day, plans: Sequence[NoisePlan]) -> list[list[Step]]:
+        """The exact and noisy numbers of all steps up to this day, oldest first, for each question.
+
+        Those of a new day are sealed, encrypted, before a total leaves: a total that is computed again is the same.
+        """
+        assert self.totals is not None
+        chain = EncryptedDays(self.session.ledger, self.name, _EXACT)
+        noises = [TotalsNoise(made, self.session.budget, self.cost, self.totals) for made in plans]
+        while True:
+            known = chain.records()
+            days, steps = [each.day for each in reversed(known)], [json.loads(each.record) for each in reversed(known)]
+            if str(day) in days:
+                return steps[: days.index(str(day)) + 1]
+            entry = chain.begin(str(day), known)
+            if entry is not None:
+                now = part._attempt([made.collect for made in plans], partial(_next_steps, noises, steps), entry)
+                chain.seal(entry, str(day), known, json.dumps(now).encode())
+                return [*steps, now]
+
+    def _totalled(self, day: Day, at: int, made: NoisePlan, steps: Sequence[Step]) -> Entry:
+        entry = self._begun(day, at, made)
+        if entry.state is State.SEALED:
+            return entry
+        assert self.totals is not None
+        noise = TotalsNoise(made, self.session.budget, self.cost, self.totals)
+        released = noise.released(steps)
+        mark = Measurement(self.session._mark(entry), self.cost)
+        found: Entry = self.session.ledger.seal(entry, replace(released, measured=(mark,)).to_bytes())
+        return found
 
     def _key(self, day: Day, at: int) -> str:
-        return f"standing {self.name} {day} {at}"
+        return f"{STANDING}{self.name} {day} {at}"
 
-    def _answer(self, made: NoisePlan, sealed: Entry) -> Answer:
-        assert sealed.answer is not None
-        assert sealed.closes is not None
-        ledger = self.session.ledger
-        charge = ledger.entry(sealed.closes)
-        assert charge is not None
-        released = Released.from_bytes(sealed.answer, made)
-        answer = self.session._answer(made, released, charge, self.confidence, ledger.remaining, replayed=False)
-        assumed = (*answer.guarantee.assumptions, _SAME_IDS)
-        answer.guarantee = replace(answer.guarantee, assumptions=assumed)
-        return answer
+
+def _next_steps(noises: Sequence[TotalsNoise], steps: Sequence[list[Step]], counts: Sequence[Any]) -> list[Step]:
+    return [noise.step([each[at] for each in steps], counts[at]) for at, noise in enumerate(noises)]
+
+
+def answer_of(session: Session, made: NoisePlan, sealed: Entry, confidence: float, *, replayed: bool) -> Answer:
+    """The answer to a standing question about a day, from its SEALED entry."""
+    assert sealed.answer is not None
+    assert sealed.closes is not None
+    ledger = session.ledger
+    charge = ledger.entry(sealed.closes)
+    assert charge is not None
+    released = Released.from_bytes(sealed.answer, made)
+    answer = session._answer(made, released, charge, confidence, ledger.remaining, replayed=replayed)
+    answer.guarantee = replace(answer.guarantee, assumptions=(*answer.guarantee.assumptions, _SAME_IDS))
+    return answer
 
 
 def declared(
-    session: Session, name: str, questions: Sequence[str], by: str, asked: AskedCost, payer: str | None
+    session: Session, name: str, questions: Sequence[str], by: str, asked: AskedCost, totals: Any, payer: str | None
 ) -> Standing:
     """See `Session.standing`."""
-    checked_version(name)
+    checked_path_name("name", name, 'write "daily"')
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
     if len(questions) > _MOST_QUESTIONS:
         raise InvalidParameter("questions", len(questions), f"at most {_MOST_QUESTIONS:,} stand in one set")
+    if any(_DATED.search(each) for each in questions):
+        rule = "must mean the same on every day, and one of them reads the clock"
+        raise InvalidParameter("questions", NOTHING, rule, "leave it out: reveal(day) says which day")
+    steps = None if totals is None else checked_steps(totals)
     tables = {each for text in questions for each in tables_read(session._planned(text).question.relation)}
     if len(tables) != 1:
         raise QuestionRefused("join", "standing questions of one set read one table", "declare a set for each table")
@@ -211,25 +298,35 @@ def declared(
     if len({made.question.hash for made in plans}) < len(plans):
         raise InvalidParameter("questions", NOTHING, "contain the same question twice", "ask it once")
     assert schema.unit is not None
-    whole = asked.cost(plans[0], session.budget, session._left(payer))
-    each = Cost(whole.units // len(plans))
+    record = {
+        "table": table,
+        "by": by,
+        "unit": {"rows": schema.unit.rows, "column": schema.unit.column},
+        "questions": list(questions),
+        **({} if steps is None else {"totals": steps}),
+    }
+    known = standing_records.declaration(session.ledger, name)
+    if known is not None and asked.share is not None and {**known, "units": None} == {**record, "units": None}:
+        each = Cost(int(known["units"]))  # a share is of what is left, which is less the second time
+    else:
+        each = Cost(asked.cost(plans[0], session.budget, session._left(payer)).units // len(plans))
     if not each.units:
         raise InvalidParameter("cost", NOTHING, f"is too small for {len(plans)} questions", "give more, or ask fewer")
-    unit = {"rows": schema.unit.rows, "column": schema.unit.column}
-    record = json.dumps(
-        {"table": table, "by": by, "unit": unit, "questions": list(questions), "units": str(each.units)}
+    if steps is not None:
+        for made in plans:
+            TotalsNoise(made, session.budget, each, steps)  # raises now if the cost is too small for its noise
+    standing_records.declare(
+        session.ledger, name, {**record, "units": str(each.units)}, Cost(each.units * len(plans)), payer
     )
-    _charge(session.ledger, name, record, Cost(each.units * len(plans)), payer)
-    return Standing(session, name, table, by, tuple(questions), each, asked.confidence)
+    return Standing(session, name, table, by, tuple(questions), each, asked.confidence, steps)
 
 
 def found(session: Session, name: str, confidence: float) -> Standing:
     """The standing questions of this name that the ledger has; InvalidParameter if there are none."""
-    checked_version(name)
-    sealed = session.ledger.answer(_declaration_question(name))
-    if sealed is None or sealed.answer is None:
+    checked_path_name("name", name, 'write "daily"')
+    record = standing_records.declaration(session.ledger, name)
+    if record is None:
         raise InvalidParameter("name", name, "is no set of standing questions in this ledger", "declare it first")
-    record = json.loads(sealed.answer)
     schema = _checked_table(session, record["table"], record["by"])
     assert schema.unit is not None
     if record["unit"] != {"rows": schema.unit.rows, "column": schema.unit.column}:
@@ -237,77 +334,20 @@ def found(session: Session, name: str, confidence: float) -> Standing:
             f"{name!r} was declared for {record['unit']['rows']} rows of each {record['unit']['column']!r}; "
             "open the session with this unit"
         )
-    cost = Cost(int(record["units"]))
-    return Standing(session, name, record["table"], record["by"], tuple(record["questions"]), cost, confidence)
+    cost, questions = Cost(int(record["units"])), tuple(record["questions"])
+    return Standing(session, name, record["table"], record["by"], questions, cost, confidence, record.get("totals"))
 
 
-def _charge(ledger: Ledger, name: str, record: str, cost: Cost, payer: str | None) -> None:
-    """Charge the set once, and store its declaration; InvalidParameter if another one has this name."""
-    question, key = _declaration_question(name), f"standing {name} declared"
-    words = f"standing {name}: {sha256(record.encode()).hexdigest()}"
-    known = ledger.keyed(key)
-    if known is None:
-        entry = ledger.reserve(cost, question=question, description=words, key=key, payer=payer)
-    elif known.description != words:
-        rule = "is another set of standing questions"
-        raise InvalidParameter("name", name, rule, f"read it with standing({name!r}), or choose another name")
-    else:
-        entry = known
-    if entry.state is State.RESERVED and ledger.closing(entry.number) is None:  # also after a crash in between
-        ledger.seal(entry, record.encode())
+def _engine_beside(session: Session) -> Any:
+    """An engine for the rows of a day: in a process of its own, with the same caps, if the session's engine is."""
+    from deniable.queries.engines.duckdb import DuckDBEngine
+    from deniable.queries.engines.engine_process import Apart
 
-
-def _begun(ledger: Ledger, key: str, question: str, words: str, version: str | None) -> Entry:
-    """A RESERVED entry without a cost that this process alone may seal, or the SEALED one that is there.
-
-    An entry that is open was left by a process that stopped, or is being worked on by another one. It is closed as
-    failed: an entry is closed once, so whoever began it can no longer seal it, and no two answers ever leave.
-    """
-    for number in range(_MOST_QUESTIONS):
-        entry = ledger.keyed(f"{key}#{number}")
-        if entry is None:
-            return ledger.reserve(Cost(0), question=question, description=words, key=f"{key}#{number}", version=version)
-        closing = ledger.closing(entry.number)
-        if closing is None:
-            ledger.fail(entry, _INTERRUPTED)
-        elif closing.state is State.SEALED:
-            return closing
-    raise InvalidOperation(f"this was begun {_MOST_QUESTIONS:,} times and never finished")
-
-
-def _used_rows(ledger: Ledger, name: str) -> Iterator[tuple[dict[str, Any], Entry]]:
-    """(day and previous entry, SEALED entry) of each day of a set, newest first."""
-    entry = ledger.answer(_rows_question(name))
-    while entry is not None and entry.answer is not None:
-        said = json.loads(entry.answer.partition(b"\n")[0])
-        yield said, entry
-        entry = ledger.entry(said["previous"]) if said["previous"] else None
-
-
-def _opened(cipher: AESGCM, sealed: Entry) -> Any:
-    assert sealed.answer is not None
-    said, _, rest = sealed.answer.partition(b"\n")
-    return np.frombuffer(cipher.decrypt(rest[:_NONCE], rest[_NONCE:], said), dtype=PEOPLE)
-
-
-def _total(parts: Sequence[Any]) -> Any:
-    """The rows that each person has used on all days."""
-    if not parts:
-        return np.empty(0, dtype=PEOPLE)
-    together = np.concatenate(parts)
-    who, places = np.unique(together["who"], return_inverse=True)
-    found = np.empty(len(who), dtype=PEOPLE)
-    found["who"] = who
-    found["rows"] = np.bincount(places, weights=together["rows"], minlength=len(who))
-    return found
-
-
-def _declaration_question(name: str) -> str:
-    return sha256(f"deniable standing {name}".encode()).hexdigest()
-
-
-def _rows_question(name: str) -> str:
-    return sha256(f"deniable rows used by standing {name}".encode()).hexdigest()
+    engine = session._engine
+    if not isinstance(engine, Apart):
+        return DuckDBEngine()
+    is_duckdb = isinstance(engine.make, partial) and engine.make.func is DuckDBEngine
+    return engine.beside(engine.make if is_duckdb else DuckDBEngine)
 
 
 # -- what can stand ----------------------------------------------------------------------------------------------------
@@ -315,9 +355,8 @@ def _rows_question(name: str) -> str:
 
 def _checked_table(session: Session, name: str, by: str) -> Table:
     table = session._tables.get(name)
-    if table is None or name not in session._sources:
-        rule = "cannot be read again for each day"
-        raise InvalidParameter("table", name, rule, "open the session on a file or a frame")
+    if table is None:
+        raise InvalidParameter("table", name, "is not a table of this session", "open it with this table")
     if table.unit is None or table.unit.column is None or table.unit.relation is not Relation.ADD_REMOVE:
         rule = "has no people who are added or removed, whose rows could be bounded over all days"
         raise InvalidParameter("table", name, rule, 'use unit=Unit.person("patient_id", rows=10)')
@@ -327,7 +366,7 @@ def _checked_table(session: Session, name: str, by: str) -> Table:
     return table
 
 
-def _checked_day(table: Table, by: str, day: object) -> Day:
+def checked_day(table: Table, by: str, day: object) -> Day:
     kind = table.column(by).kind
     if kind is Kind.DATE and isinstance(day, str):
         try:
@@ -341,7 +380,7 @@ def _checked_day(table: Table, by: str, day: object) -> Day:
     raise InvalidParameter("day", day, f"must be of kind {kind.value}, as {by!r} is")
 
 
-def _read_day(text: str, kind: Kind) -> Day:
+def read_day(text: str, kind: Kind) -> Day:
     return int(text) if kind is Kind.INTEGER else dt.date.fromisoformat(text)
 
 

@@ -26,7 +26,14 @@ from deniable.server.problems import CODES, MEDIA_TYPE, Problem, problem_of
 from deniable.server.requests.fast_lane import Lane
 from deniable.server.requests.request_desk import Desk
 from deniable.server.requests.request_gate import Keeper, RequestGate
-from deniable.server.routes import account_routes, dataset_routes, people_routes, question_routes, synthetic_routes
+from deniable.server.routes import (
+    account_routes,
+    dataset_routes,
+    people_routes,
+    question_routes,
+    standing_routes,
+    synthetic_routes,
+)
 
 _STATUSES: Final = {404: "not_found", 405: "method", 413: "too_large", 415: "media_type"}
 
@@ -64,7 +71,7 @@ def served(curator: Curator) -> ASGIApp:
     inside.state.curator, inside.state.desk, inside.state.keeper = curator, desk, keeper
     questions = question_routes.router(desk)
     inside.include_router(questions)
-    for each in (dataset_routes, people_routes, account_routes, synthetic_routes):
+    for each in (dataset_routes, people_routes, account_routes, synthetic_routes, standing_routes):
         inside.include_router(each.router(desk))
     inside.include_router(people_routes.open_router(desk, keeper))
     inside.include_router(account_routes.open_router(metrics, readiness))

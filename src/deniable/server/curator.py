@@ -45,8 +45,9 @@ from deniable.server.datasets.open_datasets import (
 )
 from deniable.server.datasets.registration_steps import NewRegistration, check_new_name, settle
 from deniable.server.datasets.source_folders import allowed, folders_of
+from deniable.server.datasets.standing_answers import StandingAnswers
 from deniable.server.datasets.synthetic_downloads import Synthetics, recall, told_again
-from deniable.server.noted_questions import NotedBounds, NotedSynthesis, read_note
+from deniable.server.noted_questions import NotedBounds, NotedStanding, NotedSynthesis, read_note
 from deniable.server.operations.server_identity import claim, identified, is_key
 from deniable.server.operations.settings import Settings
 from deniable.server.operations.state_holding import StateWatch, serving
@@ -54,7 +55,7 @@ from deniable.server.operations.work_turns import SMALL
 from deniable.server.privacy_labels import label_of, label_of_synthetic, signed
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody
-from deniable.server.roles import Role
+from deniable.server.roles import Role, may
 from deniable.server.wire import asked_now, moment, noted, question_now, recalled, told
 from deniable.tables.schema import write_schema
 
@@ -98,7 +99,7 @@ class Curator:
         self._seen: dict[tuple[str, str], tuple[float, DatasetRecord]] = {}
         self.datasets = Datasets(settings, self.catalogue, self.key)
         self.work = ThreadWork()
-        self.synthetics = Synthetics(self)
+        self.synthetics, self.standing = Synthetics(self), StandingAnswers(self)
         self.versions = DatasetVersions(self, self._marking)
 
     def close(self) -> None:
@@ -485,7 +486,7 @@ class Curator:
     def released(self, person: Person, release: str) -> dict[str, Any]:
         """The answer of a release, for the person who asked."""
         _, found, _, answer = self._released(person, release)
-        if found.person != person.name:
+        if not _is_for(person, found):
             raise Problem("not_found", "there is no such release that you may see")
         return told(found.dataset, answer) if isinstance(answer, Answer) else told_again(found.dataset, answer)
 
@@ -497,7 +498,7 @@ class Curator:
             )
         opened = self.open(person, dataset)
         found = self.catalogue.release(dataset, int(number)) if _NUMBER.fullmatch(number) else None
-        if found is None or (person.role is Role.ANALYST and found.person != person.name):
+        if found is None or (person.role is Role.ANALYST and not _is_for(person, found)):
             raise Problem("not_found", "there is no such release that you may see")
         ledger = opened.session.ledger
         entry = ledger.charge(found.entry)
@@ -563,3 +564,10 @@ class Curator:
         ]
         new = [each for each, (_, answer) in zip(told, answered, strict=True) if not answer.receipt.replayed]
         self.datasets.witness.released(work.family, work.ledger, new, told)
+
+
+def _is_for(person: Person, release: ReleaseRecord) -> bool:
+    """Whether a person may read a release of a dataset that they see: their own, and answers to standing questions."""
+    if may(person.role, "see standing questions") and isinstance(read_note(release.question), NotedStanding):
+        return True
+    return release.person == person.name

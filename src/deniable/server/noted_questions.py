@@ -2,7 +2,7 @@
 
 A client sends SQL, or the steps of a dataframe as JSON; no SQL begins with a brace, so the first character decides
 (`sent`). The catalogue stores the question of each release as text, so that the answer can be read again. Most notes
-are the text that the client sent. Four kinds of releases are not determined by such a text, and are stored as JSON with
+are the text that the client sent. Five kinds of releases are not determined by such a text, and are stored as JSON with
 a key of their own (`read_note`):
 
 ======================  ==============================================  ==============================================
@@ -14,6 +14,7 @@ record                  note                                            release
 `NotedShares`           {"shares": text}                                an answer with shares of a total
 `NotedBounds`           {"bounds": column, "table": table}              bounds of a column
 `NotedSynthesis`        {"synthesis": …, "published": …}                a synthetic table
+`NotedStanding`         {"standing": name, "day": day, "sql": text}     an answer to a standing question about a day
 ======================  ==============================================  ==============================================
 
 Notes are on disk: their spelling must not change.
@@ -125,8 +126,24 @@ class NotedSynthesis:
         return f"synthetic table of {of}{aim}{how}{tables}" + ("; published" if self.published else "")
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class NotedStanding:
+    """A standing question, answered for one day. Everybody who may see the dataset may read it."""
+
+    name: str
+    day: str
+    text: str
+
+    def note(self) -> str:
+        return json.dumps({"standing": self.name, "day": self.day, "sql": self.text})
+
+    def words(self) -> str:
+        return f"{self.text} (standing {self.name}, {self.day})"
+
+
 SentQuestion = NotedSQL | NotedSteps
-NotedQuestion = SentQuestion | NotedSet | NotedShares | NotedBounds | NotedSynthesis
+NotedQuestion = SentQuestion | NotedSet | NotedShares | NotedBounds | NotedSynthesis | NotedStanding
 
 
 def sent(text: str) -> SentQuestion:
@@ -159,6 +176,8 @@ def read_note(text: str) -> NotedQuestion:
             return NotedSet(sql, place)
         case {"shares": str(sql)}:
             return NotedShares(sql)
+        case {"standing": str(name), "day": str(day), "sql": str(sql)}:
+            return NotedStanding(name, day, sql)
         case {"synthesis": dict(asked)}:
             return NotedSynthesis(asked, published=bool(record.get("published")))
         case _:

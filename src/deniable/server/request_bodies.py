@@ -226,6 +226,38 @@ class NewVersion(_Body):
     schema_: Annotated[Text | dict[str, Any] | None, Field(alias="schema")] = None
 
 
+class NewStanding(_Body):
+    """A set of standing questions: its name, the column that says the day, and the cost of all questions and days."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, strict=True)]
+    questions: Annotated[list[Text], Field(min_length=1, max_length=1000)]
+    by: Annotated[str, Field(min_length=1, max_length=200, strict=True)]
+    totals: Annotated[int, Field(ge=2, strict=True), BeforeValidator(_whole)] | None = None
+    epsilon: Positive | None = None
+    mu: Positive | None = None
+    rho: Positive | None = None
+    share: Annotated[float, Field(gt=0, le=1, strict=True)] | None = None
+    confidence: Annotated[float, Field(ge=0.5, lt=1, strict=True)] = 0.95
+
+    @model_validator(mode="after")
+    def short(self) -> Self:
+        """Limit the total length: parsing takes time, and is free of charge."""
+        if sum(len(each.encode("utf-8", "replace")) for each in self.questions) > _MOST_TOGETHER:
+            raise ValueError(f"the questions of a set have at most {_MOST_TOGETHER:,} bytes together")
+        return self
+
+    def cost(self) -> dict[str, Any]:
+        """The keyword arguments of a session."""
+        said = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "totals")}
+        return {name: value for name, value in said.items() if value is not None} | {"confidence": self.confidence}
+
+
+class RevealedDay(_Body):
+    """The day that standing questions are answered for: a date as text, or a whole number."""
+
+    day: Annotated[str, Field(max_length=30, strict=True)] | Annotated[int, Field(strict=True)]
+
+
 class NewPerson(_Body):
     """A new person, and their role."""
 

@@ -30,6 +30,8 @@ MATRIX: Final[dict[str, frozenset[Role]]] = {
     "ask": frozenset({OWNER, ANALYST}),
     "see synthetic data": frozenset({OWNER, ANALYST}),
     "publish synthetic data": frozenset({OWNER}),
+    "see standing questions": frozenset({OWNER, ANALYST}),
+    "declare standing questions": frozenset({OWNER}),
     "register": frozenset({OWNER}),
     "buy bounds": frozenset({OWNER}),
     "grant": frozenset({OWNER}),

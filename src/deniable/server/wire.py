@@ -20,11 +20,13 @@ from deniable.queries.plan.pricing import Price
 from deniable.queries.plan.question import Question
 from deniable.queries.session import Session
 from deniable.queries.sql.share_windows import shares_in
+from deniable.queries.standing_questions import Standing, answer_of
 from deniable.server.noted_questions import (
     NotedBounds,
     NotedSet,
     NotedShares,
     NotedSQL,
+    NotedStanding,
     NotedSteps,
     NotedSynthesis,
     read_note,
@@ -74,6 +76,10 @@ def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> A
     match read_note(text):
         case NotedSQL():
             asked = text
+        case NotedStanding(text=sql):
+            made = session._planned(sql)
+            is_its = sealed.question == made.question.hash
+            return answer_of(session, made, sealed, confidence, replayed=True) if is_its else None
         case NotedBounds(column=column, table=table):
             asked = bounds_question(column, table, session.tables)[1]
         case NotedSet(text=sql, place=place):
@@ -144,6 +150,24 @@ def bought(dataset: str, found: Bounds) -> dict[str, Any]:
     """Bounds as JSON."""
     nullable = found.domain is None or found.domain.nullable
     return {**found.to_dict(), "nullable": nullable, "dataset": dataset, "answer": told(dataset, found.answer)}
+
+
+def stood(dataset: str, standing: Standing, *, with_prices: bool) -> dict[str, Any]:
+    """A set of standing questions as JSON."""
+    budget = standing.session.budget
+    prices = {"prices": [priced(dataset, each) for each in standing.prices()]} if with_prices else {}
+    return {
+        "dataset": dataset,
+        "name": standing.name,
+        "table": standing.table,
+        "by": standing.by,
+        "questions": list(standing.questions),
+        "totals": standing.totals,
+        "paid": Cost(standing.cost.units * len(standing.questions)).describe(budget),
+        "cost": written_cost(standing.cost),
+        "days": [each if isinstance(each, int) else each.isoformat() for each in standing.days()],
+        **prices,
+    }
 
 
 def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 **In and out.** `release` takes a `NoisePlan`, its `Noise` (one mechanism for each part), the cost that pays for it, and
 the exact integers of an engine by group. It returns a `Released`, which is public. The exact integers never leave this
-module. Everything after it (intervals, roll-ups, fits, display) is post-processing and cannot weaken the guarantee.
+module, but for `running_totals`, which keeps those of earlier days encrypted, to add them up. Everything after it
+(intervals, roll-ups, fits, display) is post-processing and cannot weaken the guarantee.
 
 **What is drawn.** A plan has parts: a count, a sum on an integer grid, or running totals over the cells of a quantile.
 Each part gets independent noise in each group, from its mechanism. Under a pure ε budget, a sum S and its count n may
@@ -509,14 +510,24 @@ def _noisy(
         rows = rows.reshape(len(groups), part.statistic.width)
         none = rows if part.is_running else rows[:, 0]
         return drawing.release(rows, entropy=source) if len(groups) else none
-    exact = (_exact(plan, made, index, counts[group]) for group in groups)
+    exact = (_exact(plan, index, counts[group], paired=bool(made.seconds)) for group in groups)
     values = np.array([_cut(each) for each in exact], dtype=np.int64)
     return values + drawing.draw(values.shape, source) if len(groups) else values
 
 
-def _exact(plan: NoisePlan, made: Noise, index: int, numbers: Sequence[Any]) -> int:
+def exact_numbers(
+    plan: NoisePlan, budget: Budget, index: int, groups: Sequence[Group], counts: Mapping[Group, Any]
+) -> list[int]:
+    """The exact numbers of a part that is not ranked, one for each group. NOT PRIVATE: for `running_totals` alone,
+    which keeps them encrypted and adds noise to sums of them.
+    """
+    paired = bool(pairs(plan, budget))
+    return [_cut(_exact(plan, index, counts[group], paired=paired)) for group in groups]
+
+
+def _exact(plan: NoisePlan, index: int, numbers: Sequence[Any], *, paired: bool) -> int:
     """The exact number to which a part's noise is added; H·n + S or H·n - S for a part of a pair."""
-    for pair in plan.pairs if made.seconds else ():
+    for pair in plan.pairs if paired else ():
         if index in (pair.total, pair.count):
             sign = 1 if index == pair.total else -1
             return pair.half * int(numbers[pair.count]) + sign * int(numbers[pair.total])

@@ -7,7 +7,7 @@ restart, and the erasure of their rows.
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 from sqlglot import exp
@@ -29,7 +29,26 @@ _LIMITS: Final = "limits"
 Day = dt.date | int
 
 
-def claimed(connection: Any, found: FoundSource, table: Table, day: tuple[str, Day], secret: bytes, used: Any) -> Any:
+@final
+class Days(NamedTuple):
+    """The rows of one day: `column` is `last`; for running totals, those of all days after `after`, up to `last`."""
+
+    column: str
+    last: Day
+    is_running: bool = False
+    after: Day | None = None
+
+    @property
+    def condition(self) -> str:
+        """The condition on a column of the source, in SQL: `{}` stands for the column."""
+        if not self.is_running:
+            return f"{{0}} = {_literal(self.last)}"
+        return f"{{0}} <= {_literal(self.last)}" + (
+            "" if self.after is None else f" AND {{0}} > {_literal(self.after)}"
+        )
+
+
+def claimed(connection: Any, found: FoundSource, table: Table, day: Days, secret: bytes, used: Any) -> Any:
     """How many rows of each person this day may have: as many as there are, up to `unit.rows` less those `used`.
 
     `used` and the result are arrays of `PEOPLE`. A person's number depends on this person's rows alone.
@@ -47,9 +66,7 @@ def claimed(connection: Any, found: FoundSource, table: Table, day: tuple[str, D
     return np.array([(bytes.fromhex(who), rows) for who, rows in told], dtype=PEOPLE)
 
 
-def rows_of_day(
-    connection: Any, found: FoundSource, table: Table, day: tuple[str, Day], secret: bytes, limits: Any
-) -> Any:
+def rows_of_day(connection: Any, found: FoundSource, table: Table, day: Days, secret: bytes, limits: Any) -> Any:
     """The rows of a day as an Arrow table with the columns of `table`: of each person the first ones, by `limits`."""
     assert table.unit is not None
     rows, read = _rows(found, table, day, secret)
@@ -69,15 +86,18 @@ def rows_of_day(
     return made
 
 
-def _rows(found: FoundSource, table: Table, day: tuple[str, Day], secret: bytes) -> tuple[str, Reading]:
+def _rows(found: FoundSource, table: Table, day: Days, secret: bytes) -> tuple[str, Reading]:
     """(SELECT of the rows of a day with the pseudonyms of their people, how the source is read)."""
     read = reading(table, found.origin, found.columns, _SPELLING, secret)
-    column, value = day
-    literal = str(value) if isinstance(value, int) else f"DATE '{value.isoformat()}'"
     key = exp.Literal.string(secret.hex()).sql(dialect="duckdb")
     who = f"LEFT(SHA256(CONCAT({key}, ':', CAST(\"person\" AS VARCHAR))), {2 * PERSON_BYTES})"
     select = read.select.sql(dialect="duckdb", normalize_functions=False)
-    return f'SELECT *, {who} AS "who" FROM ({select}) AS t WHERE "{read.columns[column]}" = {literal}', read
+    where = day.condition.format(f'"{read.columns[day.column]}"')
+    return f'SELECT *, {who} AS "who" FROM ({select}) AS t WHERE {where}', read
+
+
+def _literal(day: Day) -> str:
+    return str(day) if isinstance(day, int) else f"DATE '{day.isoformat()}'"
 
 
 def _limit(connection: Any, people: Any) -> None:

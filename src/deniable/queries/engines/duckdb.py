@@ -21,7 +21,7 @@ from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, Mi
 from deniable.queries.engines import sql_generation
 from deniable.queries.engines.bounded_rows import numbered, write_bounded
 from deniable.queries.engines.copy_making import CopyMaker
-from deniable.queries.engines.daily_parts import Day, claimed, rows_of_day
+from deniable.queries.engines.daily_parts import Days, claimed, rows_of_day
 from deniable.queries.engines.duckdb_sources import FoundSource, listed, natural, opened
 from deniable.queries.engines.engine import (
     PERSON,
@@ -185,15 +185,19 @@ class DuckDBEngine(Engine):
             named = replace(table, name=name)
             return with_partners(named, stored.location, stored.columns, lambda each: int(self._read(_sql(each))[0][0]))
 
-    def claim(self, source: object, table: Table, secret: bytes, day: tuple[str, Day], used: Any) -> Any:
+    def claim(self, source: object, table: Table, secret: bytes, day: Days, used: Any) -> Any:
         """How many rows of each person a day of a source may have; see `daily_parts.claimed`."""
         with self._turn, _registering(table), opened(self._connection, self._read, source, table) as found:
             return _quietly(lambda: claimed(self._connection, found, table, day, secret, used))
 
-    def day(self, source: object, table: Table, secret: bytes, day: tuple[str, Day], limits: Any) -> Any:
+    def day(self, source: object, table: Table, secret: bytes, day: Days, limits: Any) -> Any:
         """The rows of one day of a source, within the limits of its people; see `daily_parts.rows_of_day`."""
         with self._turn, _registering(table), opened(self._connection, self._read, source, table) as found:
             return _quietly(lambda: rows_of_day(self._connection, found, table, day, secret, limits))
+
+    def register_day(self, name: str, source: object, table: Table, secret: bytes, day: Days, limits: Any) -> Table:
+        """Register the rows of one day of a source as a table, within the limits of its people."""
+        return self.register(name, self.day(source, table, secret, day, limits), table, secret)
 
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)

@@ -25,7 +25,7 @@ from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import DeniableError, EngineFailed, InvalidOperation, InvalidParameter
 from deniable.queries.engines.engine import Engine, Numbers, Progress, complete
@@ -35,6 +35,9 @@ from deniable.queries.engines.semaphore import Tokens
 from deniable.queries.relations.exact_statistics import Collect, Group
 from deniable.tables.schema import Table
 from deniable.tables.source_files import files_of
+
+if TYPE_CHECKING:
+    from deniable.queries.engines.daily_parts import Days
 
 _GRACE: Final = 5.0
 """Seconds beyond its time limit in which an engine can stop by itself, before its process is killed."""
@@ -82,6 +85,9 @@ class Apart(Engine):
         self._places, self._inside = Tokens(_AT_ONCE), 0
         self._worker: _Worker | None = None
         self._closed = False
+        self._home: Apart | None = None
+        """The engine that this one was made `beside`."""
+        self._waiting: Apart | None = None
 
     def register(
         self, name: str, source: object, table: Table, secret: bytes, progress: Progress | None = None
@@ -97,6 +103,58 @@ class Apart(Engine):
 
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)
+
+    def beside(self, make: Callable[[], Engine]) -> Apart:
+        """Another engine in a process of its own, with the same caps: the rows of a day are registered there.
+
+        Its process is started once: when it is closed, its engine and tables are closed, and the process waits for the
+        next call of this method with an engine that is made anew.
+        """
+        with self._counting:
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None and waiting._is_renewed():
+            return waiting
+        made = Apart(make, seconds=self._seconds, space=self._space, admits=self._admits)
+        made._home = self
+        return made
+
+    def _is_renewed(self) -> bool:
+        """Replace the engine in the process by a new one without tables; False if the process is gone."""
+        try:
+            with self._turn:
+                if self._worker is None or not self._worker.alive:
+                    return False
+                self._worker.call("renew", (), None, limit=_GRACE)
+                self._tables.clear()
+                self._reports.clear()
+                self._closed = False
+                return True
+        except EngineFailed:
+            return False
+
+    def _wait(self, other: Apart) -> bool:
+        """Keep an engine of `beside` for its next use; False if another one waits, or if this one is closed."""
+        with self._counting:
+            if self._closed or self._waiting is not None:
+                return False
+            self._waiting = other
+            return True
+
+    @property
+    def make(self) -> Callable[[], Engine]:
+        """What makes the engine in the other process."""
+        return self._make
+
+    def claim(self, source: object, table: Table, secret: bytes, day: Days, used: Any) -> Any:
+        """See `DuckDBEngine.claim`."""
+        with self._turn:
+            return self._running().call("claim", (source, table, secret, day, used), None)
+
+    def register_day(self, name: str, source: object, table: Table, secret: bytes, day: Days, limits: Any) -> Table:
+        """See `DuckDBEngine.register_day`. If the process is lost, its questions fail: the day is not read again."""
+        with self._turn:
+            made: Table = self._running().call("register_day", (name, source, table, secret, day, limits), None)
+            return made
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -180,8 +238,15 @@ class Apart(Engine):
         with self._turn:
             self._closed = True
             self._tables.clear()
-            if self._worker is not None:
-                self._worker.end()
+        if self._home is not None and self._is_renewed():
+            self._closed = True
+            if self._home._wait(self):
+                return
+        with self._counting:
+            waiting, self._waiting = self._waiting, None
+        for each in (self, waiting):
+            if each is not None and each._worker is not None:
+                each._worker.end()
 
     @property
     def process(self) -> int | None:
@@ -376,6 +441,21 @@ def _clear(process: subprocess.Popen[bytes], connection: Connection, folder: Fol
 # -- in the other process --------------------------------------------------------------------------------------------
 
 
+@final
+class _Renewable:
+    """The engine of the worker process. The verb "renew" replaces it by a new one without tables."""
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._make, self._engine = make, make()
+
+    def call(self, verb: str, arguments: tuple[Any, ...]) -> Any:
+        if verb != "renew":
+            return getattr(self._engine, verb)(*arguments)
+        self._engine.close()
+        self._engine = self._make()
+        return True
+
+
 def serve(descriptor: int) -> None:
     """The main loop of the worker process: run calls until the pipe is closed, then exit."""
     connection, sending = Connection(descriptor), threading.Lock()
@@ -384,7 +464,7 @@ def serve(descriptor: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (space, space))
-    engine = make()
+    engine = _Renewable(make)
 
     def tell(number: int, what: str, value: Any) -> None:
         with sending:
@@ -394,7 +474,7 @@ def serve(descriptor: int) -> None:
         try:
             if verb == "register":
                 arguments = (*arguments, lambda share: tell(number, "progress", share))
-            tell(number, "done", getattr(engine, verb)(*arguments))
+            tell(number, "done", engine.call(verb, arguments))
             return
         except MemoryError:
             error: DeniableError = EngineFailed("space")

@@ -1,7 +1,8 @@
 """The console: the curator in a browser, for owners, analysts, auditors and admins.
 
     console_guard       sign-in, cookies, form secrets, and the security policy of pages
-    analyst_pages, owner_pages, auditor_pages, admin_pages, synthetic_pages      the pages of each role
+    analyst_pages, owner_pages, auditor_pages, admin_pages      the pages of each role
+    synthetic_pages, standing_pages      synthetic tables, standing questions
     page_templates, page_drawings, budget_words      templates and their filters, SVG pictures, a budget in words
 
 The server renders pages from templates that escape everything. They work without scripts; a small script shows prices
@@ -13,7 +14,14 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from deniable.server.console import admin_pages, analyst_pages, auditor_pages, owner_pages, synthetic_pages
+from deniable.server.console import (
+    admin_pages,
+    analyst_pages,
+    auditor_pages,
+    owner_pages,
+    standing_pages,
+    synthetic_pages,
+)
 from deniable.server.console.console_guard import Guard
 
 __all__ = ["Guard", "router"]
@@ -23,7 +31,7 @@ def router(guard: Guard) -> APIRouter:
     """All pages."""
     routes = APIRouter()
     guard.add(routes)
-    for each in (analyst_pages, owner_pages, synthetic_pages, auditor_pages, admin_pages):
+    for each in (analyst_pages, owner_pages, synthetic_pages, standing_pages, auditor_pages, admin_pages):
         each.add(routes, guard)
     guard.add_last(routes)
     return routes

@@ -7,6 +7,7 @@
     dataset_versions      new files of the same people, under the same name, with the same budget
     kinship               decides whose budget new data spends from
     ledger_witness, forgotten_spending      detect a ledger or a catalogue that was replaced by an older copy
+    standing_answers      standing questions, which an owner answers for each day
     dummy_rows, failure_log, synthetic_downloads      dummy rows, failed runs, synthetic tables
 
 A new file gets marks, is compared with all families, gets a budget, and is opened. Questions then go to its session.

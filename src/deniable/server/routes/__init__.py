@@ -5,6 +5,7 @@
     people_routes       people, tokens, invitations, grants
     account_routes      ledgers, releases, labels, health and metrics
     synthetic_routes    synthetic tables: bought, published, downloaded
+    standing_routes     standing questions: declared, answered for a day, read
     route_rights        may(verb): the verb of `server.roles.MATRIX` that a route needs
 
 FastAPI validates the body (`server.request_bodies`) and the right. The route passes the work to the desk, and `wire`

@@ -1,0 +1,202 @@
+"""The noise of running totals over days, which arrive one by one: paid once, with an error that grows slowly.
+
+Let x_t be an exact statistic of step t (a count or sum of one group), and R the most that one person moves all steps
+and groups together, in L1. Independent noise on every x_t adds up: after t steps the variance is t times that of one.
+
+**Gaussian budgets.** Let f be the coefficients of (1 - x)^(-1/2), rounded to integers, and C the lower triangular
+matrix with f on its diagonals. Step t releases y_t = (C·x)_t + z_t with independent noise. A person moves C·x by at
+most R·‖f‖₂ in L2 (the triangle inequality over steps and groups), so σ = R‖f‖₂/μ makes all y together μ-GDP, also if
+later data depend on earlier answers (Denisov, McMahan, Rush, Smith & Thakurta 2022, Theorem 2.1: C is lower
+triangular). The total is Σ_k b_{t-k} y_k, where b are the coefficients of A·C⁻¹. Its standard deviation is about
+(1 + log(T)/π)·R/μ, after a year 2.9 R/μ; adding up days gives √365 = 19 R/μ.
+
+**Pure budgets.** Steps are numbered in base b. A block of level j has b^j steps; step t closes one block, of the level
+of the last digit of t that is not 0. A row is in at most one block of each of L levels, so each level gets ε/L, and a
+total is the sum of as many blocks as the digits of t add up to. b and L minimise the mean variance over T steps; for a
+year b = 20 and L = 2. (Chan, Shi & Song 2011 have b = 2, which is worse than adding up days for less than 2,000 steps.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache, reduce
+from operator import mul
+from typing import TYPE_CHECKING, Any, Final, final
+
+import numpy as np
+
+from deniable import arguments
+from deniable.arguments import NumberRange
+from deniable.ledger import Cost
+from deniable.ledger.currency import Shape
+from deniable.mechanisms.mechanism import witnessed
+from deniable.mechanisms.prefix_sums import MOST_CELLS, GaussianPrefixSums
+from deniable.queries.answer.release import LARGEST, Draw, Released, at_precision, exact_numbers, precise
+from deniable.queries.plan.noise_families import FAMILIES, MARGIN
+from deniable.queries.plan.noise_planner import pairs, shares, unthresholded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.ledger import Budget
+    from deniable.noise import Entropy
+    from deniable.queries.plan.noise_planner import NoisePlan
+    from deniable.queries.relations.exact_statistics import Group
+
+_STEPS: Final = NumberRange(
+    f"must be a whole number of days, from 2 to {MOST_CELLS:,}: the most that will be answered",
+    least=2,
+    most=MOST_CELLS,
+)
+
+Step = tuple[list[list[int]], list[list[int]]]
+"""(exact numbers, noisy numbers) of a step: for each part, one for each group."""
+
+
+def checked_steps(totals: Any) -> int:
+    """The number of days that are paid for; InvalidParameter if it is out of range."""
+    return arguments.python_int("totals", totals, _STEPS)
+
+
+@lru_cache(maxsize=64)
+def blocks(steps: int) -> tuple[int, int]:
+    """(b, L): the base and the number of levels of the blocks under a pure budget. L = 1: single steps are added up.
+
+    >>> blocks(365), blocks(7)
+    ((20, 2), (8, 1))
+    """
+    found = []
+    for levels in range(1, steps.bit_length() + 1):
+        base = 2
+        while base**levels <= steps:
+            base += 1
+        variance = levels**2 * sum(_digits(t, base) for t in range(1, steps + 1))
+        found.append((variance, base, levels))
+    _, base, levels = min(found)
+    return base, levels
+
+
+def _digits(step: int, base: int) -> int:
+    """The sum of the digits of a number in this base."""
+    total = 0
+    while step:
+        step, digit = divmod(step, base)
+        total += digit
+    return total
+
+
+@final
+class TotalsNoise:
+    """The noise of the running totals of one question over at most `steps` steps, at one cost for all of them."""
+
+    def __init__(self, plan: NoisePlan, budget: Budget, cost: Cost, steps: int) -> None:
+        self._plan, self._budget, self._cost, self._steps = plan, budget, cost, steps
+        self._is_normal = budget.accounting.shape is Shape.NORMAL
+        if self._is_normal:
+            level = budget.level_down(cost) * MARGIN
+            family = FAMILIES[budget.accounting.shape]
+            self._made: Sequence[Any] = [
+                family.mechanism(steps, part.moves, weight, budget.accounting, level)
+                for part, weight in zip(plan.parts, shares(plan, budget), strict=True)
+            ]
+            assert all(isinstance(each, GaussianPrefixSums) for each in self._made)
+            self._draw = Draw(cost)
+        else:
+            self._base, self._levels = blocks(steps)
+            self._draw = Draw(Cost(cost.units // self._levels))
+            self._made = unthresholded(plan, budget, self._draw.cost.units).mechanisms
+        if not self.cost.units <= cost.units:
+            raise AssertionError("noise that costs more than was charged")
+
+    @property
+    def cost(self) -> Cost:
+        """The price of all steps, from the curves of the noise: at most what was charged."""
+        seconds = {pair.count for pair in pairs(self._plan, self._budget)}
+        curve = reduce(mul, (each.curve for i, each in enumerate(self._made) if i not in seconds))
+        one = self._budget.price(curve)
+        return one if self._is_normal else Cost(one.units * self._levels)
+
+    def step(self, before: Sequence[Step], counts: Mapping[Group, Any], entropy: Entropy | None = None) -> Step:
+        """The next step, given the earlier ones, oldest first: its exact numbers, and those with noise."""
+        source, plan, place = witnessed(entropy), self._plan, len(before)
+        assert place < self._steps
+        groups = plan.collect.known
+        assert groups is not None
+        exact, noisy = [], []
+        for index, mechanism in enumerate(self._made):
+            now = exact_numbers(plan, self._budget, index, groups, counts)
+            earlier = [each[0][index] for each in before]
+            drawn = mechanism.noise if self._is_normal else mechanism
+            summed = self._combined([*earlier, now], place + 1)
+            added = drawn.draw((len(groups),), source).tolist()
+            exact.append(now)
+            noisy.append([a + int(b) for a, b in zip(summed, added, strict=True)])
+        return exact, noisy
+
+    def _combined(self, steps: list[list[int]], count: int) -> list[int]:
+        """The exact numbers that get noise at the last of these steps: a row of C·x, or the sum of a block."""
+        if self._is_normal:
+            row = [int(each) for each in GaussianPrefixSums.matrices(self._steps)[0][count - 1, :count]]
+        else:
+            size = 1
+            while count % (size * self._base) == 0:
+                size *= self._base
+            row = [0] * (count - size) + [1] * size
+        return [sum(a * b for a, b in zip(row, each, strict=True)) for each in zip(*steps, strict=True)]
+
+    def released(self, steps: Sequence[Step]) -> Released:
+        """The totals after these steps, oldest first."""
+        plan, count = self._plan, len(steps)
+        assert plan.collect.known is not None
+        parts = tuple(
+            self._total(np.array([noisy[index] for _, noisy in steps], dtype=object))
+            for index in range(len(plan.parts))
+        )
+        draw, units, groups = self.draw(count), self.as_one(count).units, plan.collect.known
+        return Released(
+            groups, parts, self._cost, Cost(units), (units,) * len(groups), draws=(draw,),
+            paired=bool(pairs(plan, self._budget)),
+        )  # fmt: skip
+
+    def _total(self, noisy: Any) -> Any:
+        """The totals of all groups, from the noisy numbers of all steps (one row for each step)."""
+        count = len(noisy)
+        if self._is_normal:
+            back = GaussianPrefixSums.matrices(self._steps)[1][count - 1, :count]
+            return np.asarray(back @ noisy.astype(np.float64))
+        last, size, total = count, 1, np.zeros(noisy.shape[1:], dtype=object)
+        while last:
+            last, digit = divmod(last, self._base)
+            for each in range(digit):
+                total = total + noisy[(last * self._base + each + 1) * size - 1]
+            size *= self._base
+        return np.array([max(-LARGEST, min(LARGEST, each)) for each in total.tolist()], dtype=np.int64)
+
+    def draw(self, count: int) -> Draw:
+        """The draw of noise in the total after so many steps: `cells` independent draws at a cost.
+
+        Under a Gaussian budget it is one draw at the cost at which one question has the same standard deviation, of
+        the part where that is largest.
+        """
+        if not self._is_normal:
+            return Draw(self._draw.cost, _digits(count, self._base))
+        worst = max(
+            (Fraction(float(made.spreads[count - 1])) / Fraction(one)) ** 2 if (one := alone.spread(i)) else Fraction(1)
+            for alone in (unthresholded(self._plan, self._budget, self._cost.units),)
+            for i, made in enumerate(self._made)
+        )
+        return Draw(Cost(math.floor(self._cost.units / worst)))
+
+    def as_one(self, count: int) -> Cost:
+        """The cost of one question that is as exact as the total after so many steps."""
+        draw = self.draw(count)
+        return Cost(at_precision(precise(draw.cost.units, self._budget) / draw.cells, self._budget))
+
+    def deviations(self) -> list[float]:
+        """The standard deviation of the noise of the first part after each step."""
+        if self._is_normal:
+            return [float(each) for each in self._made[0].spreads]
+        one = unthresholded(self._plan, self._budget, self._draw.cost.units).spread(0)
+        return [one * math.sqrt(_digits(t, self._base)) for t in range(1, self._steps + 1)]
