@@ -41,10 +41,11 @@ class RemoteStanding(Standing):
 
     def reveal(self, day: Day | str) -> list[Answer]:
         """See `Standing.reveal`. Only the owner can answer a new day: for others, InvalidOperation says so."""
-        known = self.recall(day)
+        said = self._said(day)
+        known = self._recalled(said)
         if known is not None:
             return known
-        place, said = f"{self._place}/days?confidence={self.confidence}", self._said(day)
+        place = f"{self._place}/days?confidence={self.confidence}"
         try:
             return self._answers(self.session._wire.post(place, {"day": said}))
         except ServerRefused as refused:
@@ -54,7 +55,10 @@ class RemoteStanding(Standing):
 
     def recall(self, day: Day | str) -> list[Answer] | None:
         """See `Standing.recall`."""
-        place = f"{self._place}/days/{quote(str(self._said(day)), safe='')}?confidence={self.confidence}"
+        return self._recalled(self._said(day))
+
+    def _recalled(self, said: str | int) -> list[Answer] | None:
+        place = f"{self._place}/days/{quote(str(said), safe='')}?confidence={self.confidence}"
         try:
             return self._answers(self.session._wire.get(place))
         except ServerRefused as refused:

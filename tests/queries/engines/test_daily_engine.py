@@ -38,7 +38,12 @@ def test_one_process_for_all_days_and_no_table_stays() -> None:
     other.close()  # one waits already
     with pytest.raises((InvalidOperation, EngineFailed)):
         other.claim(FRAME, TABLE, SECRET, Days("day", 2), np.empty(0, dtype=PEOPLE))
-    waiting = home._waiting
-    assert waiting is again
+    assert home._waiting is again
+    newer = Apart(home.make, seconds=30)  # the next version of the data goes on with the process
+    newer.follow(home)
     home.close()
+    assert again._worker.alive  # type: ignore[union-attr]
+    assert newer.beside(newer.make) is again
+    again.close()
+    newer.close()
     assert not again._worker.alive  # type: ignore[union-attr]

@@ -118,6 +118,16 @@ class Apart(Engine):
         made._home = self
         return made
 
+    def follow(self, other: Apart) -> None:
+        """Take over the process that waits beside another engine, such as that of the version before."""
+        with other._counting:
+            waiting, other._waiting = other._waiting, None
+        if waiting is not None:
+            waiting._home = self
+            if not self._wait(waiting):
+                waiting._home = None
+                waiting.close()
+
     def _is_renewed(self) -> bool:
         """Replace the engine in the process by a new one without tables; False if the process is gone."""
         try:

@@ -381,6 +381,7 @@ class Datasets:
         old = self._open.get(found.record.name)
         self._open[found.record.name] = found
         if old is not None:
+            found.engine.follow(old.engine)
             self._retire(old)
 
     def forget(self, name: str) -> None:
