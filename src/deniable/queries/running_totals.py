@@ -31,8 +31,8 @@ from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.ledger import Cost
 from deniable.ledger.currency import Shape
-from deniable.mechanisms.mechanism import witnessed
 from deniable.mechanisms.prefix_sums import MOST_CELLS, GaussianPrefixSums
+from deniable.noise.entropy import checked_entropy
 from deniable.queries.answer.release import LARGEST, Draw, Released, at_precision, exact_numbers, precise
 from deniable.queries.plan.noise_families import FAMILIES, MARGIN
 from deniable.queries.plan.noise_planner import pairs, shares, unthresholded
@@ -120,7 +120,7 @@ class TotalsNoise:
 
     def step(self, before: Sequence[Step], counts: Mapping[Group, Any], entropy: Entropy | None = None) -> Step:
         """The next step, given the earlier ones, oldest first: its exact numbers, and those with noise."""
-        source, plan, place = witnessed(entropy), self._plan, len(before)
+        source, plan, place = checked_entropy(entropy), self._plan, len(before)
         assert place < self._steps
         groups = plan.collect.known
         assert groups is not None

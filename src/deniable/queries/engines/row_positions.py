@@ -1,9 +1,9 @@
 """Registered tables, and copies of them with precomputed ranks and row positions.
 
-Few questions need the order of a person's rows: bounds on groups, and questions that read fewer rows of each person
-than are kept. DuckDB registers a table without that order, because hashing and sorting all rows takes longer than the
-rest of registration. A question that needs it computes it, and then a copy of the table with ranks is made for the next
-one.
+Few questions need the order of a person's rows: bounds on groups, windows within a person whose own order leaves ties,
+and questions that read fewer rows of each person than are kept. DuckDB registers a table without that order, because
+hashing and sorting all rows takes longer than the rest of registration. A question that needs it computes it, and then
+a copy of the table with ranks is made for the next one.
 
 A bound keeps each person's first k groups and first m rows of each group, in the order of the stored rank. For a whole
 table and one grouping column this order is the same in every question, so it is computed once: a copy of the table
@@ -22,6 +22,7 @@ from sqlglot import exp
 
 from deniable.queries.engines.engine import PERSON, RANK
 from deniable.queries.engines.sql_spelling import cast, column, function, inside, name, window
+from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import Bound, RelationNode, Source
 
 PLACE: Final = "stored_place"
@@ -92,6 +93,8 @@ def stored_name(position: int, column_name: str) -> str:
 def needs_order(relation: RelationNode, tables: Mapping[str, Stored]) -> bool:
     """Whether a question about this relation depends on the order of a person's rows."""
     if isinstance(relation, Bound):
+        return True
+    if isinstance(relation, PersonWindows) and any(window.is_tied_by_rank for _, window in relation.windows):
         return True
     if isinstance(relation, Source):
         stored = tables.get(relation.table.name)
