@@ -46,7 +46,7 @@ class Finding:
     claimed: float
     """The claim's ε at `delta`; infinite if it has none."""
     broken: tuple[ClaimLevel, float] | None
-    """The (ε, δ) of the claim that the guesses violate, with the p-value; None if there is none."""
+    """The (ε, δ) of the claim that the guesses violate, with the p-value; None if the guesses violate no claim."""
     breaking: tuple[Event, Tally] | None
     """The guessing rule that violates it, and its guesses."""
     trials: int

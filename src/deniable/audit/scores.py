@@ -47,7 +47,7 @@ class Score(ABC):
         """The score of each answer; never NaN, except for the user's own score."""
 
     def passes(self, answers: Answers) -> Any:
-        """A mask of the answers that it cannot score; False if there are none."""
+        """A mask of the answers that it cannot score; False if it can score all."""
         return False
 
     @property

@@ -30,7 +30,7 @@ def _target(
     rho: float | None,
     delta: float | None,
 ) -> _Target:
-    """The one target among these arguments, checked. InvalidParameter if there is none or more than one."""
+    """The one target among these arguments, checked. InvalidParameter unless exactly one is given."""
     given = {"epsilon": epsilon, "mu": mu, "advantage": advantage, "equal_error_rate": equal_error_rate, "rho": rho}
     chosen = [name for name, value in given.items() if value is not None]
     if not chosen and delta is None:
@@ -132,7 +132,7 @@ class _Search:
         return None if cost is None else cost <= self.target.value
 
     def run(self) -> Any:
-        """The value that just meets the target. Raises ImpossibleTarget if there is none."""
+        """The value that just meets the target. Raises ImpossibleTarget if no value meets it."""
         start = self._start()
         good, bad = self._bracket(start)
         return self._narrow(good, bad)

@@ -226,7 +226,7 @@ class Curve:
     @overload
     def epsilon(self, *, delta: Floats | list[float]) -> Floats: ...
     def epsilon(self, *, delta: Any) -> Any:
-        """The smallest ε >= 0 with δ(ε) <= delta, rounded up; inf if there is none. delta=0 gives the ε of pure DP."""
+        """The smallest ε >= 0 with δ(ε) <= delta, rounded up; inf if no ε holds. delta=0 gives the ε of pure DP."""
         from deniable.curves.meaning import curve_readings
 
         array, scalar = curve_arguments.reading_in_unit("delta", delta)
@@ -388,7 +388,7 @@ class Curve:
     @overload
     def gdp(self, *, delta: Floats | list[float]) -> Floats: ...
     def gdp(self, *, delta: Any = 0.0) -> Any:
-        """The smallest μ for which the mechanism is μ-GDP (β >= G_μ everywhere), rounded up; inf if there is none.
+        """The smallest μ for which the mechanism is μ-GDP (β >= G_μ everywhere), rounded up; inf if no μ holds.
 
         With `delta` > 0: the smallest μ with β >= G_μ - delta, approximate GDP, which ignores events of probability
         delta.

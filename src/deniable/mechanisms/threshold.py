@@ -278,8 +278,9 @@ class _Once(_Threshold):
         return Fraction(1, 2)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> int | None:
-        """The index of the first value above the threshold; None if there is none. `value` is a list or stream of
-        values, one for each query, and is read only up to the first value that is above.
+        """The index of the first value above the threshold; None if no value is above it.
+
+        `value` is a list or stream of values, one for each query, and is read only up to the first value that is above.
         """
         above = self.found(value, checked_entropy(entropy))
         return above[0] if above else None

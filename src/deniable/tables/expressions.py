@@ -232,7 +232,7 @@ def call(operator: str, *arguments: object) -> Call:
 
 
 def case(*branches: tuple[Expression, object], otherwise: object = None) -> Call:
-    """The value of the first branch with a true condition; `otherwise` (by default NULL) if there is none.
+    """The value of the first branch with a true condition; `otherwise` (by default NULL) if no condition is true.
 
     >>> case((col("age") < 18, "child"), otherwise="adult")
     case(lt(age, 18), 'child', 'adult')

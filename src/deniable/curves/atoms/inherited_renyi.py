@@ -8,7 +8,7 @@ themselves may still have finite divergences in closed form. Mechanisms built fr
     mixtures    E_P (P/Q)^(a-1) is the mean over the parts, if the drawn part is revealed
     groups      the weak triangle inequality of Rényi divergences                      (Mironov 2017, Proposition 11)
 
-All bounds are rounded up; inf if there is none.
+All bounds are rounded up; inf means that no bound is known.
 """
 
 from __future__ import annotations

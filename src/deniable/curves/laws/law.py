@@ -85,7 +85,7 @@ class Law(ABC):
         return first - second, np.asarray(error * (first + second))
 
     def moment(self, order: float) -> float | None:
-        """An upper bound on log E_P exp(order * L) in closed form, or None if there is none."""
+        """An upper bound on log E_P exp(order * L) in closed form; None if no closed form is known."""
         return None
 
     def loose_moment(self, order: float) -> float:

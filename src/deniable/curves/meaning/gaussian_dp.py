@@ -36,7 +36,7 @@ def smallest_mu(curve: Curve, allowance: float) -> float:
     """An upper bound on the smallest μ with δ(ε) <= δ_μ(ε) + allowance for every real ε (equivalently β >= G_μ -
     allowance).
 
-    inf if there is none, or none that can be proved: an unbounded loss that is not Gaussian has no largest ε at which a
+    inf if no μ holds, or if none can be proved: an unbounded loss that is not Gaussian has no largest ε at which a
     search could end.
     """
     closed = _sum_of_squares(curve)

@@ -40,7 +40,7 @@ def weaknesses(
     mu: Given | None = None,
     people: int | None = None,
 ) -> tuple[str, ...]:
-    """The weaknesses of these parameters, one sentence each; empty if there are none.
+    """The weaknesses of these parameters, one sentence each; empty if none was found.
 
     `people` is a public number of people, declared and not counted from the data.
 

@@ -403,7 +403,7 @@ def _finite_bound(name: str, function: Callable[[float], float], at: float) -> f
         number = math.nan
     if number >= 0:
         return number
-    raise InvalidParameter(name, value, "must return a number that is at least 0, or inf where there is none")
+    raise InvalidParameter(name, value, "must return a number that is at least 0, or inf where no bound exists")
 
 
 def _renyi_at(renyi: Callable[[float], float], order: float) -> float:

@@ -497,7 +497,7 @@ def _our_errors(title: str) -> Iterator[None]:
 
 
 def _state(error: sa.exc.DBAPIError) -> str:
-    """The SQLSTATE of an error of Postgres: five characters, or empty if there is none."""
+    """The SQLSTATE of an error of Postgres: five characters; empty for other errors."""
     return getattr(error.orig, "sqlstate", None) or ""
 
 

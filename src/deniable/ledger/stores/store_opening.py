@@ -33,7 +33,7 @@ def store_at(place: Place | None, *, to_read: bool = False) -> Store:
 
 
 def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | None, family: str | None) -> Heading:
-    """Open the ledger of a store; LedgerDamaged if there is none although a note says that there was one."""
+    """Open the ledger of a store; LedgerDamaged if the ledger is missing although a note says that it existed."""
     try:
         return store.open(new, dataset=dataset, family=family)
     except InvalidParameter as error:

@@ -372,7 +372,7 @@ class Catalogue(People):
                 connection.execute(insert(_GRANTS).values(person=person, dataset=dataset, **values))
 
     def revoke_grants(self, person: str, datasets: list[str]) -> None:
-        """Revoke the grants of a person on these datasets. Raises Problem `not_found` if there are none."""
+        """Revoke the grants of a person on these datasets. Raises Problem `not_found` if none is active."""
         here = (_GRANTS.c.person == person) & _GRANTS.c.dataset.in_(datasets) & _GRANTS.c.active
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:

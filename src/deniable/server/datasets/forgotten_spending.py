@@ -88,7 +88,7 @@ def check_name(ledger: Ledger, name: str, version: str) -> None:
 
 
 def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, budget: Budget) -> str | None:
-    """The family of an interrupted registration of this name, whose ledger is in the database; None if there is none.
+    """The family of an interrupted registration of this name, whose ledger is in the database; otherwise None.
 
     A database has each name once, so a later registration continues with that ledger. Nothing was spent from it,
     because `check_strays` comes before. Raises Problem `exists` if the ledger has another owner or budget.

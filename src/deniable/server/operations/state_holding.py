@@ -56,7 +56,7 @@ def stopped(state: Path, catalogue: Catalogue, command: str) -> Iterator[None]:
 
 @final
 class StateWatch:
-    """Checks whether this process's key is still the server's. `look` reads that. Threads may share it."""
+    """Checks whether this process's key is still the server's. `look` asks the catalogue. Threads may share it."""
 
     def __init__(self, look: Callable[[], bool]) -> None:
         self._look = look

@@ -66,5 +66,5 @@ def shapes_of(batch: Any) -> tuple[object, ...]:
 
 
 def kinds_of(batch: Any) -> tuple[object, ...]:
-    """The same without the number of examples."""
+    """Shapes and types of one example's part of a batch's tensors: equal for batches of any number of examples."""
     return tuple((each.shape[1:], each.dtype) for each in leaves_of(batch) if isinstance(each, Tensor))
