@@ -1,0 +1,47 @@
+"""The checker of `make bench-sql`: answers that are wrong by one are found, and rows in another order are not blamed."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+ROOT = Path(__file__).parents[2]
+BEST = "SELECT ward, COUNT(*) AS n FROM v GROUP BY ward ORDER BY n DESC LIMIT 2"
+RANKED = "SELECT ward, COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*) DESC) AS r FROM v GROUP BY ward"
+TOLD = [("A", 90_000, 1), ("B", 7, 2)]
+WRONG = {
+    "a count by one": [("A", 90_001, 1), ("B", 7, 2)],
+    "a rank by one": [("A", 90_000, 1), ("B", 7, 3)],
+    "a group twice": [*TOLD, ("B", 7, 2)],
+    "a group less": TOLD[:1],
+    "rows in a group without any": [*TOLD, ("C", 5, 3)],
+}
+
+
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "sql"))
+    return importlib.import_module("ask")
+
+
+@pytest.mark.parametrize("rows", WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_found(rows: list[tuple[Any, ...]], ask: Any) -> None:
+    """Of these, the first, the third and the last passed: windows and large counts were compared roughly."""
+    assert ask.difference(RANKED, rows, TOLD, [False, True, True], [[0.0, None]] * len(rows), cut=False)
+
+
+def test_another_order_and_an_empty_group_are_right(ask: Any) -> None:
+    rows = [("C", 0, 3), *reversed(TOLD)]
+    assert ask.difference(RANKED, rows, TOLD, [False, True, True], [[0.0, None]] * 3, cut=False) == ""
+
+
+def test_ties_alone_may_be_cut_in_another_way(ask: Any) -> None:
+    """Under LIMIT any rows passed that were somewhere in the whole answer."""
+    question = ask.Written("q", "best", BEST, "duckdb", "")
+    truth = [("A", 9), ("B", 7)]
+    assert ask.out_of_order(question, [("A", 9), ("D", 7)], truth, [False, True]) == ""
+    assert ask.out_of_order(question, [("A", 9), ("C", 3)], truth, [False, True])
