@@ -13,6 +13,7 @@ from deniable import audit, curves, learn, noise
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.ledger import Budget, Ledger
 from deniable.units import Unit
+from tests.wording import worded
 
 
 def made(**changes: object) -> learn.Federated:
@@ -140,13 +141,13 @@ def test_what_remains_if_shares_are_missing() -> None:
     # One client alone has an eighth of the variance: √8 times the μ.
     mu = curves.gaussian(mu=math.sqrt(5 * 8) * plan.round_mu).epsilon(delta=1e-6)
     assert found[9] == pytest.approx(mu, rel=1e-2)
-    with pytest.raises(InvalidParameter, match="below the number of clients"):
+    with worded(InvalidParameter):
         plan.curve_with(missing=10)
 
 
 def test_a_round_with_too_few_clients_is_not_decoded() -> None:
     plan = made(clients=4, missing=1)
-    with pytest.raises(InvalidOperation, match="2 of 4 clients are missing, and the plan allows 1"):
+    with worded(InvalidOperation):
         plan.decoded(np.zeros(3, dtype=np.int64), received=2)
 
 
@@ -250,10 +251,10 @@ def test_wrong_updates_and_sums_are_refused_without_their_values() -> None:
     plan = made()
     with pytest.raises(InvalidParameter, match="vector of 3 numbers"):
         plan.message([1.0, 2.0])
-    with pytest.raises(InvalidParameter, match="must be a vector of numbers") as caught:
+    with worded(InvalidParameter) as caught:
         plan.message(["secret", 1, 2])
     assert "secret" not in str(caught.value)
     with pytest.raises(InvalidParameter, match="vector of 3 integers"):
         plan.decoded(np.zeros(3), received=4)
-    with pytest.raises(InvalidParameter, match="has 1 clients, and the plan is for 4"):
+    with worded(InvalidParameter):
         learn.FederatedRun(plan, np.zeros(3), [lambda weights: weights])

@@ -461,11 +461,11 @@ def test_long_values_that_begin_alike_are_told_apart_in_the_legend() -> None:
 
 def test_what_is_too_much_to_be_told_says_what_to_do() -> None:
     many = mechanisms.TopK(mechanisms.Exponential(sensitivity=1, epsilon=1), count=10)
-    with pytest.raises(InvalidOperation, match=r"too many.*plots.tradeoff\(mechanism.curve\)"):
+    with worded(InvalidOperation):
         plots.laws(many, list(range(100)), list(range(1, 101)))
     counts = mechanisms.Histogram(categories=["a", "b"], unit=ROW, epsilon=1.0)
     after = counts.followed_by(lambda answers: counts, curve=counts.curve)
-    with pytest.raises(InvalidOperation, match=r"several numbers.*plots.tradeoff\(mechanism.curve\)"):
+    with worded(InvalidOperation):
         plots.laws(after, ["a"], ["a", "b"])
     counter = mechanisms.TreeCounter(horizon=4, sensitivity=1, epsilon=1.0)
     with worded(InvalidParameter, parameter="x"):

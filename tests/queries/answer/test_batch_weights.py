@@ -52,7 +52,7 @@ def test_weights_were_ignored_beside_targets() -> None:
             s.price_batch(TABLES, weights=[1, 1, 1, 1], within=10)
         with pytest.raises(InvalidParameter, match="weights"):
             s.batch(TABLES, weights="even", mu=1)  # type: ignore[arg-type]
-        with pytest.raises(InvalidParameter, match=r"^weights='even': must be.*leave them out"):
+        with worded(InvalidParameter):
             s.price_batch(TABLES, weights="even", mu=1)  # type: ignore[arg-type]
         assert s.ledger.charged.units == 0
 

@@ -175,7 +175,7 @@ def test_what_cannot_be_rolled_up_is_refused() -> None:
         for keys in (("age",), ("ward", "ward"), ("n",)):
             with pytest.raises(InvalidParameter, match="keys"):
                 fine.rollup(*keys)
-        with pytest.raises(InvalidParameter, match=r"^keys=<list>: must be names of keys"):
+        with worded(InvalidParameter):
             fine.rollup(["ward"])  # type: ignore[arg-type]
         for text in (
             "SELECT ward, COUNT(DISTINCT patient_id) AS n FROM visits GROUP BY ward",

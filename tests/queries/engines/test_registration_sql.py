@@ -19,6 +19,7 @@ from deniable.tables.schema import Table
 from deniable.units import Unit
 from tests.queries.engines import evaluate
 from tests.queries.engines.kitchen import SECRET, Kitchen, asked
+from tests.wording import worded
 
 pa = pytest.importorskip("pyarrow")
 
@@ -144,7 +145,7 @@ UNREADABLE = {
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_a_column_of_no_kind_is_refused_by_its_type_alone(kitchen: Kitchen, what: str) -> None:
     for array in (UNREADABLE[what], UNREADABLE[what][:0]):
-        with pytest.raises(InvalidParameter, match="cannot be read as text") as caught:
+        with worded(InvalidParameter) as caught:
             read(kitchen, array, Domain.text())
         assert caught.value.asked == "v"
 
@@ -158,7 +159,7 @@ def test_a_column_of_no_kind_that_is_not_declared_is_not_read(kitchen: Kitchen) 
 
 def test_reals_and_moments_have_no_single_spelling_as_text(kitchen: Kitchen) -> None:
     for array in (pa.array([1.5]), pa.array([dt.datetime(2024, 2, 29)])):
-        with pytest.raises(InvalidParameter, match="cannot be read as text"):
+        with worded(InvalidParameter):
             read(kitchen, array, Domain.text())
 
 
@@ -194,7 +195,7 @@ def test_a_missing_column_is_named_and_nothing_else(kitchen: Kitchen) -> None:
     engine = kitchen.engine()
     source = kitchen.source(pa.table({"age": pa.array([1]), "secret name": pa.array([2])}))
     for wanted in ("Age", "height"):
-        with pytest.raises(InvalidParameter, match="the source has no such column") as caught:
+        with worded(InvalidParameter) as caught:
             engine.register("t", source, Table.of("t", Unit.row(), **{wanted: Domain.integer()}), SECRET)
         assert caught.value.asked == wanted
         assert "secret name" not in str(caught.value)
@@ -239,11 +240,11 @@ def test_ids_are_compared_exactly_and_null_is_nobody(kitchen: Kitchen) -> None:
 def test_ids_that_are_integers_are_read_as_declared(kitchen: Kitchen) -> None:
     source = pa.table({"who": pa.array([1.0, 1.0, 2.0, float("nan")]), "v": pa.array([1, 2, 3, 4])})
     engine = kitchen.engine()
-    with pytest.raises(InvalidParameter, match="cannot be read as text"):
+    with worded(InvalidParameter):
         engine.register("t", kitchen.source(source), PEOPLE, SECRET)
     table = Table.of("t", Unit.person("who", rows=2), who=Domain.integer(), v=Domain.integer())
     table = engine.register("t", kitchen.source(source), table, SECRET)
-    with pytest.raises(InvalidParameter, match="another kind than the tables before"):
+    with worded(InvalidParameter):
         engine.register("u", kitchen.source(source.slice(0, 0)), PEOPLE, SECRET)
     assert engine.collect(Collect(Source(table), (), None, (Count(), CountPersons()))) == {(): (3, 2)}
 

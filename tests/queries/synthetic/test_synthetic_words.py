@@ -12,6 +12,7 @@ import deniable as dn
 from deniable.errors import InvalidParameter, UnreadableRecord
 from deniable.queries.synthetic import synthetic_records
 from tests.queries.synthetic.test_synthetic_table import BUDGETS, FEW, opened, people
+from tests.wording import worded
 
 pd = pytest.importorskip("pandas")
 
@@ -135,7 +136,7 @@ def test_wrong_arguments_of_synthetic_tables_ended_in_errors_of_python() -> None
     with pytest.raises(InvalidParameter, match="list of names"):
         session.price_synthesis(columns=wrong, epsilon=1)
     for wrong in (None, "", 0):
-        with pytest.raises(InvalidParameter, match="not one of the columns"):
+        with worded(InvalidParameter):
             session.price_synthesis(columns=["sex", "age"], workload=[("sex", wrong)], epsilon=1)
     with pytest.raises(InvalidParameter, match=r'write \[\("sex", "age"\)'):
         session.price_synthesis(columns=["sex", "age"], workload=[()], epsilon=1)
@@ -143,9 +144,9 @@ def test_wrong_arguments_of_synthetic_tables_ended_in_errors_of_python() -> None
     wrong = ["sex"]
     with pytest.raises(InvalidParameter, match=r'write table\("sex", "age"\)'):
         made.table(wrong)
-    with pytest.raises(InvalidParameter, match="lower end of a range first"):
+    with worded(InvalidParameter):
         session.price_synthesis(columns=["age"], forbid=[{"age": (50, 20)}], epsilon=1)
-    with pytest.raises(InvalidParameter, match="a whole number, about how many rows"):
+    with worded(InvalidParameter):
         session.synthesize(columns=["sex"], epsilon=1, rows=2e4)  # type: ignore[arg-type]  # a float on purpose
 
 

@@ -18,6 +18,7 @@ from deniable.queries.frame.recorded_steps import Recorded, question_of
 from deniable.tables.expressions import case, col
 from deniable.tables.schema import read_schema
 from tests.server.world import SCHEMA, World
+from tests.wording import worded
 
 WARDS = """\
   wards:
@@ -137,7 +138,7 @@ def test_a_question_is_sql_or_a_frame() -> None:
     from deniable.server.request_bodies import Question
 
     for more in ({}, {"sql": "SELECT 1", "frame": {}}):
-        with pytest.raises(ValidationError, match="exactly one of sql and frame"):
+        with worded(ValidationError):
             Question.model_validate({"dataset": "visits", "epsilon": 1.0, **more})
 
 
