@@ -276,7 +276,7 @@ TRAINING = Life(
             (
                 "learn.torch.gradient_noise:ExactNoise.add",
                 "learn.torch.gradient_noise:DeviceNoise",
-                "noise.samplers:rounded_gaussian",
+                "learn.torch.kernels.grid_noise_kernel:GridNoise.add",
             ),
             "a noisy sum: from here on everything is post-processing",
         ),
