@@ -44,6 +44,7 @@ CURVES: dict[str, Curve] = {
     "discrete_laplace": curves.discrete_laplace(scale=1.5, sensitivity=2),
     "discrete_gaussian": curves.discrete_gaussian(sigma=2, sensitivity=3),
     "rounded_gaussian": curves.rounded_gaussian(sigma=2),
+    "shuffled": curves.laplace(scale=0.5).shuffled(people=9, distance=0.25),
     "skellam": curves.skellam(variance=4, sensitivity=3),
     "randomized_response": curves.randomized_response(epsilon=1.25, categories=4),
     "approximate": curves.approximate(epsilon=0.75, delta=1e-6),

@@ -178,6 +178,22 @@ class Curve:
 
         return random_allocation.allocated(self, steps=steps)
 
+    def shuffled(self, *, people: int, distance: float | None = None) -> Curve:
+        """All reports of `people` people after shuffling, if this is the curve of one report in the local model.
+
+        For neighbours that replace one person's answer, if all others follow the protocol. The curve must be of pure
+        DP. `distance` is the total variation distance between reports of two answers, if it is the same for all pairs
+        of answers; it makes the curve tighter. See `atoms.shuffled_reports` for the theorem.
+
+        >>> from deniable import curves
+        >>> one = curves.randomized_response(epsilon=2, categories=4)
+        >>> round(one.shuffled(people=10_000).epsilon(delta=1e-6), 3)
+        0.126
+        """
+        from deniable.curves.atoms import shuffled_reports
+
+        return shuffled_reports.shuffled(self, people=people, distance=distance)
+
     def group(self, *, size: int) -> Curve:
         """The promise to `size` people together: 1 - (1 - β)∘...∘(1 - β), sharp (Dong, Roth, Su 2022, Theorem 2.14)."""
         from deniable.curves.atoms import derived

@@ -55,7 +55,7 @@ CONSTRUCTORS = (
 )
 """Names that an expression may call; each is looked up in `deniable.curves` when it is used."""
 
-METHODS = ("allocated", "group", "reversed", "sampled", "sampled_without_replacement", "symmetrized")
+METHODS = ("allocated", "group", "reversed", "sampled", "sampled_without_replacement", "shuffled", "symmetrized")
 
 LONGEST = 10_000
 DEEPEST = 60

@@ -30,6 +30,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         random_allocation,
         renyi_bounds,
         repeated_selection,
+        shuffled_reports,
         skellam,
         standard,
         user_supplied,
@@ -48,6 +49,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         poisson_selection,
         random_allocation,
         repeated_selection,
+        shuffled_reports,
         skellam,
     ):
         for value in vars(module).values():

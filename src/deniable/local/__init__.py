@@ -6,7 +6,7 @@ There is no trusted curator: the collector never sees an answer.
     categorical_responses   one of many categories; count_mean_sketch and rappor for texts nobody can list
     numeric_means           the mean of a number; memoised_means for a number that is asked for repeatedly
     randomized_table        a whole table, cell by cell
-    surveys                 a complete survey from a CSV file to an estimate
+    surveys                 a complete survey from a CSV file to an estimate; shuffled_surveys: behind a shuffler
     local_protocol          the base classes; collector_estimates the results; exact_odds the exact coins
     report_checks           checks of answers and of reports; packed_bits: rows of bits, one for each person
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from deniable.local.numeric_means import DuchiMean, HybridMean, PiecewiseMean
     from deniable.local.randomized_table import Conjunction, TableResponse
     from deniable.local.rappor import BloomRappor, CohortReports, Memory, Rappor
+    from deniable.local.shuffled_surveys import ShuffledSurvey
     from deniable.local.surveys import Design, Survey, survey
 
 _HOMES = {
@@ -68,6 +69,7 @@ _HOMES = {
     "Rappor": "rappor",
     "Shares": "collector_estimates",
     "SharesProtocol": "local_protocol",
+    "ShuffledSurvey": "shuffled_surveys",
     "SubsetSelection": "categorical_responses",
     "Support": "collector_estimates",
     "Survey": "surveys",
@@ -104,6 +106,7 @@ __all__ = [
     "Rappor",
     "Shares",
     "SharesProtocol",
+    "ShuffledSurvey",
     "SubsetSelection",
     "Support",
     "Survey",

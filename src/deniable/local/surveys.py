@@ -30,6 +30,7 @@ from deniable.numbers import percent
 
 if TYPE_CHECKING:
     from deniable.local.exact_odds import Rational
+    from deniable.local.shuffled_surveys import ShuffledSurvey
     from deniable.noise import Entropy
 
 FORMAT: Final = "deniable survey"
@@ -151,6 +152,19 @@ class Survey:
         """The estimate from all reports, in the order of `design.answers` and labelled with them."""
         found = self.design.protocol.estimate(self.reports)
         return replace(found, labels=self.design.answers) if isinstance(found, Shares) else found
+
+    def shuffled(self, *, entropy: Entropy | None = None) -> ShuffledSurvey:
+        """The same reports in a random order, with the curve that this gives to everybody. For a shuffler that stands
+        between people and collector; `entropy` is for tests.
+
+        >>> table = {"smokes": ["yes", "no", "no", "no"] * 2500}
+        >>> hidden = survey(table, question="smokes", epsilon=2.0).shuffled()
+        >>> round(hidden.curve.epsilon(delta=1e-6), 2)
+        0.11
+        """
+        from deniable.local.shuffled_surveys import shuffled_reports
+
+        return shuffled_reports(self, entropy)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write design and reports to a new file.

@@ -85,11 +85,11 @@ def allocated(one: Ratio, runs: int, *, side: Bound) -> Ratio:
 
 def pair_of_ratios(upper: Ratio, lower: Ratio) -> LawPair:
     """The laws of both directions. Forward is S against R: without the person against with them."""
-    above, below = _laws(upper, 1.0), _laws(lower, -1.0)
+    above, below = laws(upper, 1.0), laws(lower, -1.0)
     return LawPair(Sided(above[0], below[0]), Sided(above[1], below[1]))
 
 
-def _laws(ratio: Ratio, outwards: float) -> tuple[FiniteLaw, FiniteLaw]:
+def laws(ratio: Ratio, outwards: float) -> tuple[FiniteLaw, FiniteLaw]:
     """The finite laws of S against R and of R against S, their losses moved outwards by the error of the values."""
     error = ratio.mass_error + ratio.value_error
     some = ratio.values > 0
