@@ -54,6 +54,7 @@ CURVES: dict[str, Curve] = {
     "renyi": curves.renyi(order=8, epsilon=0.5),
     "sampled": GAUSS.sampled(rate=0.125),
     "sampled_without_replacement": curves.laplace(scale=2).sampled_without_replacement(size=3, population=12),
+    "sampled_replaced": GAUSS.sampled(rate=0.125, replaced=curves.gaussian(mu=1.25)),
     "allocated": GAUSS.allocated(steps=5),
     "group": PMF.group(size=3),
     "worst_of": curves.worst_of(GAUSS, curves.pure(epsilon=0.5)),

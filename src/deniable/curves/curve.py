@@ -17,7 +17,7 @@ import math
 import numbers
 import weakref
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, final, overload
+from typing import TYPE_CHECKING, Any, Literal, final, overload
 
 import numpy as np
 
@@ -141,28 +141,46 @@ class Curve:
         """Post-processing, any function of the answer that does not use the data again: the curve is unchanged."""
         return self
 
-    def sampled(self, *, rate: float) -> Curve:
+    def sampled(self, *, rate: float, replaced: Curve | None = None) -> Curve:
         """The mechanism runs on a Poisson sample: every person takes part independently with probability `rate` in [0,
         1].
 
-        For neighbours that differ by adding or removing one person (Zhu, Dong, Wang 2022, Theorem 11).
+        For neighbours that differ by adding or removing one person (Zhu, Dong, Wang 2022, Theorem 11), or by blanking
+        one. With `replaced`, the mechanism's curve if one person is replaced, the result is for that kind of
+        neighbours; see `atoms.replaced_samples`.
 
         >>> from deniable import curves
         >>> round((curves.gaussian(sigma=1).sampled(rate=0.01) ** 100).epsilon(delta=1e-6), 2)
-            0.95
+        0.95
         """
-        from deniable.curves.atoms import derived
+        from deniable.curves.atoms import derived, replaced_samples
 
-        return derived.sampled(self, rate=rate)
+        if replaced is None:
+            return derived.sampled(self, rate=rate)
+        return replaced_samples.sampled_replaced(self, replaced, rate=rate)
 
-    def sampled_without_replacement(self, *, size: int, population: int) -> Curve:
-        """The mechanism runs on a uniform sample of `size` of the `population`, for neighbours that replace one person.
+    def sampled_without_replacement(
+        self, *, size: int, population: int, neighbours: Literal["replaced", "added"] = "replaced"
+    ) -> Curve:
+        """The mechanism runs on a uniform sample of `size` of the `population`, for neighbours that replace one person,
+        or that add or remove one ("added"; the population then counts the one who is added).
 
-        The curve itself must hold for neighbours that replace one person (Balle, Barthe, Gaboardi 2018, Theorem 11).
+        The curve itself must hold for neighbours that replace one person (Balle, Barthe, Gaboardi 2018, Theorem 11; see
+        `atoms.replaced_samples`).
         """
-        from deniable.curves.atoms import derived
+        from deniable.curves.atoms import replaced_samples
 
-        return derived.sampled_without_replacement(self, size=size, population=population)
+        return replaced_samples.fixed_size(self, size=size, population=population, neighbours=neighbours)
+
+    def sampled_with_replacement(
+        self, *, size: int, population: int, neighbours: Literal["replaced", "added"] = "replaced"
+    ) -> Curve:
+        """The mechanism runs on `size` independent draws of one of the `population`, so that a person may be in it
+        several times. Neighbours and curve as in `sampled_without_replacement`.
+        """
+        from deniable.curves.atoms import replaced_samples
+
+        return replaced_samples.with_replacement(self, size=size, population=population, neighbours=neighbours)
 
     def allocated(self, *, steps: int) -> Curve:
         """Every person takes part in exactly one of `steps` steps of the mechanism, drawn uniformly and kept secret.

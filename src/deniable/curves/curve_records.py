@@ -30,6 +30,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         random_allocation,
         renyi_bounds,
         repeated_selection,
+        replaced_samples,
         shuffled_reports,
         skellam,
         standard,
@@ -49,6 +50,7 @@ def atom_classes() -> dict[str, type[Atom]]:
         poisson_selection,
         random_allocation,
         repeated_selection,
+        replaced_samples,
         shuffled_reports,
         skellam,
     ):

@@ -53,7 +53,6 @@ from deniable.curves.atoms.derived import bracketed, check_curve
 from deniable.curves.atoms.standard import RandomizedResponseAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws import finite_law, laws_from_bounds, likelihood_average
-from deniable.curves.laws.derived_laws import IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law, LawPair, Sided
 from deniable.curves.laws.likelihood_average import CUT, Bound, RatioCells
@@ -140,7 +139,7 @@ class ShuffledAtom(Atom):
         if told:
             share = min(1.0, (odds + 1) * told * (1 + 1e-12))
             upper = min(_diluted(_law(known, "upper", doubt), share), upper, key=_usual_epsilon)
-        lower: Law = IdentityLaw()
+        lower: Law = finite_law.nothing()
         if response is not None and response.categories == 2:
             lower = _same_answers(self.people, response.epsilon)
         elif response is not None:
@@ -221,7 +220,7 @@ def _usual_epsilon(law: FiniteLaw) -> float:
 def _diluted(law: FiniteLaw, share: float) -> FiniteLaw:
     """The law of a mechanism that runs with this probability, which is revealed, and otherwise says nothing."""
     losses, masses = np.append(law.losses, 0.0), np.append(law.masses * share, 1 - share)
-    return finite_law.merged(losses, masses, law.infinity * share, law.relative_error, towards="up")
+    return finite_law.merged(losses, masses, law.infinity * share, law.relative_error, side="upper")
 
 
 def _places(one: Floats, two: Floats, widest: float) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -242,8 +241,8 @@ def _same_answers(people: int, epsilon: float) -> Law:
     error = 1e-14 * (100 + people)
     return laws_from_bounds.worst(
         (
-            finite_law.merged(loss - error, under * with_other, 0.0, error, towards="down"),
-            finite_law.merged(-loss - error, under, 0.0, error, towards="down"),
+            finite_law.merged(loss - error, under * with_other, 0.0, error, side="lower"),
+            finite_law.merged(-loss - error, under, 0.0, error, side="lower"),
         ),
         side="lower",
     )

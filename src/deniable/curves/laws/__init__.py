@@ -7,6 +7,7 @@
     conditioned_laws   a law given that its loss is small, and given that it is large
     laws_from_bounds   finite laws from bounds on a profile or from a trade-off polygon
     likelihood_average the average of many likelihood ratios (random allocation)
+    opposite_shifts    sampled Gaussian noise if one person is replaced
     neighbour_chain    the power function of a law applied many times (groups)
 
 An atom (`curves.atoms`) gives a pair of laws; `curves.composition` multiplies the laws of all factors of a curve. This

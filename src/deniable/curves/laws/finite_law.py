@@ -155,6 +155,11 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> LawPair:
     )
 
 
+def nothing() -> FiniteLaw:
+    """A law below every other: no answer favours P. It is the lower bound of a guarantee that many mechanisms have."""
+    return FiniteLaw(np.array([0.0]), np.array([1.0]))
+
+
 def product(a: FiniteLaw, b: FiniteLaw, *, side: Side) -> FiniteLaw | None:
     """The law of two laws run together, or None if it would have too many values."""
     if len(a.losses) * len(b.losses) > 8 * PRODUCT_SUPPORT:

@@ -1,0 +1,186 @@
+"""Samples for neighbours in which one person is replaced, and samples with replacement.
+
+**Poisson samples, one person replaced.** Each person takes part with probability q. Let M₀ be the output law without
+the person, M₁ and M₁′ those with the person and with the one in their place. The neighbours' laws are (1 - q) M₀ + q
+M₁ and (1 - q) M₀ + q M₁′. For y >= 1, x = 1 + q (y - 1) and β = x/y,
+
+    H_x = q H_y(M₁ ‖ (1 - β) M₀ + β M₁′) <= q ((1 - β) δ₁(log y) + β δ₂(log y)),
+
+where H_x is δ at e^ε = x, δ₁ is the profile of the mechanism for one person added or removed, and δ₂ for one replaced.
+*Proof.* (1 - q) M₀ + q M₁ - x((1 - q) M₀ + q M₁′) = q (M₁ - y ((1 - β) M₀ + β M₁′)), because (x - 1)(1 - q)/(q y) = 1
+- β. The inequality is joint convexity. ∎ (Balle, Barthe & Gaboardi 2018, section 3, with "advanced joint convexity".)
+Replacing is symmetric, so this holds in both directions. If a record may also be blank, that is one person removed:
+`sampled(rate=)` holds for these neighbours as it is.
+
+**Samples with replacement.** `size` draws from `population` people contain a person K times, K binomial. With q = P(K
+>= 1) and weights w_k = P(K = k)/q, the laws are (1 - q) M₀ + q Σ w_k M_k, where M_k and M₀ differ by k replaced
+records, and so do M_k and M_k′. Let the curve hold for one person replaced, and G = Σ w_k (its group of size k), as a
+mixture. Then one person replaced has q δ_G(log y) by the same argument (Balle et al., Theorem 10), and one person
+added or removed has the sampled pair of G at rate q: without the person, the sample is one of the case K = 0.
+
+**Samples of fixed size, one person added or removed.** A uniform sample of `size` of the `population` people, the
+person among them, contains the person with probability q = size/population. Without the person it is a uniform sample
+S of the others. If the person is in the sample, the others in it are S without a uniform one of its members. So given
+the person, one member of S is replaced: with against without is the sampled pair, at rate q, of a curve for one person
+replaced.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, final
+
+import numpy as np
+
+from deniable.curves import curve_arguments
+from deniable.curves.atoms import derived
+from deniable.curves.atoms.atom import Atom, show
+from deniable.curves.atoms.standard import GaussianAtom, approximate
+from deniable.curves.curve import Curve
+from deniable.curves.laws import finite_law, laws_from_bounds
+from deniable.curves.laws.derived_laws import FixedSizeLaw, SampledAgainstWithout
+from deniable.curves.laws.finite_law import log_binomial
+from deniable.curves.laws.law import Law, LawPair, Sided
+from deniable.curves.laws.opposite_shifts import OppositeShiftsLaw
+from deniable.curves.outward_rounding import quietly
+from deniable.errors import InvalidParameter
+from deniable.numbers import above, up
+
+Neighbours = Literal["replaced", "added"]
+"""How one of two neighbouring datasets becomes the other: one person replaced, or one added or removed."""
+
+POINTS = 12_000
+"""Points at which the bound of the first theorem is computed; between them it is joined by chords."""
+
+FAR = (1e-40, 1e-30, 1e-20)
+RARE = 1e-45
+"""Probability of more repeats than are counted: then everything counts as revealed."""
+
+MOST_REPEATS = 2000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReplacedSampleAtom(Atom):
+    """The curve on a Poisson sample, for one person replaced; `replaced` is its curve for such neighbours."""
+
+    name: ClassVar[str] = "sampled_replaced"
+    curve: Curve
+    replaced: Curve
+    rate: float
+
+    def __post_init__(self) -> None:
+        derived.check_curve("curve", self.curve)
+        derived.check_curve("replaced", self.replaced)
+        object.__setattr__(self, "rate", curve_arguments.probability("rate", self.rate))
+
+    @property
+    def is_exact(self) -> bool:
+        return self._opposite() is not None
+
+    def pair(self) -> LawPair:
+        if (mu := self._opposite()) is not None:
+            return LawPair.symmetric(OppositeShiftsLaw(mu, self.rate))
+        side = Sided(self._same() if self.curve == self.replaced else self._table(), finite_law.nothing())
+        return LawPair(side, side)
+
+    def _opposite(self) -> float | None:
+        """μ if both curves are those of Gaussian noise, and replacing moves twice as far as removing."""
+        kinds = {type(atom) for curve in (self.curve, self.replaced) for atom, _ in curve.factors}
+        if kinds != {GaussianAtom}:
+            return None
+        one, two = self.curve.gdp(), self.replaced.gdp()
+        return max(one, above(two / 2)) if two >= 2 * one * (1 - 1e-12) else None
+
+    def _same(self) -> Law:
+        base = laws_from_bounds.worse_direction(derived.curve_pair(self.curve))
+        return FixedSizeLaw(SampledAgainstWithout(base.forward.upper, self.rate))
+
+    @quietly
+    def _table(self) -> Law:
+        far = max(
+            next((e for d in FAR if math.isfinite(e := c.epsilon(delta=d))), 50.0) for c in (self.curve, self.replaced)
+        )
+        base = min(far, 600.0) * np.linspace(0.0, 1.0, POINTS) ** 1.5
+        points = np.log1p(self.rate * np.expm1(base))
+        share = np.exp(points - base)
+        one, two = (np.minimum(c.delta(epsilon=base), 1.0) for c in (self.curve, self.replaced))
+        # The points are rounded: what is true at a point is used four roundings above it.
+        ahead = self.rate * ((1 - share) * one + share * two) * (1 + 1e-13)
+        # One person replaced is one removed and one added.
+        twice = derived.group(derived.sampled(self.curve, rate=self.rate), size=2)
+        ahead = np.minimum(ahead, twice.delta(epsilon=points))
+        points = np.concatenate(([0.0], points[1:] * (1 + 1e-13) + 1e-300))
+        ahead = np.minimum.accumulate(ahead)
+        behind = -np.expm1(-points[1:]) + np.exp(-points[1:]) * ahead[1:]
+        both = np.minimum(np.concatenate((behind[::-1], ahead)), 1.0)
+        return laws_from_bounds.law_above(np.concatenate((-points[:0:-1], points)), both)
+
+    def expression(self) -> str:
+        return f"{derived.bracketed(self.curve)}.sampled(rate={show(self.rate)}, replaced={self.replaced.expression()})"
+
+    def inherited_renyi(self, order: float) -> tuple[float, float] | None:
+        worst = self.replaced.renyi_function(order)  # a mixture over samples, all of them replaced or equal
+        return worst, worst
+
+    def gdp_bound(self) -> float | None:
+        return self.replaced.gdp()
+
+
+def sampled_replaced(curve: Curve, replaced: Curve, *, rate: float) -> Curve:
+    """The curve on a Poisson sample, for one person replaced (`Curve.sampled` with `replaced`)."""
+    share = curve_arguments.probability("rate", rate)
+    if share == 0 or not derived.check_curve("replaced", replaced).factors:
+        return Curve({})
+    return replaced.symmetrized() if share == 1 else Curve.of(ReplacedSampleAtom(curve, replaced, share))
+
+
+def fixed_size(curve: Curve, *, size: int, population: int, neighbours: Neighbours) -> Curve:
+    """The curve on a uniform sample of fixed size (`Curve.sampled_without_replacement`)."""
+    if check_neighbours(neighbours) == "replaced":
+        return derived.sampled_without_replacement(curve, size=size, population=population)
+    atom = derived.FixedSizeAtom(curve, size, population)
+    return derived.sampled(curve.symmetrized(), rate=min(1.0, up(Fraction(atom.size, atom.population))))
+
+
+def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Neighbours) -> Curve:
+    """The curve on draws with replacement (`Curve.sampled_with_replacement`)."""
+    draws, people = (curve_arguments.integer(n, v, 1) for n, v in (("size", size), ("population", population)))
+    check_neighbours(neighbours)
+    if not derived.check_curve("curve", curve).factors:
+        return curve
+    if people == 1:
+        return derived.group(curve, size=draws)
+    rate = min(1.0, above(-math.expm1(draws * math.log1p(-1 / people))))
+    most = _most_repeats(draws, 1 / people)
+    repeats = np.arange(1, most + 1)
+    weights = np.exp(log_binomial(draws, repeats.astype(float), 1 / people))
+    rest = 0.0 if most == draws else max(RARE, rate - math.fsum(weights))
+    # Rounding errors of the weights are moved to the case in which everything is revealed.
+    total = math.fsum(weights) + rest + 1e-13 * float(weights[0])
+    shares = [*(float(w) / total for w in weights), 1 - math.fsum(weights) / total]
+    groups = [derived.group(curve, size=int(k)) for k in repeats]
+    inner = derived.mixture(shares, [*groups, approximate(epsilon=0, delta=1)]) if shares[-1] > 0 else groups[0]
+    return derived.sampled(inner, rate=rate) if neighbours == "added" else sampled_replaced(inner, inner, rate=rate)
+
+
+def _most_repeats(draws: int, chance: float) -> int:
+    """A number of repeats that is exceeded with probability at most RARE: P(K >= k) <= (e n p/k)^k for k > n p."""
+    mean = draws * chance
+    most = max(1, math.ceil(mean))
+    while most < draws and most * (1 + math.log(mean) - math.log(most)) - mean > math.log(RARE):
+        most += 1
+    if most > MOST_REPEATS:
+        rule = f"would draw a person up to {most:,} times"
+        raise InvalidParameter("size", draws, rule, "draw less, or without replacement")
+    return min(most, draws)
+
+
+def check_neighbours(value: object) -> Neighbours:
+    """The kind of neighbours. Raises InvalidParameter for another word."""
+    if value not in ("replaced", "added"):
+        rule = 'must be "replaced" (one person replaced) or "added" (one added or removed)'
+        raise InvalidParameter("neighbours", value, rule)
+    return "replaced" if value == "replaced" else "added"
