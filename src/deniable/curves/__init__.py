@@ -15,6 +15,7 @@ and ask for a number:
     meaning                            every number that a curve gives: ε, δ, trade-off function, divergences ...
     calibration                        the noise that just meets a target
     filters, filter_measures, exact_amounts         budgets for costs that are chosen after seeing answers
+    adaptive_budgets                   two more: (ε, δ) from many orders, and an account for each person
     curve_records, curve_parser, curve_display      a curve as JSON, from text, and as a small table
     textbook, decimal_arithmetic       bounds as books print them
     curve_arguments, outward_rounding  checked arguments; floating-point errors that are rounded outward
