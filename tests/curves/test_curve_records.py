@@ -55,6 +55,8 @@ CURVES: dict[str, Curve] = {
     "sampled": GAUSS.sampled(rate=0.125),
     "sampled_without_replacement": curves.laplace(scale=2).sampled_without_replacement(size=3, population=12),
     "sampled_replaced": GAUSS.sampled(rate=0.125, replaced=curves.gaussian(mu=1.25)),
+    "binomial": curves.binomial(coins=20, p=0.25, sensitivity=2),
+    "generalized_gaussian": curves.generalized_gaussian(scale=2, power=1.5),
     "allocated": GAUSS.allocated(steps=5),
     "group": PMF.group(size=3),
     "worst_of": curves.worst_of(GAUSS, curves.pure(epsilon=0.5)),

@@ -31,8 +31,10 @@ from deniable.doors import lazy_door
 
 if TYPE_CHECKING:
     from deniable.curves import filters, textbook
+    from deniable.curves.atoms.binomial_noise import binomial
     from deniable.curves.atoms.derived import mixture, worst_of
     from deniable.curves.atoms.divisible import fourier_delta, infinitely_divisible, merton, normal_inverse_gaussian
+    from deniable.curves.atoms.generalized_gaussian import generalized_gaussian
     from deniable.curves.atoms.hidden_mixtures import hidden_mixture
     from deniable.curves.atoms.markov_kernel import Kernel, from_kernel
     from deniable.curves.atoms.poisson_selection import best_of_poisson_repeats
@@ -68,6 +70,7 @@ _HOMES = {
     "approximate": "atoms.standard",
     "best_of_poisson_repeats": "atoms.poisson_selection",
     "best_of_repeats": "atoms.repeated_selection",
+    "binomial": "atoms.binomial_noise",
     "calibrate": "calibration",
     "discrete_gaussian": "atoms.standard",
     "discrete_laplace": "atoms.standard",
@@ -79,6 +82,7 @@ _HOMES = {
     "from_kernel": "atoms.markov_kernel",
     "from_pmf": "atoms.user_supplied",
     "gaussian": "atoms.standard",
+    "generalized_gaussian": "atoms.generalized_gaussian",
     "hidden_mixture": "atoms.hidden_mixtures",
     "identity": "curve",
     "infinitely_divisible": "atoms.divisible",
@@ -110,6 +114,7 @@ __all__ = [
     "approximate",
     "best_of_poisson_repeats",
     "best_of_repeats",
+    "binomial",
     "calibrate",
     "discrete_gaussian",
     "discrete_laplace",
@@ -121,6 +126,7 @@ __all__ = [
     "from_kernel",
     "from_pmf",
     "gaussian",
+    "generalized_gaussian",
     "hidden_mixture",
     "identity",
     "infinitely_divisible",

@@ -21,8 +21,10 @@ DEEPEST = 64
 def atom_classes() -> dict[str, type[Atom]]:
     """Every atom by its stable name."""
     from deniable.curves.atoms import (
+        binomial_noise,
         derived,
         divisible,
+        generalized_gaussian,
         hidden_mixtures,
         markov_kernel,
         poisson_selection,
@@ -41,6 +43,8 @@ def atom_classes() -> dict[str, type[Atom]]:
     for module in (
         standard,
         renyi_bounds,
+        binomial_noise,
+        generalized_gaussian,
         derived,
         divisible,
         hidden_mixtures,

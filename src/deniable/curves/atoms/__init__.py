@@ -10,6 +10,7 @@
     replaced_samples   samples if one person is replaced, and samples with replacement
     shuffled_reports   many people's randomized reports without their order
     skellam            the difference of two Poisson numbers
+    binomial_noise, generalized_gaussian   numbers of heads; noise between and beyond Laplace and Gauss
     divisible, hidden_mixtures, markov_kernel, quantization     further families
 
 The path of a number: `curves.gaussian(sigma=2)` checks its argument and creates a `GaussianAtom`; `Curve.of` wraps it;
