@@ -16,7 +16,7 @@
 
     question_commands, shell_accounts      ask, price, bounds, schema, report; and the account that a file spends from
     synthesize_command, survey_command     synthesize, survey
-    standing_command                       standing
+    standing_command, plan_command         standing, plan
     curve_command, evidence_commands       curve; attack and audit
     ledger_commands                        verify, verify-label, rotate, moved
     serve_command, add_command             serve, add
@@ -125,6 +125,7 @@ def build() -> "typer.Typer":
         demo_command,
         evidence_commands,
         ledger_commands,
+        plan_command,
         question_commands,
         serve_command,
         standing_command,
@@ -157,6 +158,7 @@ def build() -> "typer.Typer":
         demo_command,
         question_commands,
         standing_command,
+        plan_command,
         synthesize_command,
         add_command,
         ledger_commands,

@@ -8,6 +8,7 @@
     answer                      `release` adds noise; answers, batches, roll-ups, statements
     intervals                   confidence intervals for the effect of noise
     data_versions, standing_questions        versions of the data, and questions that are answered for each day
+    dashboard_plan                           the cheapest way to keep a dashboard, before anything is spent
     standing_records, running_totals         what the ledger stores about those, and the noise of totals over days
     publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
     progress_bar                the progress of a registration, on the owner's terminal
@@ -27,6 +28,7 @@ from deniable.doors import lazy_door
 if TYPE_CHECKING:
     from deniable.queries.answer.answer import Answer
     from deniable.queries.bought_bounds import Bounds
+    from deniable.queries.dashboard_plan import DashboardPlan, plan_dashboard
     from deniable.queries.engines.engine import DatabaseTable
     from deniable.queries.engines.registration_report import Registration
     from deniable.queries.frame.frame import Frame
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Answer",
     "Bounds",
+    "DashboardPlan",
     "DatabaseTable",
     "Frame",
     "Price",
@@ -69,6 +72,7 @@ __all__ = [
     "median",
     "min",
     "parse",
+    "plan_dashboard",
     "publish",
     "quantile",
     "std",
@@ -79,6 +83,7 @@ __all__ = [
 _HOMES = {
     "Answer": "answer.answer",
     "Bounds": "bought_bounds",
+    "DashboardPlan": "dashboard_plan",
     "DatabaseTable": "engines.engine",
     "Frame": "frame.frame",
     "Price": "plan.pricing",
@@ -95,6 +100,7 @@ _HOMES = {
     "median": "frame.frame_aggregates",
     "min": "frame.frame_aggregates",
     "parse": "sql.sql_reader",
+    "plan_dashboard": "dashboard_plan",
     "publish": "publication.published_tables",
     "quantile": "frame.frame_aggregates",
     "std": "frame.frame_aggregates",

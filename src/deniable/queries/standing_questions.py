@@ -403,6 +403,19 @@ def _planned(session: Session, text: str, table: str) -> NoisePlan:
     return made
 
 
+def check_standing(session: Session, question: str, by: str) -> None:
+    """Raise QuestionRefused if this question cannot be answered for each day, and InvalidParameter if `by` or the table
+    has no days. Reads no data.
+    """
+    if _DATED.search(question):
+        raise QuestionRefused("function", "a standing question must mean the same on every day", "leave the clock out")
+    tables = [*tables_read(session._planned(question).question.relation)]
+    if len(tables) != 1:
+        raise QuestionRefused("join", "standing questions of one set read one table", "declare a set for each table")
+    _checked_table(session, tables[0], by)
+    _planned(session, question, tables[0])
+
+
 def _is_simple(relation: RelationNode) -> bool:
     while isinstance(relation, FilterRows | Project):
         relation = relation.child

@@ -1,0 +1,261 @@
+"""The cheapest way to keep a dashboard: which questions stand, which are asked together, and under which budget.
+
+A dashboard shows n questions, refreshed T times, each within an error that its reader can live with. There are three
+ways to answer a question, and their costs add:
+
+- it *stands*: paid once for all refreshes (`Session.standing`), if it is a sum over rows by public keys;
+- it is asked *alone* on each refresh: T times its price;
+- it is asked *together* with others on each refresh (`Session.batch`): T times the price of the batch.
+
+The cost of a plan is a sum over the blocks of a partition of the questions, so `planned` takes the cheapest partition:
+by trying all of them for up to `EXHAUSTIVE` questions, and beyond that by merging the two blocks that save most until
+nothing is saved. If T is at least n, a question that can stand is never merged: a batch of m questions costs at least
+as much as its dearest question, T times that is at least n times it, and standing costs at most m times it.
+
+Both currencies are priced: μ² adds under a Gaussian budget, ε under a pure one. They are compared by the ε of the whole
+plan at one δ. Nothing is spent and no data is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, final
+
+from deniable import arguments
+from deniable.arguments import NumberRange
+from deniable.curves.filters import UNIT, Amount, amount_of, units_of_limit
+from deniable.errors import NOTHING, InvalidParameter, QuestionRefused
+from deniable.ledger import Budget, Cost, Ledger, epsilon_mu_conversion
+from deniable.ledger.currency import GAUSSIAN, PURE
+from deniable.queries.engines.price_engine import Unread
+from deniable.queries.session import Session
+from deniable.queries.standing_questions import check_standing
+
+if TYPE_CHECKING:
+    from deniable.ledger.currency import Currency
+    from deniable.queries.answer.batch_answers import Within
+
+EXHAUSTIVE: Final = 6
+"""The most questions for which every partition is tried: there are 203 partitions of six."""
+_MOST: Final = 100
+_REFRESHES: Final = NumberRange("must be a whole number of refreshes, from 1 to 100,000", least=1, most=100_000)
+_LARGE: Final = Cost(10**36, 0)
+"""A limit that every plan fits into; nothing is spent."""
+
+STANDS, ALONE, TOGETHER = "stands", "alone", "together"
+
+Block = tuple[int, ...]
+Partition = tuple[Block, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlannedBlock:
+    """Questions that are answered in one way: `stands` (paid once), `alone` or `together` (paid on each refresh)."""
+
+    way: str
+    questions: tuple[str, ...]
+    cost: Cost
+    """For all refreshes."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DashboardPlan:
+    """The cheapest plan for a dashboard; print it. Made by `plan_dashboard`."""
+
+    budget: Budget
+    """The smallest budget that pays for it."""
+    epsilon: Decimal
+    """The ε of the whole plan at `delta`, rounded up."""
+    delta: Decimal
+    refreshes: int
+    blocks: tuple[PlannedBlock, ...]
+    others: tuple[tuple[str, Decimal], ...]
+    """Other plans in words, each with its ε at the same δ."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as a JSON-ready dict."""
+        return {
+            "budget": repr(self.budget),
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "refreshes": self.refreshes,
+            "blocks": [
+                {"way": each.way, "questions": list(each.questions), "cost": each.cost.describe(self.budget)}
+                for each in self.blocks
+            ],
+            "others": [{"plan": words, "epsilon": str(epsilon)} for words, epsilon in self.others],
+        }
+
+    def __str__(self) -> str:
+        at = "" if self.budget.accounting is PURE else f" at delta {self.delta}"
+        said = [f"cheapest epsilon {self.epsilon}{at}, {_noise(self.budget.accounting)} noise: {self.budget!r}"]
+        for block in self.blocks:
+            paid = block.cost.describe(self.budget)
+            often = "once" if block.way == STANDS or self.refreshes == 1 else f"{self.refreshes:,} times"
+            said.append(f"{block.way:<9}paid {often}, in all {paid}")
+            said += [f"         {each}" for each in block.questions]
+        said += [f"instead  epsilon {epsilon}: {words}" for words, epsilon in self.others]
+        return "\n".join(said)
+
+    __repr__ = __str__
+
+
+def plan_dashboard(
+    session: Any, questions: Sequence[str], *, within: float | Sequence[float], refreshes: int = 365,
+    by: str | None = None, delta: Amount = "1e-6", confidence: float = 0.95,
+) -> DashboardPlan:  # fmt: skip
+    """The cheapest plan that answers these questions on each refresh within these errors. Free: no data is read.
+
+    `within` is the half-width of the noise interval at `confidence`: one number, or one for each question. `by` is the
+    column that says the day; without it no question stands. `delta` is that of a Gaussian budget, a tenth of which is
+    kept for unlisted keys, as by `Budget`. Questions must have public keys.
+    """
+    if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
+        raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
+    if len(questions) > _MOST:
+        raise InvalidParameter("questions", len(questions), f"at most {_MOST} are planned at once")
+    times = arguments.python_int("refreshes", refreshes, _REFRESHES)
+    near = [float(within)] * len(questions) if isinstance(within, int | float) else [float(each) for each in within]
+    if len(near) != len(questions):
+        raise InvalidParameter("within", len(near), "must be one number, or one for each question")
+    whole = units_of_limit("delta", delta)
+    if not 0 < whole < 10**30:
+        raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1")
+    found = []
+    for currency in (GAUSSIAN, PURE):
+        with _prices(session, currency, list(questions), near, times, by, confidence) as prices:
+            found.append((currency, prices.cheapest(), prices.one_by_one()))
+    readings = [
+        (_epsilon(currency, cost, whole), currency, blocks, _epsilon(currency, naive, whole))
+        for currency, (cost, blocks), naive in found
+    ]
+    epsilon, currency, blocks, _ = min(readings, key=lambda each: each[0])
+    others = [(f"cheapest with {_noise(each[1])} noise", each[0]) for each in readings if each[1] is not currency]
+    others += [(f"each question alone on each refresh, {_noise(each[1])} noise", each[3]) for each in readings]
+    budget = Budget.pure(epsilon=epsilon) if currency is PURE else Budget(epsilon=epsilon, delta=amount_of(whole))
+    return DashboardPlan(budget, epsilon, amount_of(whole), times, blocks, tuple(others))
+
+
+def _noise(currency: Currency) -> str:
+    return "Laplace" if currency is PURE else "Gaussian"
+
+
+def _epsilon(currency: Currency, units: int, delta_units: int) -> Decimal:
+    """The ε of so many units, rounded up to four digits: what a budget of this currency must have."""
+    if currency is PURE:
+        return epsilon_mu_conversion.short_up(units * UNIT)
+    return epsilon_mu_conversion.epsilon_up(units, delta_units - delta_units // 10)
+
+
+@contextlib.contextmanager
+def _prices(
+    session: Any, currency: Currency, questions: list[str], near: list[float], times: int, by: str | None,
+    confidence: float,
+) -> Iterator[_Prices]:  # fmt: skip
+    """Prices under a budget of this currency, in a session on the same tables that reads no data."""
+    budget = Budget._of(currency, _LARGE)
+    with Ledger.open(budget=budget, unit=session.unit, dataset="a plan") as ledger:
+        yield _Prices(
+            Session(Unread(), dict(session.tables), ledger, keeps=True), questions, near, times, by, confidence
+        )
+
+
+@final
+class _Prices:
+    """The prices of blocks of questions in one currency, in whole units."""
+
+    def __init__(
+        self, session: Session, questions: list[str], near: list[float], times: int, by: str | None, confidence: float
+    ) -> None:
+        self._session, self._questions, self._near, self._times = session, questions, near, times
+        self._confidence, self._known = confidence, dict[Block, int]()
+        self._alone = [self._price([i]) for i in range(len(questions))]
+        self._stands = [by is not None and can_stand(session, each, by) for each in questions]
+
+    def one_by_one(self) -> int:
+        """What it costs to ask each question alone on each refresh."""
+        return self._times * sum(self._alone)
+
+    def cheapest(self) -> tuple[int, tuple[PlannedBlock, ...]]:
+        """(cost, blocks) of the cheapest plan."""
+        count = len(self._questions)
+        fixed = [(i,) for i in range(count) if self._stands[i] and self._times >= count]
+        free = [i for i in range(count) if (i,) not in fixed]
+        chosen = (
+            min(partitions(free), key=lambda each: sum(map(self.cost, each)))
+            if len(free) <= EXHAUSTIVE
+            else self._merged(free)
+        )
+        found = (*fixed, *chosen)
+        return sum(map(self.cost, found)), tuple(self._told(each) for each in sorted(found))
+
+    def cost(self, block: Block) -> int:
+        """The cost of a block for all refreshes, in its cheapest way."""
+        if len(block) == 1:
+            [i] = block
+            return self._alone[i] * (1 if self._stands[i] else self._times)
+        if block not in self._known:
+            self._known[block] = self._price(block)
+        return self._times * self._known[block]
+
+    def _told(self, block: Block) -> PlannedBlock:
+        way = TOGETHER if len(block) > 1 else STANDS if self._stands[block[0]] else ALONE
+        return PlannedBlock(way, tuple(self._questions[i] for i in block), Cost(self.cost(block)))
+
+    def _merged(self, free: Sequence[int]) -> Partition:
+        """Merge the two blocks that save most, until nothing is saved."""
+        found = [(i,) for i in free]
+        while True:
+            best = min(
+                (
+                    (self.cost(joined) - self.cost(a) - self.cost(b), a, b)
+                    for place, a in enumerate(found)
+                    for b in found[place + 1 :]
+                    for joined in (tuple(sorted((*a, *b))),)
+                ),
+                default=(0, (), ()),
+            )
+            if best[0] >= 0:
+                return tuple(found)
+            found = [each for each in found if each not in best[1:]] + [tuple(sorted((*best[1], *best[2])))]
+
+    def _price(self, block: Sequence[int]) -> int:
+        asked = [self._questions[i] for i in block]
+        if len(asked) == 1:
+            return int(
+                self._session.price(asked[0], within=self._near[block[0]], confidence=self._confidence).cost.units
+            )
+        within: Within = [self._near[i] for i in block]
+        return int(self._session.price_batch(asked, within=within, confidence=self._confidence).cost.units)
+
+
+def can_stand(session: Session, question: str, by: str) -> bool:
+    """Whether a question can be answered for each day by this column; the schema and the text alone decide."""
+    try:
+        check_standing(session, question, by)
+    except QuestionRefused:
+        return False
+    return True
+
+
+def partitions(items: Sequence[int]) -> Iterator[Partition]:
+    """All partitions of these items into blocks.
+
+    >>> sorted(partitions([1, 2]))
+    [((1,), (2,)), ((1, 2),)]
+    >>> [sum(1 for _ in partitions(range(n))) for n in range(7)]
+    [1, 1, 2, 5, 15, 52, 203]
+    """
+    if not items:
+        yield ()
+        return
+    *rest, last = items
+    for each in partitions(rest):
+        yield (*each, (last,))
+        for place, block in enumerate(each):
+            yield (*each[:place], (*block, last), *each[place + 1 :])
