@@ -89,7 +89,7 @@ def directions(made: NoisePlan, drawn: Any, here: Any, there: Any) -> list[Any]:
     for index, part in enumerate(made.parts):
 
         def _of(numbers: Any, i: int = index, running: bool = part.is_running) -> Any:
-            return numbers[i] if running else _exact(made, drawn, i, numbers)
+            return numbers[i] if running else _exact(made, i, numbers, paired=bool(drawn.seconds))
 
         apart = np.array([np.subtract(_of(there[group]), _of(here[group])) for group in here], dtype=float)
         if part.is_running:

@@ -76,8 +76,8 @@ def test_both_sums_together_move_no_further_than_they_are_noisy_for(relation: Re
                     counted, at = chance.choice([0, 1, 1, 1]), chance.randrange(groups)
                     numbers = [0] * len(made.parts)
                     numbers[pair.total], numbers[pair.count] = add, counted
-                    moved[at, 0] += sign * _exact(made, drawn, pair.total, numbers)
-                    moved[at, 1] += sign * _exact(made, drawn, pair.count, numbers)
+                    moved[at, 0] += sign * _exact(made, pair.total, numbers, paired=bool(drawn.seconds))
+                    moved[at, 1] += sign * _exact(made, pair.count, numbers, paired=bool(drawn.seconds))
             assert int(np.abs(moved).sum()) <= pair.moves.l1
         assert drawn.mechanisms[pair.total].sensitivity == pair.moves.l1  # type: ignore[attr-defined]
         assert drawn.mechanisms[pair.count] == drawn.mechanisms[pair.total]

@@ -8,6 +8,7 @@
     dated_extremes               MIN and MAX of dates and timestamps
     noisy_windows                ranks, running sums and moving averages over noisy answers
     pricing, answer_size, answer_notes                  cost, errors, size and notes, known before a caller pays
+    currency_advice                                     what a budget in the other currency would give
     disjointness                                        whether the parts of a union are disjoint, proved without data
 
 A `Question` comes from `queries.sql` or `queries.frame`. `noise_planner.plan_under` turns it into a `NoisePlan`,

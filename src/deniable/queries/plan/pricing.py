@@ -30,6 +30,7 @@ from deniable.tables.expressions import Column, columns_used
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
+    from deniable.queries.plan.currency_advice import OtherCurrency
     from deniable.queries.plan.noise_planner import Noise
     from deniable.units import Unit
 
@@ -93,6 +94,12 @@ class Price:
     def _measured(self) -> dict[str, str | None]:
         return {name: None if name in self.quotients else of for name, of in measured_columns(self.plan).items()}
 
+    def other_currency(self) -> OtherCurrency | None:
+        """What a budget of the same ε in the other currency would give for questions of this price; see there."""
+        from deniable.queries.plan.currency_advice import other_currency
+
+        return other_currency(self)
+
     def rank_errors(self) -> dict[str, float]:
         """For each quantile, how many rows its rank may be off at `confidence`, whatever the distribution of the data.
 
@@ -153,7 +160,9 @@ class Price:
             )
         if len(self.plan.parts) > 1:
             said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
-        said += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget)) if note]
+        other = self.other_currency()
+        advice = () if other is None or not other.is_better else (str(other),)
+        said += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget), *advice) if note]
         left = rest_said(self.left, self.budget)
         said.append(
             f"left     {left}: about {self.times:,} such question{'s' * (self.times != 1)}"
