@@ -1,6 +1,7 @@
 """What was spent: budgets, and an append-only ledger that cannot be overspent and reveals tampering.
 
     budget, currency              how much may be spent, and in what it is counted: μ², ε or ρ
+    renewal                       so much in each week or year, and what that means for a life
     epsilon_mu_conversion         between ε and μ² at a fixed δ, exactly
     ledger, charge_requests       reserve a cost, run the question, seal the answer
     entries, owner_signatures     the hash chain, and what the owner's key signs
@@ -29,6 +30,7 @@ from deniable.ledger.entries import EVERYBODY, Checkpoint, DeclaredVersion, Entr
 from deniable.ledger.label_verification import CheckedLabel, verify_label
 from deniable.ledger.ledger import Ledger
 from deniable.ledger.ledger_export import Verified, verify_export, write_checkpoint
+from deniable.ledger.renewal import Renewal
 from deniable.ledger.spending_accounts import Account
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "DeclaredVersion",
     "Entry",
     "Ledger",
+    "Renewal",
     "State",
     "Verified",
     "keys",

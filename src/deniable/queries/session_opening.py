@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import NOTHING, InvalidParameter, LedgerMismatch, LedgerUnavailable
-from deniable.ledger import Budget, Ledger
+from deniable.ledger import Budget, Ledger, Renewal
 from deniable.ledger.stores.home_and_secret import derived
 from deniable.ledger.stores.store_opening import checked_place
 from deniable.queries.data_versions import checked_versions, settled
@@ -35,7 +35,7 @@ def session(
     source: object,
     *,
     unit: Unit | Mapping[str, Unit] | None = None,
-    budget: Budget | None = None,
+    budget: Budget | Renewal | None = None,
     schema: Declared = None,
     public: Mapping[str, object] | None = None,
     unique: Mapping[str, Sequence[str]] | None = None,
@@ -57,7 +57,8 @@ def session(
 
     `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
     memory and lost with the session, so nothing enforces the budget across sessions. It may hold other tables of the
-    same people: all of them share one budget. `version` declares the data of today by a name, for all tables or by
+    same people: all of them share one budget. A `ledger.Renewal` as `budget` is so much in each week or year, for a
+    stated number of them. `version` declares the data of today by a name, for all tables or by
     table; by default a table has the newest version that the ledger knows. `progress` shows a progress bar.
 
     Raises `InvalidParameter` if the arguments do not fit each other or the sources, `LedgerMismatch` if an existing
@@ -250,7 +251,10 @@ def _like(column: object, known: Mapping[str, Domain]) -> str:
 
 
 def _account(
-    ledger: str | Path | Ledger | None, budget: Budget | None, units: list[Unit], sources: Mapping[str, object]
+    ledger: str | Path | Ledger | None,
+    budget: Budget | Renewal | None,
+    units: list[Unit],
+    sources: Mapping[str, object],
 ) -> Callable[[bytes | None], Ledger]:
     """A function that opens the account after all checks; its argument is the secret of a new account."""
     if not units:
@@ -261,6 +265,20 @@ def _account(
         # One budget cannot protect people in one table and rows in another.
         raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
     most = max(units, key=lambda unit: unit.rows)
+    if isinstance(budget, Renewal):
+        renewal, whole = budget, _account(ledger, budget.lifetime, units, sources)
+
+        def renewed(secret: bytes | None) -> Ledger:
+            opened = whole(secret)
+            try:
+                renewal.settle(opened)
+            except LedgerMismatch:
+                if opened is not ledger:
+                    opened.close()
+                raise
+            return opened
+
+        return renewed
     if budget is not None and not isinstance(budget, Budget):
         raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
     if isinstance(ledger, Ledger):

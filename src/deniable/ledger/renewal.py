@@ -1,0 +1,130 @@
+"""Budgets that renew: so much in each day, week or year, for a stated number of periods, and what that means for life.
+
+A budget that is simply filled up again promises nothing about a person whose data are there for many periods: after k
+periods they have risked k budgets. So a renewing budget states both, and the ledger keeps both as limits: the budget of
+one period is a limit of the dataset in each window of time, and k budgets are its limit for life. Each of them is a
+filter, valid also if costs are chosen by earlier answers: the life's one over all costs, and that of a window given
+everything before it. When all periods are used up, nothing more is answered; only the owner's signature
+(`Ledger.adjust`) raises the limit of a life, visibly for everybody.
+
+**The clock.** Windows are [j·n, (j+1)·n) seconds since 1970. The ledger's time never decreases, also over restarts and
+for several processes, because it is at least that of the newest entry. A clock that is set back opens no window again.
+A clock that is set forward spends the windows of later periods early: more at once, never more than the life's limit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, final
+
+from deniable import arguments
+from deniable.arguments import NumberRange
+from deniable.curves.filters import amount_of
+from deniable.errors import InvalidParameter, LedgerMismatch
+from deniable.ledger import epsilon_mu_conversion
+from deniable.ledger.budget import Budget, Cost
+from deniable.ledger.entries import EVERYBODY
+
+if TYPE_CHECKING:
+    from deniable.curves import Curve
+    from deniable.ledger.ledger import Ledger
+
+__all__ = ["Renewal"]
+
+PERIODS: Final = {"day": 86_400, "week": 7 * 86_400, "month": 30 * 86_400, "year": 365 * 86_400}
+"""The seconds of each period; a month is 30 days."""
+_COUNT: Final = NumberRange("must be a whole number of periods, from 1 to 100,000", least=1, most=100_000)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """A budget for each period, over so many periods. Give it to `dn.session(budget=...)` in place of a `Budget`.
+
+    >>> weekly = Renewal(Budget.pure(epsilon=0.1), per="week", periods=52)
+    >>> weekly.lifetime
+    Budget.pure(epsilon=5.2, delta=0)
+    >>> print(weekly)
+    Budget.pure(epsilon=0.1, delta=0) in each week, for 52 weeks: whoever sees all answers and starts from even odds \
+    guesses right whether a person is in the data at most 52.5 % of the time after one week, and at most 99.5 % after \
+    52 weeks. A person whose data stay for several weeks has the risk of several weeks, not of one.
+    """
+
+    budget: Budget
+    """What may be spent in one period."""
+    per: str
+    """day, week, month (30 days) or year (365 days)."""
+    periods: int
+    """How many periods are paid for, in a life."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.budget, Budget):
+            raise InvalidParameter("budget", self.budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
+        if self.per not in PERIODS:
+            raise InvalidParameter("per", self.per, f"must be one of {', '.join(PERIODS)}")
+        arguments.python_int("periods", self.periods, _COUNT)
+
+    @property
+    def window(self) -> int:
+        """The seconds of a period."""
+        return PERIODS[self.per]
+
+    def cost(self, periods: int) -> Cost:
+        """What so many periods cost, all of their budgets spent."""
+        arguments.python_int("periods", periods, _COUNT)
+        return Cost(self.budget.limit.units * periods, self.budget.limit.delta_units * periods)
+
+    @property
+    def lifetime(self) -> Budget:
+        """The budget of all periods together, in the same currency: that of the ledger.
+
+        For a budget of ε and δ it has k times the δ, and the ε at which the μ² of all periods fit, rounded up.
+        """
+        budget, whole = self.budget, self.cost(self.periods)
+        if budget.epsilon_units is None:
+            return Budget._of(budget.accounting, whole)
+        noise = budget.noise_delta_units * self.periods
+        if noise + whole.delta_units >= 10**30:
+            rule = "is too many: their delta together would be 1 or more"
+            raise InvalidParameter("periods", self.periods, rule, "choose a smaller delta, or fewer periods")
+        epsilon = epsilon_mu_conversion.epsilon_up(whole.units, noise)
+        made = Budget.__new__(Budget)  # without advice: `str` says what it means
+        made._choose(epsilon, amount_of(noise + whole.delta_units), amount_of(whole.delta_units))
+        return made
+
+    def curve(self, periods: int) -> Curve:
+        """What everything released in so many periods promises a person who is in all of them."""
+        return self.budget.curve(self.cost(periods))
+
+    def chance(self, periods: int) -> Decimal:
+        """The largest chance, in percent, of a right guess whether a person is in the data, from even odds; rounded up
+        to tenths.
+        """
+        tenths = min(1000, math.ceil(500 * (1 + Fraction(self.curve(periods).advantage()))))
+        return Decimal(tenths) / 10
+
+    def settle(self, ledger: Ledger) -> None:
+        """Set the limit of a period in the ledger of `lifetime`, once. LedgerMismatch if it has another limit."""
+        for each in ledger.accounts():
+            if (each.name, each.window) == (EVERYBODY, self.window):
+                if each.limit != self.budget.limit:
+                    found = f"{each.limit.describe(ledger.budget)} in each {self.per}"
+                    raise LedgerMismatch("budget", repr(self), found, "open it with the renewal that it was made with")
+                return
+        words = f"renewed in each {self.per}, for {self.periods:,} periods"
+        ledger.grant(EVERYBODY, self.budget.limit, window=self.window, by="owner", reason=words)
+
+    def __str__(self) -> str:
+        many = f"{self.periods:,} {self.per}s"
+        whose = "whoever sees all answers and starts from even odds guesses right whether a person is in the data"
+        return (
+            f"{self.budget!r} in each {self.per}, for {many}: {whose} at most {self.chance(1):f} % of the time after "
+            f"one {self.per}, and at most {self.chance(self.periods):f} % after {many}. A person whose data stay for "
+            f"several {self.per}s has the risk of several {self.per}s, not of one."
+        )
+
+    def __repr__(self) -> str:
+        return f"Renewal({self.budget!r}, per={self.per!r}, periods={self.periods})"
