@@ -223,7 +223,7 @@ class RequestGate:
         path, most, seen = scope["path"], self._curator.settings.body, 0
         if path in _STRANGE:
             most = _LITTLE
-        elif path.startswith("/v1/questions") or path.endswith(("/dummy:ask", "/synthetic")):
+        elif path.startswith("/v1/questions") or path.endswith(("/dummy:ask", "/synthetic", "/standing")):
             most = min(most, _ASKED)
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > most):
