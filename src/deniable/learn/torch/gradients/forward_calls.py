@@ -172,11 +172,13 @@ class Listener:
         kinds = self._kinds.get(path)
         if kinds is None:
             kinds = self._kinds[path] = [kind for kind in ("layer", "unit") if self.wanted(path, kind)]
-        for kind in kinds:
-            if kind == "layer":
-                self._keep_map(path, kind, module, args[0] if args else next(iter(kwargs.values())), output)
-            else:
-                self._keep_unit(path, kind, module, args, kwargs, output)
+        # What is done here is no part of the model: nobody has to follow the calls, only the operations.
+        with torch._C.DisableTorchFunction():
+            for kind in kinds:
+                if kind == "layer":
+                    self._keep_map(path, kind, module, args[0] if args else next(iter(kwargs.values())), output)
+                else:
+                    self._keep_unit(path, kind, module, args, kwargs, output)
 
     def _keep_map(self, path: str, kind: str, module: nn.Module, x: Tensor, output: Any) -> ModuleCall | None:
         """Record a call that maps one tensor to one tensor."""

@@ -32,6 +32,11 @@ SMALL = 1 << 12
 """Tensors from outside of a forward pass with at most so many numbers are compared by their values."""
 
 
+PLAIN_KINDS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device, torch.layout})
+"""Types of arguments that contain no tensor."""
+
+WHOLE_KIND = frozenset({int})
+
 IGNORED = frozenset({"profiler"})
 """Namespaces of operations that compute nothing: torch's optimizers mark their steps for the profiler."""
 
@@ -128,6 +133,32 @@ class Numbers:
             row.append({name: self._one(each) for name, each in kwargs.items()})
         return row
 
+    def are(self, args: Sequence[Any], kwargs: Mapping[str, Any], row: list[Any]) -> bool:
+        """Whether `row(args, kwargs)` equals this row. It is asked for every operation, so common cases come first."""
+        if len(args) + bool(kwargs) != len(row):
+            return False
+        for value, expected in zip(args, row, strict=False):
+            if not self._is(value, expected):
+                return False
+        if not kwargs:
+            return True
+        named = row[-1]
+        return (
+            named.__class__ is dict
+            and named.keys() == kwargs.keys()
+            and all(self._is(value, named[name]) for name, value in kwargs.items())
+        )
+
+    def _is(self, value: Any, expected: Any) -> bool:
+        """Whether `_one(value)` equals what is expected."""
+        if expected.__class__ is _Slot:
+            held = self._table.get(id(value))
+            is_held = held is not None and held[1] is expected and held[0]() is value
+            return is_held or self._one(value) is expected
+        if value.__class__ in PLAIN_KINDS or (value.__class__ is list and set(map(type, value)) <= WHOLE_KIND):
+            return value is expected or bool(value == expected)
+        return bool(self._one(value) == expected)
+
     def _one(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             return self.of(value)
@@ -158,7 +189,7 @@ class Numbers:
         return found
 
     def made(self, out: Any) -> list[_Slot]:
-        if isinstance(out, Tensor):
+        if out.__class__ is Tensor or isinstance(out, Tensor):
             return [self.named(out)]
         return [self.named(each) for each in tree_flatten(out)[0] if isinstance(each, Tensor)]
 
@@ -198,7 +229,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
             self.is_other = func.namespace not in IGNORED
             return func(*args, **kwargs)
         step, self._at = steps[at], at + 1
-        if self._numbers.row(args, kwargs) != step.row or not self._knows_outers():
+        if not self._numbers.are(args, kwargs, step.row) or not self._knows_outers():
             self.is_other = True
             return func(*args, **kwargs)
         if step.draws and self._chance is not None and self._chance.is_seeded():
