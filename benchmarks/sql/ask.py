@@ -9,7 +9,7 @@ question) and once at ε = 10,000; plain DuckDB is asked the same.
 
 - answered: accepted as written, and right. Right means that at ε = 10,000 every number is DuckDB's: whole numbers
   exactly where the noise interval at 1 - 10⁻⁹ is below 1, others within 2·10⁻⁴ of their size (2 % for quantiles and
-  extremes) plus that interval, or 10⁻³ for windows, which have no interval. Groups that DuckDB does not show are empty.
+  extremes) plus that interval, or 10⁻³ for windows without an interval. Groups that DuckDB does not show are empty.
   Rows are compared in any order, but under LIMIT: what they are ordered by is compared row by row, as ties alone may
   be cut in another way.
 - refused soundly: a correct answer would show single people, or cannot be bounded; the corpus says so.

@@ -125,7 +125,7 @@ def hospital() -> World:
             "outcome": rng.choice(["home", "transfer", "died"], size, p=[0.9, 0.08, 0.02]),
         }
     )
-    visits = within(visits, "patient_id", 12)
+    visits = within(visits.drop_duplicates(["patient_id", "admitted_at"]), "patient_id", 12)  # so that an order is one
     pick = rng.integers(0, len(visits), 90_000)
     diagnoses = pd.DataFrame(
         {
@@ -424,7 +424,7 @@ def site() -> World:
             "bounced": rng.random(size) < 0.38,
         }
     )
-    sessions = within(sessions, "user_id", 15)
+    sessions = within(sessions.drop_duplicates(["user_id", "started_at"]), "user_id", 15)
     pick = rng.integers(0, len(sessions), 180_000)
     began = sessions["started_at"].to_numpy()[pick]
     views = pd.DataFrame(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.queries.answer.answer_display import Cell, Interval, Shown, held, portable
+from deniable.queries.answer.window_intervals import Traces
 from deniable.queries.intervals.noise_intervals import NoisyEstimate, Share, smooth_reach
 from deniable.queries.intervals.ratio_intervals import (
     Move,
@@ -375,7 +376,19 @@ def _shown(
         ("intervals", confidence),
         lambda: [_Interval(plan, expression, domains, confidence) for _, expression in question.post.columns],
     )
-    intervals = tuple(tuple(reader.around(rows[i], estimates[i], drawn[i]) for reader in readers) for i, _ in chosen)
+    windows = {window.name for window in question.post.windows}
+    read = [not windows.isdisjoint(columns_used(each)) for _, each in question.post.columns]
+    traces = None
+    if any(read) and released.law is None and not released.moved:
+        kept = question.post.passing(rows, domains)
+        traces = Traces(plan, question.post.opened(kept, rows, domains), drawn, kept, confidence)
+
+    def around(i: int, column: int) -> Interval:
+        if traces is not None and read[column]:
+            return traces.around(i, question.post.columns[column][1])
+        return readers[column].around(rows[i], estimates[i], drawn[i])
+
+    intervals = tuple(tuple(around(i, column) for column in range(len(readers))) for i, _ in chosen)
     return cells, intervals, tuple(i for i, _ in chosen)
 
 
@@ -424,7 +437,7 @@ class _Interval:
         names = {recipe.name: (recipe, uses) for recipe, uses in zip(plan.recipes, plan.uses, strict=True)}
         self._used = [name for name in dict.fromkeys(columns_used(expression)) if name in names]
         if not {window.name for window in plan.question.post.windows}.isdisjoint(columns_used(expression)):
-            self._used = []  # a window depends on the noise of other groups, so it has no interval
+            self._used = []  # a window depends on the noise of other groups; see `window_intervals`
         self._made = [(name, *names[name]) for name in self._used]
         self._parts = sorted({part for _, _, uses in self._made for part in uses})
         self._value = typed(expression, domains).value

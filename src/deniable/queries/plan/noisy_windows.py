@@ -6,7 +6,8 @@ cannot leak, whatever it computes. A window over the rows of a table would read 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, final
 
@@ -19,7 +20,7 @@ from deniable.tables.kinds import NUMBERS, Domain, Kind
 RANKS: Final = ("row_number", "rank", "dense_rank")
 NEIGHBOURS: Final = ("lag", "lead")
 ENDS: Final = ("first_value", "last_value")
-TOTALS: Final = ("sum", "avg", "min", "max", "count")
+TOTALS: Final = ("sum", "avg", "min", "max", "count", "median", "stddev")
 
 NoisyRow = Mapping[str, Value]
 
@@ -73,9 +74,11 @@ class NoisyWindow:
         found = None if self.argument is None else typed(self.argument, domains).domain
         if self.function in RANKS or self.function == "count":
             return Domain(Kind.INTEGER, None, None, False)
-        if found is None or (self.function in {"sum", "avg"} and found.kind not in NUMBERS):
+        numeric = self.function in {"sum", "avg", "median", "stddev"}
+        if found is None or (numeric and found.kind not in NUMBERS):
             raise QuestionRefused("kinds", f"{self.function} of a window takes a number", "write SUM(n) OVER (…)")
-        return Domain(Kind.REAL if self.function == "avg" else found.kind, None, None, True)
+        real = self.function in {"avg", "median", "stddev"}
+        return Domain(Kind.REAL if real else found.kind, None, None, True)
 
     def mapped(self, change: Callable[[Expression], Expression]) -> NoisyWindow:
         """The window with another expression in place of each."""
@@ -88,18 +91,38 @@ class NoisyWindow:
 
     def values(self, places: Sequence[int], rows: Sequence[NoisyRow], domains: Mapping[str, Domain]) -> dict[int, Any]:
         """The value of the window at each of these rows."""
+        argument = None if self.argument is None else typed(self.argument, domains).value
+        found: dict[int, Any] = {}
+        for ordered, peers in self._partitions(places, rows, domains):
+            given = [1 if argument is None else argument(rows[i]) for i in ordered]
+            found |= dict(zip(ordered, self._over(given, peers), strict=True))
+        return found
+
+    def _partitions(
+        self, places: Sequence[int], rows: Sequence[NoisyRow], domains: Mapping[str, Domain]
+    ) -> Iterator[tuple[list[int], list[tuple[Value, ...]]]]:
+        """For each partition its places in order, and what they are ordered by."""
         keys = [typed(each, domains).value for each in self.partition]
+        by = [typed(part.expression, domains).value for part in self.order]
         partitions: dict[tuple[Value, ...], list[int]] = {}
         for i in places:
             partitions.setdefault(tuple(key(rows[i]) for key in keys), []).append(i)
-        argument = None if self.argument is None else typed(self.argument, domains).value
-        by = [typed(part.expression, domains).value for part in self.order]
-        found: dict[int, Any] = {}
         for mine in partitions.values():
             ordered = in_order(mine, self.order, rows, domains)
-            given = [1 if argument is None else argument(rows[i]) for i in ordered]
-            peers = [tuple(value(rows[i]) for value in by) for i in ordered]
-            found |= dict(zip(ordered, self._over(given, peers), strict=True))
+            yield ordered, [tuple(value(rows[i]) for value in by) for i in ordered]
+
+    def reads(
+        self, places: Sequence[int], rows: Sequence[NoisyRow], domains: Mapping[str, Domain]
+    ) -> dict[int, list[int]]:
+        """The places that the window reads at each row, in order."""
+        found: dict[int, list[int]] = {}
+        for ordered, peers in self._partitions(places, rows, domains):
+            for k, i in enumerate(ordered):
+                if self.function in NEIGHBOURS:
+                    at = k - self.offset if self.function == "lag" else k + self.offset
+                    found[i] = ordered[at : at + 1] if at >= 0 else []
+                else:
+                    found[i] = ordered[slice(*self._frame(k, peers))]
         return found
 
     def _over(self, given: list[Any], peers: list[tuple[Value, ...]]) -> list[Any]:
@@ -134,4 +157,8 @@ class NoisyWindow:
             return None
         if self.function in {"min", "max"}:
             return min(known) if self.function == "min" else max(known)
+        if self.function == "median":
+            return float(statistics.median(known))
+        if self.function == "stddev":
+            return statistics.stdev(map(float, known)) if len(known) > 1 else None
         return sum(known) if self.function == "sum" else float(sum(known)) / len(known)

@@ -66,8 +66,9 @@ class Measure:
 class Post:
     """Post-processing of the noisy answers: columns, HAVING, ORDER BY, LIMIT. It costs nothing and cannot leak.
 
-    Expressions refer to keys and measures by their names, and to `windows`, which read the groups that HAVING keeps.
-    `qualify` is a condition on the rows with their windows.
+    Expressions refer to keys and measures by their names, and to `windows`, which read the groups that HAVING keeps; a
+    window may read those before it. `qualify` is a condition on the rows with their windows. An aggregate over noisy
+    rows is a window over all of them (or over those with the same key) of which one row is kept.
     """
 
     columns: tuple[tuple[str, Expression], ...]
@@ -78,17 +79,32 @@ class Post:
     windows: tuple[NoisyWindow, ...] = ()
     qualify: Expression | None = None
 
+    def passing(self, rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]) -> list[int]:
+        """The places of the rows that HAVING keeps, which windows read."""
+        if self.having is None:
+            return list(range(len(rows)))
+        passes = typed(self.having, domains).value
+        return [i for i, row in enumerate(rows) if passes(row) is True]
+
+    def opened(
+        self, kept: Sequence[int], rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]
+    ) -> list[dict[str, Value]]:
+        """The rows with the values of the windows over those at the places `kept`."""
+        found = [dict(row) for row in rows]
+        for window in self.windows:
+            for i, value in window.values(kept, found, domains).items():
+                found[i][window.name] = value
+            for row in found:
+                row.setdefault(window.name, None)
+        return found
+
     def select(
         self, rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]
     ) -> list[tuple[int, tuple[Value, ...]]]:
         """The rows of the result in order, each as (index of its noisy row, values of the columns)."""
-        kept = list(range(len(rows)))
-        if self.having is not None:
-            passes = typed(self.having, domains).value
-            kept = [i for i in kept if passes(rows[i]) is True]
+        kept = self.passing(rows, domains)
         if self.windows:
-            over = {window.name: window.values(kept, rows, domains) for window in self.windows}
-            rows = [{**row, **{name: found.get(i) for name, found in over.items()}} for i, row in enumerate(rows)]
+            rows = self.opened(kept, rows, domains)
         if self.qualify is not None:
             passes = typed(self.qualify, domains).value
             kept = [i for i in kept if passes(rows[i]) is True]
@@ -122,7 +138,8 @@ class Question:
         below = self.relation.columns
         found = {key.name: typed(key.expression, below).domain for key in self.keys}
         found |= {measure.name: answer_domain(measure, self.relation) for measure in self.measures}
-        found |= {window.name: window.domain(found) for window in self.post.windows}
+        for window in self.post.windows:
+            found[window.name] = window.domain(found)
         object.__setattr__(self, "domains", Columns(found))
 
     @property

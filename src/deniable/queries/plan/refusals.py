@@ -152,9 +152,15 @@ RULES: Final = {
         "SELECT SUM(DISTINCT age) FROM visits", "SELECT COUNT(DISTINCT age) FROM visits",
     ),
     "nested": Rule(
-        "aggregate", "a sub-query groups by the person (and further keys); other GROUP BYs go to the outermost SELECT",
-        "SELECT AVG(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
+        "aggregate",
+        "a sub-query that is joined groups by the person (and further keys): its numbers must not mix people",
+        "SELECT COUNT(*) FROM visits JOIN (SELECT ward, AVG(age) AS a FROM visits GROUP BY ward) AS w USING (ward)",
         "SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)",
+    ),
+    "noisy aggregate": Rule(
+        "aggregate", "of noisy rows COUNT, SUM, AVG, MIN, MAX, MEDIAN and STDDEV are taken, not {what}",
+        "SELECT BIT_OR(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
+        "SELECT AVG(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
     ),
     "group": Rule(
         "group", "{name} is neither grouped nor aggregated",
@@ -257,6 +263,11 @@ RULES: Final = {
         "a sub-query stands in FROM, or in WHERE as patient_id IN (SELECT patient_id …) or EXISTS (… equal patient_id)",
         "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
+    ),
+    "scalar": Rule(
+        "subquery", "a SELECT without FROM computes with sub-queries in brackets, each with aggregates over rows",
+        "SELECT (SELECT COUNT(*) FROM visits GROUP BY ward) AS w",
+        "SELECT (SELECT SUM(days) FROM stays) / (SELECT COUNT(*) FROM visits) AS share",
     ),
     "join": Rule(
         "join", "tables are joined by a comma, JOIN, LEFT JOIN or RIGHT JOIN, with equal columns",

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 from deniable.errors import QuestionRefused
 from deniable.numbers import root_up, up
+from deniable.queries.relations.operator_bounds import only_null
 from deniable.queries.relations.operators import typed
 from deniable.queries.relations.question_length import check_length, parts
-from deniable.queries.relations.relation_nodes import Bound, FilterRows, PerPerson
+from deniable.queries.relations.relation_nodes import Bound, FilterRows, PerPerson, Union
 from deniable.queries.relations.work_bound import check_work
-from deniable.tables.expressions import Column, same
+from deniable.tables.expressions import Column, columns_used, same
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.units import Relation as Neighbours
 from deniable.units import Sensitivity
@@ -281,11 +282,27 @@ class Collect:
                 each = 1
         return Reach(rows, groups, each)
 
+    def reach_of(self, statistic: Statistic) -> Reach:
+        """`reach`, without the rows of the parts of a union in which the statistic's expression is always NULL.
+
+        Rows in which it is NULL add nothing to any statistic with an expression. In a part in which all columns that it
+        reads are the constant NULL, its value is the same in every row, and is computed here.
+        """
+        expression: Expression | None = getattr(statistic, "expression", None)
+        whole, relation = self.reach, self.relation
+        if expression is None or not isinstance(relation, Union) or relation.disjoint:
+            return whole
+        used = set(columns_used(expression))
+        if not used or typed(expression, relation.columns).value(dict.fromkeys(used)) is not None:
+            return whole
+        rows = [part.rows for part in relation.parts if not all(only_null(part.columns[name]) for name in used)]
+        return Reach(max(1, min(whole.rows, sum(rows))), whole.groups, whole.each)
+
     def moves(self, neighbours: Neighbours) -> tuple[Moves, ...]:
         """The sensitivity of each statistic over all groups, in exact numbers."""
         coordinates = 1 if not self.keys else None if self.known is None else max(1, len(self.known))
         return tuple(
-            statistic.moves(self.reach, neighbours).within(
+            statistic.moves(self.reach_of(statistic), neighbours).within(
                 None if coordinates is None else coordinates * statistic.width
             )
             for statistic in self.statistics

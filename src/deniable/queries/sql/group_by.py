@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import final
+from typing import Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
@@ -14,12 +14,13 @@ from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
 from deniable.queries.sql.asked_aggregates import AskedAggregates
+from deniable.queries.sql.function_names import spoken
 from deniable.queries.sql.gathered_aggregates import Gathered
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
 from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, operands, unwrapped
 from deniable.queries.sql.window_nodes import window_parts
-from deniable.tables.expressions import Column, Expression
+from deniable.tables.expressions import Column, Expression, Literal, case
 
 
 @final
@@ -102,24 +103,76 @@ def opened(node: exp.Window, reader: Items | NoisyColumns, windows: list[NoisyWi
     return Column(made.name)
 
 
+_TOTALS: Final[Mapping[type[exp.Expression], str]] = {
+    exp.Sum: "sum", exp.Avg: "avg", exp.Min: "min", exp.Max: "max", exp.Count: "count", exp.Median: "median",
+    exp.Stddev: "stddev", exp.StddevSamp: "stddev",
+}  # fmt: skip
+
+
 @final
 class NoisyColumns:
     """Expressions over the noisy answers of a question."""
 
-    def __init__(self, columns: Mapping[str, Expression], windows: list[NoisyWindow]) -> None:
+    def __init__(self, columns: Mapping[str, Expression], windows: list[NoisyWindow], source: str = "") -> None:
         self.columns = columns
         self.windows = windows
+        self.source = source
+        """The name of the sub-query whose answers these are, by which a second SELECT may read them again."""
+        self.partition: tuple[Expression, ...] | None = None
+        """The keys of GROUP BY over noisy rows, which aggregates are taken over; None where there is none."""
+        self.condition: Expression | None = None
+        """Which noisy rows an aggregate reads; None: all."""
+        self.exists: Expression | None = None
+        """Which noisy rows are groups with rows; None: all."""
 
     def read(self, node: exp.Expression) -> Expression:
         """The expression of a node over the columns of the answer."""
-        return scalar(node, {id(leaf): self._meaning(leaf) for leaf in leaves(node)})
+        meanings = {id(leaf): self._meaning(leaf) for leaf in leaves(node)}
+        meanings |= {id(each): self._again(each) for each in node.find_all(exp.Subquery)}
+        return scalar(node, meanings)
+
+    def _again(self, node: exp.Subquery) -> Meaning:
+        """The aggregate of (SELECT AVG(n) FROM d) over the same noisy rows."""
+        try:
+            select = node.this
+            only(node, "this")
+            plain = isinstance(select, exp.Select) and len(select.expressions) == 1
+            source = select.args.get("from_") if plain else None
+            if source is None or not self.source or str(source.this.name).casefold() != self.source.casefold():
+                refuse("subquery")
+            only(select, "expressions", "from_")
+            inner = NoisyColumns(self.columns, self.windows)
+            inner.partition, inner.condition = (), self.exists
+            return inner.read(item(select.expressions[0])[1])
+        except QuestionRefused as refused:
+            return refused
+
+    def _total(self, node: exp.Expression) -> Expression:
+        """An aggregate over noisy rows: a window over the rows with the same keys, of which one row is kept."""
+        if self.partition is None:
+            refuse("nested")
+        while isinstance(node, exp.Paren):
+            node = node.this
+        function = _TOTALS.get(type(node))
+        if function is None:
+            refuse("noisy aggregate", what=spoken(node))
+        only(node, "this")
+        star = node.this is None or isinstance(node.this, exp.Star)
+        if isinstance(node.this, exp.Distinct) or (star and function != "count"):
+            refuse("distinct aggregate")
+        of: Expression = Literal(1) if star else self.read(node.this)
+        if self.condition is not None:
+            of = case((self.condition, of))
+        made = NoisyWindow(f"over {len(self.windows) + 1}", function, of, self.partition, ())
+        self.windows.append(made)
+        return Column(made.name)
 
     def _meaning(self, leaf: exp.Expression) -> Meaning:
         try:
             if isinstance(leaf, exp.Window):
                 return opened(leaf, self, self.windows)
             if not isinstance(leaf, exp.Column):
-                refuse("nested")
+                return self._total(leaf)
             only(leaf, "this", "table")
             name = str(leaf.name)
             if name.casefold() not in self.columns:

@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
-from deniable.queries.plan.noisy_windows import Order
-from deniable.queries.plan.question import Key, Post, Question, asked, check_post, public_values
+from deniable.queries.plan.noisy_windows import NoisyWindow, Order
+from deniable.queries.plan.question import Key, Measure, Post, Question, asked, check_post, public_values
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
+from deniable.queries.relations.relation_nodes import Project, RelationNode, Union
+from deniable.queries.sql.aggregate_functions import Aggregate
 from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
 from deniable.queries.sql.group_by import Items, NoisyColumns, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
-from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, only, unwrapped
-from deniable.tables.expressions import Column, Expression, Literal, call
+from deniable.queries.sql.scalar_expressions import Meaning, scalar
+from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, unwrapped
+from deniable.tables.expressions import Column, Expression, Literal, call, case, renamed, same
 from deniable.tables.kinds import NUMBERS, Kind
 from deniable.tables.schema import Table
 
@@ -116,6 +119,8 @@ class _Reader:
     options: Mapping[str, str]
 
     def question(self, select: exp.Select, known: Environment) -> Question:
+        if select.args.get("from_") is None and next(select.find_all(exp.Subquery), None) is not None:
+            return self._scalars(select, known)
         check_select(select)
         if select.args.get("distinct"):
             refuse("distinct")
@@ -194,14 +199,66 @@ class _Reader:
             found.append(Order(expression, bool(part.args.get("desc")), bool(part.args.get("nulls_first"))))
         return tuple(found)
 
+    # --- a SELECT of scalar sub-queries -----------------------------------------------------------------------------
+
+    def _scalars(self, select: exp.Select, known: Environment) -> Question:
+        """SELECT (SELECT SUM(a) FROM x) / (SELECT SUM(b) FROM y): one question over the rows of x and of y.
+
+        The rows of each sub-query are a part of a union, with the values that its aggregates read; a value is NULL in
+        all other parts, so each aggregate reads its own part, and costs the rows of that part (`Collect.reach_of`).
+        """
+        only(select, "expressions", "with_")
+        known = self.relations.named(select, known)
+        parts: list[tuple[Scope, list[tuple[str, Aggregate]]]] = []
+        measures: list[Measure] = []
+        columns: list[tuple[str, Expression]] = []
+        for alias, node in (item(each) for each in select.expressions):
+            meanings: dict[int, Meaning] = {id(leaf): _unknown(leaf) for leaf in leaves(node)}
+            for inner in node.find_all(exp.Subquery):
+                scope, made, found = self._scalar(inner, known, len(measures))
+                parts.append((scope, found))
+                measures += [Measure(name, each.function, Column(name), each.options) for name, each in found]
+                meanings[id(inner)] = made
+            columns.append((alias, scalar(node, meanings)))
+        names = [measure.name for measure in measures]
+        relations: list[RelationNode] = []
+        for scope, found in parts:
+            own = {name: Literal(1) if each.expression is None else each.expression for name, each in found}
+            relations.append(Project(scope.relation, tuple((name, own.get(name, Literal(None))) for name in names)))
+        whole = relations[0] if len(relations) == 1 else Union(tuple(relations), False)
+        return asked(whole, [], measures, Post(_titled(columns)), {})
+
+    def _scalar(
+        self, node: exp.Subquery, known: Environment, before: int
+    ) -> tuple[Scope, Expression, list[tuple[str, Aggregate]]]:
+        """(the rows of a scalar sub-query, its value over its measures, its measures by name)."""
+        select = node.this
+        only(node, "this")
+        if not isinstance(select, exp.Select) or len(select.expressions) != 1:
+            refuse("scalar")
+        check_select(select)
+        if any(
+            select.args.get(each) for each in ("group", "having", "order", "limit", "offset", "distinct", "qualify")
+        ):
+            refuse("scalar")
+        below = self.relations.named(select, known)
+        if self._noisy(select, below) is not None:
+            refuse("scalar")
+        scope = self.relations.filtered(select, below, outermost=True)
+        measures = AskedAggregates(scope.relation, [])
+        made = Items(RelationExpressions(scope), {}, measures).read(item(select.expressions[0])[1])
+        if not measures.found or any(each.bounds for _, each in measures.found.values()):
+            refuse("scalar")
+        renamed_to = {name: f"part {before + i + 1}" for i, (name, _) in enumerate(measures.found.values())}
+        found = [(renamed_to[name], each) for name, each in measures.found.values()]
+        return scope, renamed(made, {old: Column(new) for old, new in renamed_to.items()}), found
+
     # --- a SELECT around noisy answers ------------------------------------------------------------------------------
 
     def _noisy(self, select: exp.Select, known: Environment) -> tuple[exp.Select, Environment] | None:
         """The SELECT below, if it asks the question and this one only post-processes its noisy answer; else None."""
         source = select.args.get("from_")
-        if source is None or select.args.get("joins") or select.args.get("group") or select.args.get("having"):
-            return None
-        if any(has_aggregate(node) for node in select.expressions):
+        if source is None or select.args.get("joins"):
             return None
         below, around = source.this, known
         if isinstance(below, exp.Table) and str(below.name).casefold() in known and not below.db:
@@ -217,13 +274,17 @@ class _Reader:
             return None if self._noisy(below, self.relations.named(below, around)) is None else (below, around)
         inside = self.relations.filtered(below, self.relations.named(below, around), outermost=False)
         items = [item(node) for node in below.expressions]
-        if any(RelationExpressions(inside).is_person(node) for node, _ in grouped(below, items, inside)):
+        keys, rows = [node for node, _ in grouped(below, items, inside)], RelationExpressions(inside)
+        if any(map(rows.is_person, keys)) or (_totals(select) and any(map(rows.is_owned, keys))):
             return None
         return below, around
 
     def _shown(self, select: exp.Select, inner: Question) -> Question:
         post, windows = inner.post, list(inner.post.windows)
-        reader = NoisyColumns({name.casefold(): expression for name, expression in post.columns}, windows)
+        source = str(select.args["from_"].this.name or "")
+        reader = NoisyColumns({name.casefold(): expression for name, expression in post.columns}, windows, source)
+        if _totals(select):
+            return self._totalled(select, inner, reader)
         columns: list[tuple[str, Expression]] = []
         for alias, node in (item(node) for node in select.expressions):
             if _is_star(node):
@@ -238,9 +299,13 @@ class _Reader:
         before = [] if post.having is None else [post.having]
         after = [] if post.qualify is None else [post.qualify]
         if where is not None:
-            (after if post.windows else before).append(reader.read(where.this))
+            opened = len(windows)
+            condition = reader.read(where.this)
+            if opened - len(post.windows) > 0 and len(windows) > opened:
+                refuse("window")  # the windows of SELECT would read rows that WHERE leaves out
+            (after if windows[opened:] or post.windows else before).append(condition)
         titled = _titled(columns)
-        reader = NoisyColumns({**reader.columns, **{name.casefold(): each for name, each in titled}}, windows)
+        reader = NoisyColumns({**reader.columns, **{name.casefold(): each for name, each in titled}}, windows, source)
         if (qualify := select.args.get("qualify")) is not None:
             after.append(reader.read(qualify.this))
         offset = _whole(select.args.get("offset")) or 0
@@ -249,10 +314,54 @@ class _Reader:
         if outer is not None:
             limits.append(outer)
         order = self._order(select, reader, titled) or post.order
-        if len(windows) > len(post.windows) and (post.windows or post.limit is not None or post.offset):
+        if len(windows) > len(post.windows) and (post.qualify is not None or post.limit is not None or post.offset):
             refuse("window")
         limit = min(limits, default=None)
         shown = Post(titled, _all(before), order, limit, post.offset + offset, tuple(windows), _all(after))
+        return check_post(replace(inner, post=shown))
+
+    def _totalled(self, select: exp.Select, inner: Question, reader: NoisyColumns) -> Question:
+        """Aggregates over noisy rows, by keys of them or over all: one row of each group is kept.
+
+        An aggregate reads the rows that meet WHERE, so its argument is NULL in all others; a group without such a row
+        is left out. Without GROUP BY there is one row, as in SQL. In SQL a group without rows does not exist. Here public
+        keys are answered whether or not they have rows, so a row with a noisy count of 0 or less is left out.
+        """
+        post, windows = inner.post, reader.windows
+        if post.limit is not None or post.offset or any(each.find(exp.Window) for each in select.expressions):
+            refuse("window")
+        conditions = [*_existing(inner), *([] if post.qualify is None else [post.qualify])]
+        reader.exists = _all(_existing(inner))
+        if (where := select.args.get("where")) is not None:
+            conditions.append(reader.read(where.this))
+        reader.condition = _all(conditions)
+        items = [item(node) for node in select.expressions]
+        keys = tuple(reader.read(node) for node in _noisy_keys(select, items))
+        reader.partition = keys
+        columns: list[tuple[str, Expression]] = []
+        for alias, node in items:
+            if _is_star(node):
+                refuse("star")
+            made = reader.read(node)
+            free = [leaf for leaf in leaves(node) if isinstance(leaf, exp.Column)]
+            if free and not any(same(made, key) for key in keys):
+                refuse("group", name=str(free[0].name))
+            columns.append((alias or (str(node.name) if isinstance(node, exp.Column) else ""), made))
+        titled = _titled(columns)
+        named = {name.casefold(): each for name, each in titled}
+        reader.columns = {**reader.columns, **named}
+        having = select.args.get("having")
+        after = [] if having is None else [reader.read(having.this)]
+        first = NoisyWindow(f"over {len(windows) + 1}", "row_number", None, keys, ())
+        windows.append(first)
+        after.append(call("eq", Column(first.name), 1))
+        if keys and reader.condition is not None:
+            some = NoisyWindow(f"over {len(windows) + 1}", "count", case((reader.condition, 1)), keys, ())
+            windows.append(some)
+            after.append(call("gt", Column(some.name), 0))
+        order = self._order(select, reader, titled)
+        limit, offset = _whole(select.args.get("limit")), _whole(select.args.get("offset")) or 0
+        shown = Post(titled, post.having, order, limit, offset, tuple(windows), _all(after))
         return check_post(replace(inner, post=shown))
 
     # --- options ----------------------------------------------------------------------------------------------------
@@ -282,6 +391,51 @@ def _all(conditions: list[Expression]) -> Expression | None:
     return call("and", *conditions) if len(conditions) > 1 else conditions[0] if conditions else None
 
 
+def _existing(inner: Question) -> list[Expression]:
+    """The condition that a group exists, by its noisy count; none if keys are not public, or nothing was counted."""
+    if any(key.values is None for key in inner.keys):
+        return []
+    counts = [each for each in inner.measures if each.function in {"count", "count_persons"}]
+    plain = [each for each in counts if each.expression is None]
+    return [call("gt", Column(each.name), 0) for each in (plain or counts)[:1] if inner.keys]
+
+
+def _unknown(leaf: exp.Expression) -> QuestionRefused:
+    """The refusal of a column or an aggregate in a SELECT without FROM."""
+    try:
+        refuse("scalar")
+    except QuestionRefused as refused:
+        return refused
+
+
+def _totals(select: exp.Select) -> bool:
+    """Whether a SELECT has aggregates or groups of its own."""
+    return bool(select.args.get("group")) or any(has_aggregate(node) for node in select.expressions)
+
+
+def _noisy_keys(select: exp.Select, items: list[tuple[str, exp.Expression]]) -> Iterator[exp.Expression]:
+    """The keys of GROUP BY over noisy rows: columns, expressions, positions and aliases."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    if any(value for name, value in group.args.items() if name not in {"expressions", "all"}):
+        refuse("grouping")
+    if group.args.get("all"):
+        yield from (node for _, node in items if not has_aggregate(node))
+    for listed in group.expressions:
+        node = unwrapped(listed)
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = str(node.this)
+            if not place.isdigit() or len(place) > 4 or not 1 <= int(place) <= len(items):
+                refuse("grouping")
+            node = items[int(place) - 1][1]
+        elif isinstance(node, exp.Column) and not node.table:
+            node = next((each for alias, each in items if alias.casefold() == str(node.name).casefold()), node)
+        if has_aggregate(node):
+            refuse("misplaced")
+        yield node
+
+
 def _is_star(node: exp.Expression) -> bool:
     return isinstance(node, exp.Star) or (isinstance(node, exp.Column) and isinstance(node.this, exp.Star))
 
@@ -297,7 +451,9 @@ def _titled(columns: list[tuple[str, Expression]]) -> Columns:
     found: list[tuple[str, Expression]] = []
     for position, (alias, expression) in enumerate(columns):
         if not alias:
-            plain = expression.name if isinstance(expression, Column) else f"column_{position + 1}"
+            plain = expression.name if isinstance(expression, Column) else ""
+            if not plain or plain.startswith(("over ", "part ")):  # names of our own
+                plain = f"column_{position + 1}"
             alias = fresh(plain, taken)
             taken.add(alias.casefold())
         found.append((alias, expression))
