@@ -195,14 +195,20 @@ REFUSALS = {
 class QuestionRefused(DeniableError, ValueError):
     """A question was refused before any data were read, by its text and the public schema alone.
 
-    `code` is a key of `REFUSALS`, `rule` the rule that it breaks, `rewrite` a question that would be accepted.
+    `code` is a key of `REFUSALS`, `rule` the rule that it breaks, `rewrite` what to write instead. `place` is where in
+    the text it is broken, as (start, end), and `instead` a question of the same session that would be accepted; both
+    are empty for a question that is not a text.
     """
 
-    def __init__(self, code: str, rule: str, rewrite: str) -> None:
+    def __init__(
+        self, code: str, rule: str, rewrite: str, *, place: tuple[int, int] | None = None, instead: str = ""
+    ) -> None:
         assert code in REFUSALS, code
         self.code = code
         self.rule = rule
         self.rewrite = rewrite
+        self.place = place
+        self.instead = instead
         super().__init__(f"{rule}; {rewrite}")
 
 

@@ -170,6 +170,10 @@ class Chooser:
             )
         if kind is Kind.TEXT:
             options += [
+                lambda: call("regexp_extract", new(Kind.TEXT), "(x)(y)?", self.pick([0, 1, 2])),
+                lambda: call("regexp_replace", new(Kind.TEXT), "^x", self.pick(["", "\\0\\0"])),
+            ]
+            options += [
                 lambda: call(self.pick(["upper", "trim"]), new(Kind.TEXT)),
                 lambda: call("prefix", new(Kind.TEXT), 1),
             ]
@@ -181,6 +185,7 @@ class Chooser:
             options += [lambda: self.comparison(new)] * 4
             options += [lambda: call(self.pick(["and", "or"]), new(Kind.BOOLEAN), new(Kind.BOOLEAN))]
             options += [lambda: call("not", new(Kind.BOOLEAN)), lambda: call("like", new(Kind.TEXT), "%x%")]
+            options += [lambda: call("regexp_like", new(Kind.TEXT), self.pick(["^x", "[xy]y$", "x?"]))]
             options += [lambda: call("is_null", new(self.pick([Kind.INTEGER, Kind.TEXT])))]
         if kind is Kind.DATE:
             options += [lambda: call("date_trunc", self.pick(["month", "year"]), new(Kind.DATE))]
@@ -303,6 +308,18 @@ class Chooser:
             else:
                 parts.append(FilterRows(child, call(shape, value, one)))
         return Union(tuple(parts), disjoint(parts))
+
+    def parted(self, world: World, child: RelationNode, depth: int) -> RelationNode:
+        """A union of two relations, each with a column that is NULL in the other."""
+        other = self.relation(world, self.pick(range(depth)))
+        kinds = [self.pick([Kind.INTEGER, Kind.REAL]) for _ in range(2)]
+        one, two = (self.expression(kind, each.columns, 1) for kind, each in zip(kinds, (child, other), strict=True))
+        names, none = (self.name(), self.name()), Literal(None)
+        parts = [
+            Project(child, ((names[0], one), (names[1], none))),
+            Project(other, ((names[0], none), (names[1], two))),
+        ]
+        return Union(tuple(parts), False)
 
     def renamed(self, child: RelationNode) -> list[RelationNode]:
         """The relation, and others whose columns have the same names and kinds but may be other columns."""

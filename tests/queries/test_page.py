@@ -30,7 +30,9 @@ CONDITIONS = {
     "substring": "SUBSTR(ward, 2, 1) = 'A'", "split_part": "SPLIT_PART(ward, '-', 2) = 'A'", "replace": "REPLACE(ward, 'A', 'B') = 'B'",
     "position": "POSITION('A' IN ward) > 0", "minute": "MINUTE(CAST(visited AS TIMESTAMP)) = 1",
     "second": "EXTRACT(SECOND FROM CAST(visited AS TIMESTAMP)) = 1", "microseconds": "EXTRACT(EPOCH FROM visited) > 0",
-    "add_months": "visited + INTERVAL 3 MONTH > DATE '2024-01-01'", "add_time": "visited - INTERVAL '36 hours' > DATE '2024-01-01'",
+    "add_months": "visited + INTERVAL 3 MONTH > DATE '2024-01-01'", "regexp_like": "REGEXP_MATCHES(diagnosis, '^J[0-9]+')",
+    "regexp_extract": "REGEXP_EXTRACT(diagnosis, '^([A-Z])', 1) = 'J'", "regexp_replace": "REGEXP_REPLACE(diagnosis, '^0+', '') = 'J'",
+    "add_time": "visited - INTERVAL '36 hours' > DATE '2024-01-01'",
 }  # fmt: skip
 
 

@@ -38,8 +38,8 @@ MINE = {"bills": Table.of("bills", Unit.person("who", rows=2), cost=Domain.real(
         ("SELECT COUNT(*) FROM bills a JOIN bills b ON a.whom = b.who", "did you mean 'who'? choose from cost, paid, size, who"),
         ("SELECT SUM(size) FROM bills", "SELECT SUM(LEAST(GREATEST(size, 0), 100)) FROM bills"),
         ("SELECT AVG(paid) FROM bills", "write COUNT_IF(paid), or AVG(CAST(paid AS INTEGER)) for the part that is true"),
-        ("SELECT STRFTIME(day, '%A') AS m, COUNT(*) FROM bills GROUP BY m", "for example, with a table visits: SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m"),
-        ("SELECT * FROM bills", "for example: SELECT paid, COUNT(*) FROM bills GROUP BY paid"),
+        ("SELECT STRFTIME(day, '%A') AS m, COUNT(*) FROM bills GROUP BY m", "at \"STRFTIME(day, '%A') AS m\", for example: SELECT COUNT(*) FROM bills"),
+        ("SELECT * FROM bills", "at \"*\", for example: SELECT paid, COUNT(*) AS n FROM bills GROUP BY paid"),
     ],
 )  # fmt: skip
 def test_a_refusal_speaks_about_the_tables_that_are_there(text: str, rewrite: str) -> None:
@@ -52,7 +52,7 @@ def test_an_example_is_in_the_words_of_the_session_where_it_can_be() -> None:
     people = {"people": Table.of("people", Unit.person("who", rows=2), note=Domain.text(), sex=Domain.text("f", "m"))}
     with worded(QuestionRefused, code="star") as refused:
         parse("SELECT * FROM people", people)
-    assert parse(refused.value.rewrite.removeprefix("for example: "), people).measures
+    assert parse(refused.value.instead, people).measures
     with worded(QuestionRefused, code="kinds"):
         parse("SELECT AVG(note) FROM people", people)
 

@@ -260,7 +260,7 @@ RULES: Final = {
     ),
     "subquery": Rule(
         "subquery",
-        "a sub-query stands in FROM, or in WHERE as patient_id IN (SELECT patient_id …) or EXISTS (… equal patient_id)",
+        "a sub-query stands in FROM, or in WHERE as id IN (SELECT id …) or EXISTS (… equal id), with the id of people",
         "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
     ),

@@ -283,6 +283,11 @@ def power(domains: Domains) -> Domain:
 
 def _extreme(domains: Domains, choose: Callable[[Iterable[Fraction]], Fraction]) -> Domain:
     together = common(domains)
+    if together.kind in {Kind.DATE, Kind.TIMESTAMP}:
+        last = _LAST_MOMENT if together.kind is Kind.TIMESTAMP else Fraction(math.floor(_LAST_MOMENT))
+        dates = [_ends(domain) or (_FIRST_MOMENT, last) for domain in domains if not only_null(domain)]
+        found = choose(low for low, _ in dates), choose(high for _, high in dates)
+        return Domain(together.kind, None if found == (_FIRST_MOMENT, last) else found, None, together.nullable)
     if together.kind not in NUMBERS:
         return Domain(together.kind, None, None, together.nullable)
     # One bounded argument bounds the result on one side, so unknown bounds are replaced by the widest possible ones.

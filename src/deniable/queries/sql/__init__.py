@@ -13,6 +13,7 @@
     share_windows           COUNT(*) / SUM(COUNT(*)) OVER (), as a count and a division of the noisy answer
     window_nodes            the parts of f(x) OVER (...); person_window_nodes: windows over the rows of a person
     function_names          the name of a function as it was written in the text
+    question_repairs        the part of a text that is refused, and the question without it
     question_templates      a cache: questions that differ only in constants are read once
 
 `queries.answer` calls `key_sets` and `share_windows` first, because one text may become several questions, or a

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
@@ -26,6 +26,7 @@ from deniable.queries.sql.dialect import read
 from deniable.queries.sql.from_clause import Environment, Relations, check_select
 from deniable.queries.sql.group_by import Items, NoisyColumns, grouped
 from deniable.queries.sql.name_scope import RelationExpressions, Scope
+from deniable.queries.sql.question_repairs import repaired
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
 from deniable.queries.sql.syntax_tree import exp, has_aggregate, is_aggregate, item, leaves, only, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call, case, renamed, same
@@ -44,13 +45,24 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
     try:
         return _parsed(text, tables)
     except QuestionRefused as refused:
+        found = repaired(text, tables, lambda each: _is_question(each, tables))
         example = refused.rewrite.removeprefix(EXAMPLE_OF)
-        if example == refused.rewrite or _is_question(example, tables):
-            raise
-        # Examples use a table of their own: translate them to the session's names, or mark them as examples.
-        own = _in_own_words(example, tables)
-        shown = f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}" if own is None else f"{EXAMPLE_OF}{own}"
-        raise QuestionRefused(refused.code, refused.rule, shown) from None
+        if example == refused.rewrite or _is_question(example, tables):  # a remedy for this text, or one that works
+            shown = refused.rewrite
+            raise QuestionRefused(
+                refused.code, refused.rule, shown, place=found.place, instead=found.question
+            ) from None
+        # Examples use a table of their own: the question itself is mended, or the example told in the session's names.
+        own = found.question or _in_own_words(example, tables)
+        start, end = found.place
+        part = text[start:end] if (end - start) < len(text) else ""
+        at = f'at "{" ".join(part.split())}", ' if 0 < len(part) <= _SHOWN else ""
+        shown = f"{at}{EXAMPLE_OF}{own}" if own else f"{EXAMPLE_OF.rstrip(': ')}, with a table visits: {example}"
+        raise QuestionRefused(refused.code, refused.rule, shown, place=found.place, instead=found.question) from None
+
+
+_SHOWN: Final = 60
+"""The longest part of a text that a refusal quotes."""
 
 
 def question_of(tree: exp.Select, options: Mapping[str, str], tables: Mapping[str, Table]) -> Question:
@@ -324,8 +336,8 @@ class _Reader:
         """Aggregates over noisy rows, by keys of them or over all: one row of each group is kept.
 
         An aggregate reads the rows that meet WHERE, so its argument is NULL in all others; a group without such a row
-        is left out. Without GROUP BY there is one row, as in SQL. In SQL a group without rows does not exist. Here public
-        keys are answered whether or not they have rows, so a row with a noisy count of 0 or less is left out.
+        is left out. Without GROUP BY there is one row, as in SQL. In SQL a group without rows does not exist. Here
+        public keys are answered whether or not they have rows, so a row with a noisy count of 0 or less is left out.
         """
         post, windows = inner.post, reader.windows
         if post.limit is not None or post.offset or any(each.find(exp.Window) for each in select.expressions):

@@ -1,0 +1,169 @@
+"""Repairs of refused texts: the part that is refused, and the same question without it, which is accepted.
+
+Parts are left out one at a time: a condition, a column, a clause. The first question that is accepted is the repair,
+and the part that it lacks is the place. If one part is not enough, the columns become a count, and then conditions and
+joins go as well. So a repair keeps as much of the question as this search finds, and is always a question of the same
+session.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Final, NamedTuple, final
+
+from deniable.errors import QuestionRefused
+from deniable.queries.sql.dialect import read
+from deniable.queries.sql.syntax_tree import conjoined, exp, has_aggregate, item
+from deniable.tables.kinds import Kind
+from deniable.tables.schema import Table
+
+_MOST_TRIED: Final = 60
+_LONGEST: Final = 4000
+"""The longest text that is repaired part by part."""
+_CLAUSES: Final = ("qualify", "limit", "offset", "order", "having", "distinct", "where")
+
+
+@final
+class Repair(NamedTuple):
+    """(start, end) of the part of the text that is refused, and a question that is accepted instead; "" if none is."""
+
+    place: tuple[int, int]
+    question: str
+
+
+def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bool]) -> Repair:
+    """The repair of a refused text. `accepts` tells whether a text is a question."""
+    private = [name for name, table in tables.items() if table.unit is not None]
+    named = [name for name in private if name.casefold() in text.casefold()]
+    simplest = [f'SELECT COUNT(*) AS n FROM "{name}"' for name in (*named, *private)]
+    whole = (0, len(text))
+    with suppress(QuestionRefused, RecursionError):
+        tree = read(text).tree
+        if len(text) <= _LONGEST:
+            for node, made in islice(_variants(tree, tables), _MOST_TRIED):
+                written = made.sql(dialect="duckdb")
+                if accepts(written):
+                    return Repair(_span(node, text) or whole, written)
+    return Repair(whole, next((each for each in simplest if accepts(each)), ""))
+
+
+def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+    """(the part that is changed or left out, the tree without it), the smallest changes first."""
+    yield from _renamed(tree, tables)
+    selects = list(tree.find_all(exp.Select))
+    for select in reversed(selects):  # the innermost first
+        yield from _without_conditions(tree, select)
+        for clause in _CLAUSES[:-1]:
+            if (node := select.args.get(clause)) is not None:
+                yield node, _changed(tree, select, {clause: None})
+        for place, node in enumerate(select.expressions):
+            kept = [each for k, each in enumerate(select.expressions) if k != place]
+            if kept:
+                yield node, _changed(tree, select, {"expressions": kept, **_regrouped(select, node)})
+    if not isinstance(tree, exp.Select):
+        return
+    count = exp.alias_(exp.Count(this=exp.Star()), "n")
+    group = tree.args.get("group")
+    keys = [each for each in (group.expressions if group is not None else ()) if isinstance(each, exp.Column)]
+    plain = {"order": None, "having": None, "qualify": None, "limit": None, "offset": None, "distinct": None}
+    columns = [each for each in tree.expressions if isinstance(item(each)[1], exp.Column)]
+    listed = [item(each)[1] for each in columns if not isinstance(item(each)[1].this, exp.Star)]
+    listed += _public_keys(tree, tables) if len(listed) < len(tree.expressions) else []
+    first = tree.expressions[0] if tree.expressions else tree
+    for by in (keys, listed, *([each] for each in (*keys, *listed))):
+        if by:
+            made: dict[str, object] = {"expressions": [*by, count], "group": exp.Group(expressions=list(by)), **plain}
+            yield first, _changed(tree, tree, made)
+    for further in ({}, {"where": None}, {"where": None, "joins": None}):
+        part = tree.args.get("where") if further else first
+        yield part or first, _changed(tree, tree, {"expressions": [count], "group": None, **plain, **further})
+    for inner in selects[1:]:
+        yield first, _changed(inner, inner, {"expressions": [count], "group": None, **plain})
+
+
+def _renamed(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+    """Names that no table has, each replaced by the nearest one."""
+    columns = {name.casefold(): name for table in tables.values() for name, _ in table.columns}
+    columns |= {str(t.unit.column).casefold(): str(t.unit.column) for t in tables.values() if t.unit and t.unit.column}
+    known = {name.casefold(): name for name in tables} | columns
+    aliases = {str(each.alias).casefold() for each in tree.find_all(exp.Alias, exp.TableAlias, exp.CTE, exp.Subquery)}
+    for node in tree.find_all(exp.Column, exp.Table):
+        name = str(node.name).casefold()
+        among = columns if isinstance(node, exp.Column) else {each.casefold(): each for each in tables}
+        if not name or name in known or name in aliases:
+            continue
+        for near in difflib.get_close_matches(name, among, n=2, cutoff=0.6):
+            copy = tree.copy()
+            for each in copy.find_all(type(node)):
+                if str(each.name).casefold() == name:
+                    each.set("this", exp.to_identifier(among[near]))
+            yield node, copy
+
+
+def _public_keys(tree: exp.Select, tables: Mapping[str, Table]) -> list[exp.Expression]:
+    """The first column of the table in FROM whose values are public, in place of all columns (*)."""
+    source = tree.args.get("from_")
+    starred = any(isinstance(each, exp.Star) for each in tree.expressions)
+    name = str(source.this.name).casefold() if starred and source is not None else ""
+    for table in tables.values():
+        if table.name.casefold() == name:
+            keys = [each for each, domain in table.columns if domain.keys or domain.kind is Kind.BOOLEAN]
+            return [exp.column(exp.to_identifier(each)) for each in keys[:1]]
+    return []
+
+
+def _without_conditions(tree: exp.Expression, select: exp.Select) -> Iterator[tuple[exp.Expression, exp.Expression]]:
+    for clause in ("where", "having"):
+        node = select.args.get(clause)
+        if node is None:
+            continue
+        parts = conjoined(node.this)
+        for part in parts:
+            kept = [each.copy() for each in parts if each is not part]
+            made = type(node)(this=exp.and_(*kept)) if kept else None
+            yield part, _changed(tree, select, {clause: made})
+
+
+def _regrouped(select: exp.Select, dropped: exp.Expression) -> dict[str, object]:
+    """GROUP BY without a column that is left out of SELECT: without it, and without positions, which would change."""
+    group = select.args.get("group")
+    alias, inner = item(dropped)
+    if group is None or has_aggregate(inner) or group.args.get("all"):
+        return {}
+    place = str(select.expressions.index(dropped) + 1)
+    kept = [
+        each
+        for each in group.expressions
+        if each != inner and str(each.name).casefold() != (alias or inner.name).casefold() and str(each.this) != place
+    ]
+    return {"group": exp.Group(expressions=[each.copy() for each in kept]) if kept else None}
+
+
+def _changed(tree: exp.Expression, select: exp.Select, made: Mapping[str, object]) -> exp.Expression:
+    """A copy of the tree in which one SELECT has other parts."""
+    path: list[tuple[str, int | None]] = []
+    node: exp.Expression | None = select
+    while node is not None and node is not tree:
+        path.append((str(node.arg_key), node.index))
+        node = node.parent  # type: ignore[assignment]  # sqlglot types a parent by the base of Expression
+    copy = found = tree.copy()
+    for key, index in reversed(path):
+        inner = found.args[key]
+        found = inner if index is None else inner[index]
+    for name, value in made.items():
+        if isinstance(value, list):
+            value = [each.copy() for each in value]
+        found.set(name, value)
+    return copy
+
+
+def _span(node: exp.Expression, text: str) -> tuple[int, int] | None:
+    """Where a node stands in the text, by the positions that the parser notes at names, functions and constants."""
+    starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
+    ends = [each.meta["end"] + 1 for each in node.walk() if "end" in each.meta]
+    if not starts or not 0 <= min(starts) < max(ends) <= len(text):
+        return None
+    return min(starts), max(ends)

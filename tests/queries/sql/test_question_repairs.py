@@ -1,0 +1,134 @@
+"""Each refusal of a text tells a place in it, and a question of the same session that is accepted and can be priced."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import sqlglot
+
+import deniable as dn
+from deniable.errors import QuestionRefused
+from deniable.queries.plan.refusals import RULES
+from deniable.queries.session import Session
+from deniable.queries.sql.sql_reader import parse
+
+CORPUS = Path(__file__).parents[3] / "benchmarks" / "sql"
+FOREIGN = re.compile(r"\b(visits|stays|wards|patient_id|diagnosis)\b")
+MUTATIONS = 60
+
+
+@pytest.fixture(scope="module")
+def worlds() -> Iterator[dict[str, tuple[Session, list[str]]]]:
+    """A session for each world of the corpus, on one row of each table, and its texts; all is public but the row."""
+    sys.path.insert(0, str(CORPUS))
+    try:
+        import ask
+        import worlds as made
+    finally:
+        sys.path.remove(str(CORPUS))
+    before, made.PEOPLE = made.PEOPLE, 50
+    opened: dict[str, tuple[Session, list[str]]] = {}
+    try:
+        for name in ask.WORLDS:
+            world = ask.WORLDS[name]()
+            few = {each: frame.head(5) for each, frame in world.private.items()}
+            s = dn.session(
+                few, unit=world.units, schema=dict(world.schema), public=dict(world.public), unique=world.unique,
+                owned=world.owned, budget=dn.Budget.gaussian(mu=10, delta=1e-6),
+            )  # fmt: skip
+            texts = [f"-- dialect: {each.dialect}\n{each.text}" for each in ask.corpus(name)]
+            opened[name] = s, texts
+        yield opened
+    finally:
+        made.PEOPLE = before
+        for s, _ in opened.values():
+            s.close()
+
+
+def refusal(s: Session, text: str) -> QuestionRefused | None:
+    try:
+        parse(text, s.tables)
+    except QuestionRefused as refused:
+        return refused
+    return None
+
+
+def check(s: Session, text: str, refused: QuestionRefused) -> None:
+    assert refused.place is not None
+    start, end = refused.place
+    assert 0 <= start < end <= len(text), (text, refused.place)
+    assert refused.instead, text
+    s.price(refused.instead, mu=0.1)
+    known = {*s.tables, *(name for table in s.tables.values() for name, _ in table.columns), "patient_id"}
+    said = [word for word in FOREIGN.findall(str(refused)) if word not in known and word not in text]
+    assert said == [], (text, str(refused))
+
+
+@pytest.mark.slow
+def test_each_refused_text_of_the_corpus_is_repaired(worlds: dict[str, tuple[Session, list[str]]]) -> None:
+    found = 0
+    for s, texts in worlds.values():
+        for text in texts:
+            refused = refusal(s, text)
+            if refused is not None:
+                found += 1
+                check(s, text, refused)
+    assert found >= 30
+
+
+@pytest.mark.slow
+def test_random_mutations_are_repaired(worlds: dict[str, tuple[Session, list[str]]]) -> None:
+    """A name misspelt, a function that is not taken, a person as a key, or a word left out."""
+    chance = random.Random(60)
+    found = 0
+    while found < MUTATIONS:
+        s, texts = worlds[chance.choice(sorted(worlds))]
+        text = mutated(chance, chance.choice(texts))
+        refused = refusal(s, text)
+        if refused is not None:
+            found += 1
+            check(s, text, refused)
+
+
+def mutated(chance: random.Random, text: str) -> str:
+    words = list(re.finditer(r"[A-Za-z_]{4,}", text))
+    word = chance.choice(words)
+    kind = chance.choice(["misspelt", "left out", "random", "entropy", "star"])
+    if kind == "misspelt":
+        at = word.start() + chance.randrange(1, len(word[0]))
+        return text[:at] + text[at + 1 :]
+    if kind == "left out":
+        return text[: word.start()] + text[word.end() :]
+    if kind == "random":
+        return text.replace("WHERE ", "WHERE RANDOM() < 0.5 AND ", 1)
+    return re.sub(r"COUNT\(\*\)", "ENTROPY(1)" if kind == "entropy" else "LIST(1)", text, count=1)
+
+
+@pytest.mark.parametrize("name", [each for each in RULES if each not in ("length", "depth", "nodes")])
+def test_a_rule_is_told_with_a_repair_of_the_same_text(name: str) -> None:
+    from deniable.queries.plan.refusals import EXAMPLE
+
+    with pytest.raises(QuestionRefused) as refused:
+        parse(RULES[name].refused, EXAMPLE)
+    assert parse(refused.value.instead, EXAMPLE).measures
+
+
+def test_the_place_is_the_part_that_is_refused() -> None:
+    frame = pd.DataFrame({"who": [1], "age": [3]})
+    with dn.session({"t": frame}, unit=dn.Unit.person("who", rows=2), budget=dn.Budget.pure(epsilon=1)) as s:
+        text = "SELECT COUNT(*) AS n FROM t WHERE age > 2 AND random() < 0.5"
+        with pytest.raises(QuestionRefused) as refused:
+            s.sql(text, epsilon=0.1)
+        assert refused.value.place == (text.index("random"), len(text))
+        assert sqlglot.parse_one(refused.value.instead) == sqlglot.parse_one(
+            "SELECT COUNT(*) AS n FROM t WHERE age > 2"
+        )
+        told: Any = refused.value
+        assert 'at "random() < 0.5"' in str(told)
