@@ -31,8 +31,8 @@ from deniable.queries.answer.release import Released
 from deniable.queries.answer.shared_measurements import Measurement, behind, in_all, total
 from deniable.queries.intervals.noise_intervals import Share, merged_reach
 from deniable.queries.plan.canonical_form import Form, expression_form, relation_form, statistic_form
+from deniable.queries.plan.named_keys import public_values
 from deniable.queries.plan.noise_families import MARGIN, family_of
-from deniable.queries.plan.question import public_values
 from deniable.queries.relations.exact_statistics import Collect, Count, ExactSum, Moves
 from deniable.synth import pure_splits, residual_noise
 from deniable.synth.residual_noise import Exchange, Workload

@@ -20,7 +20,8 @@ from deniable.queries.frame.frame_aggregates import Aggregation
 from deniable.queries.plan.answer_notes import listed
 from deniable.queries.plan.disjointness import disjoint
 from deniable.queries.plan.fresh_names import apart, fresh
-from deniable.queries.plan.question import Key, Measure, Post, Question, asked, public_values
+from deniable.queries.plan.named_keys import public_values
+from deniable.queries.plan.question import Key, Measure, Post, Question, asked
 from deniable.queries.plan.refusals import MOST_NODES, choices, refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import (

@@ -1,6 +1,7 @@
 """Plans: which statistics a question needs, which noise they get, and what that costs. No data is read here.
 
     question, canonical_form     a question as a record, and one form (and hash) for questions that mean the same
+    named_keys                   the public values of keys: by the schema, or because the question names them
     refusals, fresh_names        public rules with examples, and column names that do not collide
     noise_families               Gaussian and Laplace noise: mechanisms, precisions, words
     noise_planner                statistics, their sensitivities, shares of the cost, and the noise

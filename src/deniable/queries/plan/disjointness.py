@@ -18,7 +18,7 @@ from typing import Any, Final, final
 
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, Forms, expression_form, relation_form
-from deniable.queries.plan.question import no_public_value
+from deniable.queries.plan.named_keys import no_public_value
 from deniable.queries.relations.operators import typed
 from deniable.queries.relations.relation_nodes import FilterRows, How, JoinPrivate, Project, RelationNode, Source, Union
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed

@@ -5,10 +5,10 @@ step that computes the result from them. Both fronts, SQL and dataframes, build 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import chain, product
+from itertools import product
 from typing import Final, final
 
 from deniable import arguments
@@ -16,13 +16,12 @@ from deniable.arguments import NumberRange
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, digest, expression_form, relation_form
 from deniable.queries.plan.noisy_windows import NoisyWindow, Order, in_order
-from deniable.queries.relations import evaluation_limit
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.exact_statistics import Group
 from deniable.queries.relations.operator_table import Value
-from deniable.queries.relations.operators import Columns, domain, typed
-from deniable.queries.relations.relation_nodes import Bound, FilterRows, Project, RelationNode
-from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used, conjuncts, renamed
+from deniable.queries.relations.operators import Columns, typed
+from deniable.queries.relations.relation_nodes import Bound, RelationNode
+from deniable.tables.expressions import Call, Column, Expression, renamed
 from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of
 
 FUNCTIONS: Final = (
@@ -407,81 +406,3 @@ def answer_domain(measure: Measure, relation: RelationNode) -> Domain:
     if measure.function == "sum":
         return Domain(kind, None, None, False)
     return Domain(kind if measure.function in {"min", "max"} else Kind.REAL)
-
-
-def public_values(expression: Expression, relation: RelationNode) -> tuple[Scalar | None, ...] | None:
-    """The values that a key can take, if they are public; None if they are not.
-
-    They are public by the schema, or because the question names them (`WHERE ward IN ('A', 'B') … GROUP BY ward`).
-    Values that a condition excludes are left out (`WHERE age < 30 … GROUP BY age`).
-    """
-    found = _candidates(expression, relation)
-    if found is None:
-        return None
-    values, passes = found
-    return tuple(value for value in values if passes(value))
-
-
-def no_public_value(expression: Expression, relation: RelationNode) -> bool:
-    """Whether the values of a key are public and conditions exclude them all. Stops at the first value that passes."""
-    found = _candidates(expression, relation)
-    if found is None:
-        return False
-    values, passes = found
-    # The last two are tried first: a range often keeps an end, and the last may be NULL, which fails comparisons.
-    return not any(map(passes, chain(values[-2:], values)))
-
-
-def _candidates(
-    expression: Expression, relation: RelationNode
-) -> tuple[tuple[Scalar | None, ...], Callable[[Scalar | None], bool]] | None:
-    """(the public values before conditions, a test whether a value meets all conditions); None if not public."""
-    found = domain(expression, relation.columns)
-    values: tuple[Scalar | None, ...] | None = found.keys
-    if values is not None and found.nullable:
-        values = (*values, None)
-    tests: list[tuple[str, Callable[[Mapping[str, Value]], Value]]] = []
-    parts = 0
-    for name, condition, columns in _conditions(expression.name, relation) if isinstance(expression, Column) else ():
-        if values is None:
-            values = _named(name, condition, columns[name].kind)
-        if values is not None:
-            tests.append((name, typed(condition, columns).value))
-            parts += condition.parts
-    if values is None:
-        return None
-    evaluation_limit.spend(len(values) * parts)
-    return values, lambda value: all(test({name: value}) is True for name, test in tests)
-
-
-def _conditions(name: str, relation: RelationNode) -> Iterable[tuple[str, Expression, Mapping[str, Domain]]]:
-    """The conditions on one column alone that every row meets, as (column name at that node, condition, columns)."""
-    while isinstance(relation, FilterRows | Project):
-        if isinstance(relation, FilterRows):
-            for each in conjuncts(relation.condition):
-                if set(columns_used(each)) == {name}:
-                    yield name, each, relation.columns
-        else:
-            below = dict(relation.expressions)[name]
-            if not isinstance(below, Column):
-                return
-            name = below.name
-        relation = relation.child
-
-
-def _named(name: str, condition: Expression, kind: Kind) -> tuple[Scalar | None, ...] | None:
-    match condition:
-        case Call(operator="in", arguments=(Column(name=column), *constants)) if column == name:
-            pass
-        case Call(operator="eq", arguments=(Column(name=column), Literal() as constant)) if column == name:
-            constants = [constant]
-        case Call(operator="eq", arguments=(Literal() as constant, Column(name=column))) if column == name:
-            constants = [constant]
-        case Call(operator="is_null", arguments=(Column(name=column),)) if column == name:
-            return (None,)
-        case _:
-            return None
-    values = [each.value for each in constants if isinstance(each, Literal) and each.value is not None]
-    if any(kind_of(value) is not kind for value in values):
-        return None
-    return tuple(sorted(set(values)))

@@ -28,8 +28,8 @@ from deniable.queries.answer.shared_measurements import behind, total
 from deniable.queries.intervals.noise_intervals import merged_reach
 from deniable.queries.plan.canonical_form import expression_form, relation_form, statistic_form
 from deniable.queries.plan.estimators import Counted
+from deniable.queries.plan.named_keys import public_values
 from deniable.queries.plan.noise_planner import unthresholded
-from deniable.queries.plan.question import public_values
 from deniable.queries.publication.fitted_noise import MeasuredTable, law_of, measured_of
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.synth import controlled_rounding, least_squares_fit

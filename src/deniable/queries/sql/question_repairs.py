@@ -67,16 +67,19 @@ def _variants(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tup
         return
     count = exp.alias_(exp.Count(this=exp.Star()), "n")
     group = tree.args.get("group")
-    keys = [each for each in (group.expressions if group is not None else ()) if isinstance(each, exp.Column)]
+    keys: list[exp.Expression] = [
+        each for each in (group.expressions if group is not None else ()) if isinstance(each, exp.Column)
+    ]
     plain = {"order": None, "having": None, "qualify": None, "limit": None, "offset": None, "distinct": None}
     columns = [each for each in tree.expressions if isinstance(item(each)[1], exp.Column)]
     listed = [item(each)[1] for each in columns if not isinstance(item(each)[1].this, exp.Star)]
     listed += _public_keys(tree, tables) if len(listed) < len(tree.expressions) else []
     first = tree.expressions[0] if tree.expressions else tree
-    for by in (keys, listed, *([each] for each in (*keys, *listed))):
+    several: list[list[exp.Expression]] = [keys, listed, *([each] for each in (*keys, *listed))]
+    for by in several:
         if by:
-            made: dict[str, object] = {"expressions": [*by, count], "group": exp.Group(expressions=list(by)), **plain}
-            yield first, _changed(tree, tree, made)
+            group = exp.Group(expressions=[*by])
+            yield first, _changed(tree, tree, {"expressions": [*by, count], "group": group, **plain})
     for further in ({}, {"where": None}, {"where": None, "joins": None}):
         part = tree.args.get("where") if further else first
         yield part or first, _changed(tree, tree, {"expressions": [count], "group": None, **plain, **further})

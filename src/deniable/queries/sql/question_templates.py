@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
 from deniable.errors import QuestionRefused
+from deniable.queries.plan.named_keys import base_columns
 from deniable.queries.plan.question import question_hash
 from deniable.queries.relations.altered_records import altered
 from deniable.queries.relations.exact_statistics import Filling, Number
 from deniable.queries.relations.relation_nodes import FilterRows
-from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
+from deniable.tables.expressions import Call, Column, Expression, Literal
 
 if TYPE_CHECKING:
     from deniable.queries.plan.noise_planner import NoisePlan
@@ -129,11 +130,12 @@ def _is_filled_by(plan: NoisePlan, numbers: tuple[Number, ...]) -> bool:
     places = list(_places(relation.condition))
     told = [(type(constant.value), constant.value) for _, constant in places]
     columns = {None if column is None else column.name for column, _ in places}
-    used = {name for key in plan.question.keys for name in columns_used(key.expression)}
     compared = frozenset(name for name in columns if name is not None)
+    used = base_columns((key.expression for key in plan.question.keys), relation)
+    behind = base_columns(map(Column, compared), relation)
     if not relation.rows == relation.child.rows == relation.child.rows_alike(compared):
         return False
-    return told == [(type(each), each) for each in numbers] and None not in columns and not columns & used
+    return told == [(type(each), each) for each in numbers] and None not in columns and not behind & used
 
 
 def _places(condition: Expression) -> Iterator[tuple[Column | None, Literal]]:

@@ -16,8 +16,9 @@ from typing import Final, final
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
+from deniable.queries.plan.named_keys import public_values
 from deniable.queries.plan.noisy_windows import NoisyWindow, Order
-from deniable.queries.plan.question import Key, Measure, Post, Question, asked, check_post, public_values
+from deniable.queries.plan.question import Key, Measure, Post, Question, asked, check_post
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.relations.relation_nodes import Project, RelationNode, Union
 from deniable.queries.sql.aggregate_functions import Aggregate
