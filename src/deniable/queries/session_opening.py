@@ -43,6 +43,7 @@ def session(
     ledger: str | Path | Ledger | None = None,
     version: str | Mapping[str, str] | None = None,
     engine: object = "duckdb",
+    keep: bool = True,
     progress: bool = False,
 ) -> Session:
     """Open a session on one table, or on several: {"visits": "visits.parquet", "patients": frame}.
@@ -58,8 +59,10 @@ def session(
     `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
     memory and lost with the session, so nothing enforces the budget across sessions. It may hold other tables of the
     same people: all of them share one budget. A `ledger.Renewal` as `budget` is so much in each week or year, for a
-    stated number of them. `version` declares the data of today by a name, for all tables or by
-    table; by default a table has the newest version that the ledger knows. `progress` shows a progress bar.
+    stated number of them. `version` declares the data of today by a name, for all tables or by table; by default a
+    table has the newest version that the ledger knows. `progress` shows a progress bar. With `keep`, tables from files
+    of more than 32 MB are stored beside the ledger file, encrypted under its secret, and the next session on unchanged
+    files opens them at once; of a folder that has new files, only these are read.
 
     Raises `InvalidParameter` if the arguments do not fit each other or the sources, `LedgerMismatch` if an existing
     ledger has another budget or protects another kind of unit, or if the data is not that of its version, and
@@ -74,7 +77,7 @@ def session(
     if overlap := sorted(set(sources) & set(opened)):
         raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
     named = checked_versions(version, {**sources, **opened})
-    worker = _engine(engine)
+    worker = _engine(engine, ledger if keep else None)
     registered: dict[str, Table] = {}
     kept: Ledger | None = None
     try:
@@ -303,7 +306,8 @@ def _family(ledger: str | Path | None) -> str | None:
         return found.family
 
 
-def _engine(engine: object) -> Engine:
+def _engine(engine: object, ledger: str | Path | Ledger | None = None) -> Engine:
+    """The engine, by its name or session; the default one keeps large tables beside the file of the ledger."""
     from deniable.queries.engines.engine import Engine as Base
 
     if isinstance(engine, Base):
@@ -311,7 +315,8 @@ def _engine(engine: object) -> Engine:
     if engine == "duckdb":
         from deniable.queries.engines.duckdb import DuckDBEngine
 
-        return DuckDBEngine()
+        beside = None if ledger is None or isinstance(ledger, Ledger) or "://" in str(ledger) else f"{ledger}.tables"
+        return DuckDBEngine(kept=beside)
     if type(engine).__module__.startswith("pyspark."):
         from deniable.queries.engines.spark import SparkEngine
 

@@ -6,7 +6,8 @@
     sql_generation, expression_sql, sql_spelling, cell_index   a plan as SQL in the dialect of an engine
     bounded_rows                                               each person's first rows, with few rows hashed
     row_positions, copy_making                                 ranks and positions of rows, and copies with them
-    sql_templates, scratch_folders                             cached SQL, spill folders
+    kept_tables, kept_contents                                 registered tables that last between restarts
+    sql_templates, scratch_folders, question_clock             cached SQL, spill folders, time limits
     person_sql                                                 aggregates and windows within a person
     daily_parts                                                the rows of one day, for standing questions
     semaphore                                                  a fast limit on concurrent questions

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, Final, TypeVar, final
 
 from sqlglot import exp
@@ -19,10 +20,10 @@ from sqlglot import exp
 from deniable.csv_structure import check_rows
 from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, MissingExtra
 from deniable.queries.engines import sql_generation
-from deniable.queries.engines.bounded_rows import numbered, write_bounded
+from deniable.queries.engines.bounded_rows import BoundedTable, append_bounded, numbered, write_bounded
 from deniable.queries.engines.copy_making import CopyMaker
 from deniable.queries.engines.daily_parts import Days, claimed, rows_of_day
-from deniable.queries.engines.duckdb_sources import FoundSource, listed, natural, opened
+from deniable.queries.engines.duckdb_sources import FileList, FoundSource, listed, natural, opened
 from deniable.queries.engines.engine import (
     PERSON,
     RANK,
@@ -34,8 +35,18 @@ from deniable.queries.engines.engine import (
     complete,
     gathered,
 )
-from deniable.queries.engines.registration_report import Registration, counted
-from deniable.queries.engines.registration_sql import Reading, reading, same_people, with_partners
+from deniable.queries.engines.kept_contents import TableCount, declared_pieces, kept_location, read_about, write_about
+from deniable.queries.engines.kept_tables import KeptFile, KeptTable, kept_table
+from deniable.queries.engines.question_clock import QuestionClock
+from deniable.queries.engines.registration_report import Registration
+from deniable.queries.engines.registration_sql import (
+    Reading,
+    in_order,
+    person_kind,
+    reading,
+    same_people,
+    with_partners,
+)
 from deniable.queries.engines.row_positions import Stored, Wish, with_places
 from deniable.queries.engines.scratch_folders import Folder, sweep
 from deniable.queries.engines.sql_spelling import SQL, DuckDB, function, name, number
@@ -81,9 +92,6 @@ T = TypeVar("T")
 _EMPTY: Final = 1.0
 """The time limit of a question on empty tables, in seconds, if questions have a time limit."""
 
-_AGAIN: Final = 0.1
-"""Seconds between interrupts of a question that is late."""
-
 Ask = Callable[[str], list[tuple[Any, ...]]]
 """Runs a statement and returns its rows."""
 
@@ -101,8 +109,9 @@ class DuckDBEngine(Engine):
     """Tables in a private DuckDB instance. No option changes an answer.
 
     `memory` ("640MB", "4GB") and `threads` cap its resources. Data that does not fit is encrypted and written to a
-    private folder below `folder` (None: the system's temporary folder), which `close` deletes. `seconds` is the time
-    limit of each question (None: no limit).
+    private folder below `folder` (None: the system's temporary folder), which `close` deletes. `kept` is a folder
+    in which large registered tables last, encrypted, so that the next process need not read their sources again
+    (`kept_tables`). `seconds` is the time limit of each question (None: no limit).
 
     The first question locks the instance: from then on it reads no file, loads no extension, changes no setting, and
     registers no further table.
@@ -114,13 +123,14 @@ class DuckDBEngine(Engine):
         memory: str = "640MB",
         threads: int | None = None,
         folder: str | os.PathLike[str] | None = None,
+        kept: str | os.PathLike[str] | None = None,
         seconds: float | None = None,
     ) -> None:
         if seconds is not None and not seconds > 0:
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
         self._seconds = seconds
-        self._clock = None if seconds is None else _Clock(seconds)
-        self._briefly = None if seconds is None else _Clock(_EMPTY)
+        self._clock = None if seconds is None else QuestionClock(seconds)
+        self._briefly = None if seconds is None else QuestionClock(_EMPTY)
         sweep(folder)
         self._folder = Folder("deniable-", folder)
         self._remove = weakref.finalize(self, self._folder.remove)
@@ -157,6 +167,8 @@ class DuckDBEngine(Engine):
         self._copies = CopyMaker(self._copy)
         self._maker = self._connection.cursor()
         self._numbers: exp.Table | None = None
+        self._frozen = False
+        self._kept = None if kept is None else Path(kept)
 
     # --- registration -----------------------------------------------------------------------------------------------
 
@@ -169,18 +181,15 @@ class DuckDBEngine(Engine):
                 raise InvalidOperation("questions were asked already; register every table before the first one")
             check_registration(name, table, secret, self._tables)
             people = same_people(self._people, table)
-            with opened(self._connection, self._read, source, table) as found, self._again(found) as origin:
-                read = reading(table, origin, found.columns, _SPELLING, secret)
-                tally = self._read(_sql(read.tally))
-                check_rows(sum(int(each[1]) for each in tally), found.rows)
-                stored, people_there = self._keep(read, found, table, progress)
-            [[kept]] = self._read(f"SELECT count(*) FROM {_sql(stored.location)}")
-            if table.unit is not None and people_there is None:
-                people_there = kept
-            extents = found.extents or ()
-            about = counted(name, read.whose, read.reasons, tally, kept, people_there, secret, extents)
-            self._reports[name] = about
-            self._run(f"FORCE CHECKPOINT {stored.location.catalog}")  # this compresses tables in memory
+            place = None
+            if not (person_kind(table) is Kind.TEXT and self._numbers is not None):
+                place = kept_table(self._kept, source, table, name, secret, duckdb.__version__)
+            if place is None:
+                stored, about = self._registered(source, table, secret, progress)
+            else:
+                with place.alone():
+                    stored, about = self._lasting(place, source, table, secret, progress)
+            self._reports[name] = about.report(name, secret)
             self._tables[name], self._people = stored, people
             named = replace(table, name=name)
             return with_partners(named, stored.location, stored.columns, lambda each: int(self._read(_sql(each))[0][0]))
@@ -202,6 +211,101 @@ class DuckDBEngine(Engine):
     def registered(self, name: str) -> Registration | None:
         return self._reports.get(name)
 
+    def _registered(
+        self, source: object, table: Table, secret: bytes, progress: Progress | None, catalog: str | None = None
+    ) -> tuple[Stored, TableCount]:
+        """Read a source and store its rows, in a given catalogue or in a new place."""
+        with opened(self._connection, self._read, source, table) as found, self._again(found) as origin:
+            read = reading(table, origin, found.columns, _SPELLING, secret)
+            tally = self._read(_sql(read.tally))
+            check_rows(sum(int(each[1]) for each in tally), found.rows)
+            location = self._place(found.size) if catalog is None else kept_location(catalog, "rows")
+            stored, people = self._keep(read, found.size, table, progress, location)
+        [[kept]] = self._read(f"SELECT count(*) FROM {_sql(location)}")
+        self._run(f"FORCE CHECKPOINT {location.catalog}")  # this compresses tables in memory
+        people = kept if table.unit is not None and people is None else people
+        return stored, TableCount.of(read, tally, kept, people, found)
+
+    def _lasting(
+        self, place: KeptTable, source: object, table: Table, secret: bytes, progress: Progress | None
+    ) -> tuple[Stored, TableCount]:
+        """The table as it is kept between restarts; it is registered, or appended to, if it is not there."""
+        self._place(_LARGE + 1)  # where copies go: no file can be opened after the first question
+        before = place.find()
+        if before is not None and before.content == place.content:
+            found = self._kept_rows(before, table, secret)
+            if found is not None:
+                return found
+        catalog = f"kept{next(self._names)}"
+        made = place.begin(before)
+        try:
+            about = None if before is None else self._appended(place, before, made, table, secret, catalog)
+            if about is None:
+                made = place.begin()
+                self._attach(made, catalog)
+                _, about = self._registered(source, table, secret, progress, catalog)
+            if place.changed():
+                raise EngineFailed("source", "the source changed while it was read; register it again")
+            write_about(self._run, catalog, about)
+            self._run(f"DETACH {catalog}")
+            place.finish(made)
+        except BaseException:
+            place.abandon(made)
+            raise
+        found = self._kept_rows(made, table, secret)
+        if found is None:
+            raise EngineFailed("engine")
+        return found
+
+    def _kept_rows(self, file: KeptFile, table: Table, secret: bytes) -> tuple[Stored, TableCount] | None:
+        """A kept table, attached read-only; None if the file cannot be opened."""
+        catalog = f"kept{next(self._names)}"
+        try:
+            self._attach(file, catalog, " READ_ONLY,")
+            about = read_about(self._run, catalog)
+        except EngineFailed:
+            return None
+        location, unit = kept_location(catalog, "rows"), table.unit
+        read = reading(table, exp.Table(this=name("nothing")), declared_pieces(table), _SPELLING, secret)
+        assert unit is not None
+        if read.person is None:
+            return Stored(location, read.columns, unit.rows), about
+        people = kept_location(catalog, "people") if numbered(read) else None
+        if people is not None:
+            self._numbers, self._frozen = people, True
+        bounded = BoundedTable(
+            about.people or 0, in_order(read, location, unit.rows, people) if unit.rows > 1 else None
+        )
+        return Stored(location, read.columns, unit.rows, order=bounded.order, people=bounded.count), about
+
+    def _appended(
+        self, place: KeptTable, before: KeptFile, made: KeptFile, table: Table, secret: bytes, catalog: str
+    ) -> TableCount | None:
+        """A copy of a kept table with the rows of new files, attached; None if more than new files changed."""
+        new = place.content.added(before.content)
+        if not new or table.unit is None or table.unit.column is None:
+            return None
+        with opened(self._connection, self._read, FileList(tuple(place.files[at] for at in new)), table) as found:
+            shutil.copyfile(before.path, made.path)
+            self._attach(made, catalog)
+            about = read_about(self._run, catalog)
+            if about.types is None or about.types != found.types:
+                self._run(f"DETACH {catalog}")
+                place.abandon(made)
+                return None
+            read = reading(table, found.origin, found.columns, _SPELLING, secret)
+            tally = self._read(_sql(read.tally))
+            check_rows(sum(int(each[1]) for each in tally), found.rows)
+            people = kept_location(catalog, "people") if numbered(read) else None
+            rows, counts = kept_location(catalog, "rows"), kept_location(catalog, "counts")
+            bounded = append_bounded(self._read, rows, read, table.unit.rows, people, counts)
+        [[kept]] = self._read(f"SELECT count(*) FROM {_sql(rows)}")
+        return about.plus(TableCount.of(read, tally, kept, bounded.people, found))
+
+    def _attach(self, file: KeptFile, catalog: str, how: str = "") -> None:
+        key = f"ENCRYPTION_KEY '{file.key}', ENCRYPTION_CIPHER 'GCM'"
+        self._run(f"ATTACH {_sql(exp.Literal.string(file.path))} AS {catalog} ({how} {key})")
+
     @contextmanager
     def _again(self, found: FoundSource) -> Iterator[SQL]:
         """A source that can be read twice, to count its rows and to store them; a stream is copied to a table first."""
@@ -214,10 +318,9 @@ class DuckDBEngine(Engine):
         self._run(f"DROP TABLE {_sql(stage)}")
 
     def _keep(
-        self, read: Reading, found: FoundSource, table: Table, progress: Progress | None
+        self, read: Reading, size: int, table: Table, progress: Progress | None, location: exp.Table
     ) -> tuple[Stored, int | None]:
         """Write the rows to keep, and count their people (None: each row is a person, or the table is public)."""
-        location = self._place(found.size)
         unit = table.unit
         if unit is None:
             self._create(location, read.select, progress)
@@ -227,17 +330,22 @@ class DuckDBEngine(Engine):
             first = exp.Alias(this=number(1), alias=name(RANK))
             self._create(location, read.select.select(alone, first, copy=False), progress)
         else:
-            people = self._ids(found.size) if numbered(read) else None
+            lasts = location.catalog.startswith("kept")
+            people = self._ids(size, location.catalog if lasts else None) if numbered(read) else None
             create = partial(self._create, location, progress=progress)
-            made = write_bounded(self._read, create, location, read, unit.rows, people)
+            counts = kept_location(location.catalog, "counts") if lasts else None
+            made = write_bounded(self._read, create, location, read, unit.rows, people, counts)
             return Stored(location, read.columns, unit.rows, order=made.order, people=made.count), made.people
         return Stored(location, read.columns, None if unit is None else unit.rows), None
 
-    def _ids(self, size: int) -> exp.Table:
+    def _ids(self, size: int, catalog: str | None) -> exp.Table:
         """The table of text ids and their numbers, the same for all tables."""
-        if self._numbers is None:
-            self._numbers = self._place(size)
+        if catalog is not None or self._numbers is None:
+            self._numbers = self._place(size) if catalog is None else kept_location(catalog, "people")
             self._run(f'CREATE TABLE {_sql(self._numbers)} ("id" VARCHAR, "number" BIGINT)')
+        elif self._frozen:  # those of a kept table, which is read-only
+            known, self._numbers, self._frozen = self._numbers, self._place(size), False
+            self._run(f"CREATE TABLE {_sql(self._numbers)} AS FROM {_sql(known)}")
         return self._numbers
 
     def _place(self, size: int) -> exp.Table:
@@ -371,7 +479,7 @@ class DuckDBEngine(Engine):
             raise InvalidOperation("this engine was closed; open another")
 
     @contextmanager
-    def _asking(self, clock: _Clock | None) -> Iterator[Ask]:
+    def _asking(self, clock: QuestionClock | None) -> Iterator[Ask]:
         """A function that runs statements; together they share the time limit of one question."""
         cursor = self._connection.cursor()
         try:
@@ -395,54 +503,6 @@ class DuckDBEngine(Engine):
 
     def _read(self, sql: str) -> list[tuple[Any, ...]]:
         return _guarded(self._connection, sql, "source")
-
-
-@final
-class _Clock:
-    """Interrupts questions that run longer than a time limit.
-
-    One thread watches all questions, because starting a thread takes as long as a small question.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._due: dict[Any, tuple[float, threading.Event]] = {}
-        self._stopped = threading.Event()
-        self._turn = threading.Lock()
-        self._started = False
-        self.stop = weakref.finalize(self, self._stopped.set)
-
-    @contextmanager
-    def running(self, cursor: Any) -> Iterator[threading.Event]:
-        """Start the time limit of a cursor; it ends with the block. The event is set when the limit is exceeded."""
-        if not self._started:
-            with self._turn:
-                if not self._started:
-                    # Not `self`: the thread must not keep the clock alive, because collecting it stops the thread.
-                    watched = (self._due, self._seconds, self._stopped)
-                    threading.Thread(target=_watch, args=watched, daemon=True).start()
-                    self._started = True
-        late = threading.Event()
-        self._due[cursor] = (time.monotonic() + self._seconds, late)
-        try:
-            yield late
-        finally:
-            self._due.pop(cursor, None)
-
-
-def _watch(due: dict[Any, tuple[float, threading.Event]], seconds: float, stopped: threading.Event) -> None:
-    wait = seconds
-    # A question that starts while we wait is due after the one we wait for, so nothing has to wake this thread.
-    while not stopped.wait(min(wait, threading.TIMEOUT_MAX)):
-        now = time.monotonic()
-        for cursor, (when, late) in list(due.items()):
-            if when <= now:
-                late.set()
-                with suppress(duckdb.Error):  # it has just finished
-                    cursor.interrupt()
-        # An interrupt between two statements has no effect, so it is repeated until the question is gone.
-        waits = [when - now if when > now else _AGAIN for when, _ in list(due.values())]
-        wait = max(0.0, min(waits, default=seconds))
 
 
 @contextmanager
@@ -490,6 +550,9 @@ def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
     """(a table with one more copy, with ranks or with positions, the statement that creates the copy)."""
     copy = stored.location.copy()
     copy.set("this", name(f"{stored.location.name}_by_{by}"))
+    if stored.location.catalog.startswith("kept"):  # read-only
+        copy.set("this", name(f"{stored.location.catalog}_by_{by}"))
+        copy.set("catalog", name("filed"))
     select = stored.order if by == RANK and stored.order is not None else with_places(stored, by)
     statement = f"CREATE TABLE {_sql(copy)} AS {_sql(select)}"
     return replace(stored, placed={**stored.placed, by: copy}), statement
@@ -501,6 +564,8 @@ def _registering(table: Table) -> Iterator[None]:
     try:
         yield
     except EngineFailed as failed:
+        if failed.remedy:
+            raise
         code = failed.code
     else:
         return

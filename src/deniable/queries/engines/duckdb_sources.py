@@ -52,6 +52,14 @@ _USUAL_BUFFER: Final = 32 << 20
 
 @final
 @dataclass(frozen=True, slots=True)
+class FileList:
+    """Some of the files of a source, all CSV or all Parquet."""
+
+    files: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class FoundSource:
     """An open source: what to select from, the needed columns (None: the type has no kind), and its size in bytes.
 
@@ -65,6 +73,8 @@ class FoundSource:
     """Whether it can be read only once."""
     extents: tuple[Extent, ...] | None = None
     """The sizes of its CSV files, measured by an independent reader; None for other sources."""
+    types: tuple[tuple[str, str], ...] | None = None
+    """The needed columns of a file and their types there; None for other sources, and if the files differ."""
 
     @property
     def rows(self) -> int | None:
@@ -78,8 +88,13 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
     if isinstance(source, DatabaseTable):
         with _database(run, source, table) as found:
             yield found
+    elif isinstance(source, FileList):
+        yield _files(run, source.files[0], list(source.files), table)
     elif isinstance(source, str | os.PathLike):
-        yield _file(run, os.fspath(source), table)
+        path = os.fspath(source)
+        if not isinstance(path, str):
+            raise InvalidParameter("source", NOTHING, "a path is text")
+        yield _files(run, path, files_of(path), table)
     else:
         frame, where, size = _frame(source, table)
         connection.register("source", frame)
@@ -99,10 +114,7 @@ def _types(run: Run, select: str) -> list[tuple[str, str]]:
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def _file(run: Run, path: str | bytes, table: Table) -> FoundSource:
-    if not isinstance(path, str):
-        raise InvalidParameter("source", NOTHING, "a path is text")
-    files = files_of(path)
+def _files(run: Run, path: str, files: list[str], table: Table) -> FoundSource:
     size = sum(os.path.getsize(each) for each in files)
     lowered = path.lower()
     if lowered.endswith(PARQUET) or os.path.isdir(path):
@@ -126,7 +138,9 @@ def _parquet(run: Run, files: list[str], table: Table, size: int) -> FoundSource
     where = places(table, names)
     if not alike:
         _check_shapes(shapes, [names[at] for at in where.values()])
-    return FoundSource(_as_table(origin), {each: natural(*types[at]) for each, at in where.items()}, 4 * size)
+    columns = {each: natural(*types[at]) for each, at in where.items()}
+    told = tuple(sorted((each, types[at][1]) for each, at in where.items())) if alike else None
+    return FoundSource(_as_table(origin), columns, 4 * size, types=told)
 
 
 _Shape = tuple[tuple[str, str], ...]
@@ -212,7 +226,8 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
         there = exp.Not(this=exp.Is(this=column("f0"), expression=exp.Null()))
         origin = inside(exp.select("*").from_(origin).where(there))
     columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
-    return FoundSource(origin, columns, 2 * size, extents=tuple(extents))
+    told = tuple((each, "text") for each in names)
+    return FoundSource(origin, columns, 2 * size, extents=tuple(extents), types=told)
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:

@@ -223,6 +223,13 @@ def in_order(reading: Reading, location: SQL, most: int, people: SQL | None = No
 
     `people` is the table of ids and numbers, if the stored person is such a number: the hash covers the id.
     """
+    whose = PERSON if people is None else "number"
+    hashed = with_hashes(reading, location, people)
+    return ranked(_from(hashed), replace(reading, packed=frozenset()), column(whose), most)
+
+
+def with_hashes(reading: Reading, location: SQL, people: SQL | None) -> exp.Select:
+    """SELECT of the rows of a registered table with their hashes, as `in_order` orders them."""
     columns = [*reading.columns.values()]
     whose, rows = PERSON, location.copy()
     if people is not None:
@@ -236,8 +243,7 @@ def in_order(reading: Reading, location: SQL, most: int, people: SQL | None = No
     assert reading.hashed is not None
     digest = exp.Coalesce(this=column(HASH), expressions=[reading.hashed.copy()])
     shown = [exp.Alias(this=digest, alias=name(HASH)), *map(column, (whose, *columns))]
-    hashed = exp.Select(expressions=shown, from_=exp.From(this=rows))
-    return ranked(_from(hashed), replace(reading, packed=frozenset()), column(whose), most)
+    return exp.Select(expressions=shown, from_=exp.From(this=rows))
 
 
 def ranked(rows: SQL, reading: Reading, person: SQL, most: int, *, hashes: bool = False) -> exp.Select:

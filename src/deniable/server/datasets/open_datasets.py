@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -285,7 +286,7 @@ class Datasets:
         public = {name: path for name, path in files.items() if tables[name].unit is None}
         declared = json.loads(write_schema({name: tables[name] for name in files}, form="json"))
         ledger = self.ledger(record, kin)
-        engine = self._engine()
+        engine = self._engine(record)
         try:
             made = session_on(
                 private, public=public, schema=declared, ledger=ledger, version=record.version, engine=engine
@@ -405,13 +406,14 @@ class Datasets:
         for ledger in self._ledgers.values():
             ledger.close()
 
-    def _engine(self) -> Apart:
+    def _engine(self, record: DatasetRecord) -> Apart:
         settings = self._settings
         if settings.engine == "spark":
             return Apart(partial(_spark, settings.seconds), seconds=settings.seconds, admits=Places(settings.each).one)
         from deniable.queries.engines.duckdb import DuckDBEngine
 
-        make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds)
+        kept = settings.state / "tables" / sha256(f"{record.family} {record.name}".encode()).hexdigest()[:16]
+        make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds, kept=kept)
         return Apart(make, seconds=settings.seconds, space=settings.space, admits=Places(settings.each).one)
 
 

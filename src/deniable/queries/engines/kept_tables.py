@@ -1,0 +1,186 @@
+"""Registered tables that are kept between restarts, in a folder beside the ledger.
+
+A kept table is a database file of DuckDB, encrypted (AES-256-GCM) under a key derived from the ledger's secret and a
+random salt, and a small seal beside it. The seal has keyed hashes of everything that the rows follow from: the schema,
+the versions of our format and of DuckDB, the SHA-256 of every source file with the folder names that are columns, and
+the SHA-256 of the database file. All of them are computed anew each time and compared. So a kept table is used only if
+every byte of the sources and every byte of the kept file is the one that was sealed; sizes and times of files are never
+trusted. Anything else (another schema or secret, a changed, truncated or missing file) is registered anew.
+
+A table has one kept file: the next registration under its name replaces it, so rows that were erased from a source
+leave the folder with the next version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from deniable.errors import InvalidParameter
+from deniable.tables.schema import Table, write_schema
+from deniable.tables.source_files import files_of
+
+try:
+    import fcntl
+except ImportError:  # Windows: two processes that register the same table at once may both do the work
+    fcntl = None  # type: ignore[assignment]
+
+_FORMAT: Final = 1
+_LEAST: Final = 32 << 20
+"""Smaller sources (in bytes of their files) are registered in about a second, and not kept."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SourceContent:
+    """What a registered table follows from: `shape` is the schema, and `files` are its files, both as keyed hashes."""
+
+    shape: str
+    files: tuple[str, ...]
+
+    def added(self, before: SourceContent) -> list[int] | None:
+        """The positions of files that are new since `before`; None if anything else changed."""
+        missing = Counter(before.files)
+        new = []
+        for at, each in enumerate(self.files):
+            if missing[each]:
+                missing[each] -= 1
+            else:
+                new.append(at)
+        return new if self.shape == before.shape and not missing.total() else None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """A sealed database file: its content, its path, and the key that opens it."""
+
+    content: SourceContent
+    path: str
+    key: str
+    salt: str
+
+
+@final
+class KeptTable:
+    """The place in a folder where one table is kept, for one source, schema and secret."""
+
+    def __init__(self, folder: Path, table: Table, title: str, files: list[str], secret: bytes, version: str) -> None:
+        self._folder, self._secret = folder, secret
+        self._slot = hashlib.sha256(title.encode()).hexdigest()[:16]
+        self.files = files
+        about = [_FORMAT, version, write_schema({table.name: table}, form="json"), repr(table.unit), table.unique]
+        shape = self._keyed("schema", json.dumps(about))
+        self.content = SourceContent(shape, tuple(self._keyed("file", each) for each in _contents(files)))
+
+    def find(self) -> KeptFile | None:
+        """The kept file of this table, if it is as it was sealed; its content may be that of another source."""
+        try:
+            told = json.loads(self._seal.read_text())
+            path = self._folder / str(told["rows"])
+            content = SourceContent(str(told["shape"]), tuple(map(str, told["files"])))
+            salt, mark = str(told["salt"]), str(told["seal"])
+            if path.parent != self._folder or not hmac.compare_digest(mark, self._mark(content, path, salt)):
+                return None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return KeptFile(content, str(path), self._keyed("key", salt), salt)
+
+    def begin(self, before: KeptFile | None = None) -> KeptFile:
+        """A new file for the rows, or for a copy of the file `before`. Nothing is believed before `finish`."""
+        salt = secrets.token_hex(32) if before is None else before.salt
+        path = self._folder / f"{self._slot}-{secrets.token_hex(8)}.duckdb"
+        return KeptFile(self.content, str(path), self._keyed("key", salt), salt)
+
+    def finish(self, made: KeptFile) -> None:
+        """Seal a complete file, and remove the one that it replaces."""
+        path = Path(made.path)
+        about = {"rows": path.name, "shape": made.content.shape, "files": made.content.files, "salt": made.salt}
+        text = json.dumps({**about, "seal": self._mark(made.content, path, made.salt)})
+        draft = path.with_suffix(".draft")
+        draft.write_text(text)
+        os.replace(draft, self._seal)
+        self._remove_others(path.name)
+
+    def abandon(self, made: KeptFile) -> None:
+        """Remove an incomplete file."""
+        with suppress(OSError):
+            os.unlink(made.path)
+
+    def changed(self) -> bool:
+        """Whether a source file is not the one that was hashed."""
+        return self.content.files != tuple(self._keyed("file", each) for each in _contents(self.files))
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Other processes wait while this one looks for the table and keeps it."""
+        if fcntl is None:
+            yield
+            return
+        descriptor = os.open(self._folder / f"{self._slot}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def _seal(self) -> Path:
+        return self._folder / f"{self._slot}.json"
+
+    def _mark(self, content: SourceContent, path: Path, salt: str) -> str:
+        with path.open("rb") as file:
+            rows = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._keyed("seal", json.dumps([content.shape, content.files, path.name, salt, rows]))
+
+    def _keyed(self, purpose: str, text: str) -> str:
+        return hmac.new(self._secret, f"kept tables, {purpose}: {text}".encode(), hashlib.sha256).hexdigest()
+
+    def _remove_others(self, current: str) -> None:
+        for each in self._folder.glob(f"{self._slot}-*"):
+            if each.name != current:
+                with suppress(OSError):
+                    each.unlink()
+
+
+def kept_table(
+    folder: Path | None, source: object, table: Table, title: str, secret: bytes, version: str
+) -> KeptTable | None:
+    """Where a table is kept; None if it is not: not from files, public, small, or if the folder cannot be written."""
+    if folder is None or table.unit is None or not isinstance(source, str | os.PathLike):
+        return None
+    path = os.fspath(source)
+    if not isinstance(path, str):
+        return None
+    try:
+        files = files_of(path)
+        if sum(os.path.getsize(each) for each in files) < _LEAST:
+            return None
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            return None
+        return KeptTable(folder, table, title, files, secret, version)
+    except (OSError, InvalidParameter):  # registration tells what is wrong with the source
+        return None
+
+
+def _contents(files: list[str]) -> Iterator[str]:
+    """The SHA-256 of each file, with the names of its folders that are columns (year=2024)."""
+    for path in files:
+        with open(path, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        columns = [each for each in Path(path).parts[:-1] if "=" in each]
+        yield json.dumps([content, columns, _ending(path)])
+
+
+def _ending(path: str) -> str:
+    return "".join(Path(path).suffixes[-2:]).lower()
