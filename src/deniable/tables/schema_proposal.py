@@ -12,7 +12,7 @@ from typing import Any, Final, final
 from deniable.errors import NOTHING, InvalidParameter, MissingExtra
 from deniable.tables.kinds import BOUNDED, Kind
 from deniable.tables.schema import FILL_IN, NAME_IT, NAMELESS, Schema, read_schema, refuse_twins, written
-from deniable.tables.source_files import CSV, PARQUET, files_of, header, unknown_file
+from deniable.tables.source_files import CSV, PARQUET, files_of, folder_columns, header, unknown_file
 from deniable.units import Unit
 
 # The first pattern that matches the start of a type name gives the kind; other types are text. Decimals are reals.
@@ -158,7 +158,15 @@ def _types_of_file(source: Path, once: bool) -> dict[str, str]:
     if path.lower().endswith(CSV):
         return _by_name(((name, "varchar") for name in header(files_of(path)[0])), once)
     if path.lower().endswith(PARQUET) or source.is_dir():
-        return _types_of_parquet(files_of(path)[0], once)
+        files = files_of(path)
+        found: dict[str, str] = {}
+        seen: set[str] = set()
+        for each in files:  # a column that only later files have counts too
+            for column, kind in _types_of_parquet(each, once).items():
+                if column.lower() not in seen or column in found:
+                    found.setdefault(column, kind)
+                    seen.add(column.lower())
+        return {**found, **dict.fromkeys(folder_columns(path, files), "varchar")}
     raise unknown_file(path)
 
 

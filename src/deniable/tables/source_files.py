@@ -74,6 +74,22 @@ def files_of(path: str) -> list[str]:
     return files
 
 
+def folder_columns(path: str, files: list[str]) -> list[str]:
+    """The columns in the names of folders below `path`, as in Hive: year of visits/year=2024/a.parquet.
+
+    Empty if the files do not all have the same ones. Their values are texts; the schema gives them a kind.
+
+    >>> folder_columns("v", ["v/year=2024/month=1/a.parquet", "v/year=2024/month=2/a.parquet"])
+    ['year', 'month']
+    """
+    above = path if os.path.isdir(path) else split_pattern(path)[0]
+    found = []
+    for each in files:
+        folders = os.path.relpath(os.path.dirname(each), above or ".").split(os.sep)
+        found.append([part.partition("=")[0] for part in folders if "=" in part[1:]])
+    return found[0] if found and all(each == found[0] for each in found) else []
+
+
 def split_pattern(path: str) -> tuple[str, str]:
     """(the deepest existing folder of a path, the rest with wildcards)."""
     folder, rest = os.path.split(path)

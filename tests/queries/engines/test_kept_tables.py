@@ -341,3 +341,16 @@ def test_the_same_file_twice_is_twice_the_rows(tmp_path: Path, reads: list[str])
     shutil.copy(folder / "1.parquet", folder / "2.parquet")
     assert told(folder, about(), kept) == told(folder, about(), None)
     assert reads[:2] == ["all", "new"]
+
+
+def test_a_new_folder_of_hive_is_appended(tmp_path: Path, reads: list[str]) -> None:
+    """A file of the same bytes in another folder has other rows."""
+    folder, kept, table = tmp_path / "t", tmp_path / "kept", about()
+    table = Table("t", (*table.columns, ("day", Domain.integer(0, 9))), table.unit)
+    for day in (1, 2):
+        write(folder / f"day={day}" / "1.parquet", drawn(40, 1))
+        assert told(folder, table, kept) == told(folder, table, None)
+    assert reads == ["all", "all", "new", "all"]
+    (folder / "day=2").rename(folder / "day=3")
+    assert told(folder, table, kept) == told(folder, table, None)
+    assert reads[4:] == ["all", "all"]

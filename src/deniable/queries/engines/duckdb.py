@@ -285,7 +285,9 @@ class DuckDBEngine(Engine):
         new = place.content.added(before.content)
         if not new or table.unit is None or table.unit.column is None:
             return None
-        with opened(self._connection, self._read, FileList(tuple(place.files[at] for at in new)), table) as found:
+        with opened(
+            self._connection, self._read, FileList(place.path, tuple(place.files[at] for at in new)), table
+        ) as found:
             shutil.copyfile(before.path, made.path)
             self._attach(made, catalog)
             about = read_about(self._run, catalog)

@@ -33,7 +33,7 @@ from deniable.queries.engines.sql_spelling import (
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
 from deniable.tables.schema_proposal import has_kind, type_of_pandas
-from deniable.tables.source_files import CSV, PARQUET, files_of, header, unknown_file
+from deniable.tables.source_files import CSV, PARQUET, files_of, folder_columns, header, unknown_file
 
 Run = Callable[[str], list[tuple[Any, ...]]]
 
@@ -53,8 +53,9 @@ _USUAL_BUFFER: Final = 32 << 20
 @final
 @dataclass(frozen=True, slots=True)
 class FileList:
-    """Some of the files of a source, all CSV or all Parquet."""
+    """Some of the files of a source, all CSV or all Parquet, with the path of the whole source."""
 
+    path: str
     files: tuple[str, ...]
 
 
@@ -89,7 +90,7 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
         with _database(run, source, table) as found:
             yield found
     elif isinstance(source, FileList):
-        yield _files(run, source.files[0], list(source.files), table)
+        yield _files(run, source.path, list(source.files), table)
     elif isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not isinstance(path, str):
@@ -118,26 +119,30 @@ def _files(run: Run, path: str, files: list[str], table: Table) -> FoundSource:
     size = sum(os.path.getsize(each) for each in files)
     lowered = path.lower()
     if lowered.endswith(PARQUET) or os.path.isdir(path):
-        return _parquet(run, files, table, size)
+        return _parquet(run, files, table, size, folder_columns(path, files))
     if lowered.endswith(CSV):
         return _csv(files, table, size)
     raise unknown_file(path)
 
 
-def _parquet(run: Run, files: list[str], table: Table, size: int) -> FoundSource:
+def _parquet(run: Run, files: list[str], table: Table, size: int, folders: list[str]) -> FoundSource:
+    """Parquet files together: columns are matched by name, and a column that a file lacks is NULL in its rows."""
     shapes = _shapes(run, files)
     first = shapes.get(files[0], next(iter(shapes.values())))
     alike = all(each == first for each in shapes.values())
     listed = _listed(files).sql(dialect="duckdb")
     # Without union_by_name, DuckDB reads all files by the types of the first, and a value of another type can fail.
-    origin = exp.Var(this=f"READ_PARQUET({listed}{'' if alike else ', union_by_name=true'})")
+    # Values in names of folders are text: otherwise all of them together would decide the type of each.
+    hive = ", hive_partitioning=true, hive_types_autocast=false" if folders else ", hive_partitioning=false"
+    origin = exp.Var(this=f"READ_PARQUET({listed}{hive}{'' if alike else ', union_by_name=true'})")
     types = _types(run, f"SELECT * FROM {origin.sql(dialect='duckdb')}")
     # DuckDB renames columns that differ only by case, so the names are taken from the file itself.
     names = [each for each, _ in first]
     names += [each for each, _ in types[len(names) :]]  # columns of other files, and of folders such as year=2024
     where = places(table, names)
     if not alike:
-        _check_shapes(shapes, [names[at] for at in where.values()])
+        whose = None if table.unit is None else table.unit.column
+        _check_shapes(shapes, [names[at] for at in where.values()], None if whose in folders else whose)
     columns = {each: natural(*types[at]) for each, at in where.items()}
     told = tuple(sorted((each, types[at][1]) for each, at in where.items())) if alike else None
     return FoundSource(_as_table(origin), columns, 4 * size, types=told)
@@ -156,16 +161,16 @@ def _shapes(run: Run, files: list[str]) -> dict[str, _Shape]:
     return {file: _top_level(each) for file, each in found.items()}
 
 
-def _check_shapes(shapes: dict[str, _Shape], needed: list[str]) -> None:
-    """Raise `InvalidParameter` unless every file has each needed column exactly once."""
-    known = {each.lower() for shape in shapes.values() for each, _ in shape}
+def _check_shapes(shapes: dict[str, _Shape], needed: list[str], whose: str | None) -> None:
+    """Raise `InvalidParameter` if a file has a needed column several times, or no ids: its rows would be left out."""
     for file, shape in shapes.items():
         named = [each.lower() for each, _ in shape]
-        missing = next((each for each in needed if each.lower() in known and named.count(each.lower()) != 1), None)
-        if missing is not None:
-            has = "several columns" if missing.lower() in named else "no column"
-            rule = f"has {has} {missing!r}, which other files of this source have once"
-            raise InvalidParameter("source", os.path.basename(file), rule, "write the files with the same columns")
+        for each in needed:
+            times = named.count(each.lower())
+            if times > 1 or (times == 0 and each == whose):
+                has = "several columns" if times else "no column"
+                rule = f"has {has} {each!r}, which other files of this source have once"
+                raise InvalidParameter("source", os.path.basename(file), rule, "write the files with the same columns")
 
 
 def _listed(files: list[str]) -> SQL:

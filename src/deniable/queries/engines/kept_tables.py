@@ -74,13 +74,15 @@ class KeptFile:
 class KeptTable:
     """The place in a folder where one table is kept, for one source, schema and secret."""
 
-    def __init__(self, folder: Path, table: Table, title: str, files: list[str], secret: bytes, version: str) -> None:
+    def __init__(
+        self, folder: Path, table: Table, title: str, source: tuple[str, list[str]], secret: bytes, version: str
+    ) -> None:
         self._folder, self._secret = folder, secret
         self._slot = hashlib.sha256(title.encode()).hexdigest()[:16]
-        self.files = files
+        self.path, self.files = source
         about = [_FORMAT, version, write_schema({table.name: table}, form="json"), repr(table.unit), table.unique]
         shape = self._keyed("schema", json.dumps(about))
-        self.content = SourceContent(shape, tuple(self._keyed("file", each) for each in _contents(files)))
+        self.content = SourceContent(shape, tuple(self._keyed("file", each) for each in _contents(self.files)))
 
     def find(self) -> KeptFile | None:
         """The kept file of this table, if it is as it was sealed; its content may be that of another source."""
@@ -168,7 +170,7 @@ def kept_table(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             return None
-        return KeptTable(folder, table, title, files, secret, version)
+        return KeptTable(folder, table, title, (path, files), secret, version)
     except (OSError, InvalidParameter):  # registration tells what is wrong with the source
         return None
 
