@@ -129,8 +129,8 @@ class DuckDBEngine(Engine):
         if seconds is not None and not seconds > 0:
             raise InvalidParameter("seconds", seconds, "must be positive, or None for no limit")
         self._seconds = seconds
-        self._clock = None if seconds is None else QuestionClock(seconds)
-        self._briefly = None if seconds is None else QuestionClock(_EMPTY)
+        self._clock = None if seconds is None else QuestionClock(seconds, duckdb.Error)
+        self._briefly = None if seconds is None else QuestionClock(_EMPTY, duckdb.Error)
         sweep(folder)
         self._folder = Folder("deniable-", folder)
         self._remove = weakref.finalize(self, self._folder.remove)

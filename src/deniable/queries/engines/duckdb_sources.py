@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from deniable.csv_structure import Extent, extent_of, separator
 from deniable.errors import NOTHING, InvalidParameter
+from deniable.queries.engines.arrow_sources import as_arrow
 from deniable.queries.engines.engine import DatabaseTable, places, unreadable
 from deniable.queries.engines.expression_sql import Piece
 from deniable.queries.engines.sql_spelling import (
@@ -86,6 +87,7 @@ class FoundSource:
 @contextmanager
 def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[FoundSource]:
     """Open a source for the duration of the block. Raises `InvalidParameter` if it does not fit the schema."""
+    source = as_arrow(source)
     if isinstance(source, DatabaseTable):
         with _database(run, source, table) as found:
             yield found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, final
@@ -36,9 +36,11 @@ RANK = "rank"
 @final
 @dataclass(frozen=True, slots=True)
 class DatabaseTable:
-    """A table or view inside a database file of DuckDB (in its schema `main`), as a source."""
+    """A table or view of a database, as a source: the path of a DuckDB file (its schema `main`), or the address of a
+    Postgres server, postgresql://user@host/name.
+    """
 
-    path: str | Path
+    path: str | Path = field(repr=False)  # an address may have a password
     table: str
 
 
@@ -55,6 +57,10 @@ class Engine(ABC):
 
         Raises `InvalidParameter` for a kind of source that no engine can read.
         """
+        from deniable.queries.engines.arrow_sources import as_arrow, is_postgres, postgres_types
+
+        if isinstance(source, DatabaseTable) and is_postgres(source):
+            return postgres_types(source)
         if isinstance(source, DatabaseTable):
             from deniable.queries.engines.duckdb import types_of_database
 
@@ -63,7 +69,7 @@ class Engine(ABC):
             # It belongs to another connection, whose settings we cannot check, and which may read other files.
             remedy = "give DatabaseTable(path, table), or what relation.to_arrow_table() gives"
             raise InvalidParameter("source", NOTHING, "a relation of DuckDB cannot be read", remedy)
-        return types_of(source)
+        return types_of(as_arrow(source))
 
     @abstractmethod
     def register(

@@ -17,11 +17,12 @@ _AGAIN: Final = 0.1
 class QuestionClock:
     """Interrupts questions that run longer than a time limit.
 
-    One thread watches all questions, because starting a thread takes as long as a small question.
+    `errors` is the class of what an interrupt raises if the question has just finished. One thread watches all
+    questions, because starting a thread takes as long as a small question.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, seconds: float, errors: type[Exception]) -> None:
+        self._seconds, self._errors = seconds, errors
         self._due: dict[Any, tuple[float, threading.Event]] = {}
         self._stopped = threading.Event()
         self._turn = threading.Lock()
@@ -35,7 +36,7 @@ class QuestionClock:
             with self._turn:
                 if not self._started:
                     # Not `self`: the thread must not keep the clock alive, because collecting it stops the thread.
-                    watched = (self._due, self._seconds, self._stopped)
+                    watched = (self._due, self._seconds, self._stopped, self._errors)
                     threading.Thread(target=_watch, args=watched, daemon=True).start()
                     self._started = True
         late = threading.Event()
@@ -46,9 +47,9 @@ class QuestionClock:
             self._due.pop(cursor, None)
 
 
-def _watch(due: dict[Any, tuple[float, threading.Event]], seconds: float, stopped: threading.Event) -> None:
-    from duckdb import Error
-
+def _watch(
+    due: dict[Any, tuple[float, threading.Event]], seconds: float, stopped: threading.Event, errors: type[Exception]
+) -> None:
     wait = seconds
     # A question that starts while we wait is due after the one we wait for, so nothing has to wake this thread.
     while not stopped.wait(min(wait, threading.TIMEOUT_MAX)):
@@ -56,7 +57,7 @@ def _watch(due: dict[Any, tuple[float, threading.Event]], seconds: float, stoppe
         for cursor, (when, late) in list(due.items()):
             if when <= now:
                 late.set()
-                with suppress(Error):  # it has just finished
+                with suppress(errors):  # it has just finished
                     cursor.interrupt()
         # An interrupt between two statements has no effect, so it is repeated until the question is gone.
         waits = [when - now if when > now else _AGAIN for when, _ in list(due.values())]
