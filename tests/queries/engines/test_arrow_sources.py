@@ -28,7 +28,8 @@ def total(source: object, schema: Any = SCHEMA, question: str = "SELECT SUM(x) A
     unit = dn.Unit.person("who", rows=2)
     with dn.session({"t": source}, unit=unit, budget=BUDGET, schema=schema) as s:
         found: Any = s.sql(question, epsilon=900)["a"][0]
-        return round(found)
+        whole: int = round(found)
+        return whole
 
 
 # --- Postgres -------------------------------------------------------------------------------------------------------

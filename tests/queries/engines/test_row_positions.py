@@ -91,7 +91,7 @@ def test_copies_are_made_after_the_questions_that_asked_for_them_and_never_insid
 
         monkeypatch.setattr(duckdb_engine, "_guarded", noted)
         assert made_by(people) == []  # a copy pays off from the second question on
-        assert made_by(people) == ['"t0_by_c0_key"']
+        assert made_by(people) == ['"t0_by_c0_key people"']
         assert sorted(made_by(bound)) == ['"t0_by_c1_n"', '"t0_by_rank"']  # as dear as the question itself
         for asked in (people, bound):
             assert made_by(asked) == []

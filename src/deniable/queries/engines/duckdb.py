@@ -47,7 +47,7 @@ from deniable.queries.engines.registration_sql import (
     same_people,
     with_partners,
 )
-from deniable.queries.engines.row_positions import Stored, Wish, with_places
+from deniable.queries.engines.row_positions import Stored, Wish, copied
 from deniable.queries.engines.scratch_folders import Folder, sweep
 from deniable.queries.engines.sql_spelling import SQL, DuckDB, function, name, number
 from deniable.queries.engines.sql_templates import Texts
@@ -555,8 +555,7 @@ def _placed(stored: Stored, by: str) -> tuple[Stored, str]:
     if stored.location.catalog.startswith("kept"):  # read-only
         copy.set("this", name(f"{stored.location.catalog}_by_{by}"))
         copy.set("catalog", name("filed"))
-    select = stored.order if by == RANK and stored.order is not None else with_places(stored, by)
-    statement = f"CREATE TABLE {_sql(copy)} AS {_sql(select)}"
+    statement = f"CREATE TABLE {_sql(copy)} AS {_sql(copied(stored, by))}"
     return replace(stored, placed={**stored.placed, by: copy}), statement
 
 

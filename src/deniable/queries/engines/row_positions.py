@@ -27,6 +27,8 @@ from deniable.queries.relations.relation_nodes import Bound, RelationNode, Sourc
 
 PLACE: Final = "stored_place"
 """The position, by rank, of a row among the rows of its person with the same value; from 1."""
+PEOPLE: Final = " people"
+"""The end of the name of a copy that only tells one row of each person and value, whichever it is, to count people."""
 GROUP: Final = "stored_place_of_group"
 """The position of that value among the person's values, by the rank of its first row; from 1."""
 
@@ -100,6 +102,19 @@ def needs_order(relation: RelationNode, tables: Mapping[str, Stored]) -> bool:
         stored = tables.get(relation.table.name)
         return stored is not None and stored.rows is not None and relation.rows < stored.rows
     return any(needs_order(each, tables) for each in relation.children)
+
+
+def copied(stored: Stored, which: str) -> exp.Select:
+    """SELECT of a copy of a registered table: with ranks, with positions by a column, or to count people by it."""
+    if which == RANK and stored.order is not None:
+        return stored.order.copy()
+    if not which.endswith(PEOPLE):
+        return with_places(stored, which)
+    place = window(function("ROW_NUMBER"), [column(PERSON), column(which.removesuffix(PEOPLE))], [], PLACE)
+    rows = [column(each) for each in (PERSON, RANK, *stored.columns.values())]
+    whole = exp.Select(expressions=[*rows, place], from_=exp.From(this=stored.location.copy()))
+    small = exp.Alias(this=cast(column(PLACE), "INT"), alias=name(PLACE))
+    return exp.Select(expressions=[*(each.copy() for each in rows), small], from_=exp.From(this=inside(whole)))
 
 
 def with_places(stored: Stored, by: str) -> exp.Select:

@@ -36,7 +36,7 @@ from deniable.queries.engines.cell_index import cell_index
 from deniable.queries.engines.engine import PERSON, RANK
 from deniable.queries.engines.expression_sql import ExpressionWriter, Piece
 from deniable.queries.engines.person_sql import ReadyWindow, exact_sql
-from deniable.queries.engines.row_positions import GROUP, PLACE, Stored, Wish, needs_order, stored_name
+from deniable.queries.engines.row_positions import GROUP, PEOPLE, PLACE, Stored, Wish, needs_order, stored_name
 from deniable.queries.engines.sql_spelling import (
     LEFT,
     RIGHT,
@@ -219,10 +219,10 @@ class _Generator:
         """The copy of a whole table with positions by a column. If it does not exist, note a wish and return None."""
         if rows.table is None or not isinstance(key, Column):
             return None
-        by = rows.columns[key.name].sql.name
-        found = self.tables[rows.table].placed.get(by)
+        by, placed = rows.columns[key.name].sql.name, self.tables[rows.table].placed
+        found = placed.get(by) or (None if at_once else placed.get(by + PEOPLE))
         if found is None:
-            self.wishes[Wish(rows.table, by, at_once)] = None
+            self.wishes[Wish(rows.table, by if at_once else by + PEOPLE, at_once)] = None
         return None if found is None else found.copy()
 
     # --- statistics -------------------------------------------------------------------------------------------------

@@ -120,10 +120,11 @@ def inside(select: SQL, alias: str = "t") -> SQL:
 
 
 def window(called: SQL, partition: Sequence[SQL], order: Sequence[SQL], alias: str) -> SQL:
-    """A function over the rows of a partition, in an order that puts NULL first."""
+    """A function over the rows of a partition, in an order that puts NULL first; without `order`, in any."""
     over = exp.Window(this=called, partition_by=[each.copy() for each in partition])
     by = [exp.Ordered(this=each.copy(), desc=False, nulls_first=True) for each in order]
-    over.set("order", exp.Order(expressions=by))
+    if by:
+        over.set("order", exp.Order(expressions=by))
     return exp.Alias(this=over, alias=name(alias))
 
 
