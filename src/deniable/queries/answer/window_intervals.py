@@ -62,36 +62,38 @@ _ONE: Final = Linear(1.0)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Trace:
+class TracedCell:
     """A quotient of two linear combinations."""
 
     above: Linear
     below: Linear = _ONE
 
-    def plus(self, other: Trace, factor: float = 1.0) -> Trace | None:
+    def plus(self, other: TracedCell, factor: float = 1.0) -> TracedCell | None:
         if self.below == other.below:
-            return Trace(self.above.plus(other.above, factor), self.below)
+            return TracedCell(self.above.plus(other.above, factor), self.below)
         for one, two, of_one, of_two in ((self, other, 1.0, factor), (other, self, factor, 1.0)):
             if not one.below.slopes and not two.below.slopes:
-                return Trace(one.above.times(of_one / one.below.value).plus(two.above.times(of_two / two.below.value)))
+                return TracedCell(
+                    one.above.times(of_one / one.below.value).plus(two.above.times(of_two / two.below.value))
+                )
             if not one.above.slopes and not one.below.slopes and one.below.value:
                 whole = two.below.times(of_one * one.above.value / one.below.value)
-                return Trace(whole.plus(two.above, of_two), two.below)
+                return TracedCell(whole.plus(two.above, of_two), two.below)
         return None
 
-    def times(self, other: Trace) -> Trace | None:
+    def times(self, other: TracedCell) -> TracedCell | None:
         for one, two in ((self, other), (other, self)):
             if not one.above.slopes and not one.below.slopes and one.below.value:
-                return Trace(two.above.times(one.above.value / one.below.value), two.below)
+                return TracedCell(two.above.times(one.above.value / one.below.value), two.below)
         return None
 
-    def over(self, other: Trace) -> Trace | None:
+    def over(self, other: TracedCell) -> TracedCell | None:
         if self.below == other.below:
-            return Trace(self.above, other.above)
+            return TracedCell(self.above, other.above)
         if not self.below.slopes and not other.below.slopes and self.below.value and other.below.value:
-            return Trace(self.above.times(1 / self.below.value), other.above.times(1 / other.below.value))
+            return TracedCell(self.above.times(1 / self.below.value), other.above.times(1 / other.below.value))
         if not other.above.slopes and not other.below.slopes and other.above.value:
-            return Trace(self.above.times(other.below.value / other.above.value), self.below)
+            return TracedCell(self.above.times(other.below.value / other.above.value), self.below)
         return None
 
 
@@ -126,7 +128,7 @@ class Traces:
             self._windows[window.name] = window
             self._reads[window.name] = window.reads(kept, rows, self._domains)
             self._noisy.add(window.name)
-        self._found: dict[tuple[int, str], Trace | None] = {}
+        self._found: dict[tuple[int, str], TracedCell | None] = {}
 
     def around(self, i: int, expression: Expression) -> Interval:
         """The noise interval of an expression in a row; None if there is none."""
@@ -156,7 +158,7 @@ class Traces:
                 return low, high
         return None
 
-    def _interval(self, trace: Trace, confidence: float) -> tuple[float, float] | None:
+    def _interval(self, trace: TracedCell, confidence: float) -> tuple[float, float] | None:
         above, below = trace.above, trace.below
         alike: dict[tuple[Quotient, float, float], int] = defaultdict(int)
         shape = None
@@ -187,12 +189,12 @@ class Traces:
 
     # --- traces -------------------------------------------------------------------------------------------------------
 
-    def _trace(self, i: int, expression: Expression) -> Trace | None:
+    def _trace(self, i: int, expression: Expression) -> TracedCell | None:
         match expression:
             case Literal(value=bool() | None):
                 return None
             case Literal(value=int() | float() as value):
-                return Trace(Linear(float(value)))
+                return TracedCell(Linear(float(value)))
             case Column(name=name):
                 if (i, name) not in self._found:
                     self._found[i, name] = self._column(i, name)
@@ -212,7 +214,7 @@ class Traces:
                 return None
             case Call(operator="negate", arguments=(inner,)):
                 one = self._trace(i, inner)
-                return None if one is None else one.times(Trace(Linear(-1.0)))
+                return None if one is None else one.times(TracedCell(Linear(-1.0)))
             case Call(operator="add" | "subtract" | "multiply" | "divide" as operator, arguments=(a, b)):
                 one, two = self._trace(i, a), self._trace(i, b)
                 if one is None or two is None:
@@ -225,7 +227,7 @@ class Traces:
     def _is(self, i: int, condition: Expression) -> bool:
         return typed(condition, self._domains).value(self._rows[i]) is True
 
-    def _column(self, i: int, name: str) -> Trace | None:
+    def _column(self, i: int, name: str) -> TracedCell | None:
         if name in self._recipes:
             return self._measured(i, name)
         if name in self._windows:
@@ -233,9 +235,9 @@ class Traces:
         value = self._rows[i].get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
-        return Trace(Linear(float(value)))
+        return TracedCell(Linear(float(value)))
 
-    def _measured(self, i: int, name: str) -> Trace | None:
+    def _measured(self, i: int, name: str) -> TracedCell | None:
         """A count or a sum is linear in its statistics, so difference quotients are exact."""
         recipe, uses = self._recipes[name]
         numbers = [self._drawn[i][part] for part in uses]
@@ -251,9 +253,9 @@ class Traces:
             if middle is None or ends[0] is None or ends[1] is None:
                 return None
             slopes[i, part] = (float(ends[1]) - float(ends[0])) / 2
-        return None if middle is None else Trace(Linear(float(middle), slopes))
+        return None if middle is None else TracedCell(Linear(float(middle), slopes))
 
-    def _windowed(self, i: int, window: NoisyWindow) -> Trace | None:
+    def _windowed(self, i: int, window: NoisyWindow) -> TracedCell | None:
         fixed = [*window.partition, *(part.expression for part in window.order)]
         if any(not self._noisy.isdisjoint(columns_used(each)) for each in fixed):
             return None
@@ -264,14 +266,14 @@ class Traces:
         read = self._reads[window.name].get(i, [])
         known = [j for j in read if value(self._rows[j]) is not None]
         if window.function == "count":  # how many numbers there are is taken as it came out
-            return Trace(Linear(float(len(known))))
+            return TracedCell(Linear(float(len(known))))
         if window.function in (*NEIGHBOURS, *ENDS):
             at = read[:1] if window.function != "last_value" else read[-1:]
             return self._trace(at[0], argument) if at else None
-        total: Trace | None = Trace(Linear(0.0))
+        total: TracedCell | None = TracedCell(Linear(0.0))
         for j in known:
             one = self._trace(j, argument)
             total = None if one is None or total is None else total.plus(one)
         if total is None or not known or window.function == "sum":
             return total if known else None
-        return total.times(Trace(Linear(1 / len(known))))
+        return total.times(TracedCell(Linear(1 / len(known))))

@@ -594,14 +594,9 @@ class Spark(Spelling):
     def microseconds(self, a: SQL) -> SQL:
         # From the parts of the timestamp, because Spark's own functions depend on the session's time zone.
         days = function("DATEDIFF", cast(a, "DATE"), cast(exp.Literal.string("1970-01-01"), "DATE"))
-        seconds = cast(
-            both(exp.Mul, function("DATE_PART", exp.Literal.string("SECOND"), a.copy()), number(10**6)), "BIGINT"
-        )
-        parts = [
-            both(exp.Mul, cast(days, "BIGINT"), number(86_400 * 10**6)),
-            both(exp.Mul, cast(function("HOUR", a.copy()), "BIGINT"), number(3_600 * 10**6)),
-            both(exp.Mul, cast(function("MINUTE", a.copy()), "BIGINT"), number(60 * 10**6)),
-        ]
-        for part in parts:
-            seconds = both(exp.Add, part, seconds)
-        return seconds
+        second = function("DATE_PART", exp.Literal.string("SECOND"), a.copy())
+        found = cast(both(exp.Mul, second, number(10**6)), "BIGINT")
+        wholes = (days, 86_400), (function("HOUR", a.copy()), 3_600), (function("MINUTE", a.copy()), 60)
+        for part, size in wholes:
+            found = both(exp.Add, both(exp.Mul, cast(part, "BIGINT"), number(size * 10**6)), found)
+        return found
