@@ -184,7 +184,7 @@ ELSEWHERE: tuple[Case, ...] = (
                   "a_day_that_was_broken_off_is_finished_and_answered_once", "only_sums_over_rows_by_public_keys_can_stand")),
     Case("B13i", "an analyst declares standing questions, answers a day, reads a day before it is answered, or the days of a dataset that was not granted; restarts and new versions between the days",
          "refused; no rows come back, and nothing more is charged",
-         _server("standing", "an_owner_declares_and_answers_and_an_analyst_reads", "each_answer_has_a_signed_label_that_analysts_read",
+         _server("datasets/standing_answers", "an_owner_declares_and_answers_and_an_analyst_reads", "each_answer_has_a_signed_label_that_analysts_read",
                  "versions_and_restarts_go_on_and_no_rows_come_back")),
     Case("B13j", "a process stops between the exact numbers of a day and its running total, old rows are deleted, days are asked in another order or once too often",
          "the same noise, no second answer, no day more than was paid for",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deniable.ledger import Ledger
-from tests.test_cli import asked, refused
+from tests.cli.shell import asked, refused
 
 pytest.importorskip("duckdb")
 
@@ -54,14 +54,3 @@ def test_declared_answered_and_listed(visits: Path) -> None:
     assert "answered up to 2026-01-02" in refused("standing", str(visits), "year", "--day", "2026-01-01", *about)[1]
     with Ledger.inspect(f"{visits}.ledger") as ledger:
         ledger.verify()
-
-
-@pytest.mark.slow
-def test_a_plan_costs_nothing_and_opens_no_account(visits: Path) -> None:
-    about = ["--schema", str(visits.with_suffix(".yaml")), "--by", "day"]
-    told = asked("plan", str(visits), COUNT, "--within", "50", *about)
-    assert "stands   paid once" in told
-    record = json.loads(asked("plan", str(visits), COUNT, "--within", "50", "--json", *about))
-    assert record["blocks"][0]["way"] == "stands"
-    assert "one for each question" in refused("plan", str(visits), COUNT, "--within", "1", "--within", "2", *about)[1]
-    assert not Path(f"{visits}.ledger").exists()
