@@ -4,9 +4,9 @@
 
 BigQuery's page on differentially private aggregate functions lists AVG, COUNT, PERCENTILE_CONT and SUM (read in
 November 2026). A question counts as taken if all aggregates of its outermost grouped SELECT are of these, with
-COUNT(DISTINCT x) of the person, MEDIAN counted as PERCENTILE_CONT, and if that SELECT has no window. BigQuery has further
-rules (on joins, sub-queries, and the clause that each text needs), which are not applied here, and nothing was run
-there. So at most this share is taken.
+COUNT(DISTINCT x) of the person, MEDIAN counted as PERCENTILE_CONT, and if that SELECT has no window. BigQuery has
+further rules (on joins, sub-queries, and the clause that each text needs), which are not applied here, and nothing was
+run there. So at most this share is taken.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from deniable.queries.standing_questions import Standing, checked_day, read_day
 if TYPE_CHECKING:
     from deniable.client.remote_session import RemoteSession
     from deniable.queries.answer.answer import Answer
-    from deniable.queries.engines.daily_parts import Day
     from deniable.queries.plan.pricing import Price
+    from deniable.queries.standing_days import Day
 
 
 @final

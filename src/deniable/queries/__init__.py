@@ -9,7 +9,8 @@
     intervals                   confidence intervals for the effect of noise
     data_versions, standing_questions        versions of the data, and questions that are answered for each day
     dashboard_plan                           the cheapest way to keep a dashboard, before anything is spent
-    standing_records, running_totals         what the ledger stores about those, and the noise of totals over days
+    standing_days, standing_records          the days of those, and what the ledger stores about them
+    running_totals                           the noise of totals over days
     publication, synthetic, bought_bounds    tables that add up, synthetic tables, bounds bought with a noisy count
     progress_bar                the progress of a registration, on the owner's terminal
 

@@ -41,11 +41,11 @@ from deniable.queries.answer.receipt import STANDING
 from deniable.queries.answer.release import Released
 from deniable.queries.answer.shared_measurements import Measurement
 from deniable.queries.data_versions import DataVersions
-from deniable.queries.engines.daily_parts import Day, Days
 from deniable.queries.plan.pricing import Price
 from deniable.queries.relations.exact_statistics import Count, ExactSum
 from deniable.queries.relations.relation_nodes import FilterRows, Project, RelationNode, Source, tables_read
 from deniable.queries.running_totals import Step, TotalsNoise, checked_steps
+from deniable.queries.standing_days import Day, Days
 from deniable.queries.standing_records import EncryptedDays, begun, people_in, total_rows
 from deniable.tables.kinds import Kind
 from deniable.units import Relation

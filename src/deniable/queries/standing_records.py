@@ -17,7 +17,7 @@ import numpy as np
 
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.ledger import Cost, State
-from deniable.queries.engines.daily_parts import PEOPLE
+from deniable.queries.standing_days import PEOPLE
 
 if TYPE_CHECKING:
     from deniable.ledger import Entry, Ledger

@@ -9,9 +9,9 @@ import pytest
 
 import deniable as dn
 from deniable.errors import EngineFailed, InvalidOperation
-from deniable.queries.engines.daily_parts import PEOPLE, Days
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.queries.engines.engine_process import Apart
+from deniable.queries.standing_days import PEOPLE, Days
 from deniable.tables.schema import Table
 
 np = pytest.importorskip("numpy")

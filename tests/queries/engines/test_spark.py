@@ -13,7 +13,8 @@ import pytest
 
 from deniable import Budget, Domain, Unit, session
 from deniable.errors import EngineFailed
-from deniable.queries.engines.sql_spelling import Spark, column
+from deniable.queries.engines.spark_spelling import Spark
+from deniable.queries.engines.sql_spelling import column
 from deniable.queries.relations.operator_meanings import like
 
 spark_engine = pytest.importorskip("deniable.queries.engines.spark", exc_type=ImportError)

@@ -4,7 +4,7 @@
     duckdb, spark        the two engines; `engine_process` runs one in a process of its own, with caps
     duckdb_sources, registration_sql, registration_report      how a source becomes a registered table
     arrow_sources                                              Delta, Iceberg and Postgres as streams of Arrow
-    sql_generation, expression_sql, sql_spelling, cell_index   a plan as SQL in the dialect of an engine
+    sql_generation, expression_sql, sql_spelling, cell_index   a plan as SQL in the dialect of an engine; spark_spelling
     bounded_rows                                               each person's first rows, with few rows hashed
     row_positions, copy_making                                 ranks and positions of rows, and copies with them
     kept_tables, kept_contents                                 registered tables that last between restarts

@@ -6,46 +6,21 @@ restart, and the erasure of their rows.
 
 from __future__ import annotations
 
-import datetime as dt
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from sqlglot import exp
 
 from deniable.queries.engines.registration_sql import HASH, Reading, reading
 from deniable.queries.engines.sql_spelling import DuckDB
+from deniable.queries.standing_days import PEOPLE, PERSON_BYTES, Days
 
 if TYPE_CHECKING:
     from deniable.queries.engines.duckdb_sources import FoundSource
     from deniable.tables.schema import Table
 
-PERSON_BYTES: Final = 16
-PEOPLE: Final = np.dtype([("who", f"V{PERSON_BYTES}"), ("rows", "<u4")])
-"""Pseudonyms of people, each with a number of rows."""
-
 _SPELLING: Final = DuckDB()
 _LIMITS: Final = "limits"
-
-Day = dt.date | int
-
-
-@final
-class Days(NamedTuple):
-    """The rows of one day: `column` is `last`; for running totals, those of all days after `after`, up to `last`."""
-
-    column: str
-    last: Day
-    is_running: bool = False
-    after: Day | None = None
-
-    @property
-    def condition(self) -> str:
-        """The condition on a column of the source, in SQL: `{}` stands for the column."""
-        if not self.is_running:
-            return f"{{0}} = {_literal(self.last)}"
-        return f"{{0}} <= {_literal(self.last)}" + (
-            "" if self.after is None else f" AND {{0}} > {_literal(self.after)}"
-        )
 
 
 def claimed(connection: Any, found: FoundSource, table: Table, day: Days, secret: bytes, used: Any) -> Any:
@@ -94,10 +69,6 @@ def _rows(found: FoundSource, table: Table, day: Days, secret: bytes) -> tuple[s
     select = read.select.sql(dialect="duckdb", normalize_functions=False)
     where = day.condition.format(f'"{read.columns[day.column]}"')
     return f'SELECT *, {who} AS "who" FROM ({select}) AS t WHERE {where}', read
-
-
-def _literal(day: Day) -> str:
-    return str(day) if isinstance(day, int) else f"DATE '{day.isoformat()}'"
 
 
 def _limit(connection: Any, people: Any) -> None:

@@ -22,7 +22,7 @@ from deniable.errors import EngineFailed, InvalidOperation, InvalidParameter, Mi
 from deniable.queries.engines import sql_generation
 from deniable.queries.engines.bounded_rows import BoundedTable, append_bounded, numbered, write_bounded
 from deniable.queries.engines.copy_making import CopyMaker
-from deniable.queries.engines.daily_parts import Days, claimed, rows_of_day
+from deniable.queries.engines.daily_parts import claimed, rows_of_day
 from deniable.queries.engines.duckdb_sources import FileList, FoundSource, listed, natural, opened
 from deniable.queries.engines.engine import (
     PERSON,
@@ -52,6 +52,7 @@ from deniable.queries.engines.scratch_folders import Folder, sweep
 from deniable.queries.engines.sql_spelling import SQL, DuckDB, function, name, number
 from deniable.queries.engines.sql_templates import Texts
 from deniable.queries.relations.exact_statistics import Collect, Filling, Group
+from deniable.queries.standing_days import Days
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
 

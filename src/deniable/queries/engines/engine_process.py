@@ -37,7 +37,7 @@ from deniable.tables.schema import Table
 from deniable.tables.source_files import files_of
 
 if TYPE_CHECKING:
-    from deniable.queries.engines.daily_parts import Days
+    from deniable.queries.standing_days import Days
 
 _GRACE: Final = 5.0
 """Seconds beyond its time limit in which an engine can stop by itself, before its process is killed."""

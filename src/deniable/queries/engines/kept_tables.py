@@ -32,7 +32,7 @@ from deniable.tables.source_files import files_of
 try:
     import fcntl
 except ImportError:  # Windows: two processes that register the same table at once may both do the work
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module that is missing
 
 _FORMAT: Final = 1
 _LEAST: Final = 32 << 20

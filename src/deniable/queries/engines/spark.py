@@ -38,7 +38,8 @@ from deniable.queries.engines.expression_sql import Piece
 from deniable.queries.engines.registration_report import Registration, counted
 from deniable.queries.engines.registration_sql import Reading, ranked, reading, same_people, with_partners
 from deniable.queries.engines.row_positions import Stored
-from deniable.queries.engines.sql_spelling import SQL, Spark, both, case, cast, column, function, name, number, try_cast
+from deniable.queries.engines.spark_spelling import Spark
+from deniable.queries.engines.sql_spelling import SQL, both, case, cast, column, function, name, number, try_cast
 from deniable.queries.relations.exact_statistics import Collect, Group
 from deniable.tables.kinds import Domain, Kind
 from deniable.tables.schema import Table
