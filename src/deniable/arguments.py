@@ -8,10 +8,10 @@ broken.
 - `real`: a number of any type, also an infinite one, as a float rounded to the safe side; for curves.
 - `whole`: a whole number of any type, as an int.
 - `python_int`, `python_float`: Python's own types only, with one rule for a wrong type and a wrong value.
-- `boolean`: True or False, and not a number that is as good as one.
+- `boolean`: True or False only; 1 and 0 are refused.
 
-A bool is an int to Python and a duration is an integer to NumPy; here neither is a number. A list, a column or a table
-that is passed by mistake may be data, so an error never contains it.
+Python treats a bool as an int, and NumPy treats a duration as an integer; these checks refuse both. A list, a column or
+a table that is passed by mistake may be data, so an error never contains it.
 
 A room names its own ranges: `curves.curve_arguments` (floats that can be squared), `curves.decimal_arithmetic` (the
 textbook) and `mechanisms.rational_parameters` (noise that floats can measure).
@@ -78,7 +78,7 @@ BEYOND_FLOATS: Final = 2**1024 - 2**970
 
 
 def at_least(least: int) -> NumberRange:
-    """All numbers from `least` on."""
+    """The range of all numbers that are at least `least`."""
     return NumberRange(f"must be at least {least}", least=least)
 
 
@@ -145,7 +145,7 @@ def whole(name: str, value: Any, *ranges: NumberRange, type_rule: str = "must be
     3
     """
     if not _is_number(value, Integral):
-        # From 2⁵³ on every float is a whole number, so its digits are not what was meant.
+        # From 2⁵³ on every float is a whole number, and may be a rounded one: do not suggest its digits.
         close = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
         helps = close and all(int(value) in each for each in ranges)
         raise InvalidParameter(name, blamed(value), type_rule, f"write {int(value)}" if helps else "")

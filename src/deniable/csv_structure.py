@@ -1,10 +1,11 @@
 """CSV files: a strict check that a file is a table, the number of its rows, and its records.
 
-CSV readers treat malformed files differently, and most of them silently: an unclosed quote swallows all rows after it,
-and a line with too few fields is dropped. So a whole file is checked before any of it is read, by one grammar (RFC
-4180): records end in LF or CRLF and have as many fields as the first; a field is plain, without quotes and line ends,
-or it is in quotes, with doubled quotes inside; empty lines are skipped. A reader must then find as many rows as were
-counted here (`check_rows`). All packages that read CSV files use this module, so they agree about every file.
+CSV readers disagree about malformed files, and most of them report nothing: an unclosed quote swallows all rows after
+it, and a line with too few fields is dropped. So the whole file is checked against one grammar (RFC 4180) before any of
+it is read: records end in LF or CRLF and have as many fields as the first; a field is plain, without quotes and line
+ends, or it is in quotes, with doubled quotes inside; empty lines are skipped. The engine that reads the file afterwards
+must find as many rows as were counted here (`check_rows`). All packages that read CSV files use this module, so they
+agree about every file.
 
 The scan works on arrays of bytes: the number of quotes before a byte decides whether it is inside quotes.
 """
@@ -116,7 +117,7 @@ def extent_of(path: str, columns: int, *, delimiter: str | None = None, called: 
 
 
 def check_rows(found: int, expected: int | None) -> None:
-    """Raise InvalidParameter if an engine read another number of rows from a file than it has."""
+    """Raise InvalidParameter if an engine read `found` rows from a file of `expected` rows (None: unknown)."""
     if expected is not None and found != expected:
         rule = "the engine finds another number of rows in this file than it has"
         raise InvalidParameter("source", NOTHING, rule, "save it as Parquet, or with LF at the end of every line")

@@ -18,14 +18,14 @@ def lazy_door(
     `if not TYPE_CHECKING:`, so that a type checker uses the ordinary imports beside it and reports a misspelt name.
     `__getattr__` raises AttributeError for other names.
 
-    >>> opened, shown = lazy_door("email", {"Message": "message", "charset": "charset"})
-    >>> opened("Message")
+    >>> get_attribute, list_names = lazy_door("email", {"Message": "message", "charset": "charset"})
+    >>> get_attribute("Message")
     <class 'email.message.Message'>
-    >>> shown()
+    >>> list_names()
     ['Message', 'charset']
     """
 
-    def opened(name: str) -> object:
+    def get_attribute(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         import sys
@@ -36,7 +36,7 @@ def lazy_door(
         setattr(sys.modules[package], name, value)  # the next access finds it without this function
         return value
 
-    def shown() -> list[str]:
+    def list_names() -> list[str]:
         return sorted((*homes, *here))
 
-    return opened, shown
+    return get_attribute, list_names

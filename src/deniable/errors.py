@@ -104,7 +104,7 @@ class InvalidParameter(DeniableError, ValueError):
         self.remedy = remedy
         try:
             shown = "" if asked is NOTHING else f"={asked!r}"
-        except Exception:  # a repr that fails itself (that of 10**5000, say) must not hide the error
+        except Exception:  # the repr itself may fail, for example for 10**5000; that must not hide this error
             shown = f"={type_of(asked)!r}"
         if len(shown) > 80:
             shown = shown[:77] + "..."
@@ -303,7 +303,7 @@ class MissingExtra(DeniableError, ImportError):
 
 
 def require(extra: str, *modules: str) -> None:
-    """Raise `MissingExtra` unless all these top-level modules are installed. Imports none of them.
+    """Raise `MissingExtra` unless all these top-level modules are installed. Does not import them.
 
     A package whose modules all need an extra calls this first in its `__init__`, so that no import of them fails with a
     bare ModuleNotFoundError.

@@ -6,9 +6,9 @@
 - `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
 - `whole`, `square`, `meant`, `steps`: sensitivities that were computed in floats.
 
-What stands on these: `arguments` checks arguments, `curves.decimal_arithmetic` has the normal distribution to sixty
-digits, and `curves.outward_rounding` moves whole arrays outwards by a bound on their floating-point error. A float is
-moved to the next one only here and there; a test reads the sources for other places.
+Three modules build on these: `arguments` checks arguments, `curves.decimal_arithmetic` has the normal distribution to
+sixty digits, and `curves.outward_rounding` moves whole arrays outwards by a bound on their floating-point error. Only
+this module and `curves.outward_rounding` step from a float to the next one; a test searches the sources for others.
 
 **Computed sensitivities.** The library reads a float as the rational number that it stores. But a sensitivity is often
 *computed* in floats, and then stores a little less than intended: math.sqrt(3) < √3, and (0.1 + 0.7) * 10 < 8. If such
@@ -16,9 +16,9 @@ a number is used as it is, the error is in the last digit of a promise. If it is
 a statistic of whole numbers changes by whole numbers, the error is a whole unit: noise for 7 instead of 8. So before a
 bound is rounded down, it is raised by what floating-point roundings may have taken from it.
 
-Raising a bound is safe: a statistic that changes by at most 7.999999999 also changes by at most 8. The price is more
-noise, of one unit, for a sensitivity within one part in 2³² below a whole number (2²⁰ if single precision can store it,
-2¹² if that is its type), and none for any other.
+Raising a bound is safe: a statistic that changes by at most 7.999999999 also changes by at most 8. It adds noise for
+one more unit if the sensitivity lies within one part in 2³² below a whole number (2²⁰ if single precision can store it,
+2¹² if that is its type). For any other sensitivity the noise is unchanged.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ SHORT: Final = 2**12
 HIGHEST: Final = Fraction(1, 2**8)
 """The most by which a number is raised, relative to itself: half precision has eleven bits only."""
 
-TELLS: Final = 2**32
-"""Beyond this, every float is within a few roundings of the root of some whole number, so nothing can be inferred."""
+LARGEST_SQUARE: Final = 2**32
+"""`meant` looks for a root √k only if x² is at most this, because every larger float is near some root by chance."""
 
 
-SINGLE_TELLS: Final = 2**16
+LARGEST_SINGLE_SQUARE: Final = 2**16
 """The same for a number that single precision can store."""
 
 
@@ -107,7 +107,7 @@ def whole(given: Any) -> int:
     (7, 8, 7)
     """
     x = rational(given)
-    return x.numerator if _is_whole(x, given) else math.floor(x * (1 + _hair(given)))
+    return x.numerator if _is_whole(x, given) else math.floor(x * (1 + _margin(given)))
 
 
 def square(given: Any) -> int:
@@ -119,11 +119,11 @@ def square(given: Any) -> int:
     (2, 3)
     """
     x = rational(given)
-    return x.numerator**2 if _is_whole(x, given) else math.floor((x * (1 + _hair(given))) ** 2)
+    return x.numerator**2 if _is_whole(x, given) else math.floor((x * (1 + _margin(given))) ** 2)
 
 
-def _hair(given: Any) -> Fraction:
-    """The relative amount by which a number is raised before it is rounded down."""
+def _margin(given: Any) -> Fraction:
+    """The relative amount by which `whole` and `square` raise a number before they round it down."""
     one = roundoff(given)
     if one > Fraction(1, 2**53):
         return min(SHORT * one, HIGHEST)
@@ -133,7 +133,7 @@ def _hair(given: Any) -> Fraction:
 def _was_single(given: Any) -> bool:
     """Whether single precision can store this number.
 
-    `float(x)` and `x.item()` of a float32 lose the type and keep its rounding errors. For such numbers `_hair` allows
+    `float(x)` and `x.item()` of a float32 lose the type and keep its rounding errors. For such numbers `_margin` allows
     for sixteen roundings only, because exact numbers such as 2192.75 fit into single precision too.
     """
     x = rational(given)
@@ -151,8 +151,8 @@ def _is_whole(x: Fraction, given: Any) -> bool:
 def meant(given: Any) -> Fraction:
     """A bound on real numbers: x itself, or √k if x is below it by a few roundings.
 
-    √k is rounded up, or exact if k is a square. The roundings are those of x's type, or of single precision if that can
-    store x, as for `float(np.sqrt(np.float32(3)))`.
+    √k is rounded up, or exact if k is a square. One rounding has the size of x's type, or of single precision if that
+    can store x, as for `float(np.sqrt(np.float32(3)))`.
 
     >>> x = math.sqrt(3)
     >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
@@ -161,12 +161,12 @@ def meant(given: Any) -> Fraction:
     True
     """
     x = rational(given)
-    if x * x > TELLS or _is_whole(x, given):
+    if x * x > LARGEST_SQUARE or _is_whole(x, given):
         return x
     near = math.ceil(x * x)
-    single = Fraction(1, 2**24) if _was_single(given) and x * x <= SINGLE_TELLS else Fraction(0)
-    hair = FEW * max(roundoff(given), single)
-    return root_up(Fraction(near)) if x * x < near <= (x * (1 + hair)) ** 2 else x
+    single = Fraction(1, 2**24) if _was_single(given) and x * x <= LARGEST_SINGLE_SQUARE else Fraction(0)
+    margin = FEW * max(roundoff(given), single)
+    return root_up(Fraction(near)) if x * x < near <= (x * (1 + margin)) ** 2 else x
 
 
 def steps(exact: Fraction) -> int:

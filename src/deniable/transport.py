@@ -31,7 +31,7 @@ from deniable.errors import (
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure becomes an error."""
 
-_SAID: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
+_FACTS: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
 """Fields of a problem that become fields of the error."""
 
 _RUNNING: Final = "is it running, and is that its address?"
@@ -40,7 +40,7 @@ _RUNNING: Final = "is it running, and is that its address?"
 def wire_to(url: str, token: str, timeout: float) -> Wire:
     """A client of one server. `timeout` is in seconds. The token is sent to this server only.
 
-    Raises MissingExtra without httpx, and InvalidParameter unless the address is https or on this machine.
+    Raises MissingExtra if httpx is not installed, and InvalidParameter unless the address is https or on this machine.
     """
     try:
         import httpx
@@ -71,7 +71,12 @@ def wire_to(url: str, token: str, timeout: float) -> Wire:
 
 @final
 class Wire:
-    """Sends JSON to one server. Each method is for one kind of request, by what may happen if it is sent again."""
+    """Sends JSON to one server. The methods differ in whether a request may be sent again after a failure.
+
+    `get`, `post` and `ask` are sent up to four times, `once` is sent once. Each returns the server's JSON object, and
+    raises the error that a local session would raise, LedgerUnavailable if the server cannot be reached, or
+    ServerRefused.
+    """
 
     def __init__(self, web: Any) -> None:
         self._web = web
@@ -164,14 +169,14 @@ def _read(response: Any) -> Any:
 def _error(problem: dict[str, Any], status: int) -> DeniableError:
     """The error that a local session would have raised; ServerRefused for problems that only a server has."""
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
-    said = {name: str(problem.get(name, "")) for name in _SAID}
+    facts = {name: str(problem.get(name, "")) for name in _FACTS}
     if code == "refused" and problem.get("refusal") in REFUSALS:
-        return QuestionRefused(problem["refusal"], said["rule"], said["rewrite"])
+        return QuestionRefused(problem["refusal"], facts["rule"], facts["rewrite"])
     if code == "budget_exceeded":
-        return BudgetExceeded(said["asked"], said["left"], said["remedy"], account=said["account"])
+        return BudgetExceeded(facts["asked"], facts["left"], facts["remedy"], account=facts["account"])
     if code == "invalid":
-        named = said["parameter"] or "request"
-        return InvalidParameter(named, NOTHING, said["rule"] or detail, said["remedy"])
+        named = facts["parameter"] or "request"
+        return InvalidParameter(named, NOTHING, facts["rule"] or detail, facts["remedy"])
     if code == "run_failed" and problem.get("failure") in ENGINE_FAILURES:
         return EngineFailed(problem["failure"], "what was charged stays charged")
     if code == "ledger_unavailable":

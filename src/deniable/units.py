@@ -122,8 +122,8 @@ class Unit:
     def is_alike(self, other: Unit) -> bool:
         """Whether one budget can protect both: the same relation, and people in both or rows in both.
 
-        A person has one budget for all tables. How many of their rows a table keeps, and what its column of ids is
-        called, is the table's own: the sensitivity of a question follows from the tables that it reads.
+        A person has one budget for all tables. Each table has its own bound on a person's rows and its own name of the
+        column of ids: the sensitivity of a question follows from the tables that it reads.
 
         >>> Unit.person("patient_id", rows=20).is_alike(Unit.person("id", rows=3))
         True
@@ -157,7 +157,7 @@ class Sensitivity:
 
     Computed bounds are rounded up, the safe side. A float a few roundings below √k, such as math.sqrt(3), is taken for
     √k. A bound given in one of NumPy's shorter floats keeps the precision of its type, also in `over` and `of_each`:
-    ten times float32(0.7) lies below 7, but integers that move by it move by 7.
+    ten times float32(0.7) lies below 7 by rounding only, so a statistic of integers may move by 7.
 
     >>> Sensitivity(l1=2.0, l2=1.5)
     Sensitivity(l1=2.0, l2=1.5)
