@@ -1,15 +1,16 @@
 """What was spent: budgets, and an append-only ledger that cannot be overspent and reveals tampering.
 
-    budget, currency              how much may be spent, and in what it is counted: μ², ε or ρ
-    renewal                       so much in each week or year, and what that means for a life
-    epsilon_mu_conversion         between ε and μ² at a fixed δ, exactly
+    budget, currency              how much may be spent, counted in μ², ε or ρ
+    renewal                       a limit for each week or year, and its cost over a lifetime
+    epsilon_mu_conversion         converts between ε and μ² at a fixed δ, exactly
     ledger, charge_requests       reserve a cost, run the question, seal the answer
     entries, owner_signatures     the hash chain, and what the owner's key signs
     spending_accounts, account_balances      limits of the dataset and of payers, in total and per window of time
     declared_versions             versions of the data, which share one budget
     keys                          the owner's Ed25519 keys, in files
     stores                        files, memory and databases; migrations: the tables in shared databases
-    history_verification, incremental_verification, ledger_export, label_verification     who can check what
+    history_verification, incremental_verification     recompute a history, whole or only its new entries
+    ledger_export, label_verification                  files that anybody can verify without the ledger
 
 Curves state what a release promises; this package decides whether it may still happen. It imports curves and units, and
 no mechanism, table or question: here a question is a hash, and an answer is bytes.

@@ -13,7 +13,7 @@ __all__ = ["Replay", "left_of", "replay_of", "standing"]
 
 
 class Replay(NamedTuple):
-    """A stored answer, with what a receipt needs when it is given out again."""
+    """A stored answer, with everything that a receipt needs if the answer is returned again."""
 
     sealed: Entry
     charge: Entry
@@ -61,7 +61,7 @@ def left_of(transaction: Transaction, limit: Cost, payer: str | None) -> Cost:
 def replay_of(
     transaction: Transaction, limit: Cost, question: str, version: str | None, payer: str | None
 ) -> Replay | None:
-    """The newest answer to this question about this version, for `Ledger.replay`; None if there is none."""
+    """The newest sealed answer to this question about this version, for `Ledger.replay`; None if it has no answer."""
     sealed = transaction.newest_sealed(question, version)
     if sealed is None or sealed.closes is None:
         return None

@@ -156,7 +156,11 @@ class Budget:
         keys_delta: Amount | None = None,
         people: int | None = None,
     ) -> None:
-        """Warns of an ε or δ that protects little; the public number of `people` is used for this advice only."""
+        """`epsilon` is from 1e-30 to a million, 0 < `delta` < 1, and `keys_delta` < `delta`; else InvalidParameter.
+
+        Issues WeakPrivacyWarning for an ε or δ that protects little. The public number of `people` is used for this
+        advice only.
+        """
         if delta is None:  # no default: Gaussian noise has no pure ε
             remedy = f"write Budget(epsilon={epsilon}, delta=1e-6), or Budget.pure(epsilon={epsilon}) for none"
             raise InvalidParameter("delta", NOTHING, "must be given", remedy)
@@ -217,22 +221,22 @@ class Budget:
 
         >>> Budget(epsilon=1, delta=1e-6).weaknesses(people=10_000)
         ()
-        >>> [said] = Budget(epsilon=1, delta=1e-3).weaknesses(people=10_000)
-        >>> said
+        >>> [warning] = Budget(epsilon=1, delta=1e-3).weaknesses(people=10_000)
+        >>> warning
         'delta 0.001 protects little: it is not well below 1/n = 0.0001 for n = 10,000 people, and allows showing \
 each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-08 is usual'
         """
-        return weakness_advice.weaknesses(people=people, **self._read_as())
+        return weakness_advice.weaknesses(people=people, **self._promise_parameters())
 
-    def _read_as(self) -> dict[str, Any]:
-        """The promise as the parameters that advice is about: ε and δ, or the μ of the Gaussian noise that fits."""
+    def _promise_parameters(self) -> dict[str, Any]:
+        """The parameters of the promise that the advice judges: ε and δ, or μ and δ of the Gaussian noise that fits."""
         if self.epsilon is not None:
             return {"epsilon": self.epsilon, "delta": self.delta}
         square = self.accounting.mu2_units(self.limit.units)
         return {"mu": epsilon_mu_conversion.mu_down(square), "delta": self.delta}
 
     def _advise(self, people: int | None) -> Self:
-        weakness_advice.warn_if_weak(people=people, **self._read_as())
+        weakness_advice.warn_if_weak(people=people, **self._promise_parameters())
         return self
 
     # -- what things cost ----------------------------------------------------------------------------------------------
@@ -270,7 +274,7 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         rho: Amount | None = None,
         delta: Amount = 0,
     ) -> Cost:
-        """The cost of an amount: give exactly one of `epsilon`, `mu` and `rho`. `level` is the way back, for noise.
+        """The cost of an amount: give exactly one of `epsilon`, `mu` and `rho`. `level` is the inverse function.
 
         In the budget's own currency the amount is taken exactly as written, and rounded up to whole units. Conversions:
         under a Gaussian budget, `rho` is Gaussian noise with μ² = 2ρ, and `epsilon` is the largest μ with δ_μ(epsilon)
@@ -451,30 +455,30 @@ def _known_cost(budget: Budget, name: str, amount: Amount, delta: Amount) -> Cos
 @lru_cache(maxsize=1024)
 def _described(cost: Cost, budget: Budget) -> str:
     level, name = epsilon_mu_conversion.short_up(budget.level_up(cost)), budget.accounting.parameter
-    said = f"{name} {level}"
+    text = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
         epsilon = epsilon_mu_conversion.epsilon_up(cost.units, budget.noise_delta_units)
-        said = f"epsilon {epsilon} at delta {_delta_said(budget.noise_delta_units)} ({said})"
-    return said + (f", delta {epsilon_mu_conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
+        text = f"epsilon {epsilon} at delta {_delta_text(budget.noise_delta_units)} ({text})"
+    return text + (f", delta {epsilon_mu_conversion.short_up(cost.delta_units * UNIT)}" if cost.delta_units else "")
 
 
 @lru_cache(maxsize=1024)
 def _described_rest(cost: Cost, budget: Budget) -> str:
     level, name = epsilon_mu_conversion.short_down(budget.level_down(cost)), budget.accounting.parameter
-    said = f"{name} {level}"
+    text = f"{name} {level}"
     if budget.noise_delta_units and cost.units:
         epsilon = epsilon_mu_conversion.epsilon_down(cost.units, budget.noise_delta_units)
-        said = f"epsilon {epsilon} at delta {_delta_said(budget.noise_delta_units)} ({said})"
-    return f"{said}, delta {_delta_left(cost.delta_units)}"
+        text = f"epsilon {epsilon} at delta {_delta_text(budget.noise_delta_units)} ({text})"
+    return f"{text}, delta {_delta_left_text(cost.delta_units)}"
 
 
 @lru_cache(maxsize=1024)
-def _delta_said(units: int) -> str:
+def _delta_text(units: int) -> str:
     return str(amount_of(units))
 
 
 @lru_cache(maxsize=1024)
-def _delta_left(units: int) -> str:
+def _delta_left_text(units: int) -> str:
     return str(epsilon_mu_conversion.short_down(units * UNIT))
 
 

@@ -12,7 +12,7 @@ from deniable.ledger.stores.store import Transaction
 __all__ = ["REUSED", "Ask", "answered_before", "ask_of", "closed", "keyed_of"]
 
 REUSED: Final = "was used for another question"
-"""What an error says about an idempotency key that comes again with another request."""
+"""The rule in the error about an idempotency key that is sent again with a different request."""
 
 
 class Ask(NamedTuple):
@@ -35,12 +35,15 @@ def ask_of(
 
 
 def keyed_of(transaction: Transaction, key: str | None) -> Entry | None:
-    """The RESERVED entry with this idempotency key; None without a key, or if there is none."""
+    """The RESERVED entry with this idempotency key; None if `key` is None or no entry has it."""
     return None if key is None else transaction.keyed(key)
 
 
 def answered_before(transaction: Transaction, ask: Ask, payer: str | None, known: Entry) -> Entry:
-    """The SEALED entry of the first request with this key; InvalidParameter if it has none, or was another request."""
+    """The SEALED entry of the first request with this key, which is `known`.
+
+    InvalidParameter if that request was a different one, or has no answer.
+    """
     if (known.cost, known.question, known.description, known.key, known.version, known.payer) != (*ask, payer):
         raise InvalidParameter("key", ask.key, REUSED, "use a new key for each question")
     closing = transaction.closing(known.number)

@@ -228,8 +228,9 @@ class SignedStatement:
 class DeclaredVersion:
     """A version of a table: the owner's name for the data of one moment. All versions spend from one budget.
 
-    `content` recognises the data again: a keyed hash that also covers the table and the version, so that two versions
-    with equal data have different ones. Without the ledger's secret it reveals nothing, not even that nothing changed.
+    `content` is a keyed hash of the data, by which the same data are recognised later. It also covers the table and the
+    version, so that two versions with equal data have different hashes: without the ledger's secret the hash reveals
+    nothing, not even whether the data changed.
     """
 
     table: str
@@ -240,8 +241,8 @@ class DeclaredVersion:
 
     def record(self) -> dict[str, object]:
         """Plain values, as they are hashed."""
-        told: dict[str, object] = {"table": self.table, "version": self.version, "content": self.content}
-        return told if self.schema is None else {**told, "schema": self.schema}
+        record: dict[str, object] = {"table": self.table, "version": self.version, "content": self.content}
+        return record if self.schema is None else {**record, "schema": self.schema}
 
 
 @final
@@ -310,7 +311,7 @@ class Entry:
     previous: str
     hash: str = ""
     payer: str | None = None
-    """The account that pays besides the dataset; None if there is none."""
+    """The account that pays in addition to the dataset; None if only the dataset pays."""
 
     payer_spent: Cost | None = None
     """Everything charged to the payer up to and including this entry; on RESERVED entries."""
@@ -495,7 +496,7 @@ def _text(value: object) -> str:
     return value
 
 
-# --- the border -------------------------------------------------------------------------------------------------------
+# --- checks of arguments ----------------------------------------------------------------------------------------------
 
 
 def checked_kind(kind: type[Kind], name: str, value: object) -> Kind:

@@ -4,7 +4,7 @@ A μ-GDP release is (ε, δ)-DP if and only if δ_μ(ε) = Φ(μ/2 - ε/μ) - e^
 8). δ_μ(ε) increases with μ and decreases with ε, so both directions are searches for the last whole number of units at
 which the inequality holds. `gaussian_delta` evaluates δ_μ(ε) to forty digits; floats only give a first guess.
 
-The second half of the file shows amounts to people: four digits, rounded to the safe side.
+The second half of the file rounds amounts for display: four digits, rounded to the safe side.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _float_delta(mu: float, epsilon: float) -> float:
     return 0.5 * math.erfc(a / math.sqrt(2)) - scaled
 
 
-# --- four digits for people -------------------------------------------------------------------------------------------
+# --- four digits for display ------------------------------------------------------------------------------------------
 
 
 def short_down(exact: Fraction) -> Decimal:
@@ -128,14 +128,14 @@ def short_up(exact: Fraction) -> Decimal:
 
 _BANDS: Final = 4096
 _WHOLE: Final = -27 * 9000
-"""From this place on (1e-27), numbers with four digits are whole units."""
+"""The place of 1e-27: from here on, numbers with four digits are whole multiples of a unit."""
 
 _bands: dict[tuple[int, int], tuple[int, int] | None] = {}
 """A cache, by δ and place: the range of units of μ² in which `epsilon_down` returns that place; None if the place was
-returned once only. What is left of a budget falls a little with each question, and its four digits change rarely."""
+returned only once. The rest of a budget decreases a little with each question, so its four digits rarely change."""
 
 
-_shown: dict[int, int] = {}
+_last_place: dict[int, int] = {}
 """By δ: the place that `epsilon_down` returned last."""
 
 
@@ -148,21 +148,21 @@ def _in_band(mu2_units: int, delta_units: int, place: int) -> bool:
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
     """The largest ε with four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
-    before = _shown.get(delta_units)
+    before = _last_place.get(delta_units)
     guess = before if before is not None and _in_band(mu2_units, delta_units, before) else _guess(mu2_units, delta)
     if _in_band(mu2_units, delta_units, guess):
-        _shown[delta_units] = guess
+        _last_place[delta_units] = guess
         return _tidy(_short(guess))
 
     def costs_more(place: int) -> bool:
         return _fits(mu2_units + 1, Fraction(_short(place)), delta)
 
-    if costs_more(guess) and _fits(mu2_units + 1, Fraction(0), delta):  # if the guess does not, 0 does not either
+    if costs_more(guess) and _fits(mu2_units + 1, Fraction(0), delta):  # ε = 0 costs less than the guess
         return Decimal(0)
     place = _last(lambda place: not costs_more(place), guess)
     if len(_bands) >= _BANDS:
         _bands.clear()
-        _shown.clear()
+        _last_place.clear()
     seen = (delta_units, place) in _bands and place >= _WHOLE
     _bands[delta_units, place] = (_price(place, delta_units), _price(place + 1, delta_units)) if seen else None
     return _tidy(_short(place))

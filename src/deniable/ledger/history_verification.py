@@ -15,7 +15,7 @@ hash or checkpoint that was kept elsewhere, and the owner's signatures over late
 1. The chain: it has the next number and its own hash, and contains the hash of the entry before it. The first entry
    contains the hash of the heading.
 2. The sums: its sum is the sum before it plus its own charge. From the first limit on, times never decrease.
-3. A charge (RESERVED) is added to the account of the dataset and to that of its payer, who must have been granted a
+3. A charge (RESERVED) is added to the dataset's account and to the payer's account, which must have been granted a
    limit. It must fit under every limit that was in force at its time: in total, and in each window of time. SEALED and
    FAILED entries must close one open charge of the same question, version of the data, cost, key and payer.
 4. Limits (GRANTED, ADJUSTED) take effect from here on. The total limit of the dataset changes only by an adjustment
@@ -135,7 +135,7 @@ class Recount:
     # -- what holds for every entry ------------------------------------------------------------------------------------
 
     def _check_link(self, entry: Entry) -> None:
-        """It has the next number, its own hash, and the hash of the entry before it."""
+        """Check that it has the next number, the right hash, and the hash of the entry before it."""
         number = self.number + 1
         if entry.number != number:
             raise self._bad(number, "is missing")
@@ -147,7 +147,7 @@ class Recount:
             raise self._bad(number, "does not follow the entry before it")
 
     def _check_sums(self, entry: Entry) -> None:
-        """Its sum, its count of charges and its time continue those of the entry before it."""
+        """Check that its sum, its count of charges and its time continue from the entry before it."""
         if entry.spent != self.spent + entry.charged:
             raise self._bad(entry.number, "has a wrong sum")
         counted = self.newest is not None and self.newest.charges is not None
@@ -159,7 +159,7 @@ class Recount:
     # -- one kind of entry each ----------------------------------------------------------------------------------------
 
     def _take_note(self, entry: Entry) -> None:
-        """An entry that is not part of a charge. One with a statement or a rotation is checked as such."""
+        """Check an entry that is not part of a charge, by its state or by the optional field that it has."""
         if entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
             raise self._bad(entry.number, "charges what cannot be charged")
         if entry.state is State.STATED or entry.statement is not None:
@@ -184,12 +184,12 @@ class Recount:
         self.names.append(entry.name)
 
     def _take_version(self, entry: Entry) -> None:
-        said = entry.declared
-        if said is None or entry.state is not State.DECLARED or entry.terms or entry.name or entry.checkpoint:
+        declared = entry.declared
+        if declared is None or entry.state is not State.DECLARED or entry.terms or entry.name or entry.checkpoint:
             raise self._bad(entry.number, "declares nothing")
-        if (said.table, said.version) in self._versions:
+        if (declared.table, declared.version) in self._versions:
             raise self._bad(entry.number, "declares a version that was declared before")
-        self._versions.add((said.table, said.version))
+        self._versions.add((declared.table, declared.version))
 
     def _take_plain(self, entry: Entry) -> None:
         """RESERVED charges its cost, within every limit; SEALED and FAILED close a RESERVED entry that is open."""
@@ -255,9 +255,9 @@ class Recount:
         self.keys.append(entry.rotation.successor)
 
     def _take_statement(self, entry: Entry) -> None:
-        said = entry.statement
+        statement = entry.statement
         if (
-            said is None
+            statement is None
             or entry.state is not State.STATED
             or entry.terms
             or entry.name
@@ -266,7 +266,9 @@ class Recount:
         ):
             raise self._bad(entry.number, "states nothing")
         where: dict[str, Any] = {"serial": self.heading.serial, "number": entry.number, "previous": entry.previous}
-        self._check_signature(entry, said.signer, said.message(**where, words=entry.description), said.signature)
+        self._check_signature(
+            entry, statement.signer, statement.message(**where, words=entry.description), statement.signature
+        )
 
     def _check_signature(self, entry: Entry, signer: str | None, message: bytes, signature: str | None) -> None:
         wanted = self.keys[-1] if self.keys else None

@@ -1,8 +1,8 @@
 """Verify a growing ledger repeatedly: entries that were verified before are not verified each time.
 
 `Growing` remembers the number and hash of the newest verified entry, and the sums up to it. `verify` checks that this
-entry is still in its place, and recomputes only the entries after it. If the entry is missing or another one, the whole
-history is recomputed, and the first wrong entry is named.
+entry is still in its place, and recomputes only the entries after it. If the entry is missing or has another hash, the
+whole history is recomputed, and the error names the first wrong entry.
 
 A change to an older entry, with the newest entries intact, is detected only when the whole history is recomputed. This
 happens at the first call, at the first call more than ten minutes after the last time, and on request
@@ -45,8 +45,9 @@ class Growing:
         self._whole = 0.0
         self._recount: Recount | None = None
         self._turn = threading.Lock()
-        """Guards the two fields above, and lets one thread at a time verify new entries."""
-        self._looks = threading.Condition()
+        """Guards `_whole` (the time of the last whole run) and `_recount`: one thread at a time verifies new entries.
+        """
+        self._run_ended = threading.Condition()
         self._begun = self._ended = 0
         self._newest: Entry | None = None
         self._fault: Exception | None = None
@@ -68,40 +69,40 @@ class Growing:
 
     def verify_whole(self) -> Entry | None:
         """Recompute the whole history. Returns the newest entry; LedgerDamaged names the first wrong one."""
-        with self._looks:
+        with self._run_ended:
             wanted = self._begun + 1  # the next run to begin: it reads all entries that exist now
             while self._begun > self._ended < wanted:
-                self._looks.wait()
+                self._run_ended.wait()
             is_mine = self._ended < wanted
             if is_mine:
                 self._begun = wanted
         if is_mine:
-            self._look()
-        with self._looks:
+            self._verify_for_all()
+        with self._run_ended:
             newest, fault = self._newest, self._fault
         if fault is not None:
             raise fault
         return newest
 
-    def _look(self) -> None:
+    def _verify_for_all(self) -> None:
         """Recompute the whole history for all threads that wait for it."""
         newest: Entry | None = None
         fault: Exception | None = LedgerUnavailable(
             "the verification of the whole ledger was interrupted", "verify again"
         )
         try:
-            newest, fault = self._looked(), None
+            newest, fault = self._verified_whole(), None
         except Exception as error:  # raised in each of these threads
             fault = error
         finally:
             if fault is not None:
                 with self._turn:
                     self._recount = None
-            with self._looks:
+            with self._run_ended:
                 self._ended, self._newest, self._fault = self._begun, newest, fault
-                self._looks.notify_all()
+                self._run_ended.notify_all()
 
-    def _looked(self) -> Entry | None:
+    def _verified_whole(self) -> Entry | None:
         with self._ledger._store.reading() as transaction:
             recount = Recount(self._ledger._heading, transaction.genesis, self._key)
         newest = self._counted(recount, whole=True)

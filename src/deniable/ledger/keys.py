@@ -98,9 +98,9 @@ def is_signed(signer: str | None, message: bytes, signature: str | None) -> bool
 
 
 def new(path: str | os.PathLike[str]) -> SigningKey:
-    """Make a key, and write it to a new file that only its owner may read (0600); the public key goes beside it, .pub.
+    """Make a key, and write it to a new file that only its owner may read (0600), with the public key beside it (.pub).
 
-    Existing files are never overwritten, because a lost key cannot be recovered: InvalidParameter.
+    InvalidParameter if one of the files exists: a lost key cannot be recovered, so files are never overwritten.
     """
     key, place = SigningKey.generate(), Path(require_path("path", path, "owner.key"))
     public = place.with_suffix(".pub")
@@ -117,7 +117,9 @@ def new(path: str | os.PathLike[str]) -> SigningKey:
 
 
 def read(path: str | os.PathLike[str]) -> SigningKey:
-    """The private key in this file; InvalidParameter if other users may read the file."""
+    """The private key in this file. InvalidParameter if other users may read the file; UnreadableRecord if it is not a
+    key.
+    """
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -135,7 +137,7 @@ def read(path: str | os.PathLike[str]) -> SigningKey:
 
 
 def read_public(path: str | os.PathLike[str]) -> PublicKey:
-    """The public key in this file."""
+    """The public key in this file; UnreadableRecord if it is not one."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

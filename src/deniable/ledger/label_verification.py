@@ -40,18 +40,22 @@ class CheckedLabel:
     def lines(self) -> list[str]:
         """What was verified and what was not, as sentences."""
         how = f"with {self.signer}, for which your key vouched in the ledger" if self.vouched else "with this key"
-        said = [f"The label of {self.release} is as it was signed {how}."]
+        sentences = [f"The label of {self.release} is as it was signed {how}."]
         if self.replaced:
-            said.append("That key was replaced since: ask for the label again, it is signed with the newest one then.")
+            sentences.append(
+                "That key was replaced since: ask for the label again, it is signed with the newest one then."
+            )
         if self.numbers:
-            said.append("The columns and rows of the answer are those that were released under it.")
+            sentences.append("The columns and rows of the answer are those that were released under it.")
         elif self.version < BINDING:
-            said.append(
+            sentences.append(
                 f"It is of version {self.version} and does not bind the numbers: any answer could stand beside it."
             )
         else:
-            said.append("No answer was compared: give one to see whether its numbers are those that were released.")
-        return said
+            sentences.append(
+                "No answer was compared: give one to see whether its numbers are those that were released."
+            )
+        return sentences
 
 
 def answer_digest(answer: Mapping[str, Any]) -> str:
@@ -61,12 +65,12 @@ def answer_digest(answer: Mapping[str, Any]) -> str:
     True
     """
     columns, rows = answer.get("columns"), answer.get("rows")
-    # A text or a mapping can be iterated too, but would be hashed as another table than it displays.
+    # A text or a mapping can be iterated too, but its hash would be that of another table than the one on display.
     if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise UnreadableRecord("this is not an answer: it needs lists of columns and rows")
     try:
-        told = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows]}
-        text = json.dumps(told, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        table = {"columns": columns, "rows": [[_plain(cell) for cell in row] for row in rows]}
+        text = json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise UnreadableRecord("this is not an answer: its columns and rows cannot be written as JSON") from None
     return sha256(b"deniable answer\n" + text.encode()).hexdigest()

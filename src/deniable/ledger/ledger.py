@@ -59,7 +59,7 @@ __all__ = ["Ledger"]
 _PAGE = 500
 
 Noted = Checkpoint | Note | Place
-_Told = Callable[[Cost], object] | None
+_OnCharged = Callable[[Cost], object] | None
 
 
 @final
@@ -92,7 +92,7 @@ class Ledger:
         secret: bytes | None = None,
         version: str | None = None,
     ) -> Ledger:
-        """Open the ledger at this place, or make one if there is none. Without a place: a new one in memory.
+        """Open the ledger at this place, or make one if the place is empty. Without a place: a new one in memory.
 
         A new ledger needs a budget, a unit and a dataset. If the ledger exists, what you give must equal its own
         budget, unit, dataset, family and owner (LedgerMismatch otherwise); it supplies what you leave out.
@@ -113,7 +113,7 @@ class Ledger:
         given = checkpoint if isinstance(checkpoint, list) else [checkpoint]
         notes = [newest_note(each) for each in given if each is not None]
         new = None
-        # Where a checkpoint is known there was a ledger; a new one in its place would forget what was spent.
+        # A checkpoint proves that a ledger existed; a new one in its place would forget what was spent.
         if not notes and budget is not None and unit is not None and dataset is not None:
             serial = secrets.token_hex(16)
             new = Heading(
@@ -240,7 +240,7 @@ class Ledger:
         enough: Callable[[Entry], bool] | None = None,
         key: str | None = None,
         payer: str | None = None,
-        left: _Told = None,
+        left: _OnCharged = None,
         version: str | None = None,
     ) -> Entry:
         """Return the newest SEALED entry of this question and version if it is exact enough; otherwise `reserve`.
@@ -291,14 +291,14 @@ class Ledger:
         return self._store.write(work)
 
     def _reserved(
-        self, transaction: Transaction, ask: Ask, payer: str | None, known: Entry | None, left: _Told = None
+        self, transaction: Transaction, ask: Ask, payer: str | None, known: Entry | None, left: _OnCharged = None
     ) -> Entry:
         if known is None:
             return self._append(transaction, [ask], payer, left)[0]
         return answered_before(transaction, ask, payer, known)
 
     def _append(
-        self, transaction: Transaction, asks: Sequence[Ask], payer: str | None, left: _Told = None
+        self, transaction: Transaction, asks: Sequence[Ask], payer: str | None, left: _OnCharged = None
     ) -> list[Entry]:
         accounts = standing(transaction, self.budget.limit, payer or EVERYBODY)
         if payer is not None and not any(each.name == payer for each in accounts):
@@ -584,4 +584,4 @@ class Ledger:
 
 
 def _reopened(place: str, dataset: str, serial: str) -> Ledger:
-    return Ledger.open(place, dataset=dataset, checkpoint=Note(serial, 0, "", None))  # this one, and never a new one
+    return Ledger.open(place, dataset=dataset, checkpoint=Note(serial, 0, "", None))  # the note forbids a new ledger

@@ -39,7 +39,7 @@ def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = N
 
 
 def rotation_fault(heading: Heading, entry: Entry, known: Sequence[str]) -> str | None:
-    """What is wrong with an entry that replaces the last of these keys; None if it is right."""
+    """The fault of an entry that should replace the last of these keys; None if it is valid."""
     made = entry.rotation
     if made is None or entry.state is not State.ROTATED or not known or made.successor in known:
         return "replaces no key"
@@ -85,7 +85,7 @@ def stated(heading: Heading, transaction: Transaction, words: str, by: str, key:
 
 
 def checkpointed(heading: Heading, transaction: Transaction, key: SigningKey, after: Sequence[Note] = ()) -> Checkpoint:
-    """Append a checkpoint of the newest entry, or return the newest entry's own if it is one.
+    """Append a checkpoint of the newest entry. If that entry is already a checkpoint by this key, return it instead.
 
     LedgerDamaged if the chain does not contain one of the notes in `after`.
     """

@@ -4,7 +4,7 @@ Every cost is charged to the dataset (`EVERYBODY`) and, if a payer is named, to 
 have a total limit and limits per window. A cost is charged only if it fits under all limits of all accounts that pay.
 
 A window of n seconds is [k·n, (k+1)·n) since 1970 in UTC, so time zones and daylight saving do not matter. The current
-time is the clock's or that of the newest entry, whichever is later: setting a clock back does not reopen a window.
+time is the later of the clock and the time of the newest entry: setting a clock back does not reopen a window.
 
 A window limits how fast a budget is spent, and not how much privacy is lost in the end: costs of older windows still
 count against the total limits.
@@ -107,12 +107,12 @@ def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:
     for each in accounts if total != Cost(0, 0) else ():  # an entry without a cost always fits
         if not budget.fits(each.spent + total, each.limit):
             named = each.title if len(accounts) > 1 else ""
-            said = _remedy(total, each.left)
-            raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), said, account=named)
+            remedy = _remedy(total, each.left)
+            raise BudgetExceeded(total.describe(budget), each.left.describe_rest(budget), remedy, account=named)
 
 
 def _remedy(total: Cost, left: Cost) -> str:
-    """What to do, by the column in which too little is left."""
+    """The remedy for the column in which too little is left: the currency, or δ."""
     if left.units == 0 < total.units:
         return SPENT
     again = "or ask something that was asked before"

@@ -1,8 +1,8 @@
-"""Migrations of the tables in shared databases: those of ledgers, and those of the server.
+"""Migrations of the tables of ledgers and of the server in shared databases.
 
-Only this module calls Alembic. Ledgers and server have migrations of their own, and each records its revision in a
-table of its own, so that both can be in one database or in two. The steps
-of ledgers are in `versions`, those of the server in `deniable.server.migrations`; Alembic runs `env` for each.
+Only this module calls Alembic. Ledgers and server have separate migrations, and each records its revision in a separate
+table, so that both can be in one database or in two. The migrations of ledgers are in `versions`, the migrations of the
+server in `deniable.server.migrations`; Alembic runs `env` for each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def upgrade(connection: Connection, *, steps: str, version_table: str) -> None:
 
 
 def revision(connection: Connection, version_table: str) -> str | None:
-    """The newest migration that was run; None if there is none."""
+    """The newest migration that was run; None before the first."""
     from sqlalchemy import inspect
 
     if not inspect(connection).has_table(version_table):

@@ -4,7 +4,7 @@ from alembic import context
 
 
 def run() -> None:
-    """Run the migrations in the transaction of that connection."""
+    """Run the migrations in the transaction of the connection that `upgrade` passed."""
     given = context.config.attributes
     context.configure(connection=given["connection"], version_table=given["version_table"])
     context.run_migrations()

@@ -95,7 +95,7 @@ _LOCK = sa.select(LEDGERS.c.number).where(LEDGERS.c.id == sa.bindparam("ledger")
 
 
 def _finding(find: Find) -> sa.TextualSelect:
-    """The statement of a query. Parameters and columns get their types, because Postgres is told them."""
+    """The statement of a query. Parameters and columns have explicit types, because Postgres needs them."""
     text = sa.text(f"SELECT {', '.join(COLUMNS)} FROM {ENTRIES.name} WHERE ledger = :ledger AND {find.value}")
     known: dict[str, sa.BindParameter[Any]] = {
         "ledger": sa.bindparam("ledger", type_=sa.Integer),
@@ -160,8 +160,8 @@ class _DatabaseTransaction(Transaction):
         if set(kept) != {Heading.read(first or "").dataset, *(each.name for each in self.links())}:
             raise LedgerDamaged(None, "the names of the data are not those of the chain", RESTORE)
         if self._connection.dialect.name == "sqlite":
-            said = self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
-            if said != "ok":
+            result = self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
+            if result != "ok":
                 raise LedgerDamaged(None, "is damaged", RESTORE)
 
     def _insert(self, entries: Sequence[Entry], head: ChainHead) -> None:

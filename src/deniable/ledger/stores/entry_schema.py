@@ -5,8 +5,8 @@ indices. They differ in names and in one column: a shared table is called `denia
 `deniable_`, and its first column says which ledger a row belongs to; that column also leads every index. Alembic's
 steps in `migrations` have been released and repeat this schema as it was then; a test compares what they make with it.
 
-`since` is the version of a file (`sqlite_store.VERSION`) from which on it has the column or index; a file that is older
-gets it when it is next opened.
+`since` is the first version of the file format (`sqlite_store.VERSION`) with the column or index; an older file gets
+the column or index when it is next opened.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Final, final
 
 ABORT: Final = "a ledger is append-only"
-"""What the database says to somebody who edits or deletes an entry."""
+"""The database's error message if somebody edits or deletes an entry."""
 
 
 class ColumnType(Enum):
-    """What a column holds, in SQLite's words."""
+    """The type of a column. The value is SQLite's name for it."""
 
     INTEGER = "INTEGER"
     TEXT = "TEXT"
@@ -39,7 +39,7 @@ class EntryColumn:
     since: int = 1
 
     def sqlite(self) -> str:
-        """Its definition in SQLite. The number of an entry is the key of its row."""
+        """The definition of the column in SQLite. The number of an entry is the primary key of its row."""
         if self.name == "number":
             return f"number {self.type.value} PRIMARY KEY"
         return f"{self.name} {self.type.value}{'' if self.may_lack else ' NOT NULL'}"
@@ -57,7 +57,7 @@ class EntryIndex:
     since: int = 1
 
     def sqlite(self) -> str:
-        """The statement that makes it in a file of its own."""
+        """The statement that makes the index in the SQLite file of one ledger."""
         unique, where = "UNIQUE " if self.is_unique else "", f" WHERE {self.where}" if self.where else ""
         return f"CREATE {unique}INDEX {self.name} ON entries ({', '.join(self.columns)}){where}"
 
@@ -72,8 +72,8 @@ ENTRY_COLUMNS: Final = (
     *(EntryColumn(name) for name in ("spent_units", "spent_delta_units", "previous", "hash")),
     *(EntryColumn(name, may_lack=True, since=2) for name in ("payer", "account", "more")),
 )
-"""Amounts are decimal text: no database's integer holds 38 digits. `payer` and `account` are there to be looked up;
-`more` has them again, as they were hashed."""
+"""Amounts are decimal text, because they have up to 38 digits, more than an integer column can store. `payer` and
+`account` are separate columns so that they can be indexed; `more` contains them too, in the form that was hashed."""
 
 ENTRY_INDICES: Final = (
     EntryIndex("closed_once", ("closes",), "closes IS NOT NULL", is_unique=True),
@@ -87,19 +87,19 @@ ENTRY_INDICES: Final = (
 
 
 def sqlite_statements() -> tuple[str, ...]:
-    """What makes the table, its indices and its triggers in a new file."""
+    """The statements that make the table, its indices and its triggers in a new file."""
     columns = ", ".join(each.sqlite() for each in ENTRY_COLUMNS)
     return (
         f"CREATE TABLE entries ({columns})",
         *(each.sqlite() for each in ENTRY_INDICES),
-        # Against slips of the hand in a database shell; against the will to forge there is the chain.
+        # The triggers prevent mistakes in a database shell. The hash chain reveals deliberate changes.
         f"CREATE TRIGGER never_edit BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, '{ABORT}'); END",
         f"CREATE TRIGGER never_delete BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, '{ABORT}'); END",
     )
 
 
 def sqlite_additions(version: int) -> tuple[str, ...]:
-    """What a file of this version lacks of the table and its indices."""
+    """The statements that add the columns and indices that a file of this version lacks."""
     columns = [each.sqlite() for each in ENTRY_COLUMNS if each.since > version]
     indices = [each.sqlite() for each in ENTRY_INDICES if each.since > version]
     return (*(f"ALTER TABLE entries ADD COLUMN {each}" for each in columns), *indices)

@@ -74,7 +74,7 @@ _SCHEMA: Final = (
     *_OWN,
 )
 _STEPS: Final = {version: (*sqlite_additions(version), *_OWN) for version in (1, 2)}
-"""What a file of an older version lacks."""
+"""By version of an older file: the statements that upgrade it."""
 
 
 @final
@@ -175,7 +175,7 @@ class SQLiteStore(Store):
                 self._find(self._path, new)
             connection = self._connected()
             if self._path is not None and not _has_tables(connection):
-                raise emptied(self._path)  # SQLite has rolled back all of it by the journal beside it
+                raise emptied(self._path)  # the journal beside it made SQLite roll back everything
             if self._path is None:
                 if new is None:
                     raise needs_all("a ledger in memory is always a new one", to_read=self._to_read)

@@ -59,7 +59,8 @@ class Waiting:
         self.result: Any = None
         self.error: Exception | None = None
 
-    def told(self) -> Any:
+    def outcome(self) -> Any:
+        """The result of the work, once it is `over`; raises the error of the work if it has one."""
         if self.error is not None:
             raise self.error
         return self.result
@@ -99,19 +100,19 @@ class Find(Enum):
     """
 
     PAGE = "number > :after ORDER BY number LIMIT :most"
-    """The next ones by number."""
+    """The next entries by number."""
     CLOSING = "closes = :number"
-    """The one that closed this."""
+    """The entry that closes the entry `number`."""
     KEYED = "key = :key AND state = 'RESERVED'"
     SEALED = "question = :question AND state = 'SEALED' ORDER BY number DESC"
     BEFORE = "time < :time ORDER BY time DESC, number DESC LIMIT 1"
-    """The newest that is older."""
+    """The newest entry before `time`."""
     PAID = "payer = :payer AND state = 'RESERVED' ORDER BY time DESC, number DESC LIMIT 1"
-    """The newest of a payer."""
+    """The newest charge of a payer."""
     PAID_BEFORE = "payer = :payer AND state = 'RESERVED' AND time < :time ORDER BY time DESC, number DESC LIMIT 1"
-    """The newest of a payer that is older."""
+    """The newest charge of a payer before `time`."""
     ABOUT = "account IN :accounts ORDER BY number"
-    """Those that set limits of these accounts; a store writes the list of accounts in its own way."""
+    """The entries that set limits of these accounts. Each store writes the list of accounts in its own SQL."""
     ABOUT_ALL = "account IS NOT NULL ORDER BY number"
     LINKS = "state = 'LINKED' ORDER BY number"
 
@@ -209,7 +210,7 @@ class Transaction(ABC):
             raise gone_back(known.number)
 
     def do(self, waiting: Sequence[Waiting]) -> None:
-        """Do the work of each; if there are several, each in a savepoint of its own."""
+        """Run the work of each waiting thread. If several wait, each work runs in its own savepoint."""
         for each in waiting:
             each.error = None  # of an earlier attempt
             before = len(self._written)
@@ -323,7 +324,7 @@ class Transaction(ABC):
         return self._one(Find.PAID_BEFORE, payer=payer, time=before)
 
     def about(self, *accounts: str) -> list[Entry]:
-        """The entries that set limits of these accounts, oldest first; without a name, those of all accounts."""
+        """The entries that set limits of these accounts, oldest first; without a name, of all accounts."""
         return self._found(Find.ABOUT, accounts=accounts) if accounts else self._found(Find.ABOUT_ALL)
 
     def links(self) -> list[Entry]:
@@ -506,7 +507,7 @@ class Store(ABC):
         with self._turn:
             if not mine.over:
                 self._write_waiting()
-        result: Result = mine.told()
+        result: Result = mine.outcome()
         return result
 
     def flush(self) -> None:  # noqa: B027  # most stores have nothing to do
