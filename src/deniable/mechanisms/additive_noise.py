@@ -14,8 +14,9 @@ is converted to a float last. Why this has the guarantee of textbook noise:
 
 1. Rounding moves each coordinate by at most s/2, and equal coordinates equally. So for neighbours x, y in R^d the
    rounded vectors, in steps, differ by at most ‖x − y‖₁/s + d in L1 and ‖x − y‖₂/s + √d in L2.
-2. Discrete Laplace noise of scale B steps, L1 distance m: never easier to tell apart than the same shift m in one
-   coordinate (lemma A), and that never easier than Laplace noise with t = m/B + 1/(4B²) (lemma B).
+2. Discrete Laplace noise of scale B steps on vectors at L1 distance m is at most as distinguishable as a shift by m in
+   one coordinate (lemma A). Such a shift is at most as distinguishable as Laplace noise with t = m/B + 1/(4B²) (lemma
+   B).
 3. Rounded Gaussian noise: round(N(0, σ²)) on an integer is post-processing of N(0, σ²) on it.
 4. The conversion to a float is post-processing: it is a function of the exact sum alone.
 
@@ -61,7 +62,7 @@ __all__ = ["DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace", "asks_f
 SHARP: Final = 10_000
 """Largest integer sensitivity at which the lattice's own curve is used; beyond it the loss of lemma B is negligible."""
 WIDEST_LAW: Final = 10_000
-"""Widest discrete Gaussian noise whose own law is computed; beyond it zCDP, which always holds."""
+"""Widest discrete Gaussian noise whose own law is computed; wider noise has the zCDP curve, which always holds."""
 
 
 def asks_for_laplace(*, scale: Any, epsilon: Any, sigma: Any, mu: Any, delta: Any) -> bool:
@@ -101,8 +102,8 @@ class _LaplaceNoise(Additive):
 
     def efficiency(self) -> float:
         """The smallest root-mean-square error of any noise with the same pure ε (the staircase, Geng & Viswanath 2014),
-        divided by ours. 1 for integers of sensitivity 1. Known only for one number: raises InvalidOperation for
-        vectors.
+        divided by the error of this noise: at most 1, and 1 for integers of sensitivity 1. Raises InvalidOperation for
+        vectors, for which the smallest error is not known.
         """
         if self.dimension not in (None, 1):
             raise InvalidOperation("the best noise for vectors is not known")
@@ -364,7 +365,7 @@ class Gaussian(Additive):
         delta: float | None = None,
         dimension: int | None = None,
     ) -> Gaussian:
-        """For integers, whatever the type of the sensitivity: counts that move by √2 in L2, say."""
+        """A mechanism for integers, whatever the type of the sensitivity: for example counts with L2 sensitivity √2."""
         bound = rational_parameters.moved(rational_parameters.l2(sensitivity))
         ratio, promised = _gaussian_mu(bound, sigma, mu, epsilon, delta)
         self = object.__new__(cls)

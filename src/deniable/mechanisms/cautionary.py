@@ -57,11 +57,11 @@ def _share(name: str, value: Number) -> Fraction:
 @final
 @dataclass(frozen=True, slots=True)
 class Catastrophe(Mechanism):
-    """With probability δ the data themselves, otherwise a private mechanism's answer about a statistic of them.
+    """Publishes the data themselves with probability δ, and otherwise a private mechanism's answer about a statistic.
 
-    For all neighbours D, D′: δ_c(t) = δ + (1 - δ) δ_m(t), where δ_m is the curve of `mechanism`: an observer who sees
-    the data knows everything, and can see whether this happened. So (ε, δ)-DP if the mechanism is ε-DP, and its δ never
-    falls below δ however large ε is.
+    For all neighbours D, D′: δ_c(t) = δ + (1 - δ) δ_m(t), where δ_m is the curve of `mechanism`, because an observer
+    can see whether the data were published. So this is (ε, δ)-DP if the mechanism is ε-DP, and δ_c(t) never falls below
+    δ, however large t is.
 
     >>> from deniable import mechanisms
     >>> mean = mechanisms.DiscreteLaplace(sensitivity=1, epsilon=1)
@@ -101,8 +101,9 @@ class Catastrophe(Mechanism):
         """The privacy losses of the answer about the statistic, and with probability δ an infinite loss."""
         share = float(_share("delta", self.delta))
         inside = all_losses(self.mechanism.told_apart(self.statistic(x), self.statistic(x2)))
-        told = ([share, 0.0], [0.0, share]) if repr(x) != repr(x2) else ([share], [share])
-        one, two = (np.concatenate((a, (1 - share) * b)) for a, b in zip(told, (inside.one, inside.two), strict=True))
+        exposed = ([share, 0.0], [0.0, share]) if repr(x) != repr(x2) else ([share], [share])
+        pairs = zip(exposed, (inside.one, inside.two), strict=True)
+        one, two = (np.concatenate((a, (1 - share) * b)) for a, b in pairs)
         return [Losses.of(one, two)]
 
 
@@ -143,8 +144,8 @@ class NameAndShame(Mechanism):
 
     def law(self, value: Any) -> Masses:
         """Masses on indices with their records, as texts."""
-        told = [f"({i}, {record!r})" for i, record in enumerate(self._declared(value))]
-        return masses(told, [1 / self.records] * self.records)
+        answers = [f"({i}, {record!r})" for i, record in enumerate(self._declared(value))]
+        return masses(answers, [1 / self.records] * self.records)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """Indices with their records, as texts: records need not be comparable."""

@@ -134,7 +134,7 @@ class _Bounded(Mechanism):
         if self.rows is not None and found != self.rows:
             raise input_values.refused(f"must have {self.rows} rows, as declared")
 
-    def _believed(self, rows: int | None) -> int:
+    def _rows_or_guess(self, rows: int | None) -> int:
         if self.rows is not None:
             return self.rows
         if rows is None:
@@ -224,8 +224,8 @@ class Mean(_Bounded):
     in L2; and low + W·A/(A + B) is the mean. (Sum and count with ε/2 each need √2 times as much noise on both.)
 
     For all neighbours D, D′ by `unit`: at most as distinguishable as `curve` says. The answer is clamped to [low,
-    high], and is the middle if the noisy number of rows is not positive. Arguments as for `Sum`; `rows=` if it is
-    public.
+    high], and is the middle if the noisy number of rows is not positive. Arguments as for `Sum`, and the public number
+    of `rows=` if the unit is replaced.
 
     >>> from deniable import Unit, mechanisms
     >>> wait = mechanisms.Mean(low=0, high=60, unit=Unit.row(), epsilon=1.0)
@@ -308,7 +308,7 @@ class Mean(_Bounded):
         With noise a, b of at most e on both sums, |a(1−q) − bq|/(n + (a+b)/W) <= e/(n − 2e/W), where q is the share of
         A.
         """
-        n, reach, width = self._believed(rows), self.noise.error(confidence=confidence), float(self.width)
+        n, reach, width = self._rows_or_guess(rows), self.noise.error(confidence=confidence), float(self.width)
         left = n if self.rows is not None else n - 2 * reach / width
         return width if left <= 0 else min(width, reach / left * (1 + noise_quantiles.SLACK))
 
@@ -402,7 +402,7 @@ class Variance(_Bounded):
         With noise of at most e on each sum, the mean of u is off by at most 1.5e/m and the mean of u² by 2e/m, m = n −
         3e (1.5e/n and e/n if n is public), and squaring doubles the former.
         """
-        n, reach = self._believed(rows), self.noise.error(confidence=confidence)
+        n, reach = self._rows_or_guess(rows), self.noise.error(confidence=confidence)
         most = float(self.width) ** 2 / 4
         left, factor = (n, 4.0) if self.rows is not None else (n - 3 * reach, 5.0)
         if left <= 0:
@@ -432,8 +432,8 @@ class Bounds(Mechanism):
     Counts the rows by sign and size (2^j <= |x| < 2^(j+1), j from the first to the last of `exponents`; smaller ones
     count as 0, larger ones as the largest) and adds noise to the counts: a histogram with public bins, with its
     guarantee for all neighbours D, D′ by `unit`. The bounds are the outer ends of the first and the last bin whose
-    noisy count exceeds a threshold that noise alone reaches, in any empty bin, with probability at most 1 −
-    `confidence`. None if there is no such bin: too few rows.
+    noisy count exceeds a threshold. In empty bins, noise alone reaches this threshold anywhere with probability at most
+    1 − `confidence`. The answer is None if no count exceeds it, because there are too few rows.
 
     >>> from deniable import Unit, mechanisms
     >>> found = mechanisms.Bounds(unit=Unit.row(), epsilon=1.0, confidence=1 - 1e-10)

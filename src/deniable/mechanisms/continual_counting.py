@@ -5,7 +5,7 @@ total would cost ε for each of the T totals. Both counters here add noise to a 
 compute every total from those:
 
     TreeCounter          sums over the blocks of a binary tree; each step is in log₂ T + 1 of them. Pure ε possible.
-    FactorisedCounter    the prefix-sum matrix as the square of its root; a third of the tree's error at T = 1000.
+    FactorisedCounter    by the square root of the prefix-sum matrix; a third of the tree's error at T = 1000.
 
 The next step's number may depend on the answers so far (an adaptive stream): every combination is paid for in advance.
 """
@@ -52,7 +52,7 @@ class Counting(Mechanism):
 
     @abstractmethod
     def start(self, *, entropy: Entropy | None = None) -> Stream:
-        """A running counter, for numbers that arrive one by one. Each start is one release, and costs the curve."""
+        """A running counter, for numbers that arrive one by one. Each call is one release, and costs the curve."""
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
         """The noisy totals after each step of a finished stream (a list or array of integers)."""
@@ -204,21 +204,21 @@ class TreeCounter(Counting):
 class TreeStream(Stream):
     """Keeps one open block per level, exact and noisy, like the binary digits of the number of steps."""
 
-    __slots__ = ("_blocks", "_shown")
+    __slots__ = ("_blocks", "_noisy_blocks")
 
     def __init__(self, noisy: Additive, horizon: int, entropy: Entropy | None) -> None:
         super().__init__(noisy, horizon, entropy)
         self._blocks = [0] * horizon.bit_length()
-        self._shown = [0] * horizon.bit_length()
+        self._noisy_blocks = [0] * horizon.bit_length()
 
     def _count(self, number: int) -> int:
         # Step t closes the block at the level of t's lowest digit, which absorbs all smaller open blocks.
         level = (self._steps & -self._steps).bit_length() - 1
         self._blocks[level] = sum(self._blocks[:level]) + number
         self._blocks[:level] = [0] * level
-        self._shown[:level] = [0] * level
-        self._shown[level] = self._blocks[level] + int(self._noise.draw(None, self._source))
-        return sum(self._shown)
+        self._noisy_blocks[:level] = [0] * level
+        self._noisy_blocks[level] = self._blocks[level] + int(self._noise.draw(None, self._source))
+        return sum(self._noisy_blocks)
 
 
 # -- the square root of the prefix-sum matrix ------------------------------------------------------------------------

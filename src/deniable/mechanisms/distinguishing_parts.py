@@ -49,12 +49,12 @@ class AnswerPart:
     one: OutputLaw
     two: OutputLaw
     name: str = ""
-    """Which of several parts it is; the others have the same law on both values. Empty if it is the answer."""
+    """The name of this part if the answer has several parts; the parts that are not listed have equal laws. Else ""."""
     times: int = 1
     before: str = ""
-    """What the part is, if an answer is computed from it by post-processing."""
+    """A description of the part, if the answer is computed from it by post-processing; else ""."""
     is_answer: bool = False
-    """Whether it is what `release` returns, and not one number of it."""
+    """Whether this part is the whole answer that `release` returns, and not one number of it."""
 
     @property
     def losses(self) -> Losses:
@@ -151,14 +151,14 @@ def outcomes(one: OutputLaw, two: OutputLaw) -> tuple[Floats, Floats]:
 def alike(one: Masses, two: Masses) -> tuple[Masses, Masses]:
     """Both laws on the union of their answers: an answer of only one of them gets mass 0 in the other."""
     answers = tuple(dict.fromkeys((*one.answers, *two.answers)))
-    told = [dict(zip(law.answers, law.masses.tolist(), strict=True)) for law in (one, two)]
-    first, second = (Masses(answers, np.array([each.get(answer, 0.0) for answer in answers])) for each in told)
+    by_answer = [dict(zip(law.answers, law.masses.tolist(), strict=True)) for law in (one, two)]
+    first, second = (Masses(answers, np.array([each.get(answer, 0.0) for answer in answers])) for each in by_answer)
     return first, second
 
 
 def _borders(one: OutputLaw, two: OutputLaw) -> Floats:
-    """The ends of cells. The ratio of Laplace noise is constant beyond both values, that of a staircase
-    on each stair.
+    """The ends of cells. The likelihood ratio of Laplace noise is constant beyond both values; the likelihood ratio of
+    a staircase is constant on each stair.
     """
     if isinstance(one, Pieces) and isinstance(two, Pieces):
         return np.unique(np.concatenate((one.edges, two.edges)))
@@ -216,8 +216,8 @@ def _level(law: OutputLaw) -> float:
 
 
 def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before: str = "") -> list[Told]:
-    """The numbers of a statistic that differ, with their noise; the first one if none does. A statistic that is not an
-    array is one number, and its noisy value is the answer.
+    """The numbers of a statistic that differ, with their noise; the first number if all are equal. A statistic that is
+    not an array is one number, and its noisy value is the answer.
     """
     first, second = (np.ravel(each).tolist() for each in (one, two))
     if len(first) != len(second) or not first:
@@ -260,7 +260,7 @@ def listed(part: AnswerPart) -> tuple[list[Any], list[float], list[float]]:
 
 
 def named(parts: Iterable[Told], name: str) -> list[Told]:
-    """Parts of one of several mechanisms whose answers form a tuple."""
+    """The same parts, named after the mechanism that they belong to, if the answers of several form a tuple."""
     return [
         replace(p, name=f"{name}, {p.name}" if p.name else name, is_answer=False) if isinstance(p, AnswerPart) else p
         for p in parts
@@ -268,7 +268,7 @@ def named(parts: Iterable[Told], name: str) -> list[Told]:
 
 
 def made_from(parts: Iterable[Told], before: str) -> list[Told]:
-    """Parts from which an answer is computed by post-processing."""
+    """The same parts, marked as the input of a post-processing; `before` describes them."""
     return [
         replace(p, before=p.before or before, is_answer=False)
         if isinstance(p, AnswerPart)
@@ -286,7 +286,7 @@ def repeated(parts: Iterable[Told], count: int) -> list[Told]:
 
 
 def differing(parts: Iterable[Told]) -> list[Told]:
-    """The parts whose laws differ; the first part if none does."""
+    """The parts whose laws differ; the first part if all are equal."""
     every = list(parts)
     return [p for p in every if isinstance(p, Losses) or not _equal(p)] or every[:1]
 

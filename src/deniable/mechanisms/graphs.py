@@ -248,8 +248,8 @@ class _GraphMechanism(Mechanism):
         level = "scale" if isinstance(self.noise, DiscreteLaplace) else "sigma"
         kind = "Laplace" if level == "scale" else "Gaussian"
         bound = "" if self.degree is None else f"degree={self.degree}, "
-        said = f"{kind} noise of {level} {float(self.noise.width):g}"
-        return f"{type(self).__name__}({self.unit!r}, {bound}{said})"
+        noise = f"{kind} noise of {level} {float(self.noise.width):g}"
+        return f"{type(self).__name__}({self.unit!r}, {bound}{noise})"
 
 
 @final

@@ -1,4 +1,4 @@
-"""Counts by bin: with bins that are known in advance, and with keys that only the data know.
+"""Counts by bin: in public bins, and by keys that are not known in advance.
 
 A row falls into one bin, so one unit moves few counts (`Sensitivity.histogram`): the noise does not grow with the
 number of bins. Under `Unit.replaced_row()` a row may leave one bin and enter another: twice the ε of an added row.
@@ -60,7 +60,9 @@ def noise_for_counts(
 
 
 def curve_of_counts(noisy: Additive, unit: Unit) -> Curve:
-    """The sharp curve: a replaced row moves two counts by one, which leaks less than one count by two (lemma A)."""
+    """The sharp curve. A replaced row moves two counts by one each, which leaks less than one count that moves by two
+    (lemma A of `additive_noise`).
+    """
     if unit.relation is Relation.REPLACE and unit.rows == 1 and isinstance(noisy, DiscreteLaplace):
         return curves.discrete_laplace(scale=rational_parameters.down(Fraction(noisy.width)), sensitivity=1) ** 2
     return noisy.curve
@@ -329,7 +331,7 @@ def _count_categories(categories: tuple[Any, ...], data: Any) -> input_values.In
     return np.array(_in_order(categories, tally(data)), dtype=np.int64)
 
 
-# -- keys that only the data know ------------------------------------------------------------------------------------
+# -- keys that are not known in advance ------------------------------------------------------------------------------
 
 
 @final
@@ -397,7 +399,7 @@ class UnknownKeys(Mechanism):
     @property
     def delta(self) -> float:
         """The probability that a key that only one unit has is shown, rounded up."""
-        return _shown(self.noise, self.unit.rows, self.threshold, self.unit.rows)
+        return _chance_shown(self.noise, self.unit.rows, self.threshold, self.unit.rows)
 
     @property
     def curve(self) -> Curve:
@@ -405,13 +407,13 @@ class UnknownKeys(Mechanism):
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
         """Noisy counts by key, of a column of keys; largest first."""
-        return self._shown(tally(value), entropy)
+        return self._released(tally(value), entropy)
 
     def release_counts(self, counts: Any, *, entropy: Entropy | None = None) -> dict[Any, int]:
         """As `release`, from exact counts by key that were computed elsewhere: a dict, or what value_counts() of pandas
         returns. It must not contain keys without a row.
         """
-        return self._shown(by_key(counts), entropy)
+        return self._released(by_key(counts), entropy)
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """For each key whose count differs: whether it is shown, and with which noisy count."""
@@ -441,7 +443,7 @@ class UnknownKeys(Mechanism):
                 found.append(Masses(answers, masses))
         return found
 
-    def _shown(self, found: Tally, entropy: Entropy | None) -> dict[Any, int]:
+    def _released(self, found: Tally, entropy: Entropy | None) -> dict[Any, int]:
         if entropy is not None:
             checked_entropy(entropy)
         present = [(key, count) for key, count in found.values() if count > 0]
@@ -479,12 +481,14 @@ def _tail(noisy: Additive, reach: int) -> float:
     return min(1.0, found * (1 + 1e-12) + 1e-300)
 
 
-def _shown(noisy: Additive, rows: int, threshold: int, each: int) -> float:
+def _chance_shown(noisy: Additive, rows: int, threshold: int, each: int) -> float:
     """The largest probability that a key of one unit alone is shown, if it has `rows` rows and at most `each` of them
     share a key.
 
-    A split of the rows counts by the sum of φ (see `UnknownKeys`), so all parts but one are 1 or `each`, and the sum is
-    linear in how many are `each`: none or as many as possible, the rest together or separate.
+    The worst split of the rows into keys has the largest sum of φ (see `UnknownKeys`). φ is convex, so in the worst
+    split all keys except one have 1 or `each` rows. The sum is linear in the number of keys with `each` rows, so three
+    splits are enough: only keys of 1 row; as many keys of `each` rows as possible, and the other rows with a key each;
+    or the other rows with one key together.
     """
     full, rest = divmod(rows, each)
 
@@ -502,11 +506,11 @@ def least_threshold(noisy: Additive, *, rows: int, each: int, delta: float) -> i
     if delta < 1e-290:
         raise InvalidParameter("delta", delta, "must be at least 1e-290")
     low, high = each, each + 1
-    while _shown(noisy, rows, high, each) > delta:
+    while _chance_shown(noisy, rows, high, each) > delta:
         low, high = high, each + 2 * (high - each)
     while high - low > 1:
         middle = (low + high) // 2
-        if _shown(noisy, rows, middle, each) > delta:
+        if _chance_shown(noisy, rows, middle, each) > delta:
             low = middle
         else:
             high = middle

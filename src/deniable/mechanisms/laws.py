@@ -38,7 +38,7 @@ from deniable.mechanisms.input_values import Floats
 __all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
 
 MOST_TOLD: Final = 4096
-"""Most answers of several parts whose probabilities are listed."""
+"""The largest number of answers that a law lists, for example orders of winners."""
 LARGEST_WHOLE: Final = 2**52
 WIDE: Final = 1000.0
 """Noise at least this many steps wide is treated as the continuous law it approximates: masses agree to one part in

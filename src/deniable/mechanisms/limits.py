@@ -98,7 +98,8 @@ def optimal_share(*, answers: int) -> Fraction:
 
 
 def exponential_utility(*, candidates: int, sensitivity: Number, epsilon: Number, gap: Number) -> float:
-    """The textbook's bound on how often the exponential mechanism misses: P(score <= best - gap) <= n e^(-gap ε/2Δ).
+    """The textbook bound on the probability of a poor choice by the exponential mechanism: P(score <= best - gap) <=
+    n e^(-gap ε/2Δ).
 
     Rounded up, at most 1. `Exponential.error` is the exact worst case, a little better.
 

@@ -7,9 +7,9 @@ x_n)/n. Neighbours change one person's bit, so n is public.
     LinearQueries.gaussian               Gaussian noise; error about √(k·log(k/β))/(μn); needs δ > 0
     LinearQueries.randomized_response    every bit is randomised once; error about √(log(k/β)/n)/ε; no curator
 
-For few queries noise on the answers is better, by a factor of about √n. For many, randomised bits are better, because
-they are paid for once: than Laplace noise for k of the order of √n and more, than Gaussian noise for k of the order of
-n and more. `best` compares all three without looking at data.
+For few queries noise on the answers is better, by a factor of about √n. For many queries randomised bits are better,
+because they are paid for once: they beat Laplace noise from about k = √n on, and Gaussian noise from about k = n on.
+`best` compares all three without looking at data.
 """
 
 from __future__ import annotations
@@ -215,11 +215,11 @@ def _listed(table: input_values.Floats) -> tuple[tuple[float, ...], ...]:
     return tuple(tuple(row) for row in table.tolist())
 
 
-# -- which wins ------------------------------------------------------------------------------------------------------
+# -- comparison of the three -----------------------------------------------------------------------------------------
 
 
 def laplace_error(*, queries: int, people: int, epsilon: float, beta: float) -> float:
-    """(k/(nε)) log(k/β): k queries of weight at most 1, Laplace noise, all at once except with probability β.
+    """(k/(nε)) log(k/β): a bound on the error of all k answers at once, except with probability β, with Laplace noise.
 
     >>> round(laplace_error(queries=10, people=1000, epsilon=1.0, beta=0.05), 12)
     0.052983173665
@@ -229,7 +229,7 @@ def laplace_error(*, queries: int, people: int, epsilon: float, beta: float) -> 
 
 
 def gaussian_error(*, queries: int, people: int, epsilon: float, delta: float, beta: float) -> float:
-    """(√k/(nμ)) z with P(|N(0, 1)| > z) = β/k: the same with Gaussian noise of the μ that is (ε, δ)-DP."""
+    """(√k/(nμ)) z with P(|N(0, 1)| > z) = β/k: the bound of `laplace_error` for Gaussian noise that is (ε, δ)-DP."""
     from deniable.mechanisms.additive_noise import gaussian_mu
 
     k, n, e, b = _asked(queries, people, epsilon, beta)

@@ -53,8 +53,8 @@ class Mechanism(ABC):
     `curve` says.
 
     A subclass is final, takes keyword-only parameters, and implements `curve` and `release`, and `error` and `law`
-    where they exist. Every `release` validates its value: raises InvalidParameter, without the value, if it breaks a
-    public rule.
+    where they exist. Every `release` validates its value. If the value breaks a public rule, `release` raises
+    InvalidParameter, and the error does not contain the value.
     """
 
     __slots__ = ()
@@ -94,7 +94,9 @@ class Mechanism(ABC):
         return [AnswerPart(self.law(x), self.law(x2), is_answer=True)]
 
     def efficiency(self) -> float:
-        """The error of the best possible mechanism with this guarantee, divided by ours: 1 is optimal. Rounded down."""
+        """The error of the best possible mechanism with this guarantee, divided by the error of this one, rounded down:
+        1 is optimal. Raises InvalidOperation if no lower bound on the error is known.
+        """
         raise InvalidOperation(f"no lower bound is known that {type(self).__name__} could be compared with")
 
     def _settle(self, **fields: Any) -> None:
@@ -146,11 +148,11 @@ def unit_of(*mechanisms: Mechanism) -> Unit | None:
     A curve is about the neighbours of its unit. A product of curves about different neighbours would not be a
     guarantee.
     """
-    said = dict.fromkeys(unit for one in mechanisms if (unit := getattr(one, "unit", None)) is not None)
-    if len(said) > 1:
-        listed = " and ".join(map(repr, said))
+    units = dict.fromkeys(unit for one in mechanisms if (unit := getattr(one, "unit", None)) is not None)
+    if len(units) > 1:
+        listed = " and ".join(map(repr, units))
         raise InvalidOperation(f"mechanisms for different units do not compose: {listed}; make all of them for one")
-    return next(iter(said), None)
+    return next(iter(units), None)
 
 
 def check_unit(unit: Any) -> None:
@@ -339,13 +341,13 @@ def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers
     """Answers extended by one more. Those with probability below 10⁻¹⁵ on both values are dropped."""
     from deniable.mechanisms.distinguishing_parts import listed, the_answer
 
-    if (told := the_answer(mechanism.told_apart(x, x2))) is None:
+    if (part := the_answer(mechanism.told_apart(x, x2))) is None:
         raise InvalidOperation(
             "the law of a choice after an answer of several numbers cannot be listed; choose after answers of "
             "one number, or look at plots.tradeoff(mechanism.curve)"
         )
-    shown = list(zip(*listed(told), strict=True))
-    return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in shown if max(p * a, q * b) > 1e-15]
+    further = list(zip(*listed(part), strict=True))
+    return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in further if max(p * a, q * b) > 1e-15]
 
 
 def _few(found: Answers, before: int) -> Answers:
@@ -469,9 +471,9 @@ def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
         raise InvalidParameter("parts", NOTHING, "must be several mechanisms, in a list or tuple")
     if not all(isinstance(part, Mechanism) for part in parts):
         raise InvalidParameter("parts", NOTHING, "must be mechanisms only")
-    said = unit_of(*parts)
-    if said not in (None, unit):
-        raise InvalidParameter("unit", unit, f"the parts were made for another, {said!r}")
+    common = unit_of(*parts)
+    if common not in (None, unit):
+        raise InvalidParameter("unit", unit, f"the parts were made for another, {common!r}")
     return tuple(parts)
 
 

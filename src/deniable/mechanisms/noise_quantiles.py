@@ -61,7 +61,7 @@ def sum_of_discrete_laplace(scale: float, count: float, allowed: float) -> float
 
 
 def normal(allowed: float) -> float:
-    """P(|N(0, 1)| > z) <= allowed."""
+    """The smallest z with P(|N(0, 1)| > z) <= allowed, rounded up."""
     # Wichura's AS 241, accurate to 1e-15; importing scipy's version takes a fifth of a second.
     return max(0.0, -NormalDist().inv_cdf(allowed / 2)) * (1 + SLACK)
 
@@ -72,8 +72,8 @@ def rounded_gaussian(sigma: Fraction, allowed: float) -> int:
 
 
 def discrete_gaussian(sigma: Fraction, allowed: float) -> int:
-    """By summing the masses; for large σ from P(Z >= m) <= P(N(0, σ²) >= m - 1) (Canonne, Kamath & Steinke 2020,
-    section 3).
+    """The masses are summed; for large σ the bound P(Z >= m) <= P(N(0, σ²) >= m - 1) is used (Canonne, Kamath & Steinke
+    2020, section 3).
     """
     s = float(sigma)
     if s > SUMMED:

@@ -127,7 +127,7 @@ class Additive(Mechanism):
         return self.noisy(input_values.real(value), entropy)
 
     def noisy(self, value: float | Fraction, entropy: Entropy | None) -> float:
-        """One coordinate of a vector of real numbers, with its noise: `dimension` calls release the vector."""
+        """One coordinate of a vector of real numbers, with its noise. `dimension` calls release the whole vector."""
         k = self.exponent or 0
         # A float over a power of two is exact, and round() of a float is exact, half to even, and of any size.
         small = isinstance(value, float) and abs(value) < SMALL

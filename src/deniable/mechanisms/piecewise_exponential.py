@@ -167,7 +167,7 @@ class PiecewiseExponential(Mechanism):
 
     def gap(self, *, confidence: float, length: Number) -> float:
         """A bound on the distance of the answer's utility from the best one, with probability at least `confidence`, if
-        the best utility is taken on pieces of at least this total length. (Without such a length there is no bound.)
+        the pieces with the best utility have at least this total `length`. (Without such a length there is no bound.)
         """
         best = rational_parameters.positive("length", length)
         if best > self.high - self.low:

@@ -1,4 +1,4 @@
-"""Parameters as exact rational numbers, and the two ways back to floats: down and up."""
+"""Parameters as exact rational numbers, and their conversion to floats, rounded down or up."""
 
 from __future__ import annotations
 
@@ -67,10 +67,12 @@ def short(exact: Fraction) -> int | float | Fraction:
 
 
 def ceil(exact: Fraction) -> int:
+    """⌈exact⌉, faster than math.ceil."""
     return -(-exact.numerator // exact.denominator)
 
 
 def floor(exact: Fraction) -> int:
+    """⌊exact⌋, faster than math.floor."""
     return exact.numerator // exact.denominator
 
 

@@ -114,8 +114,8 @@ class Selection(Mechanism):
 
     def __repr__(self) -> str:
         count = f", candidates={self.candidates}" if self.candidates is not None else ""
-        epsilon = _shown(self.span * self.sensitivity / self.scale)
-        return f"{type(self).__name__}(sensitivity={_shown(self.sensitivity)}, epsilon={epsilon}{count})"
+        epsilon = _literal(self.span * self.sensitivity / self.scale)
+        return f"{type(self).__name__}(sensitivity={_literal(self.sensitivity)}, epsilon={epsilon}{count})"
 
     @property
     def epsilon(self) -> float:
@@ -165,8 +165,8 @@ class Selection(Mechanism):
         return np.array([float((top - score) / self.scale) for score in read])
 
 
-def _shown(value: Fraction) -> str:
-    """A rational as a user would type it."""
+def _literal(value: Fraction) -> str:
+    """A rational number as a Python literal: an int or a float if that is exact, else a Fraction."""
     return repr(rational_parameters.short(value))
 
 

@@ -1,8 +1,8 @@
 """The staircase mechanism: the smallest error of all ε-DP noise for one number.
 
 Its law is a staircase: high on the first part of every step of length Δ, lower by e^-ε on the rest, and lower by e^-ε
-again on the next step (Geng & Viswanath 2014). For large ε its error falls like e^(-ε/3), that of Laplace noise like
-1/ε.
+again on the next step (Geng & Viswanath 2014). For large ε its error falls like e^(-ε/3), while the error of Laplace
+noise falls like 1/ε.
 """
 
 from __future__ import annotations
@@ -196,7 +196,9 @@ class Staircase(Mechanism):
         return (self.step * spread + 2) * unit * (1 + 1e-9)
 
     def efficiency(self) -> float:
-        """1 for the best stair: no ε-DP noise has a smaller mean square error."""
+        """The smallest root-mean-square error of any ε-DP noise, divided by the error of this noise: 1 for the default
+        `high`.
+        """
         return min(1.0, least_rms(self.sensitivity, self.epsilon, whole=self.exponent is None) / self.rms())
 
     def error(self, *, confidence: float) -> float:

@@ -1,8 +1,8 @@
 """Above or below a threshold: many queries, of which only the few positive answers are paid for.
 
-A run has one noisy threshold. Each query's noisy answer is compared with it. "Below" costs nothing more; after the last
-positive answer that was paid for, the run is over and refuses further queries. The next query may depend on all answers
-so far.
+A run has one noisy threshold. Each query's noisy answer is compared with this threshold. An answer "below" costs
+nothing more; after the last positive answer that was paid for, the run is over and refuses further queries. The next
+query may depend on all answers so far.
 
     mechanism                  positives   noise on the threshold   noise on an answer      curve
     `AboveThreshold`           1           Laplace(2Δ/ε)            Laplace(4Δ/ε)           pure(ε)
@@ -163,7 +163,7 @@ class _Threshold(Mechanism):
 
     @property
     def answer_scale(self) -> Fraction:
-        """2cΔ/ε₂ (cΔ/ε₂ if monotone)."""
+        """The scale of the Laplace noise on each answer: 2cΔ/ε₂ (cΔ/ε₂ if monotone), exactly."""
         return self.span * self.positives * self.sensitivity / (self.level * (1 - self.share))
 
     def start(self, *, entropy: Entropy | None = None) -> Run:
@@ -217,15 +217,15 @@ class _Threshold(Mechanism):
                     split.append((now, mass * (1 - chance)))
             left = split
         found |= {above: float(np.sum(mass)) for above, mass in left}
-        return laws.masses(*self._told(dict(sorted(found.items()))))
+        return laws.masses(*self._as_released(dict(sorted(found.items()))))
 
     @abstractmethod
-    def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
+    def _as_released(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
         """The answers in the form that `release` returns, with their probabilities."""
 
     def error(self, *, confidence: float) -> float:
-        """With probability at least `confidence`, every answer "above" is about a value of at least threshold - error
-        and every answer "below" about one of at most threshold + error, for as many `questions` as declared.
+        """A bound that holds for all declared `questions` at once with probability at least `confidence`: the value of
+        an answer "above" is at least threshold - error, and the value of an answer "below" at most threshold + error.
         """
         if self.questions is None:
             raise InvalidOperation(f"say how many questions there are: {type(self).__name__}(..., questions=)")
@@ -285,7 +285,7 @@ class _Once(_Threshold):
         above = self.found(value, checked_entropy(entropy))
         return above[0] if above else None
 
-    def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
+    def _as_released(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
         nothing = found.pop(())
         return [*(above[0] for above in found), None], [*found.values(), nothing]
 
@@ -354,7 +354,7 @@ class _Several(_Threshold):
         """
         return tuple(self.found(value, checked_entropy(entropy)))
 
-    def _told(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
+    def _as_released(self, found: dict[tuple[int, ...], float]) -> tuple[list[Any], list[float]]:
         return list(found), list(found.values())
 
 

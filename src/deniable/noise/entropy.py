@@ -53,7 +53,7 @@ class Entropy(ABC):
         """`count` random bytes. InvalidParameter unless `count` is a whole number from 0."""
 
     def lineage(self) -> object:
-        """An object that changes when draws made ahead must be discarded; None if none may be made ahead."""
+        """An object that changes when draws made ahead must be discarded; None if draws may not be made ahead."""
         return None
 
     def forget(self) -> None:  # noqa: B027 (most sources have nothing to forget)

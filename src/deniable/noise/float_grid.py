@@ -1,7 +1,7 @@
 """From floats to integers and back: a power-of-two grid, and a sum of floats that does not depend on their order.
 
-Both are total functions: every float has a value that was decided in advance, because an error would be an output. NaN
-counts as 0, an infinity as the largest number of its sign, -0 as 0.
+Both are total functions: they accept every float, because an error would reveal something about the data. NaN counts as
+0, an infinity as the largest number of its sign, -0 as 0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sizes and sequences at the border of this room; `deniable.arguments` checks single numbers.
+"""Checks of sizes and sequences that callers of `deniable.noise` pass; `deniable.arguments` checks single numbers.
 
 Each function returns the checked value, exact where it is a number, and raises InvalidParameter otherwise.
 """
@@ -19,7 +19,7 @@ from deniable.errors import NOTHING, InvalidParameter
 
 Shape = tuple[int, ...]
 Rational = int | float | Fraction | Decimal
-"""Types of a parameter. Each value *is* a rational number; a float is the number that it stores."""
+"""Types of a parameter. Each value is taken as an exact rational number; a float is the number that it stores."""
 
 
 def shape(value: Any) -> Shape:

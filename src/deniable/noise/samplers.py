@@ -46,7 +46,7 @@ PIECE = 2**23
 """Poisson and binomial laws of larger variance are sums of such pieces: their tables stay below 2^16 entries."""
 
 REMEMBERED = 32
-"""Tables cached for each kind of noise, least recently used first out: about 1 MB each, at most 3 MB."""
+"""The size of the LRU cache of tables for each kind of noise; a table has about 1 MB, at most 3 MB."""
 
 FEW = 32
 """Largest array whose draws are taken one by one: the set-up for many draws costs as much as about eighty of them."""

@@ -137,7 +137,7 @@ class _Blocked(Sampler):
 
     @abstractmethod
     def _based(self, j: Integers) -> Integers:
-        """What `_assemble` needs to know about a block."""
+        """The number that represents a block in `_assemble`."""
 
     @abstractmethod
     def _assemble(self, bases: Integers, words: Words, room: Words) -> None:
@@ -333,7 +333,7 @@ class WideDiscreteGaussian(_Bell):
 @final
 @dataclass(frozen=True, slots=True)
 class RejectionTables:
-    """What compiled code needs to make the same draws as `WideRoundedGaussian.fill` from the same bits."""
+    """The tables with which compiled code makes the same draws as `WideRoundedGaussian.fill` from the same bits."""
 
     cells: npt.NDArray[np.uint32]
     """For each cell its block (in the high 16 bits; UNKNOWN_BLOCK if a threshold lies in it) and its sure bound."""
