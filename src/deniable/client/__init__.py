@@ -2,13 +2,13 @@
 
     remote_session     RemoteSession and `connect`: each verb is one request
     remote_answers     answers and bounds: the classes of a local session, read from what the server sent
-    remote_prices      prices, likewise
-    remote_standing    standing questions, likewise
+    remote_prices      prices, read in the same way
+    remote_standing    standing questions, read in the same way
     remote_plans       the plan of a question that was asked elsewhere, from its text and the public schema
     registration       `register`: an owner adds a dataset to a server
 
-A question goes out as SQL or as the steps of a dataframe. A record comes back. It has the answer as
-text for people, and exact numbers for programs (`queries.answer.sent_papers`). These are read at once. The plan is made
+A request contains a question as SQL or as the steps of a dataframe. The response is a record with the answer as text
+for people, and with exact numbers for programs (`queries.answer.sent_papers`), which are read at once. The plan is made
 only when it is needed, because that takes the public schema, and for SQL the extra "sql".
 """
 

@@ -1,4 +1,4 @@
-"""The plan of a question that a server answered, computed here from its text and the public schema alone."""
+"""The plan of a question that a server answered, computed on this machine from its text and the public schema."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class RemotePlanner:
     def plan(self, build: Build, hash: str) -> NoisePlan:
         """The plan of the question with this hash.
 
-        InvalidOperation if the question has another hash here, by another schema or version; MissingExtra without the
-        extra "sql".
+        InvalidOperation if the question has a different hash on this machine, because the schema changed or the server
+        runs another version; MissingExtra if the extra "sql" is not installed.
         """
         for kept in (True, False):
             if not kept or not self._about:

@@ -54,7 +54,7 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
     wire = wire_to(url, token, timeout)
     try:
         found = wire.get("/v1/datasets")
-        if "records" not in found:  # said before anything is paid for
+        if "records" not in found:  # raised before anything is paid for
             rule = "runs an older version of deniable, whose records this client cannot read"
             raise InvalidOperation(f"the server at {wire.place} {rule}; update the server, or use its own version here")
         names = [each["name"] for each in found["datasets"]]
@@ -337,7 +337,7 @@ class RemoteSession:
         require_known(self.rehearse, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         place = f"/v1/datasets/{self.dataset}/dummy:ask"
-        return self._answer(self._wire.post(place, {**_said(question), **paid}), question)
+        return self._answer(self._wire.post(place, {**_question_fields(question), **paid}), question)
 
     def dummy_rows(self, *, rows: int = 20) -> dict[str, list[dict[str, Any]]]:
         """Made-up rows for trying out code, `rows` of them for each table, drawn from the public schema alone."""
@@ -366,9 +366,9 @@ class RemoteSession:
         from deniable.curves import Curve
         from deniable.units import Guarantee
 
-        said = self.describe()["guarantee"]
+        record = self.describe()["guarantee"]
         return Guarantee(
-            Curve.from_dict(said["curve"]), read_unit(said["unit"]), assumptions=tuple(said["assumptions"])
+            Curve.from_dict(record["curve"]), read_unit(record["unit"]), assumptions=tuple(record["assumptions"])
         )
 
     def statement(self, *, delta: float | None = None) -> Statement:
@@ -392,7 +392,7 @@ class RemoteSession:
 
     @property
     def unit(self) -> Unit:
-        """Who is protected, and the most rows of a person that one of its tables keeps."""
+        """Who is protected, and the largest number of rows of a person that any table keeps."""
         return read_unit(self.describe()["guarantee"]["unit"])
 
     @property
@@ -416,11 +416,11 @@ class RemoteSession:
         if "registration" not in about:
             raise InvalidOperation("only the owner of a dataset sees how many rows were read: those numbers are exact")
         tables, found = tables_of(about), {}
-        for name, said in about["registration"].items():
-            unit, long = tables[name].unit, said.get("several_lines", {"records": 0, "longest": 1})
+        for name, counts in about["registration"].items():
+            unit, long = tables[name].unit, counts.get("several_lines", {"records": 0, "longest": 1})
             found[name] = Registration(
-                name, said["read"], said["left_out"], said["cut"], said["kept"], said["people"],
-                None if unit is None else unit.column, said["version"], long["records"], long["longest"],
+                name, counts["read"], counts["left_out"], counts["cut"], counts["kept"], counts["people"],
+                None if unit is None else unit.column, counts["version"], long["records"], long["longest"],
             )  # fmt: skip
         return Registrations(found)
 
@@ -432,18 +432,18 @@ class RemoteSession:
         found = self._wire.get(f"/v1/datasets/{self.dataset}/failures")["failures"]
         return tuple(Failure(int(each["entry"]), str(each["code"])) for each in found)
 
-    # -- what a server keeps to itself ---------------------------------------------------------------------------------
+    # -- what only a local session has ---------------------------------------------------------------------------------
 
     @property
     def ledger(self) -> Never:
-        """InvalidOperation: the ledger stays on the server."""
+        """Raises InvalidOperation: the ledger stays on the server."""
         self._stays(
             "the ledger",
             f"owners and auditors export it with GET /v1/ledger/{self.dataset}; your receipts name entries",
         )
 
     def measured_errors(self, synthetic: Synthetic) -> Never:
-        """InvalidOperation: it reads the data without noise, which only the owner's own session may."""
+        """Raises InvalidOperation: measuring errors reads the data without noise, which only a local session does."""
         self._stays(
             "measured_errors()",
             "it reads the data without noise; look at the expected errors instead: synthetic.quality",
@@ -452,19 +452,19 @@ class RemoteSession:
     def recall(
         self, question: str | Steps, *, version: str | None = None, entry: object = None, confidence: float = 0.95
     ) -> Never:
-        """InvalidOperation: ask the question again instead."""
+        """Raises InvalidOperation: ask the question again instead; a repeated question is free."""
         self._stays("recall()", "ask the same question at the same cost: the server answers from its ledger at no cost")
 
     def report_failures(self, to: Callable[[Failure], None]) -> Never:
-        """InvalidOperation: the server keeps the log; see `failures`."""
+        """Raises InvalidOperation: the server keeps the log; see `failures`."""
         self._stays("report_failures()", "the server keeps them: its owner reads failures")
 
     def limit_answers(self, *, cells: int, evaluations: int | None = None, admits: object = None) -> Never:
-        """InvalidOperation: the limits are settings of the server."""
+        """Raises InvalidOperation: the limits are settings of the server."""
         self._stays("limit_answers()", "limits are settings of the server")
 
     def limits(self, text: str = "") -> Never:
-        """InvalidOperation: the limits are settings of the server."""
+        """Raises InvalidOperation: the limits are settings of the server."""
         self._stays("limits()", "limits are settings of the server")
 
     def _stays(self, what: str, instead: str) -> Never:
@@ -490,7 +490,7 @@ class RemoteSession:
     ) -> dict[str, Any]:
         if isinstance(questions, str) and not names_sets(questions):
             raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
-        each = [_said(one) for one in ([questions] if isinstance(questions, str) else questions)]
+        each = [_question_fields(one) for one in ([questions] if isinstance(questions, str) else questions)]
         texts = [one.get("sql", one.get("frame")) for one in each]
         return {
             "dataset": self.dataset,
@@ -503,7 +503,7 @@ class RemoteSession:
         return {**self._body(question, paid), **({"fresh": True} if fresh else {})}
 
     def _body(self, question: object, paid: Mapping[str, Any]) -> dict[str, Any]:
-        return {"dataset": self.dataset, **_said(question), **paid}
+        return {"dataset": self.dataset, **_question_fields(question), **paid}
 
     def _fitted(self, record: dict[str, Any], rows: int | None = None) -> Synthetic:
         from deniable.queries.synthetic.synthetic_records import read_record
@@ -530,7 +530,7 @@ def _cost(**given: Any) -> dict[str, Any]:
 
 
 def _number(given: Any) -> Any:
-    """The same numbers, numpy's as Python's, which JSON can write."""
+    """The same numbers, with NumPy scalars as Python numbers, which JSON can write."""
     if isinstance(given, Mapping):
         return {name: plain(each) for name, each in given.items()}
     given = plain_list(given)
@@ -558,7 +558,7 @@ def _synthesis(table: str | None, wanted: Wanted, paid: Mapping[str, Any]) -> di
     return {"table": table, **wanted, **sent, **paid}
 
 
-def _said(question: object) -> dict[str, Any]:
+def _question_fields(question: object) -> dict[str, Any]:
     """A question as fields of a request."""
     if isinstance(question, str):
         return {"sql": question}

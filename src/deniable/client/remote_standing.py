@@ -41,13 +41,13 @@ class RemoteStanding(Standing):
 
     def reveal(self, day: Day | str) -> list[Answer]:
         """See `Standing.reveal`. Only the owner can answer a new day: for others, InvalidOperation says so."""
-        said = self._said(day)
-        known = self._recalled(said)
+        written = self._day_as_json(day)
+        known = self._recalled(written)
         if known is not None:
             return known
         place = f"{self._place}/days?confidence={self.confidence}"
         try:
-            return self._answers(self.session._wire.post(place, {"day": said}))
+            return self._answers(self.session._wire.post(place, {"day": written}))
         except ServerRefused as refused:
             if refused.code != "forbidden":
                 raise
@@ -55,10 +55,10 @@ class RemoteStanding(Standing):
 
     def recall(self, day: Day | str) -> list[Answer] | None:
         """See `Standing.recall`."""
-        return self._recalled(self._said(day))
+        return self._recalled(self._day_as_json(day))
 
-    def _recalled(self, said: str | int) -> list[Answer] | None:
-        place = f"{self._place}/days/{quote(str(said), safe='')}?confidence={self.confidence}"
+    def _recalled(self, written: str | int) -> list[Answer] | None:
+        place = f"{self._place}/days/{quote(str(written), safe='')}?confidence={self.confidence}"
         try:
             return self._answers(self.session._wire.get(place))
         except ServerRefused as refused:
@@ -85,7 +85,7 @@ class RemoteStanding(Standing):
     def _place(self) -> str:
         return f"/v1/datasets/{quote(self.session.dataset, safe='')}/standing/{quote(self.name, safe='')}"
 
-    def _said(self, day: Day | str) -> str | int:
+    def _day_as_json(self, day: Day | str) -> str | int:
         """The day as JSON; InvalidParameter if it is not of the kind of its column."""
         found = checked_day(self.session.tables[self.table], self.by, day)
         return found if isinstance(found, int) else found.isoformat()

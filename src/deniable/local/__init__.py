@@ -3,11 +3,11 @@
 There is no trusted curator: the collector never sees an answer.
 
     binary_responses        yes or no: randomized response in four forms
-    categorical_responses   one of many categories; count_mean_sketch and rappor for texts nobody can list
+    categorical_responses   one of many categories; count_mean_sketch and rappor for texts that nobody can list
     numeric_means           the mean of a number; memoised_means for a number that is asked for repeatedly
     randomized_table        a whole table, cell by cell
     surveys                 a complete survey from a CSV file to an estimate; shuffled_surveys: behind a shuffler
-    local_protocol          the base classes; collector_estimates the results; exact_odds the exact coins
+    local_protocol          the base classes; collector_estimates: the results; exact_odds: exact biased coins
     report_checks           checks of answers and of reports; packed_bits: rows of bits, one for each person
 
 >>> from deniable import local

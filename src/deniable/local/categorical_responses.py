@@ -1,8 +1,8 @@
 """One of many categories: k-ary randomized response, unary encodings, optimized local hashing, subset selection.
 
-With E = e^ε and d categories, each report is, with some probability t, a randomized response at ε between any two
-answers, and otherwise independent of which of the two it is; the report shows which case occurred. This is the exact
-curve, smaller than that of "any ε-private mechanism" as soon as people report twice:
+Let E = e^ε, and let there be d categories. For any two answers, a report is with some probability t a randomized
+response at ε between the two, and otherwise its law is the same for both; the report shows which case occurred. This
+gives the exact curve. For two or more reports it is smaller than the curve that holds for every ε-private mechanism.
 
 =========================  =======================  ==========================  =======================
 protocol                   own answer supported     other answer supported      t
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 MOST_TOLD: Final = 1000
-"""Most categories whose probabilities are listed one by one."""
+"""The largest number of categories for which `probabilities` lists every report."""
 
 PEOPLE_AT_A_TIME: Final = 2**15
 """People processed at a time: their data fit into a processor's cache."""
@@ -98,11 +98,11 @@ class KaryRandomizedResponse(SharesProtocol):
         return int(reports[0]) if alone else reports
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
-        said = report_checks.category("answer", answer, self.categories)
+        own_category = report_checks.category("answer", answer, self.categories)
         if self.categories > MOST_TOLD:
             raise too_many(self)
         own, other = float(self.support.own), float(self.support.other)
-        return {category: own if category == said else other for category in range(self.categories)}
+        return {category: own if category == own_category else other for category in range(self.categories)}
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
         """By category if there are few, else by which of the two is reported."""
@@ -130,15 +130,15 @@ class KaryRandomizedResponse(SharesProtocol):
 
 
 def lied(answers: Ints, categories: int, odds: Odds, entropy: Entropy | None) -> Any:
-    """k-ary randomized response: the answer with weight odds, each other category with weight 1."""
+    """Reports of k-ary randomized response: the own answer has weight odds, each other category has weight 1."""
     kind = smallest_for(2 * categories)
     reports = odds.away(categories, len(answers), entropy).astype(kind, copy=False)
     for start in range(0, len(answers), PEOPLE_AT_A_TIME):
-        said = reports[start : start + PEOPLE_AT_A_TIME]
-        said += answers[start : start + PEOPLE_AT_A_TIME].astype(kind)
+        part = reports[start : start + PEOPLE_AT_A_TIME]
+        part += answers[start : start + PEOPLE_AT_A_TIME].astype(kind)
         # Modulo the number of categories: subtracting it from a smaller unsigned number wraps around to a huge one, and
         # the minimum keeps the number itself.
-        np.minimum(said, said - kind(categories), out=said)
+        np.minimum(part, part - kind(categories), out=part)
     return reports
 
 
@@ -286,8 +286,8 @@ class LocalHashing(SharesProtocol):
         source = checked_entropy(entropy)
         line = noise.uniform(below=PRIME, size=(2, len(listed)), entropy=source)
         bucket = (line[0] * listed + line[1]) % PRIME * self.buckets // PRIME
-        said = lied(bucket, self.buckets, self.odds, source)
-        reports = np.stack((line[0], line[1], said), axis=1).astype(np.uint32)
+        bucket_report = lied(bucket, self.buckets, self.odds, source)
+        reports = np.stack((line[0], line[1], bucket_report), axis=1).astype(np.uint32)
         return reports[0] if alone else reports
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
@@ -308,8 +308,8 @@ class LocalHashing(SharesProtocol):
         prime = np.uint32(PRIME)
         first = np.array([-(-bucket * PRIME // self.buckets) for bucket in range(self.buckets + 1)], dtype=np.uint32)
         for start in range(0, len(rows), PEOPLE_AT_A_TIME):
-            slope, value, said = np.ascontiguousarray(rows[start : start + PEOPLE_AT_A_TIME].T)
-            begin, length = first[said], np.diff(first)[said]
+            slope, value, bucket = np.ascontiguousarray(rows[start : start + PEOPLE_AT_A_TIME].T)
+            begin, length = first[bucket], np.diff(first)[bucket]
             for category in range(self.categories):
                 # Count people for whom value = (slope × category + intercept) mod prime lies in the reported bucket.
                 # Unsigned numbers wrap around, so one comparison checks both ends.
@@ -319,7 +319,7 @@ class LocalHashing(SharesProtocol):
         return counts, len(rows)
 
     def encode(self, reports: Any) -> list[str]:
-        return [f"{a} {b} {said}" for a, b, said in self._rows(reports).tolist()]
+        return [f"{a} {b} {bucket}" for a, b, bucket in self._rows(reports).tolist()]
 
     @property
     def form(self) -> str:
@@ -445,7 +445,7 @@ class SubsetSelection(BitsProtocol):
             for chosen in combinations(range(self.categories), self.size)
         }
         total = math.fsum(weights.values())
-        return {told: weight / total for told, weight in weights.items()}
+        return {bits: weight / total for bits, weight in weights.items()}
 
     def rows(self, reports: Any) -> Packed:
         """Reports as packed rows. A report is a set of `size` categories: rows with more or fewer bits raise

@@ -30,8 +30,8 @@ from deniable.numbers import onto_simplex
 @final
 @dataclass(frozen=True, slots=True)
 class Support:
-    """How often a report supports an answer: with probability `other` if it is not the person's own, and `other` +
-    `gap` if it is. Every estimate of shares follows from these two (Wang et al. 2017, "pure" protocols).
+    """The probability that a report supports an answer: `other` + `gap` for the person's own answer, `other` for each
+    other answer. Every estimate of shares follows from these two numbers (Wang et al. 2017, "pure" protocols).
     """
 
     other: Number
@@ -118,7 +118,7 @@ class Shares(Estimate):
     reports: int
     support: Support
     labels: tuple[str, ...] = ()
-    """The names of the answers, in their order; empty if there are none."""
+    """The names of the answers, in their order; empty if the answers have no names."""
 
     def __repr__(self) -> str:
         few = replace(self, counts=np.atleast_1d(self.counts)[:MOST_SHOWN], labels=self.labels[:MOST_SHOWN])
@@ -262,10 +262,10 @@ class Mean(Estimate):
     high: float
     mean: float
     variance: float
-    """Of the estimate, for the people who answered; an upper bound if reports do not determine it."""
+    """The variance of the estimate for the people who answered; an upper bound if reports do not determine it."""
     population_variance: float
     rounding: float
-    """How far rounding to the grid may have moved an answer; intervals are wider by it."""
+    """The largest error by rounding an answer to the grid; intervals are wider by this on both sides."""
 
     @property
     def people(self) -> int:

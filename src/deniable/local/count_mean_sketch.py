@@ -70,7 +70,7 @@ class _Sketch(Protocol):
         digest = blake2b(written, digest_size=16, key=b"sketch %d" % number).digest()
         return int.from_bytes(digest, "little") % self.width
 
-    def _told(self, x: Any, x2: Any, one: dict[Any, float], two: dict[Any, float], what: str) -> Telling:
+    def _telling(self, x: Any, x2: Any, one: dict[Any, float], two: dict[Any, float], what: str) -> Telling:
         """The two report laws if the drawn hash function separates the texts, and MET if it does not."""
         places = ((self.place_of(x, number=j), self.place_of(x2, number=j)) for j in range(self.hashes))
         apart = sum(a != b for a, b in places) / self.hashes
@@ -95,7 +95,9 @@ class _Sketch(Protocol):
 
     @abstractmethod
     def _spoken(self, checked: Any, places: Ints) -> Floats:
-        """For each report, an unbiased estimate of whether the person's text is at the place of their hash function."""
+        """For each report, an unbiased estimate of 1 if the person's text is at this place under their hash function,
+        and of 0 otherwise.
+        """
 
     @abstractmethod
     def _drawn(self, checked: Any) -> Ints:
@@ -167,7 +169,7 @@ class CountMeanSketch(_Sketch):
         """By the two bits at the places of both texts."""
         other = 1 / (float(self.odds.root().number) + 1)
         laws = two_bits(1 - other, other), two_bits(other, 1 - other)
-        return self._told(x, x2, *laws, "the bits at the places of both texts")
+        return self._telling(x, x2, *laws, "the bits at the places of both texts")
 
     def _checked(self, reports: Any) -> tuple[Packed, Ints]:
         return checked_rows(reports, self.width, self.hashes)
@@ -176,10 +178,10 @@ class CountMeanSketch(_Sketch):
         return checked[1]
 
     def _spoken(self, checked: tuple[Packed, Ints], places: Ints) -> Floats:
-        said = (checked[0][np.arange(len(places)), places // 8] >> (places % 8)) & 1
+        bits = (checked[0][np.arange(len(places)), places // 8] >> (places % 8)) & 1
         root = self.odds.root()
         other = 1 / (float(root.number) + 1)
-        return np.asarray((said - other) / (1 - 2 * other))
+        return np.asarray((bits - other) / (1 - 2 * other))
 
     def encode(self, reports: Any) -> list[str]:
         rows, drawn = self._checked(reports)
@@ -237,7 +239,7 @@ class HadamardSketch(_Sketch):
         other = 1 / (float(self.odds.number) + 1)
         names = ("for the first", "for the second", "for both")
         one, two = (dict(zip(names, (p / 2, (1 - p) / 2, 0.5), strict=True)) for p in (1 - other, other))
-        return self._told(x, x2, one, two, "which text the bit speaks for")
+        return self._telling(x, x2, one, two, "which text the bit speaks for")
 
     def _checked(self, reports: Any) -> Ints:
         rule = "must be rows of a hash function's number, an entry and a bit, as randomize returns them"

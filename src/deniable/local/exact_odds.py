@@ -66,7 +66,7 @@ class Odds:
 
     @classmethod
     def of(cls, *, epsilon: Rational | None = None, odds: Rational | None = None) -> Odds:
-        """From ε, or from e^ε if that is the rational number."""
+        """The odds for this ε, or for e^ε = `odds`, a rational number. InvalidParameter unless 1e-6 <= ε <= 50."""
         if exactly_one(epsilon=epsilon, odds=odds) == "epsilon":
             return cls(Fraction(1), arguments.rational("epsilon", epsilon)).chosen("epsilon", epsilon)
         return cls(arguments.rational("odds", odds), Fraction(0)).chosen("odds", odds)

@@ -174,7 +174,7 @@ class BitsProtocol(SharesProtocol):
         found: dict[Any, float] = {"": 1.0}
         for chance in chances:
             found = {
-                told + bit: mass * p for told, mass in found.items() for bit, p in (("0", 1 - chance), ("1", chance))
+                bits + bit: mass * p for bits, mass in found.items() for bit, p in (("0", 1 - chance), ("1", chance))
             }
         return found
 
@@ -230,7 +230,7 @@ def two_bits(first: float, second: float) -> dict[Any, float]:
 
 
 def too_many(protocol: Protocol, otherwise: str = "") -> InvalidOperation:
-    """The error for a protocol with too many reports to list; `otherwise` says when there are few."""
+    """The error for a protocol with too many reports to list; `otherwise` states the largest number that is listed."""
     return InvalidOperation(
         f"{type(protocol).__name__} has too many possible reports to list them{otherwise}; "
         "look at what an attacker can do with one: plots.tradeoff(protocol.curve)"
@@ -238,8 +238,8 @@ def too_many(protocol: Protocol, otherwise: str = "") -> InvalidOperation:
 
 
 def diluted(curve: Curve, chance: float) -> Curve:
-    """The curve with probability `chance` (rounded up by the caller), otherwise nothing; which of the
-    two is revealed.
+    """The curve of a report that has this curve with probability `chance` (rounded up by the caller) and otherwise
+    reveals nothing, if the report shows which case occurred.
     """
     if chance >= 1:
         return curve
@@ -254,4 +254,4 @@ def category_count(value: Any) -> int:
 
 MOST_CATEGORIES = 2**24
 MOST_BITS = 6
-"""Most bits of a report whose probabilities are listed row by row."""
+"""The largest number of bits for which `probabilities` lists every report."""

@@ -54,7 +54,7 @@ Bits = NDArray[np.bool_]
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MeanMemory:
-    """What people drew once and for all. Secret: each row belongs to its person and must never be collected."""
+    """The random draws that each person keeps. Secret: each row belongs to its person and must never be collected."""
 
     starts: Ints
     """α of each person, in fine steps."""
@@ -110,8 +110,8 @@ class MemoisedMean(MeanProtocol):
         if not self.flip:
             return self.longitudinal
         flip, excess = float(self.flip), float(self.odds.excess)
-        told = math.log1p((1 - 2 * flip) * excess / (1 + flip * excess)) * (1 + 2 * ROUNDING)
-        return curves.randomized_response(epsilon=min(told, self.odds.epsilon))
+        epsilon = math.log1p((1 - 2 * flip) * excess / (1 + flip * excess)) * (1 + 2 * ROUNDING)
+        return curves.randomized_response(epsilon=min(epsilon, self.odds.epsilon))
 
     @property
     def longitudinal(self) -> Curve:
@@ -132,13 +132,13 @@ class MemoisedMean(MeanProtocol):
             )
         if times == 1:
             return self.curve
-        told = Odds((1 - self.flip) / self.flip, Fraction(0)).epsilon
-        return curves.randomized_response(epsilon=told) ** times
+        epsilon = Odds((1 - self.flip) / self.flip, Fraction(0)).epsilon
+        return curves.randomized_response(epsilon=epsilon) ** times
 
     # -- the people's side ---------------------------------------------------------------------------------------------
 
     def memorize(self, *, people: int, entropy: Entropy | None = None) -> MeanMemory:
-        """What each person draws, once, independently of their numbers."""
+        """The memory of each person: drawn once, independently of their numbers."""
         return self._memory(report_checks.people(people), checked_entropy(entropy))
 
     def report(self, memory: MeanMemory, answers: Any, *, entropy: Entropy | None = None) -> Ints:
@@ -148,11 +148,11 @@ class MemoisedMean(MeanProtocol):
             raise InvalidParameter(
                 "memory", NOTHING, "must be made by memorize of this protocol, a row for each answer"
             )
-        return self._told(memory, on_grid(listed, self.low, self.high, self.steps), checked_entropy(entropy))
+        return self._reported(memory, on_grid(listed, self.low, self.high, self.steps), checked_entropy(entropy))
 
     def respond(self, steps: Ints, entropy: Entropy | None) -> Ints:
         """One report each from a memory that is discarded: for people who are asked once."""
-        return self._told(self._memory(len(steps), entropy), steps, entropy)
+        return self._reported(self._memory(len(steps), entropy), steps, entropy)
 
     def _memory(self, people: int, entropy: Entropy | None) -> MeanMemory:
         starts = noise.uniform(below=self._step, size=people, entropy=entropy)
@@ -162,7 +162,7 @@ class MemoisedMean(MeanProtocol):
         bits = truth == self.odds.heads(size, entropy)
         return MeanMemory(np.asarray(starts, dtype=np.int64), np.asarray(bits).reshape(people, self.points + 1))
 
-    def _told(self, memory: MeanMemory, steps: Ints, entropy: Entropy | None) -> Ints:
+    def _reported(self, memory: MeanMemory, steps: Ints, entropy: Entropy | None) -> Ints:
         # α < step, so a number on a grid point stays there, even on the last one.
         places = (steps + memory.starts) // self._step
         bits = memory.bits[np.arange(len(steps)), places]

@@ -104,11 +104,11 @@ class MeanProtocol(Protocol):
         listed = self._possible(reports)
         n, values, spread = report_checks.some(len(listed)), self.unbiased(listed), self.spread
         mean, square = float(values.mean()), float(np.mean(values**2))
-        # Reports have second moment (slope + 1) x² + level, which gives an estimate of the mean of x². At slope -1 it
-        # does not; then the smallest possible value, the square of the mean, gives the largest variance.
+        # Reports have second moment (slope + 1) x² + level, from which the mean of x² is estimated. At slope -1 this is
+        # impossible; then the smallest possible mean of x², the square of the mean, gives the largest variance.
         least = min(mean**2, 1.0)
-        told = (square - spread.level) / (spread.slope + 1) if spread.slope > -1 + 1e-9 else least
-        people = (spread.slope * min(max(told, least), 1.0) + spread.level) / n
+        mean_square = (square - spread.level) / (spread.slope + 1) if spread.slope > -1 + 1e-9 else least
+        people = (spread.slope * min(max(mean_square, least), 1.0) + spread.level) / n
         population = max(square - mean**2, 0.0) / max(n - 1, 1)
         half = float(self.high - self.low) / 2
         return Mean(
@@ -247,9 +247,9 @@ class PiecewiseMean(MeanProtocol):
     def curve(self) -> Curve:
         cells, window = self.outcomes, self._window()
         s = float(self.odds.root().number)
-        told = (log(Fraction(cells - window, window)) + float(self.odds.root().log)) * (1 + ROUNDING)
+        epsilon = (log(Fraction(cells - window, window)) + float(self.odds.root().log)) * (1 + ROUNDING)
         apart = (s + window / (cells - window)) / (s + 1) * (1 + ROUNDING)
-        return diluted(curves.randomized_response(epsilon=min(told, self.odds.epsilon)), apart)
+        return diluted(curves.randomized_response(epsilon=min(epsilon, self.odds.epsilon)), apart)
 
     @property
     def outcomes(self) -> int:

@@ -91,12 +91,12 @@ class TableResponse:
         found = {}
         for design in self.designs:
             one, two = (design.numbered(row[design.question])[0] for row in rows)
-            told = design.protocol.told_apart(one, two)
+            telling = design.protocol.told_apart(one, two)
             here, there = (
                 {y if isinstance(y, str) else _worded(design, y): p for y, p in law.items()}
-                for law in (told.one, told.two)
+                for law in (telling.one, telling.two)
             )
-            found[design.question] = Telling(here, there, told.what)
+            found[design.question] = Telling(here, there, telling.what)
         return found
 
     def estimate(self, reports: Any, where: Mapping[str, Any]) -> Conjunction:
@@ -205,8 +205,8 @@ def _unbiased(design: Design, column: list[Any], wanted: Any) -> Floats:
     """For each report, a number whose mean is 1 for people with the wanted answer, and 0 for others."""
     reports, [answer] = np.array(design.numbered(column), dtype=np.int64), design.numbered([wanted])
     protocol: Any = design.protocol
-    # With a spinner that shows the opposite more often, a no supports yes; `count` knows.
-    told = answer if design.categories else int(protocol.count([True])[0])
-    speaks = reports == told
+    # If a Warner spinner shows the opposite more often, a reported no supports yes; `count` takes this into account.
+    supporting = answer if design.categories else int(protocol.count([True])[0])
+    speaks = reports == supporting
     found = (speaks - float(protocol.support.other)) / float(protocol.support.gap)
     return np.asarray(1 - found if not design.categories and not answer else found)

@@ -45,7 +45,9 @@ _REPORTS: Final = NumberRange(
 )
 
 LIGHT: Final = Fraction(1, 10**200)
-"""Outcomes lighter than this are moved to the two largest losses, where they count more, before they become floats."""
+"""Outcomes of smaller probability are merged into the two extreme losses, which is the safe side, before they become
+floats.
+"""
 
 
 @final
@@ -332,8 +334,8 @@ class BloomRappor(Protocol):
         return np.array(sorted(found), dtype=np.int64)
 
     def told_apart(self, x: Any, x2: Any) -> Telling:
-        """By how many bits one text sets in the person's cohort and the other does not, and how many of those are 1 in
-        the report; the rest of the report has the same law for both.
+        """By the number of bits that only one of the two texts sets in the person's cohort, and how many of these bits
+        are 1 in the report; the rest of the report has the same law for both.
         """
         apart: Counter[tuple[int, int]] = Counter()
         for cohort in range(self.cohorts):
@@ -344,7 +346,7 @@ class BloomRappor(Protocol):
         for law, (mine, theirs) in zip(laws, ((own, other), (other, own)), strict=True):
             for (left, right), cohorts in apart.items():
                 for i, j in product(range(left + 1), range(right + 1)):
-                    chance = _shown(i, left, mine) * _shown(j, right, theirs)
+                    chance = _binomial_mass(i, left, mine) * _binomial_mass(j, right, theirs)
                     law[f"{i}/{left} and {j}/{right}"] = cohorts / self.cohorts * chance
         return Telling(*laws, "how many bits are 1 of those that one text sets alone, in the public cohort")
 
@@ -414,7 +416,7 @@ class BloomRappor(Protocol):
         return checked_rows(reports, self.bits, self.cohorts)
 
 
-def _shown(k: int, n: int, chance: float) -> float:
+def _binomial_mass(k: int, n: int, chance: float) -> float:
     return math.comb(n, k) * chance**k * (1 - chance) ** (n - k)
 
 

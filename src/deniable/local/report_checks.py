@@ -1,6 +1,6 @@
 """Argument checks: answers on the people's side, reports on the collector's.
 
-An error names the public rule that was broken. It contains nothing of the answers, not even the place.
+An error names the public rule that was broken. It contains no answer, and not the position of the wrong one.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def categories(name: str, values: Any, count: int) -> tuple[Ints, bool]:
 
 
 def reported(name: str, values: Any, count: int) -> NDArray[Any]:
-    """Categories in their own type: reports are many, and their type is small."""
+    """Categories in the integer type that was given, which is often small: there are many reports."""
     return np.atleast_1d(_checked(name, values, count, _category_rule(count)))
 
 
@@ -189,7 +189,7 @@ def share(value: Any) -> Any:
 
 
 def some(people: int) -> int:
-    """The number of reports, if there is at least one."""
+    """The number of reports; InvalidParameter if there is no report."""
     if people == 0:
         raise InvalidParameter("reports", NOTHING, "must contain at least one report")
     return people

@@ -65,7 +65,7 @@ PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The public part of a survey: the question, the protocol, and the categories if there are any."""
+    """The public part of a survey: the question, the protocol, and the categories of a choice."""
 
     question: str
     protocol: Protocol
@@ -374,8 +374,8 @@ def survey_command(
 ) -> None:
     """The command: randomize answers into a file of reports, or estimate from such a file. Prints public facts only."""
     if (answers is None) == (estimate is None):
-        said = "neither was given" if answers is None else "both were given"
-        rule = f"give a file of answers, or --estimate with a file of reports; {said}"
+        given = "neither was given" if answers is None else "both were given"
+        rule = f"give a file of answers, or --estimate with a file of reports; {given}"
         raise InvalidParameter("answers, --estimate", NOTHING, rule)
     if not as_json:
         _need_rich()  # before anything is written

@@ -24,7 +24,7 @@ SMALLEST: Final = -(2**63)
 LARGEST: Final = 2**63 - 1
 """The range of 64-bit integers. A number outside is not an INTEGER."""
 TINIEST: Final = Fraction(1, 10**250)
-"""The smallest size of bounds. For smaller ones, the grid steps of sums would be below the smallest float."""
+"""The smallest allowed size of bounds. For smaller bounds, the grid steps of sums would be below the smallest float."""
 LONGEST: Final = 1_000
 """The most code points of a text; longer ones are truncated, at registration and when texts are joined. Otherwise a
 question could turn one person's row into a text so long that an engine fails or slows down."""
@@ -174,7 +174,7 @@ class Domain:
     def __repr__(self) -> str:
         parts: list[str] = []
         if self.bounds is not None:
-            parts += [_shown(self.kind, end) for end in self.bounds]
+            parts += [_end_text(self.kind, end) for end in self.bounds]
         if self.keys is not None and self.kind is not Kind.BOOLEAN:
             shown = ", ".join(repr(key) for key in self.keys[:4]) + (", …" if len(self.keys) > 4 else "")
             parts.append(shown if self.kind is Kind.TEXT else f"keys=({shown})")
@@ -217,7 +217,7 @@ def ordinal(day: dt.date) -> Fraction:
     return 1 + Fraction((day - dt.datetime.min) // dt.timedelta(microseconds=1), _DAY)
 
 
-def _shown(kind: Kind, end: Fraction) -> str:
+def _end_text(kind: Kind, end: Fraction) -> str:
     return str(int(end)) if kind is Kind.REAL and end.denominator == 1 else repr(end_of(kind, end))
 
 

@@ -47,13 +47,16 @@ _VERSION: Final = 1
 class Table:
     """The declaration of a table: its name, its columns, and its privacy unit. `unit` None: the table is public.
 
-    `most_partners` is for public tables: (columns, the most rows that share one value of them). It is counted at
-    registration, which is allowed because the table is public. The column that identifies people may be declared or
-    not; no expression can read it. `unique` lists columns of which each value names one row, and so one person: the id
-    of an order. A join on such a column is a join of the same person's rows, and a person's further rows with a value
-    that was there before are left out of it. `owned` lists columns of which each value belongs to one person, in
-    several rows: the id of the order in the table of its items. Such rows are grouped and joined as rows of one person.
-    Raises `InvalidParameter` for a missing name, a wrong domain, or names equal up to case.
+    - `most_partners` is for public tables: (columns, the largest number of rows with the same values in them). It is
+      counted at registration, which is allowed because the table is public.
+    - `unique` lists columns whose values identify one row, and so one person, such as the id of an order. A join on
+      such a column joins rows of the same person. If a person has several rows with one value, the join keeps
+      only one of them.
+    - `owned` lists columns whose values belong to one person but may occur in several rows, such as the id of an order
+      in the table of its items. Such rows are grouped and joined as rows of one person.
+
+    The column that identifies people need not be declared; no expression can read it.
+    Raises `InvalidParameter` for a missing name, a wrong domain, or two names that differ only by case.
 
     >>> visits = Table.of("visits", Unit.person("patient_id", rows=20), age=Domain.integer(0, 120))
     >>> visits.column("age")

@@ -1,7 +1,7 @@
 """Files as sources: the files that a path stands for, the name of their table, and the header of a CSV file.
 
-The first line of a CSV file names the columns and is public; every other line is private. So the first line is read
-alone: no later line can make this fail, change the result, or appear in an error.
+The first line of a CSV file names the columns and is public; every other line is private. So only the first line is
+read: no later line can cause an error, change the result, or appear in an error.
 """
 
 from __future__ import annotations
