@@ -103,7 +103,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _in_words(error: OSError) -> str:
-    """What the operating system refused, for which file, and what to do. A full output device has no file name."""
+    """An error of the operating system as one line: the error, the file if it is known, and what to do."""
     words = str(error.strerror or error)
     if error.filename:
         words += f": {os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename}"

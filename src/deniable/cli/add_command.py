@@ -112,7 +112,7 @@ def _check(given: dict[str, Any]) -> None:
 
 @contextmanager
 def _in_options(given: dict[str, Any], table: str) -> Iterator[None]:
-    """Name the option of this command in what the server refuses, instead of the field of the request."""
+    """Translate errors of the server: they name an option of this command instead of a field of the request."""
     name, budget = given["name"] or table, given["budget"]
     try:
         yield

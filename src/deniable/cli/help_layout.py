@@ -1,7 +1,7 @@
 """The layout of --help, where it differs from typer's.
 
-A flag takes no value, so nothing stands beside it (typer writes <bool>). Numbers are called numbers, also those that
-are read as text to keep every digit (typer writes <str>). The usage line leaves hidden arguments out.
+A flag takes no value, so --help shows none (typer writes <bool>). Options for numbers show <number>, also if they are
+parsed as text to keep every digit (typer writes <str>). The usage line leaves hidden arguments out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AMOUNTS = (
     "within",
 )
 _COUNTS = ("port", "rows", "trials", "unit_rows")
-_SHOWN = dict.fromkeys(_AMOUNTS, "<number>") | dict.fromkeys(_COUNTS, "<whole number>") | {"grant": "<name>"}
+_METAVARS = dict.fromkeys(_AMOUNTS, "<number>") | dict.fromkeys(_COUNTS, "<whole number>") | {"grant": "<name>"}
 
 
 def _with_plain_types(params: list[Any]) -> list[Any]:
@@ -41,7 +41,7 @@ def _with_plain_types(params: list[Any]) -> list[Any]:
         if getattr(each, "is_flag", False):
             each.metavar = ""
         elif each.param_type_name == "option":
-            each.metavar = _SHOWN.get(each.name, each.metavar)
+            each.metavar = _METAVARS.get(each.name, each.metavar)
     return params
 
 

@@ -198,7 +198,7 @@ def _label_papers(
 
 
 def _moved_ledger(place: str, dataset: str | None, reason: str) -> tuple[dict[str, Any], str]:
-    """Note a ledger's new place in it. Returns what happened, as a record and in words."""
+    """Note the new place of a ledger in the ledger. Returns the result as a record and in words."""
     from deniable.ledger import Ledger, State
 
     with Ledger.inspect(place, dataset=dataset) as before:
@@ -215,7 +215,7 @@ def _moved_ledger(place: str, dataset: str | None, reason: str) -> tuple[dict[st
 
 
 def _moved_server(config: Path, reason: str) -> tuple[dict[str, Any], str]:
-    """The same for the catalogue of a server and all of its ledgers."""
+    """Note the new place of a server's catalogue and of all its ledgers. Returns a record and words."""
     from deniable.server.operations.server_identity import moved
     from deniable.server.operations.settings import Settings
 
@@ -261,7 +261,7 @@ def _rotated(
 
 
 def _with_the_first_key(damaged: LedgerDamaged, history: Path, owner: "PublicKey | None") -> LedgerDamaged:
-    """The same fault; if the given key is a later one of this history, the remedy names the first key."""
+    """The same error, with another remedy if the given key is not the owner's first key: it names the first key."""
     from deniable.ledger import verify_export
 
     try:
@@ -382,8 +382,8 @@ def _show(found: "Verified", record: dict[str, Any], *, checked: bool) -> None:
     ):
         facts.add_row(name, escape(value))
     accounts = Table("account", "spent", "left", "ever spent", box=None, pad_edge=False)
-    for each, said in zip(found.accounts, record["accounts"], strict=True):
-        accounts.add_row(escape(each.title), said["spent"], said["left"], said["lifetime"])
+    for each, amounts in zip(found.accounts, record["accounts"], strict=True):
+        accounts.add_row(escape(each.title), amounts["spent"], amounts["left"], amounts["lifetime"])
     console = Console(highlight=False)
     console.print("[bold green]The history is whole.[/] Every hash, sum, limit and signature was recomputed.\n")
     console.print(facts)

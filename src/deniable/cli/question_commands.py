@@ -270,7 +270,7 @@ def check_fits(price: Any) -> None:
 
 
 def _before_there_is_an_account(given: dict[str, Any], *, must_fit: bool = False) -> None:
-    """Without an account: raise what is wrong with the question or its cost, before the question opens an account.
+    """If the file has no account yet, raise errors of the question or its cost before an account is opened.
 
     A question by unlisted keys needs a δ. If --delta was not given, this sets `FOR_KEYS` and prints a note.
     """
@@ -293,9 +293,9 @@ def _before_there_is_an_account(given: dict[str, Any], *, must_fit: bool = False
 
 
 def _not_without_its_schema(given: dict[str, Any]) -> None:
-    """Refuse a question by unlisted keys without --schema if the question before it had one: it was forgotten.
+    """Refuse a question by unlisted keys without --schema if the previous question was asked with a schema.
 
-    The answer would have few keys or none, and would cost as much.
+    The schema was probably forgotten. The answer would show few keys or none, at the same cost.
     """
     from deniable.ledger import Ledger, State
     from deniable.queries.answer.grouping_sets import sets_of
@@ -308,7 +308,7 @@ def _not_without_its_schema(given: dict[str, Any]) -> None:
             return
         with Ledger.inspect(path) as ledger:
             sealed = [each for each in ledger.entries() if each.state is State.SEALED]
-        if not sealed or _means(session, sealed[-1].description) in {None, sealed[-1].question}:
+        if not sealed or _hash_for(session, sealed[-1].description) in {None, sealed[-1].question}:
             return
     rule = (
         "the question before was asked with a schema; without it these keys are not listed, and few or none are shown"
@@ -316,8 +316,10 @@ def _not_without_its_schema(given: dict[str, Any]) -> None:
     raise InvalidParameter("--schema", NOTHING, rule, "name the schema again; nothing was charged")
 
 
-def _means(session: "Session", text: str) -> str | None:
-    """The hash of a question to these tables; "" if it is refused for them, None if the text is not a question."""
+def _hash_for(session: "Session", text: str) -> str | None:
+    """The hash that a question has under the tables of this session; "" if the session refuses it, None if the text is
+    not a question.
+    """
     try:
         return session.price(text, epsilon=1).plan.question.hash
     except QuestionRefused as refused:
@@ -328,7 +330,7 @@ def _means(session: "Session", text: str) -> str | None:
 
 @contextlib.contextmanager
 def _in_options(given: dict[str, Any]) -> Iterator[None]:
-    """Add to a refusal which option to write: its remedy speaks of a schema, not of --schema."""
+    """Add a note to a refusal that names the option --schema: its remedy only mentions a schema."""
     try:
         yield
     except QuestionRefused as refused:
@@ -373,7 +375,7 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
 
 
 def _left_open(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
-    """The unit of the account if the schema declares none; else None: the ledger refuses a unit that is not its own."""
+    """The unit of the account if the schema declares no unit; else None, and the ledger refuses a different unit."""
     from deniable.tables.schema import read_schema
 
     if known is None:
@@ -388,10 +390,10 @@ def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
         return asked
     assert known is not None
     most = given.get("rows_option", "--rows")
-    said = "--each-row" if known.column is None else f"--unit {known.column} {most} {known.rows}"
+    options = "--each-row" if known.column is None else f"--unit {known.column} {most} {known.rows}"
     name = "--each-row" if given["each_row"] else "--unit"
     whose = "each row" if known.column is None else f"the people of {known.column!r}"
-    rule = f"the account in {_account(given).name} was opened to protect {whose} ({said})"
+    rule = f"the account in {_account(given).name} was opened to protect {whose} ({options})"
     raise InvalidParameter(name, NOTHING, rule, "leave it out: whom an account protects is fixed once")
 
 

@@ -35,7 +35,7 @@ def add(app: "typer.Typer") -> None:
         ] = False,
         config: Annotated[Path | None, typer.Option(help="The settings, a .toml file.")] = None,
         host: Annotated[
-            str | None, typer.Option(help="The address to listen on. Default: that of the settings.")
+            str | None, typer.Option(help="The address to listen on. Default: the address in the settings.")
         ] = None,
         port: Annotated[int | None, typer.Option(help="The port; 0 takes any free one.")] = None,
         invite: Annotated[
@@ -52,12 +52,12 @@ def add(app: "typer.Typer") -> None:
                 raise InvalidParameter("--invite", invite, rule, "leave it out")
             if demo == (config is not None):
                 raise InvalidParameter("--demo, --config", NOTHING, "give exactly one of them", "try --demo")
-            with _tidy_when_told(), _prepared(config, host, port, invite) as (curator, tokens):
+            with _clean_up_on_signals(), _prepared(config, host, port, invite) as (curator, tokens):
                 run(curator, tokens, as_json=as_json, ends=" and deletes the demo's data" if demo else "")
 
 
 @contextlib.contextmanager
-def _tidy_when_told() -> Iterator[None]:
+def _clean_up_on_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit: running requests are finished, and the demo's folder is deleted."""
 
     def end(number: int, frame: "FrameType | None") -> None:
@@ -130,7 +130,7 @@ def _invited(curator: "Curator", name: str) -> str:
 
 
 def run(curator: "Curator", tokens: "dict[Role, str]", *, as_json: bool, ends: str = "") -> None:
-    """Print the tokens and the address, then serve until stopped. `ends` says what else happens then."""
+    """Print the tokens and the address, then serve until stopped. `ends` is the end of the line about Ctrl+C."""
     from deniable.server.operations import server_processes
 
     settings = curator.settings

@@ -74,18 +74,18 @@ def account_of(given: Mapping[str, Any], table: str | None) -> Path:
     Raises InvalidParameter if a file of the source has another account.
     """
     source = meant(given["source"])
-    beside, said = _beside(source), given["ledger"]
-    if said is None:
+    beside, given_path = _beside(source), given["ledger"]
+    if given_path is None:
         check_length(beside)
-    if said is None and beside.exists() and source.is_file():
+    if given_path is None and beside.exists() and source.is_file():
         return beside
-    account = beside if said is None else Path(said)
+    account = beside if given_path is None else Path(given_path)
     _check_only_account(source, account, table)
     return account
 
 
 def is_database(source: Path) -> bool:
-    """Whether the name ends like that of a DuckDB file."""
+    """Whether the file name has the ending of a DuckDB file."""
     return source.name.lower().endswith(DATABASES)
 
 
@@ -131,7 +131,7 @@ def _check_only_account(source: Path, account: Path, table: str | None) -> None:
 
 
 def _has_one(source: Path, account: Path, about: Path) -> InvalidParameter:
-    """The error for a source whose files have an account already, the one of `about`."""
+    """The error for a source with files that already have an account: the account of the source `about`."""
     name, kept = _called(about), _called(account)
     if about == source:
         whose = ""

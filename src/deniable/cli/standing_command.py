@@ -80,7 +80,7 @@ def add(app: "typer.Typer") -> None:
 
 
 def _before_there_is_an_account(given: dict[str, Any], asked: list[str]) -> None:
-    """Without an account: raise what is wrong with the questions or their cost, before they open an account."""
+    """If the file has no account yet, raise errors of the questions or their cost before an account is opened."""
     if _account(given).exists():
         return
     if not asked:

@@ -193,7 +193,7 @@ def _write(
 
 @contextmanager
 def _in_options(source: Path) -> Iterator[None]:
-    """Add to a refusal of columns which command and which option to write."""
+    """Add a note to a refusal of columns that names the command and the option to use."""
     try:
         yield
     except InvalidParameter as refused:
