@@ -88,7 +88,7 @@ def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> Round
 def _solved(
     family: Mapping[Axes, Floats], wanted: frozenset[Axes], further: int
 ) -> dict[Axes, NDArray[np.int64]] | None:
-    """The closest rounding of a family of tables; None if none exists. Variables are steps above the floor."""
+    """The closest rounding of a family of tables; None if none was found. Variables are steps above the floor."""
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -152,7 +152,9 @@ def _nearest_absolute(
     low: Floats,
     high: Floats,
 ) -> Any:
-    """The least sum of absolute distances, with a variable for each: beyond two neighbours, L2 is not linear."""
+    """The rounding with the least sum of absolute distances, which are variables of the programme. (With more than two
+    neighbours to choose from, the sum of squares is not linear.)
+    """
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 

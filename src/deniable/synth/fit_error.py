@@ -87,7 +87,7 @@ class Doubt:
         together.
         """
         off = self._off(places)
-        left = self._left(places, off)
+        left = self._bias_square(places, off)
         if left is None:
             return None
         pooled = _moderated(np.mean([each**2 for each in off], axis=0)) + left
@@ -99,7 +99,7 @@ class Doubt:
         columns were not measured together.
         """
         off = self._off(places)
-        left = self._left(places, off)
+        left = self._bias_square(places, off)
         if left is None:
             return None
         drawn = self._drawn(places) if in_rows else 0.0
@@ -121,8 +121,8 @@ class Doubt:
         off = _counted(self.sample, places, self.mixture, self.forbidden) - fitted
         return np.asarray(off * math.sqrt(len(self.sample) / max(len(self.sample), total(self.measured))))
 
-    def _left(self, places: Sequence[int], chance: Sequence[Array]) -> float | None:
-        """The mean square error of a cell beyond chance; None if there are no such counts."""
+    def _bias_square(self, places: Sequence[int], chance: Sequence[Array]) -> float | None:
+        """The mean square error of a cell beyond chance; None if no measured marginal has all of these columns."""
         holding = [(at, each) for at, each in enumerate(self.measured) if set(places) <= set(each.columns)]
         if not holding:
             return None
@@ -164,7 +164,7 @@ def _moderated(squares: Array) -> Array:
 
 
 def _counted(rows: NDArray[np.int64] | None, places: Sequence[int], mixture: Mixture, forbidden: Forbidden) -> Array:
-    """The shares of a drawn table by some columns; those of the mixture if no table was drawn."""
+    """The shares of a drawn table by some columns; if no table was drawn, the probabilities of the mixture."""
     if rows is None:
         return forbidden.marginal(mixture, *places)
     shape = [mixture.sizes[place] for place in places]

@@ -64,8 +64,8 @@ class Forbidden:
         for each in boxes:
             terms += [(1, each), *((-sign, met) for sign, box in terms if (met := _both(box, each)) is not None)]
             if len(terms) > MOST_TERMS:
-                rule_said = f"meet each other in more than {MOST_TERMS:,} ways"
-                raise InvalidParameter("forbid", len(rules), rule_said, "give fewer rules, or say them by one column")
+                rule_text = f"meet each other in more than {MOST_TERMS:,} ways"
+                raise InvalidParameter("forbid", len(rules), rule_text, "give fewer rules, or say them by one column")
         return cls(tuple(boxes), tuple(terms))
 
     def allowed(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -128,28 +128,28 @@ def fit(sizes: Sequence[int], margins: Sequence[Margin], *, deciding: Sequence[i
     weights: dict[Axes, dict[int, float]] = {}
     parts: dict[Axes, Floats] = {}
     for part in dict.fromkeys(part for each in margins for part in subsets(each.axes)):
-        telling = [i for i, each in enumerate(margins) if set(part) <= set(each.axes)]
-        heard = {i: without_averages(summed(margins[i].counts, margins[i].axes, part)) for i in telling}
-        exact = [i for i in telling if margins[i].variance == 0]
-        first = [i for i in telling if i in deciding]
+        containing = [i for i, each in enumerate(margins) if set(part) <= set(each.axes)]
+        estimates = {i: without_averages(summed(margins[i].counts, margins[i].axes, part)) for i in containing}
+        exact = [i for i in containing if margins[i].variance == 0]
+        first = [i for i in containing if i in deciding]
         if exact:
-            _agree([heard[i] for i in exact], [margins[i] for i in exact])
+            _agree([estimates[i] for i in exact], [margins[i] for i in exact])
             weights[part] = {exact[0]: 1.0}
         else:
-            kept = _different(first or telling, heard, margins)
+            kept = _different(first or containing, estimates, margins)
             precise = {i: 1 / margins[i].variance_of(part, sizes) for i in kept}
             whole = math.fsum(precise.values())
             weights[part] = {i: each / whole for i, each in precise.items()}
-        parts[part] = sum((weight * heard[i] for i, weight in weights[part].items()), np.zeros(()))
+        parts[part] = sum((weight * estimates[i] for i, weight in weights[part].items()), np.zeros(()))
     return TableFit(tuple(sizes), tuple(margins), weights, parts)
 
 
-def _different(places: Sequence[int], heard: Mapping[int, Floats], margins: Sequence[Margin]) -> list[int]:
+def _different(places: Sequence[int], estimates: Mapping[int, Floats], margins: Sequence[Margin]) -> list[int]:
     """The margins without repetitions: tables that were measured jointly agree on a part."""
     kept: list[int] = []
     for i in places:
         together = [j for j in kept if margins[i].by_part is not None is not margins[j].by_part]
-        if not any(_alike([heard[j], heard[i]], [margins[j], margins[i]]) for j in together):
+        if not any(_alike([estimates[j], estimates[i]], [margins[j], margins[i]]) for j in together):
             kept.append(i)
     return kept
 
@@ -157,20 +157,20 @@ def _different(places: Sequence[int], heard: Mapping[int, Floats], margins: Sequ
 def agree(margins: Sequence[Margin]) -> bool:
     """Whether tables add up to each other already, up to rounding."""
     for part in dict.fromkeys(part for each in margins for part in subsets(each.axes)):
-        telling = [each for each in margins if set(part) <= set(each.axes)]
-        heard = [without_averages(summed(each.counts, each.axes, part)) for each in telling]
-        if not _alike(heard, telling):
+        containing = [each for each in margins if set(part) <= set(each.axes)]
+        estimates = [without_averages(summed(each.counts, each.axes, part)) for each in containing]
+        if not _alike(estimates, containing):
             return False
     return True
 
 
-def _alike(heard: Sequence[Floats], margins: Sequence[Margin]) -> bool:
+def _alike(estimates: Sequence[Floats], margins: Sequence[Margin]) -> bool:
     size = 1 + max(float(np.abs(each.counts).sum()) for each in margins)
-    return all(float(np.abs(each - heard[0]).max(initial=0.0)) <= _ALIKE * size for each in heard[1:])
+    return all(float(np.abs(each - estimates[0]).max(initial=0.0)) <= _ALIKE * size for each in estimates[1:])
 
 
-def _agree(heard: Sequence[Floats], margins: Sequence[Margin]) -> None:
-    if not _alike(heard, margins):
+def _agree(estimates: Sequence[Floats], margins: Sequence[Margin]) -> None:
+    if not _alike(estimates, margins):
         rule = "contradict each other: their sums over the keys that they share differ"
         raise InvalidParameter("invariants", NOTHING, rule, "declare totals that add up to each other")
 

@@ -76,7 +76,7 @@ _ONE_THREAD: Final = 2**18
 """The most multiplications of a matrix product that OpenBLAS computes in one thread."""
 _LEAST_ROWS: Final = 8
 _SIDE: Final = 64
-"""A product of two such squares has as many multiplications."""
+"""The side of a square matrix; the product of two such matrices has `_ONE_THREAD` multiplications."""
 
 
 @final
@@ -88,7 +88,7 @@ class Mixture:
     columns: tuple[Array, ...]
     misfit: float = 0.0
     """The distance of a fit from the noisy marginals, relative to the distance that noise alone explains. At about 1 it
-    is as close as the truth is; at 2 or more it cannot represent the measured dependence."""
+    is as close as the true distribution; at 2 or more it cannot represent the measured dependence."""
     fits: int = 1
     """The number of combined fits, each with the same number of components."""
     steps: int = 1
@@ -125,9 +125,9 @@ def fit(
     work: float | None = None,
     generator: np.random.Generator | None = None,
 ) -> Mixture:
-    """Fit a mixture to noisy marginals, to about the distance that the truth has.
+    """Fit a mixture to noisy marginals, until it is about as close to them as the true distribution is.
 
-    The number of components grows as needed, up to a limit; `misfit` tells whether they sufficed. All fits together
+    The number of components grows as needed, up to a limit; `misfit` shows whether they sufficed. All fits together
     take at most `work`, by default MOST_WORK. If that is not enough for all of them, fewer fits are combined: with
     little noise, there is little to average out. The random starts are numpy's; they only select one of many good
     fits to public counts.
@@ -285,7 +285,9 @@ class _Problem:
         return self._mixture(now, self._loss(*now)[0], path.steps, cut_short=path.steps < _MOST_STEPS)
 
     def fitted(self, components: int, generator: np.random.Generator, most: float) -> Mixture:
-        """A fit from a random start that stops when it is as close as the truth would be, or converges."""
+        """A fit from a random start that stops when it is as close to the counts as the true distribution would be, or
+        when it has converged.
+        """
         path, best, since = _Path(self, *self._start(components, generator)), np.inf, 0
         kept, allowed, is_done = path.now(), max(1, min(_MOST_STEPS, int(most / self.work(components)))), False
         while path.steps < allowed and not is_done:
@@ -378,7 +380,7 @@ class _Problem:
             found, *others = (
                 each.pairs(each_of[0], self._inside(each, *each_of)[0])[0] for each_of in (now, moved, before)
             )
-            # Each pair of values stands there twice, and single columns once.
+            # The matrix contains each pair of values twice, and single columns once.
             halves = 0.5 + 0.5 * np.eye(len(found))
             weights = each.precision * halves
             freedom += float((halves * np.sqrt(each.precision) * each.signs * (others[0] - found)).sum())

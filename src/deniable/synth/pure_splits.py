@@ -53,7 +53,7 @@ def nominal(share: float) -> float:
 
 
 def finest(tables: Sequence[Columns]) -> Columns:
-    """All columns of the tables: the table of which all are sums."""
+    """The columns of all tables together. Every table is a sum of the table by these columns."""
     return tuple(sorted({i for table in tables for i in table}))
 
 
@@ -69,10 +69,10 @@ def precisions(workload: Workload, measured: Mapping[Columns, float]) -> dict[Co
 
 def variance_sum(workload: Workload, measured: Mapping[Columns, float]) -> float:
     """The weighted sum of variances after the fit to tables that were measured with these variances."""
-    told = precisions(workload, measured)
-    if any(t == 0 for t in told.values()):
+    precision = precisions(workload, measured)
+    if any(t == 0 for t in precision.values()):
         return math.inf
-    return math.fsum(need / told[a] for a, need in workload.needs().items())
+    return math.fsum(need / precision[a] for a, need in workload.needs().items())
 
 
 def naive(workload: Workload) -> dict[Columns, float]:
@@ -123,7 +123,7 @@ def fair(
     equal = naive(workload)
     most = [max(each, _LEAST) for each in variances(equal, variance, reach).values()]
     limits = np.array([most[list(equal).index(table)] for table in workload.tables])
-    told = _told(workload, tables)
+    factors = _precision_factors(workload, tables)
     spreads = [workload.spread(table) for table in workload.tables]
     by = np.array([[each.get(a, 0.0) for a in workload.residuals] for each in spreads]) / limits[:, None]
     needs = np.array(list(workload.needs().values()))
@@ -138,18 +138,18 @@ def fair(
         return (precise(shares + step) - precise(shares)) / step
 
     def worth(shares: Any) -> float:
-        return float(np.log(needs @ (1 / (told @ precise(shares)))))
+        return float(np.log(needs @ (1 / (factors @ precise(shares)))))
 
     def worth_slopes(shares: Any) -> Any:
-        known = told @ precise(shares)
-        return -((needs / known**2) @ told) * slopes(shares) / (needs @ (1 / known))
+        known = factors @ precise(shares)
+        return -((needs / known**2) @ factors) * slopes(shares) / (needs @ (1 / known))
 
     def room(shares: Any) -> Any:
         """The distance of each table to its limit; a solution must not have a negative one."""
-        return 1 - by @ (1 / (told @ precise(shares)))
+        return 1 - by @ (1 / (factors @ precise(shares)))
 
     def room_slopes(shares: Any) -> Any:
-        return ((by / (told @ precise(shares)) ** 2) @ told) * slopes(shares)
+        return ((by / (factors @ precise(shares)) ** 2) @ factors) * slopes(shares)
 
     limited: Any = [
         {"type": "eq", "fun": lambda f: f.sum() - 1, "jac": np.ones_like},
@@ -222,8 +222,8 @@ def closest(
     return min(found, key=lambda shares: max(ratios(shares)))
 
 
-def _told(workload: Workload, tables: Sequence[Columns]) -> Any:
-    """For each residual and table, how much of the table's precision the residual gets."""
+def _precision_factors(workload: Workload, tables: Sequence[Columns]) -> Any:
+    """A matrix by residual and table: the factor from the precision of a table to the precision of the residual."""
     return np.array(
         [
             [1 / size_of(workload.sizes, [i for i in t if i not in a]) if set(a) <= set(t) else 0.0 for t in tables]
@@ -233,7 +233,7 @@ def _told(workload: Workload, tables: Sequence[Columns]) -> Any:
 
 
 def _even(tables: Sequence[Columns], of: Sequence[Columns], rest: float = 0.01) -> list[float]:
-    """An even share for some tables, and a little for the others."""
+    """Equal shares for the tables `of`, and together about `rest` for the others."""
     chosen = set(of)
     raw = [1.0 if each in chosen else rest / len(tables) for each in tables]
     return [each / sum(raw) for each in raw]
@@ -243,15 +243,15 @@ def _descended(workload: Workload, tables: Sequence[Columns], shares: np.ndarray
     """Multiplicative steps: at the best shares, those above 0 have equal slopes -∂/∂f = Σ_A v_A/τ_A² · f / n_{M∖A}."""
     needs = workload.needs()
     need = np.array([needs[a] for a in workload.residuals])
-    told = _told(workload, tables) / np.array([reach.get(t, 1.0) ** 2 for t in tables])
+    factors = _precision_factors(workload, tables) / np.array([reach.get(t, 1.0) ** 2 for t in tables])
 
     def worth(f: np.ndarray) -> float:
         with np.errstate(divide="ignore"):
-            return float(np.sum(2 * need / (told @ f**2)))
+            return float(np.sum(2 * need / (factors @ f**2)))
 
     value, step = worth(shares), 0.5
     for _ in range(_ROUNDS):
-        slopes = shares * ((need / (told @ shares**2) ** 2) @ told)
+        slopes = shares * ((need / (factors @ shares**2) ** 2) @ factors)
         tried = shares * (slopes / max(slopes.max(), 1e-300)) ** step
         tried /= tried.sum()
         after = worth(tried)
@@ -275,24 +275,24 @@ def _descended(workload: Workload, tables: Sequence[Columns], shares: np.ndarray
 
 def law(workload: Workload, measured: Mapping[Columns, tuple[float, float]]) -> TableNoise:
     """The noise of all tables after the fit, for tables measured with noise of these widths and variances."""
-    told = precisions(workload, {table: s for table, (_, s) in measured.items()})
+    precision = precisions(workload, {table: s for table, (_, s) in measured.items()})
     sources = []
     for table, (width, s) in measured.items():
         loads = []
         for a in subsets([i for i in table if workload.sizes[i] > 1]):
-            if a in told:
+            if a in precision:
                 by = 1 / (max(s, _LEAST) * size_of(workload.sizes, [i for i in table if i not in a]))
-                loads.append((a, by / told[a]))
+                loads.append((a, by / precision[a]))
         sources.append(MeasuredSource(table, width, tuple(loads)))
     return TableNoise(workload.sizes, tuple(sources))
 
 
 def cell_variance(workload: Workload, table: Columns, measured: Mapping[Columns, float]) -> float:
     """The variance of a cell of a table after the fit."""
-    told = precisions(workload, measured)
+    precision = precisions(workload, measured)
     return math.fsum(
         float(moved_by_row(workload.sizes, a))
         / size_of(workload.sizes, [i for i in table if i not in a]) ** 2
-        / told[a]
+        / precision[a]
         for a in subsets([i for i in table if workload.sizes[i] > 1])
     )

@@ -6,8 +6,8 @@ corrected as far as noise does not explain the distance: with χ² = Σ (fitted 
 count moves towards the noisy one by the fraction max(0, 1 - (m + 3·√(2m))/χ²). This is the James-Stein estimator (1961)
 with a margin of three standard deviations of χ². A fit that is within the noise is not changed.
 
-Multiplying p(x) by a factor for each value of one column keeps a mixture of products one (iterative proportional
-fitting, Deming & Stephan 1940).
+A correction multiplies p(x) by a factor for each value of one column (iterative proportional fitting, Deming & Stephan
+1940). A mixture of products stays a mixture of products under this.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def raked(mixture: Mixture, measured: Sequence[Marginal], forbidden: Forbidden) 
     rows = total(measured)
     single = [each for each in measured if len(each.columns) == 1]
     wanted = [(each.columns[0], _wanted(forbidden.marginal(mixture, *each.columns), each, rows)) for each in single]
-    for _ in range(_ROUNDS):  # a column moves others that have to do with it
+    for _ in range(_ROUNDS):  # a correction of one column also moves columns that depend on it
         for column, shares in wanted:
             if shares is not None:
                 now = forbidden.marginal(mixture, column)

@@ -45,7 +45,7 @@ _MOST_PATTERNS: Final = 8
 """The most columns for which all sets of columns in which two cells may differ are tried."""
 _ROUNDS: Final = 2000
 _FEWER: Final = 100
-"""Rounds where the weights are not settled yet."""
+"""The number of rounds while the weights still change."""
 _NEAR: Final = 1e-10
 
 

@@ -98,7 +98,7 @@ def _allowed(
     missing = rows
     while missing > 0:
         tried = drawing(mixture, min(int(missing / share) + 16, max(missing, _AT_ONCE)), generator)
-        generator.shuffle(tried)  # what is cut off is not one component
+        generator.shuffle(tried)  # so that the surplus rows that are cut off are a random part
         found.append(tried[forbidden.allowed(tried)][:missing])
         missing -= len(found[-1])
     return np.concatenate(found) if found else np.empty((0, len(mixture.columns) + 1), dtype=np.int64)

@@ -1,14 +1,14 @@
 """The noise of tables that are computed from shared draws: the contribution of each draw to a cell of every table.
 
 A table x_S of counts by some columns S is the sum of its residuals, x_S = Σ_{A⊆S} (P_A x_A) / n_{S∖A}, repeated along
-the columns of S∖A: x_A are the counts by A alone, P_A = ⊗_{i∈A} (I - 11ᵀ/n_i) takes off all averages, and n_{S∖A} is
+the columns of S∖A: x_A are the counts by A alone, P_A = ⊗_{i∈A} (I - 11ᵀ/n_i) subtracts all averages, and n_{S∖A} is
 the product of the numbers of values of the other columns. Residuals of different A are orthogonal. So noise that
 enters by residuals is known in every table: a draw at the cell m of a measured table M, loaded by ω_A into the residual
 A, adds
 
     Σ_{A⊆S∩M} ω_A / n_{S∖A} · Π_{i∈A} ([m_i = c_i] - 1/n_i)
 
-to the cell c of S. That depends on nothing but the set of columns in which m and c differ.
+to the cell c of S. This contribution depends only on the set of columns in which m and c differ.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MeasuredSource:
     loads: tuple[tuple[Columns, float], ...]
     """The factor of one step of noise in each residual that the table contributes to."""
     mark: str = ""
-    """An identifier of these draws: two laws with the same mark share them. Empty: no other law has them."""
+    """An identifier of these draws: sources with the same mark share their draws. Empty if no other source has them."""
     names: Columns = ()
     """The number of each column at the time when the mark was given, which identifies it across laws."""
 
@@ -76,7 +76,7 @@ class TableNoise:
             common = [i for i in source.columns if i in kept]
             outside = size_of(self.sizes, [i for i in source.columns if i not in kept])
             loads = [(a, w) for a, w in source.loads if kept.issuperset(a)]
-            if not loads:  # most sources tell nothing about most tables
+            if not loads:  # most sources contribute to few tables
                 continue
             in_all = math.fsum(w for a, w in loads if not a)
             largest = max((abs(w) for _, w in loads), default=0.0)
@@ -97,18 +97,18 @@ class TableNoise:
     def within(self, columns: Sequence[int]) -> TableNoise:
         """The noise restricted to a table by these columns and its sums."""
         kept = set(columns)
-        told = [
+        sources = [
             replace(each, loads=tuple((a, w) for a, w in each.loads if kept.issuperset(a))) for each in self.sources
         ]
-        return TableNoise(self.sizes, tuple(each for each in told if each.loads))
+        return TableNoise(self.sizes, tuple(each for each in sources if each.loads))
 
     def without(self, columns: Sequence[int]) -> TableNoise:
         """The noise of a table from which its averages by these columns are subtracted."""
         gone = set(columns)
-        told = [
+        sources = [
             replace(each, loads=tuple((a, w) for a, w in each.loads if not gone.issuperset(a))) for each in self.sources
         ]
-        return TableNoise(self.sizes, tuple(each for each in told if each.loads))
+        return TableNoise(self.sizes, tuple(each for each in sources if each.loads))
 
     def mixed(self, share: float, other: TableNoise) -> TableNoise:
         """The noise of `share` times one table plus the rest times another, measured independently."""
@@ -130,11 +130,11 @@ class TableNoise:
 
     def weighed(self, weights: Mapping[Columns, float]) -> TableNoise:
         """The noise of residuals that are multiplied by these weights."""
-        told = [
+        sources = [
             replace(each, loads=tuple((a, w * weights[a]) for a, w in each.loads if weights.get(a)))
             for each in self.sources
         ]
-        return TableNoise(self.sizes, tuple(each for each in told if each.loads))
+        return TableNoise(self.sizes, tuple(each for each in sources if each.loads))
 
     def renamed(self, names: dict[int, int], like: TableNoise) -> TableNoise:
         """The noise with columns renumbered as in another law; columns that are not in `names` get new numbers."""
@@ -146,25 +146,25 @@ class TableNoise:
                     names[i] = len(sizes)
                     sizes.append(self.sizes[i])
 
-        def told(columns: Columns) -> Columns:
+        def renumbered(columns: Columns) -> Columns:
             return tuple(sorted(names[i] for i in columns))
 
         sources = []
         for s in self.sources:
             order = sorted(range(len(s.columns)), key=lambda place: names[s.columns[place]])
             first = tuple(s.names[place] for place in order) if s.mark else ()
-            loads = tuple((told(a), w) for a, w in s.loads)
-            sources.append(replace(s, columns=told(s.columns), loads=loads, names=first))
+            loads = tuple((renumbered(a), w) for a, w in s.loads)
+            sources.append(replace(s, columns=renumbered(s.columns), loads=loads, names=first))
         return TableNoise(tuple(sizes), tuple(sources))
 
     def marked(self, mark: str) -> TableNoise:
         """The noise with a mark on its draws that no other draws have."""
         many = len(self.sources) > 1
-        told = (
+        sources = (
             replace(each, mark=f"{mark}/{place}" if many else mark, names=each.columns)
             for place, each in enumerate(self.sources)
         )
-        return TableNoise(self.sizes, tuple(told))
+        return TableNoise(self.sizes, tuple(sources))
 
     @classmethod
     def together(cls, laws: Sequence[TableNoise]) -> TableNoise:

@@ -49,7 +49,7 @@ Invariants = Mapping[Any, Any]
 
 _SURE: Final = 1e-9
 _RARE: Final = 1e-9
-"""The probability that noise alone makes declared totals look wrong."""
+"""The probability that a correct declared total causes a warning, because of noise alone."""
 _MOST_KEYS: Final = 10
 _ROUNDED, _RAISED = "rounded", "raised"
 
@@ -161,7 +161,7 @@ class Joint:
     side: TablesBySide
     exact: tuple[Margin, ...]
     """The declared exact totals."""
-    told: tuple[str, ...]
+    assumptions: tuple[str, ...]
     """The assumptions that declared totals add to the guarantee."""
     fitted: least_squares_fit.TableFit
     measured: tuple[MeasuredTable, ...]
@@ -174,7 +174,7 @@ class Joint:
     totals: tuple[int, ...] = ()
     """The indices of tables to which the first one was fitted, and which keep their numbers."""
     kept: bool = False
-    """Whether nothing was fitted, so that each table keeps its own noise."""
+    """True if no table was changed by a fit, so that each table keeps its own noise."""
 
     def tables(self) -> tuple[Answer, ...]:
         """The answers with their fitted numbers."""
@@ -189,7 +189,7 @@ class Joint:
         promise = Guarantee(
             answer.budget.curve(moved.cost),
             answer.guarantee.unit,
-            assumptions=(*answer.guarantee.assumptions, *self.told),
+            assumptions=(*answer.guarantee.assumptions, *self.assumptions),
         )
         made = Answer(
             answer.plan, answer.released, answer.budget, promise, answer.receipt, answer.confidence, moved=moved
@@ -287,7 +287,7 @@ def _step(plan: NoisePlan) -> float:
 
 def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Joint:
     """The least-squares fit of all answers to each other and to declared exact totals."""
-    found, side, exact, told = _prepared(answers, invariants, "tables")
+    found, side, exact, assumptions = _prepared(answers, invariants, "tables")
     measured = measured_of(side, found, apart=True)
     margins = [each.margin for each in measured]
     fitted = least_squares_fit.fit(side.sizes, [*margins, *exact])
@@ -297,20 +297,20 @@ def joint(answers: Sequence[Answer], invariants: Invariants | None = None) -> Jo
         kept = tuple(each.counts for each in margins)  # tables that were measured jointly add up already
         return Joint(found, side, (), (), fitted, tuple(measured), kept, (), kept=True)
     numbers = tuple(fitted.table(axes) for axes in side.axes)
-    words = (*_said(found, told), *_far(side, measured, exact, found[0]))
-    return Joint(found, side, exact, told, fitted, tuple(measured), numbers, words)
+    words = (*_fit_descriptions(found, assumptions), *_far(side, measured, exact, found[0]))
+    return Joint(found, side, exact, assumptions, fitted, tuple(measured), numbers, words)
 
 
 def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[Margin], answer: Answer) -> list[str]:
     """Warnings about declared totals that differ from the noisy ones by more than noise explains."""
     found = []
     shape = answer.budget.accounting.shape
-    told = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
+    unconstrained = least_squares_fit.fit(side.sizes, [each.margin for each in measured])
     for each in exact:
-        if each.axes in told.parts:
-            law = law_of(told, each.axes, measured)
+        if each.axes in unconstrained.parts:
+            law = law_of(unconstrained, each.axes, measured)
             reaches = [merged_reach(shape, one, 1 - _RARE / max(1, each.counts.size)) for one in law if one]
-            if float(np.abs(told.table(each.axes) - each.counts).max(initial=0.0)) > max(reaches):
+            if float(np.abs(unconstrained.table(each.axes) - each.counts).max(initial=0.0)) > max(reaches):
                 names = _listed([side.names[axis][0] for axis in each.axes] or ["all rows"])
                 words = f"the declared totals by {names} are farther from the noisy ones than noise explains"
                 found.append(f"{words}: were all rows counted, and are they of the same day?")
@@ -385,8 +385,8 @@ def _prepared(
         sources = [each] if joint is None else [joint[0].answers[joint[1]], *joint[0].answers]
         found += [one for i, one in enumerate(sources) if all(one is not other for other in [*found, *sources[:i]])]
     side = _beside(found, parameter)
-    exact, told = _declared(invariants, side, found)
-    return tuple(found), side, exact, told
+    exact, assumptions = _declared(invariants, side, found)
+    return tuple(found), side, exact, assumptions
 
 
 def _declared(
@@ -399,7 +399,7 @@ def _declared(
     if not isinstance(invariants, Mapping):
         raise InvalidParameter("invariants", type_of(invariants), "must give totals for a key's name", such_as)
     step, counted = _step(answers[0].plan), isinstance(answers[0].plan.recipes[0], Counted)
-    found, told = [], []
+    found, assumptions = [], []
     for by, totals in invariants.items():
         if not isinstance(by, str | tuple):
             raise InvalidParameter("invariants", by, "must be given by a key's name, or a tuple of names", such_as)
@@ -435,17 +435,19 @@ def _declared(
             raise InvalidParameter("invariants", next(iter(read)), "is not a value of these keys", such_as)
         order = np.argsort(axes)
         found.append(Margin(tuple(sorted(axes)), np.transpose(counts, order) if axes else counts, 0.0))
-        said = f"the totals by {_listed(list(names))} were" if names else "the total was"
-        told.append(f"{said} public before, and what {'they tell' if names else 'it tells'} is not protected")
-    return tuple(found), tuple(told)
+        totals_were = f"the totals by {_listed(list(names))} were" if names else "the total was"
+        assumptions.append(
+            f"{totals_were} public before, and what {'they tell' if names else 'it tells'} is not protected"
+        )
+    return tuple(found), tuple(assumptions)
 
 
-def _said(answers: Sequence[Answer], told: Sequence[str]) -> tuple[str, ...]:
+def _fit_descriptions(answers: Sequence[Answer], assumptions: Sequence[str]) -> tuple[str, ...]:
     charges = _listed([str(each.receipt.entry) for each in answers])
     words = []
     if len(answers) > 1:
         words.append(f"fitted to each other by least squares, such that they add up (charges {charges})")
-    words += [f"moved to declared totals; {each}" for each in told]
+    words += [f"moved to declared totals; {each}" for each in assumptions]
     return tuple(words)
 
 

@@ -1,8 +1,9 @@
 """The noise of fitted numbers: which draws are in which tables, and the share of each draw in a fitted number.
 
-A fit mixes several tables, and one draw may be in several of them, so shares must be added up by draw before variances
-are. For most draws a mark identifies them across tables. Older answers have no marks; then two accounts are kept, one
-in which equal-looking draws are the same and one in which they are not, and intervals must hold under both.
+A fit mixes several tables, and several tables may contain the same draw. So the shares of a draw are added up before
+variances are computed. Most draws have a mark, which identifies them across tables. Older answers have no marks. For
+those, two accounts are kept, one in which draws that look equal are the same and one in which they are different, and
+intervals hold under both.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EXACT: Final = Share(0.0, 1.0)
 
 
 Drawn = tuple[int, int] | str
-"""The identity of a draw: its mark, or (index of the table, index of the draw in it) without one."""
+"""The identity of a draw: its mark or, if it has no mark, (index of the table, index of the draw in the table)."""
 
 
 @final
@@ -152,10 +153,10 @@ def _with_noise(
         lengths = [Share(each.weight, each.width).deviation(answers[i].budget.accounting.shape) for each in parts]
         variance = math.hypot(*lengths) ** 2
     elif others and beside:
-        told = [_same_draw(side, answers, i, k, beside) if k in others else None for k in range(len(draws))]
+        matches = [_same_draw(side, answers, i, k, beside) if k in others else None for k in range(len(draws))]
         shared = tuple(
             part if each is None else part._replace(draw=each.draw, axes=each.axes, cells=1)
-            for part, each in zip(alone, told, strict=True)
+            for part, each in zip(alone, matches, strict=True)
         )
         accounts = (alone, shared)
     return MeasuredTable(Margin(axes, counts, max(variance, 1e-12)), accounts)
@@ -178,7 +179,9 @@ def _helped(
 
 
 def _same_draw(side: TablesBySide, answers: Sequence[Answer], i: int, k: int, near: Sequence[int]) -> DrawPart | None:
-    """The draw of a finer table that draw k of table i may be, by cost and number of cells; None if there is none."""
+    """The draw of a finer table with the cost and the number of cells of draw k of table i, which may be the same draw;
+    None if no draw matches.
+    """
     one = answers[i].released.all_draws[k]
     for j in near:
         cells = _below(side.sizes, side.axes[j], side.axes[i])

@@ -64,8 +64,8 @@ class Publication:
     def nonnegative(self) -> Publication:
         """The closest tables without negative numbers that still add up (constrained least squares). Free.
 
-        Raising many small numbers lowers others, so a table with many empty cells becomes biased, as the census of 2020
-        was. Intervals stay valid.
+        Raising many small numbers lowers others, so a table with many empty cells becomes biased, as the US census of
+        2020 was. Intervals stay valid.
         """
         return self._with(self._joint.nonnegative())
 
@@ -116,7 +116,7 @@ class Publication:
             return self._tables[self.titles.index(which)]
         return self._tables[which]
 
-    # -- taking it elsewhere -------------------------------------------------------------------------------------------
+    # -- files ---------------------------------------------------------------------------------------------------------
 
     def to_csv(self, folder: str | Path) -> list[Path]:
         """Write a CSV file for each table, with a JSON file of column descriptions and notes; returns the paths."""
@@ -130,9 +130,9 @@ class Publication:
 
     def to_excel_csv(self, folder: str | Path, *, separator: str = ",") -> list[Path]:
         """Write a CSV file for spreadsheets for each table, with notes and statement below it; returns the paths."""
-        found, said = [], self.statement().sections
+        found, sections = [], self.statement().sections
         for path, each in self._files(folder, "csv"):
-            answer_files.saved(answer_files.as_excel_csv(each, separator=separator, statement=said), path)
+            answer_files.saved(answer_files.as_excel_csv(each, separator=separator, statement=sections), path)
             found.append(path)
         return found
 
@@ -158,8 +158,8 @@ class Publication:
 
     def to_html(self, path: str | Path | None = None, *, title: str = "") -> str:
         """A self-contained HTML page with all tables and the statement; written to `path` if given."""
-        said, sheets = self.statement().sections, [each for _, each in self._sheets()]
-        return answer_files.saved(answer_files.as_html(sheets, title=title, statement=said), path)
+        sections, sheets = self.statement().sections, [each for _, each in self._sheets()]
+        return answer_files.saved(answer_files.as_html(sheets, title=title, statement=sections), path)
 
     def _sheets(self) -> list[tuple[str, answer_files.Sheet]]:
         """(file name without ending, table) with unique names."""
@@ -181,19 +181,19 @@ class Publication:
         for name, each in self._sheets():
             yield place / f"{name}.{suffix}", each
 
-    # -- looking at it -------------------------------------------------------------------------------------------------
+    # -- display -------------------------------------------------------------------------------------------------------
 
     def __str__(self) -> str:
         remarks = [each._remarks() for each in self._tables]
         common = [each for each in remarks[0] if all(each in others for others in remarks)]
-        said = [
+        texts = [
             "\n".join([title, *table._lines(), *wrapped([each for each in own if each not in common])])
             for title, table, own in zip(self.titles, self._tables, remarks, strict=True)
         ]
         entries = sorted({each.receipt.entry for each in self._tables})
         cost = cost_said(cost_of(self._tables), self._tables[0].budget)
         paid = f"charge{'s' * (len(entries) > 1)} {', '.join(map(str, entries))}: {cost} in all"
-        return "\n\n".join([*said, "\n".join(wrapped([*common, paid]))])
+        return "\n\n".join([*texts, "\n".join(wrapped([*common, paid]))])
 
     def __repr__(self) -> str:
         done = f"; {'; then '.join(self.adjustments)}" if self.adjustments else ""

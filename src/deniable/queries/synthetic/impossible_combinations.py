@@ -78,9 +78,9 @@ def places(rule: Rule, columns: Sequence[SyntheticColumn]) -> dict[int, list[int
         if column.name in rule:
             found[place] = _binned(rule[column.name], column) if column.binned else _listed(rule[column.name], column)
             if not found[place]:
-                rule_said = f"names no value that {column.name} can have"
+                rule_text = f"names no value that {column.name} can have"
                 remedy = "look at its domain in the schema, and write the lower end of a range first: (low, high)"
-                raise InvalidParameter("forbid", column.name, rule_said, remedy)
+                raise InvalidParameter("forbid", column.name, rule_text, remedy)
     return found
 
 

@@ -94,7 +94,7 @@ def in_order(collect: Collect, collected: Sequence[Mapping[Any, Any]]) -> NDArra
 @final
 @dataclass(frozen=True, slots=True)
 class SelectionPlan:
-    """What may be spent on choices and chosen counts, and the tables to choose from. Made before any data is read."""
+    """The amount for choices and chosen counts, and the tables to choose from. Made before any data is read."""
 
     asked: Synthesis
     budget: Budget
@@ -136,7 +136,8 @@ class SelectionPlan:
     def check(self) -> None:
         """Make the noise of the cheapest choice and of the cheapest count of each table, as they can occur.
 
-        Raises what making them raises, before anything is charged. All that is made later costs at least as much.
+        If one of them cannot be made, its error is raised before anything is charged. Every later choice and count
+        costs at least as much, so it can be made too.
         """
         choosing, counting = self.divided(self.units // self.most)
         affordable_choice(self.budget, choosing, self.sensitivity)
@@ -169,14 +170,14 @@ class SelectionPlan:
         return drawn
 
     def tree_units(self, chosen: Sequence[int], units: int) -> list[int]:
-        """What each count of a tree costs."""
+        """The units that the count of each chosen pair of a tree costs."""
         weights = [self._weight(place) for place in chosen]
         return [units * each // sum(weights) for each in weights]
 
 
 @final
 class TableSelection:
-    """The choice of tables in progress. It keeps exact counts and releases none: only choices and noisy counts."""
+    """The choice of tables in progress. It keeps exact counts, but releases only choices and noisy counts."""
 
     def __init__(
         self, plan: SelectionPlan, single: Sequence[Marginal], exact: Sequence[NDArray[np.int64]], mark: str

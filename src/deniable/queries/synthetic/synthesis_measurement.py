@@ -51,7 +51,7 @@ total variation. A fit is better than the counts, but cannot recover from half o
 @final
 @dataclass(frozen=True, slots=True)
 class ChosenCounts:
-    """What is known beforehand of counts that the data choose."""
+    """The public facts about counts that the data choose, known before the choice."""
 
     most: int
     """The most tables that are chosen."""
@@ -107,8 +107,8 @@ class SynthesisPrice:
         A fit removes most of it. Raises `InvalidParameter` unless `rows` is from 1 to 10⁹.
         """
         many = row_count("rows", rows)
-        told = [self.asked.told(places) for places in self.asked.measured]
-        return {name: min(1.0, self._off(i) / many) for i, name in enumerate(told)}
+        names = [self.asked.told(places) for places in self.asked.measured]
+        return {name: min(1.0, self._off(i) / many) for i, name in enumerate(names)}
 
     def _off(self, index: int) -> float:
         """Half the sum of the expected absolute errors of all cells, in rows."""
@@ -117,12 +117,12 @@ class SynthesisPrice:
 
     def to_dict(self) -> dict[str, Any]:
         """The price as a JSON-ready dict."""
-        told = [self.asked.told(places) for places in self.asked.measured]
+        names = [self.asked.told(places) for places in self.asked.measured]
         return {
             "cost": cost_said(self.cost, self.budget),
             "fits": self.fits,
             "least_rows": self.least_rows,
-            "deviations": dict(zip(told, self.deviations, strict=True)),
+            "deviations": dict(zip(names, self.deviations, strict=True)),
             "thresholds": [
                 [self.asked.columns[place].name, each]
                 for place, each in zip(self.asked.unlisted, self.thresholds, strict=True)
@@ -134,18 +134,18 @@ class SynthesisPrice:
     def __str__(self) -> str:
         counts, cells = len(self.deviations), self.asked.cells
         low, high = min(self.deviations), max(self.deviations)
-        said = [
+        lines = [
             f"cost     {cost_said(self.cost, self.budget)}",
             f"counted  {counts:,} table{'s' * (counts != 1)} of {cells:,} cells together",
             f"noise    a standard deviation of {short(low)}{f' to {short(high)}' * (high > low)} rows in a cell",
             f"of use   from about {self.least_rows:,} rows on",
         ]
         if self.chosen is not None:
-            said.insert(3, f"chosen   {self.chosen}")
+            lines.insert(3, f"chosen   {self.chosen}")
         for place, each in zip(self.asked.unlisted, self.thresholds, strict=True):
-            said.append(f"keys     of {self.asked.columns[place].name}: shown from about {each:,} people on")
-        said.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
-        return "\n".join(wrapped(said, " " * 9))
+            lines.append(f"keys     of {self.asked.columns[place].name}: shown from about {each:,} people on")
+        lines.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
+        return "\n".join(wrapped(lines, " " * 9))
 
     __repr__ = __str__
 
@@ -175,7 +175,7 @@ class _Bill:
 def price(session: Session, asked: Synthesis, amounts: AskedCost, payer: str | None) -> SynthesisPrice:
     """The price of `measured`. Free: no data is read."""
     left = session._left(payer)
-    return _told(_bill(session, asked, amounts, left), session.budget, left)
+    return _price_of(_bill(session, asked, amounts, left), session.budget, left)
 
 
 def measured(
@@ -188,12 +188,12 @@ def measured(
     left, version = session._left(payer), session._version(asked.questions[0])
     try:
         bill = _bill(session, asked, amounts, left)
-    except BudgetExceeded:  # the rest is empty, but a stored table can still be read
+    except BudgetExceeded:  # nothing is left of the budget, but a stored table can still be read
         known = session._ledger.replay(asked.hash, version=version, payer=payer)
         if known is None or known.sealed.answer is None or not _can_read(known.sealed.answer, asked, session):
             raise
         return papers(session, read(known.sealed.answer, asked, session), known.charge, known.left, replayed=True)
-    refuse_useless(_told(bill, session.budget, left), rows)
+    refuse_useless(_price_of(bill, session.budget, left), rows)
     rest = [left]
     entry = session._ledger.reserve_or_replay(
         bill.cost, question=asked.hash, version=version, description=asked.words,
@@ -284,7 +284,7 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
     )  # fmt: skip
 
 
-def _told(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
+def _price_of(bill: _Bill, budget: Budget, left: Cost) -> SynthesisPrice:
     deviations = tuple(float(drawn.deviation(0)) for _, drawn, _ in bill.counting)
     thresholds = tuple(drawn.threshold or 0 for _, drawn, _ in bill.finding)
     by = bill.selection

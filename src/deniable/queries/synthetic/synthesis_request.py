@@ -96,7 +96,7 @@ class SyntheticColumn:
             return col(self.name)
         starts = [value for value in self.values if value is not None]
         at: Any = col(self.name)
-        # From the top down: the first true condition gives the bin, and none is true for NULL.
+        # From the top down: the first true condition gives the bin; for NULL no condition is true.
         return case(*((at >= start, start) for start in reversed(starts[1:])), (at < starts[1], starts[0]))
 
     def drawn(self, places: NDArray[np.int64], generator: np.random.Generator) -> list[Scalar | None]:
@@ -138,7 +138,7 @@ class Synthesis:
     soon as they are known.
     """
     weights: tuple[Fraction, ...] = ()
-    """The weight of each candidate, at most 1: how many columns it shares with the tables that were asked for."""
+    """The weight of each candidate, at most 1. It grows with the columns shared with the requested tables."""
     offered: tuple[Question, ...] = ()
     """The counts by these candidates."""
 

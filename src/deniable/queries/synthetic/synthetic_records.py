@@ -60,42 +60,44 @@ class _Papers:
     receipt: Receipt
 
 
-def size(said: Mapping[str, Any], tables: Mapping[str, Table]) -> int:
+def size(request: Mapping[str, Any], tables: Mapping[str, Table]) -> int:
     """The size of a request, about the cells of all its counts, by the public schema. Fast for every request."""
     private = [name for name, each in tables.items() if each.unit is not None]
-    table: str = said["table"] or (private[0] if len(private) == 1 else "")
+    table: str = request["table"] or (private[0] if len(private) == 1 else "")
     if table not in tables:
         return 0  # `planned` refuses it with a better message
-    unit, names, bins = tables[table].unit, said["columns"], said["bins"] or {}
+    unit, names, bins = tables[table].unit, request["columns"], request["bins"] or {}
     if names is None:
         names = [name for name, _ in tables[table].columns if unit is None or name != unit.column]
-    names, unlisted, sizes = names[: synthesis_request.MOST_COLUMNS], said.get("unlisted") or (), []
+    names, unlisted, sizes = names[: synthesis_request.MOST_COLUMNS], request.get("unlisted") or (), []
     for name in names:
         alone: dict[str, Any] = {"table": table, "columns": [name], "bins": {name: bins[name]} if name in bins else {}}
         sizes.append(planned(alone | {"unlisted": [name] if name in unlisted else []}, tables).sizes[0])
-    target = said["target"] if said["target"] in names else None  # `planned` refuses an unknown one
-    places = synthesis_request.counted(names, sizes, said.get("method", "pairs"), target, said.get("workload"))
+    target = request["target"] if request["target"] in names else None  # `planned` refuses an unknown one
+    places = synthesis_request.counted(names, sizes, request.get("method", "pairs"), target, request.get("workload"))
     return sum((len(each) + 1) * prod(sizes[place] for place in each) for each in places)
 
 
-def planned(said: Mapping[str, Any], tables: Mapping[str, Table]) -> Synthesis:
+def planned(request: Mapping[str, Any], tables: Mapping[str, Table]) -> Synthesis:
     """The plan of a synthetic table from the arguments of a request (see `synthesis_request.asked`)."""
-    return synthesis_request.asked(tables=tables, **said)
+    return synthesis_request.asked(tables=tables, **request)
 
 
-def record_of(made: Synthetic, said: Mapping[str, Any], tables: Mapping[str, Table]) -> dict[str, Any]:
-    """The record of a synthetic table; `said` has the arguments of `Session.synthesize` without its cost."""
+def record_of(made: Synthetic, request: Mapping[str, Any], tables: Mapping[str, Table]) -> dict[str, Any]:
+    """The record of a synthetic table; `request` has the arguments of `Session.synthesize` without its cost."""
     asked, receipt, unit = made.asked, made.receipt, made.guarantee.unit
     columns, schema = asked.columns, write_schema({asked.table: tables[asked.table]}, form="json")
     return {
-        "asked": dict(said),
+        "asked": dict(request),
         "names": list(made.columns),
         "columns": list(_COUNTS),
         "rows": [
             [[columns[place].name for place in each.columns], each.variance, _plain(each.counts)]
             for each in made.marginals
         ],
-        "values": {each.name: {"binned": each.binned, "values": [_told(v) for v in each.values]} for each in columns},
+        "values": {
+            each.name: {"binned": each.binned, "values": [_as_json(v) for v in each.values]} for each in columns
+        },
         "count": made.count,
         "stated_rows": made.stated_rows,
         "notes": list(NOTES),
@@ -124,7 +126,7 @@ def record_of(made: Synthetic, said: Mapping[str, Any], tables: Mapping[str, Tab
 def read_record(record: Mapping[str, Any], rows: int | None = None) -> Synthetic:
     """The synthetic table of a record; `UnreadableRecord` if it is malformed. `rows`: as of `Session.synthesize`."""
     try:
-        papers, said = record["papers"], record["provenance"]
+        papers, provenance = record["papers"], record["provenance"]
         unit = Unit(Relation(papers["unit"]["relation"]), rows=papers["unit"]["rows"], column=papers["unit"]["column"])
         asked = planned(record["asked"], read_schema({"version": 1, "tables": papers["tables"]}))
         asked = asked.with_keys([_found(asked.columns[place], record["values"]) for place in asked.unlisted])
@@ -142,20 +144,20 @@ def read_record(record: Mapping[str, Any], rows: int | None = None) -> Synthetic
         ):
             raise ValueError("counts")
         receipt = Receipt(
-            said["entry"],
-            said["question"],
+            provenance["entry"],
+            provenance["question"],
             _cost(papers["cost"]),
             _cost(papers["rest"]),
             Budget.from_dict(papers["budget"]),
-            said["replayed"],
-            said["time"],
+            provenance["replayed"],
+            provenance["time"],
             papers["version"],
         )
-        told = synthesis_measurement.stated(record.get("stated_rows"))  # records of old versions do not have it
-        promise = Guarantee(Curve.from_dict(said["guarantee"]), unit, assumptions=tuple(papers["assumptions"]))
+        stated = synthesis_measurement.stated(record.get("stated_rows"))  # records of old versions do not have it
+        promise = Guarantee(Curve.from_dict(provenance["guarantee"]), unit, assumptions=tuple(papers["assumptions"]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, DeniableError):
         raise UnreadableRecord("this version cannot read this synthetic table; update deniable") from None
-    made = Synthetic(asked, cast(MeasuredTogether, _Papers(promise, receipt)), rows or told)
+    made = Synthetic(asked, cast(MeasuredTogether, _Papers(promise, receipt)), rows or stated)
     made.marginals = tuple(counted)
     return made
 
@@ -172,23 +174,25 @@ def price_record(price: SynthesisPrice) -> dict[str, Any]:
     }
 
 
-def read_price(record: Mapping[str, Any], said: Mapping[str, Any], tables: Mapping[str, Table]) -> SynthesisPrice:
+def read_price(record: Mapping[str, Any], request: Mapping[str, Any], tables: Mapping[str, Table]) -> SynthesisPrice:
     """The price of a record for the arguments of a request; `UnreadableRecord` if it is malformed."""
-    asked = planned(said, tables)
+    asked = planned(request, tables)
     try:
         deviations = tuple(float(record["deviations"][asked.told(places)]) for places in asked.measured)
         papers, thresholds = record["papers"], tuple(int(each) for _, each in record["thresholds"])
-        budget, said_of = Budget.from_dict(papers["budget"]), record.get("chosen")
-        chosen = None if said_of is None else ChosenCounts(**said_of)
+        budget, selection = Budget.from_dict(papers["budget"]), record.get("chosen")
+        chosen = None if selection is None else ChosenCounts(**selection)
         costs = _cost(papers["cost"]), _cost(papers["rest"])
         return SynthesisPrice(asked, budget, *costs, deviations, thresholds, chosen)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DeniableError):
         raise UnreadableRecord("this version cannot read this price; update deniable") from None
 
 
-def recalled(session: Session, said: Mapping[str, Any], charge: Entry, sealed: Entry, left: Cost) -> Synthetic | None:
+def recalled(
+    session: Session, request: Mapping[str, Any], charge: Entry, sealed: Entry, left: Cost
+) -> Synthetic | None:
     """The synthetic table stored in a sealed entry. Free. None if the entry holds something else."""
-    asked = planned(said, session.tables)
+    asked = planned(request, session.tables)
     if sealed.answer is None or sealed.question != asked.hash:
         return None
     try:
@@ -198,17 +202,19 @@ def recalled(session: Session, said: Mapping[str, Any], charge: Entry, sealed: E
     return Synthetic(*synthesis_measurement.papers(session, found, charge, left, replayed=True))
 
 
-def write_rows(made: Synthetic, count: int, path: Path, form: str, told: Callable[[float], None] | None = None) -> None:
+def write_rows(
+    made: Synthetic, count: int, path: Path, form: str, on_progress: Callable[[float], None] | None = None
+) -> None:
     """Write so many synthetic rows to a file, in portions: CSV, with empty cells for missing values, or Parquet.
 
-    `told` is called with the share of the rows that are written.
+    `on_progress` is called with the share of the rows that are written.
     """
     parts = [min(_AT_ONCE, count - start) for start in range(0, count, _AT_ONCE)]
     with _parquet(path) if form == "parquet" else _csv(path, made.columns) as write:
         for done, part in enumerate(parts, 1):
             write(made.rows(part))
-            if told is not None:
-                told(done / len(parts))
+            if on_progress is not None:
+                on_progress(done / len(parts))
 
 
 @contextmanager
@@ -261,10 +267,10 @@ def _found(column: synthesis_request.SyntheticColumn, values: Mapping[str, Any])
 def _cell(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _told(value)
+    return _as_json(value)
 
 
-def _told(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     return value.isoformat() if isinstance(value, dt.date) else value
 
 

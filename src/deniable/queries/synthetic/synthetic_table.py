@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 _FAR: Final = 1.5
 _LEAST_VARIANCE: Final = 1e-4
-"""The smallest variance that a fit is given, for counts that are so expensive that they carry no noise."""
+"""The smallest variance that a fit uses: at a very high cost, counts have no noise."""
 _FITS_OF_A_TREE: Final = 8
-"""The number of fits that are combined for a tree of pairs. Most pairs were not counted; what single fits guess about
-them differs, and averages out. Each fit has fewer counts to follow, so less work is enough for all."""
+"""The number of fits that are combined for a tree of pairs. Most pairs were not counted; single fits guess differently
+about them, and the differences average out. Each fit has fewer counts to follow, so less work is enough for all."""
 _SHOWN: Final = 20
 _ARROW: Final = {
     Kind.TEXT: "string", Kind.INTEGER: "int64", Kind.REAL: "double", Kind.BOOLEAN: "bool", Kind.DATE: "date32",
@@ -60,7 +60,7 @@ class Synthetic:
     """A distribution of a table's columns, fitted to noisy counts. Rows, tables and SQL answers from it are free."""
 
     def __init__(self, asked: Synthesis, measured: MeasuredTogether, rows: int | None = None) -> None:
-        self._asked, self._measured, self._told_rows = asked, measured, rows
+        self._asked, self._measured, self._stated_rows = asked, measured, rows
         self.guarantee: Guarantee = measured.guarantee
         self.receipt: Receipt = measured.receipt
 
@@ -93,35 +93,35 @@ class Synthetic:
     @cached_property
     def count(self) -> int:
         """The number of rows of the table: as the caller stated, or estimated from the noisy counts."""
-        return self._told_rows or min(round(total(self.marginals)), MOST_ROWS)
+        return self._stated_rows or min(round(total(self.marginals)), MOST_ROWS)
 
     @property
     def stated_rows(self) -> int | None:
         """The number of rows of the table as the caller stated it, by `rows=` of `synthesize`; None if not stated."""
-        return self._told_rows
+        return self._stated_rows
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences to know before using it: a poor fit, or too much noise."""
-        said = []
+        sentences = []
         if (misfit := self.model.misfit) > _FAR:
-            said.append(
+            sentences.append(
                 f"The fit is {misfit:.1f} times as far from the noisy counts as their noise accounts for: some columns "
                 "depend on each other more than it can represent. Ask for their table directly, or give fewer bins."
             )
             if self._asked.ruled:
-                said.append("It may also be that rows of the table break the rules of forbid=.")
+                sentences.append("It may also be that rows of the table break the rules of forbid=.")
             if self.model.cut_short:
-                said.append(
+                sentences.append(
                     "The fit was stopped at its limit of work (about half a minute) while it was still improving: "
                     "give fewer columns or bins."
                 )
         deviation = min(each.variance for each in self.marginals) ** 0.5
         if deviation * 10 > self.count:
-            said.append(
+            sentences.append(
                 "The noise is as large as the table: the rows are almost pure noise. Spend more, or take fewer columns."
             )
-        return tuple(said)
+        return tuple(sentences)
 
     def statement(self, *, delta: float | None = None) -> Statement:
         """A methods paragraph for a paper or a regulator. ε is stated at `delta`, by default the budget's δ."""
@@ -141,12 +141,12 @@ class Synthetic:
     def table(self, *columns: str) -> FittedCounts:
         """The fitted counts by some columns, each with its expected standard error. Free.
 
-        The error has two parts: that of the cell's share of the rows and, unless the caller stated the number of rows,
-        that of their noisy number. Raises `InvalidParameter` for unknown columns or more than a million cells.
+        The error combines the error of the cell's share of the rows and, unless the caller stated the number of rows,
+        the error of their noisy number. Raises `InvalidParameter` for unknown columns or more than a million cells.
         """
         places = self._places(columns)
         off, shares = self._doubt.cells(*places), self._marginal(*places)
-        counts, rows_off = shares * self.count, 0.0 if self._told_rows else total_deviation(self.marginals)
+        counts, rows_off = shares * self.count, 0.0 if self._stated_rows else total_deviation(self.marginals)
         cells = list(itertools.product(*(self._asked.columns[place].values for place in places)))
         known = None if off is None else np.hypot(off * self.count, shares * rows_off).ravel()
         errors = [None] * len(cells) if known is None else [float(each) for each in known]
@@ -291,12 +291,14 @@ class FittedCounts(Sequence[tuple[Any, ...]]):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences to know when reading it."""
-        said = []
+        sentences = []
         if self._binned:
-            said.append(f"A value of {', '.join(self._binned)} stands for the bin that starts with it.")
+            sentences.append(f"A value of {', '.join(self._binned)} stands for the bin that starts with it.")
         if any(each.error is None for each in self.cells):
-            said.append("These columns were not measured together: the table is a guess, and its error is not known.")
-        return tuple(said)
+            sentences.append(
+                "These columns were not measured together: the table is a guess, and its error is not known."
+            )
+        return tuple(sentences)
 
     def __repr__(self) -> str:
         rows = [
