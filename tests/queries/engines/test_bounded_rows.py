@@ -98,3 +98,16 @@ def test_without_any_one_person_everybody_else_keeps_the_same_rows(ids: str) -> 
 def test_another_secret_keeps_other_rows() -> None:
     rows, about = drawn("numbers", 60, seed=5), table("numbers", 3)
     assert kept(rows, about) != kept(rows, about, b"another secret of sixteen bytes")
+
+
+@pytest.mark.parametrize("ids", ["numbers", "texts"])
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+def test_nobody_keeps_more_rows_than_the_bound_and_nobody_fewer_than_they_have(ids: str, most: int) -> None:
+    """People with exactly 1, 2 ... 6 rows: one below the bound, at it, and one above it."""
+    rows = [
+        {"who": who if ids == "numbers" else f"p{who}", "key": "a", "n": each, "x": 0.5}
+        for who in range(1, 7)
+        for each in range(who)
+    ]
+    found = {who: sum(mine.values()) for who, mine in kept(rows, table(ids, most)).items()}
+    assert found == {who if ids == "numbers" else f"p{who}": min(who, most) for who in range(1, 7)}
