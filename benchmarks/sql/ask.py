@@ -43,7 +43,9 @@ import worlds
 
 import deniable as dn
 from deniable.errors import DeniableError, QuestionRefused
+from deniable.queries.answer.answer import Answer
 from deniable.queries.session import Session
+from deniable.tables.expressions import columns_used
 
 HERE = Path(__file__).resolve().parent
 WORLDS: dict[str, Callable[[], worlds.World]] = {
@@ -135,14 +137,24 @@ def value(cell: Any) -> Any:
 # -- one question ----------------------------------------------------------------------------------------------------
 
 
-def ask(session: Session, question: Written, **cost: float) -> tuple[Rows, list[bool], list[list[float | None]]]:
-    """The rows, which columns are measured (the others are keys), and how far noise may move each cell."""
+Asked = tuple[Rows, list[bool], list[list[float | None]], list[bool]]
+
+
+def ask(session: Session, question: Written, **cost: float) -> Asked:
+    """The rows, which columns are measured (the others are keys), how far noise may move each measured cell, and which
+    of the measured columns read a window.
+    """
     text = question.text if question.dialect == "duckdb" else f"-- dialect: {question.dialect}\n{question.text}"
     answer = session.sql(text, **cost)
     names, measured = list(answer.columns), [name in answer.measured for name in answer.columns]
     bounds = [[width(each) for each in answer.interval(name)] if name in answer.measured else [] for name in names]
     widths = [[bounds[k][place] for k in range(len(names)) if measured[k]] for place in range(len(answer))]
-    return [tuple(value(row[name]) for name in names) for row in answer], measured, widths
+    windows: list[bool] = []
+    if isinstance(answer, Answer):  # the tables of CUBE and ROLLUP have no windows
+        post = answer.plan.question.post
+        over = {window.name for window in post.windows}
+        windows = [not over.isdisjoint(columns_used(made)) for name, made in post.columns if name in answer.measured]
+    return [tuple(value(row[name]) for name in names) for row in answer], measured, widths, windows
 
 
 def width(interval: Any) -> float | None:
@@ -152,8 +164,8 @@ def width(interval: Any) -> float | None:
 def judged(world: str, question: Written, noisy_session: Session, exact_session: Session, connection: Any) -> Outcome:
     said = (world, question.name, question.title)
     try:
-        noisy, _, _ = ask(noisy_session, question, mu=MU)
-        exact, measured, widths = ask(exact_session, question, epsilon=EXACT, confidence=SURE)
+        noisy, *_ = ask(noisy_session, question, mu=MU)
+        exact, measured, widths, windows = ask(exact_session, question, epsilon=EXACT, confidence=SURE)
     except QuestionRefused as refused:
         return Outcome(
             *said, "refused soundly" if question.refuse else "unsupported", reason=f"[{refused.code}] {refused}"
@@ -165,13 +177,13 @@ def judged(world: str, question: Written, noisy_session: Session, exact_session:
             *said, "answered, should be refused" if exact else "answered", use="empty", reason=question.refuse
         )
     truth = in_plain_duckdb(question, connection)
-    differs = difference(question.text, exact, truth, measured, widths, cut=False)
+    differs = difference(question.text, exact, truth, measured, widths, cut=False, windows=windows)
     if differs and (limit := LIMIT.search(question.text)):
         # Ties are cut at random: each row must be one of all rows, and as high in the order as DuckDB's.
         everything = in_plain_duckdb(replace(question, text=question.text[: limit.start()]), connection)
         differs = "" if len(exact) == len(truth) else f"{len(exact)} rows, not {len(truth)}"
         differs = differs or out_of_order(question, exact, truth, measured)
-        differs = differs or difference(question.text, exact, everything, measured, widths, cut=True)
+        differs = differs or difference(question.text, exact, everything, measured, widths, cut=True, windows=windows)
     if differs:
         return Outcome(*said, "wrong", reason=differs)
     error = typical_error(noisy, truth, measured)
@@ -206,9 +218,13 @@ def out_of_order(question: Written, ours: Rows, truth: Rows, measured: Sequence[
 
 
 def difference(
-    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float | None]], cut: bool
-) -> str:
-    """What is wrong with our rows, or nothing. `cut`: there may be fewer, as a LIMIT cuts ties at random."""
+    text: str, ours: Rows, truth: Rows, measured: Sequence[bool], widths: list[list[float | None]], cut: bool,
+    windows: Sequence[bool] = (),
+) -> str:  # fmt: skip
+    """What is wrong with our rows, or nothing. `cut`: there may be fewer, as a LIMIT cuts ties at random.
+
+    `windows` says which measured columns read other groups, so that they need not be 0 in an empty one.
+    """
     if truth and len(truth[0]) != len(measured):
         return f"{len(measured)} columns, not {len(truth[0])}"
     bound = COARSE if COARSE_WORDS.search(text) else CLOSE
@@ -226,9 +242,10 @@ def difference(
             if not near(one, two, bound, windowed if noise is None else noise):
                 return f"group {key}: {one}, not {two}"
     for key in here.keys() - there.keys():
-        for cell, noise in zip(here[key], spread.get(key, [None] * len(here[key])), strict=True):
-            # A window of an empty group need not be 0, and a ratio of two noises around 0 may be anything: these cells
-            # have no interval.
+        none = [False] * len(here[key])
+        cells = zip(here[key], spread.get(key, [None] * len(here[key])), windows or none, strict=True)
+        for cell, noise in ((cell, noise) for cell, noise, over in cells if not over):
+            # A ratio of two noises around 0 may be anything, and has no interval.
             if cell not in (None, False) and noise is not None and distance(cell) > 1e-3 + noise:
                 return f"group {key} should be empty: {here[key]}"
     return ""

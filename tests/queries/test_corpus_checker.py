@@ -37,6 +37,9 @@ def test_what_is_wrong_is_found(rows: list[tuple[Any, ...]], ask: Any) -> None:
 def test_another_order_and_an_empty_group_are_right(ask: Any) -> None:
     rows = [("C", 0, 3), *reversed(TOLD)]
     assert ask.difference(RANKED, rows, TOLD, [False, True, True], [[0.0, None]] * 3, cut=False) == ""
+    over = [False, True]  # a rank of an empty group with an interval of its own
+    assert ask.difference(RANKED, rows, TOLD, [False, True, True], [[0.0, 0.0]] * 3, cut=False, windows=over) == ""
+    assert ask.difference(RANKED, rows, TOLD, [False, True, True], [[0.0, 0.0]] * 3, cut=False)
 
 
 def test_ties_alone_may_be_cut_in_another_way(ask: Any) -> None:
