@@ -3,6 +3,7 @@
     lattice              a law as masses on an even grid: one grid law above it, one below it
     compose              the product of many grid laws by FFT, with bounds on all numerical errors
     tilt_plan            the tilt of an FFT for a wanted ε or δ; `window_reach` bounds the mass outside its window
+    contour_panel        δ(ε) by a contour integral, for sums of many small losses; `contour_moments` are its integrands
     folding              the product of many different laws, by a tree of convolutions that keeps partial products
     jump_split           a product of rare samples, by the number of its large losses
     delta_panel          the bound on δ(ε) at every ε that one FFT gives; `rounded_panel` is a lower one, from `folding`

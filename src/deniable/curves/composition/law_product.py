@@ -5,8 +5,10 @@ Routes, in the order tried:
 1. `factor_merging.simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small,
    and a law that only fails with probability δ merges with one other law.
 2. One law left, run once: its own closed form.
-3. Many different laws: panels from a tree of partial products (`folding.py`).
-4. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
+3. ε(δ) of laws with analytic moments, such as sampled Gaussians that run often: a contour integral
+   (`contour_panel.py`).
+4. Many different laws: panels from a tree of partial products (`folding.py`).
+5. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
 
 `Product` holds two lists of factors, because each law may itself be known only between two bounds: the `upper` factors
 give upper bounds on δ and ε, the `lower` factors lower bounds. Both sides are always computed; if they contradict each
@@ -29,7 +31,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from deniable.curves.composition import compose, folding, jump_split, lattice, tilt_plan, window_reach
+from deniable.curves.composition import compose, contour_panel, folding, jump_split, lattice, tilt_plan, window_reach
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import (
     LongFactors,
@@ -94,6 +96,9 @@ class Product:
     _latest: tuple[Floats, Floats, Floats, float] | None = None
     _planned_by: Product | None = None
     _differs: float | None = None
+    tilt: float = 0.0
+    """The tilt of the latest contour integral."""
+    _contour: tuple[float, tuple[float, float] | None] | None = None
     _made: dict[tuple[Side, float, float, float, float, float], DeltaPanel | None] = field(default_factory=dict)
 
     def fresh(self) -> Product:
@@ -348,12 +353,40 @@ class Product:
     def epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}."""
         if self.needs_panels and delta > 0:
-            low, high = self._epsilon_bracket(delta)
+            low, high = self.contour_bracket(delta) or self._epsilon_bracket(delta)
         else:
             high = self._epsilon_above(delta)
             low = self._epsilon_below(delta, high)
         if self.renyi is not None:
             high = min(high, self._renyi_epsilon(delta))
+        below, above = ordered(low, high)
+        return float(below), float(above)
+
+    def contour_bracket(self, delta: float) -> tuple[float, float] | None:
+        """The bracket of ε by a contour integral; None if the product does not suit one, or if the bracket is wide."""
+        if not self.needs_panels or not 0 < delta < 1 or self.renyi is not None:
+            return None
+        if self._contour is None or self._contour[0] != delta:
+            self._contour = (delta, self._by_contour(delta))
+        return self._contour[1]
+
+    def contour_bound(self, delta: float, tilt: float) -> float:
+        """A quick upper bound on ε(δ) from analytic moments near a tilt; inf if they are not known."""
+        if not self.needs_panels or not 0 < delta < 1 or self.renyi is not None:
+            return math.inf
+        return contour_panel.chernoff_bound(self.upper, delta, tilt)
+
+    def _by_contour(self, delta: float) -> tuple[float, float] | None:
+        found = []
+        for factors in (self.upper,) if self.lower is self.upper else (self.upper, self.lower):
+            panel = contour_panel.panel_for(factors, delta)
+            if panel is None:
+                return None
+            found.append(panel.bracket(delta))
+            self.tilt = panel.c
+        low, high = found[-1][0], found[0][1]
+        if not (high < math.inf and high - low <= WIDTH * high):
+            return None
         below, above = ordered(low, high)
         return float(below), float(above)
 

@@ -180,13 +180,22 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
     if delta >= 1:
         return 0.0, 0.0
     forward, backward = product_of(curve)
-    unique = [forward] if backward is forward else [forward, backward]
-    if len(unique) == 2 and 0 < delta < 1:
-        # The sharp Chernoff bound often shows that one direction cannot be the worse one.
-        unique.sort(key=lambda p: -_chernoff(p, delta))
     low = high = 0.0
-    for index, product in enumerate(unique):
-        if index and (_chernoff(product, delta) <= high or product.epsilon_above(delta) <= low):
+    rest = []
+    # The backward direction of a sampled mechanism is usually the worse one.
+    for product in [forward] if backward is forward else [backward, forward]:
+        if low > 0 and min(product.highest, product.contour_bound(delta, backward.tilt)) <= low:
+            continue
+        bracket = product.contour_bracket(delta)
+        if bracket is None:
+            rest.append(product)
+        else:
+            low, high = max(low, bracket[0]), max(high, bracket[1])
+    if len(rest) == 2 and 0 < delta < 1:
+        # The sharp Chernoff bound often shows that one direction cannot be the worse one.
+        rest.sort(key=lambda p: -_chernoff(p, delta))
+    for product in rest:
+        if low > 0 and (_quick_bound(product, delta) <= high or product.epsilon_above(delta) <= low):
             continue
         one = product.epsilon_bounds(delta)
         low, high = max(low, one[0]), max(high, one[1])
@@ -195,6 +204,12 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
         # δ is below what tail masses in floating point resolve: exponential moments still give a bound.
         high = min(high, max(renyi_epsilon(curve.renyi_function, delta), low))
     return low, high
+
+
+def _quick_bound(product: Product, delta: float) -> float:
+    """An upper bound on ε(δ) of one direction without any FFT."""
+    largest = product.highest if product.infinity("upper") == 0 else math.inf
+    return min(largest, _chernoff(product, delta))
 
 
 def _chernoff(product: Product, delta: float) -> float:

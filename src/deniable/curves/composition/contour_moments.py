@@ -1,0 +1,495 @@
+"""Exponential moments of a law along a line Re s = c of the complex plane, with a bound on every error.
+
+`contour_panel` needs log M(s), M(s) = E_P e^(sL), at points s = c + iω, and a bound on |M(c + iω)| / M(c) beyond the
+last of them. Both are known in closed form for a Gaussian, the moments also for Laplace and finite laws. For a sampled
+Gaussian M(s) is an integral over the normal
+distribution of the output,
+
+    M(s) = E e^(pw),    w = log(1 - q + q e^l),    l = μz - μ²/2,    z ~ N(0, 1),
+
+with p = s + 1 for the law of the sample against the law without it, and p = -s for the other direction. The midpoint
+rule sums e^(pw) - 1, not e^(pw): the count of uses, up to 10^12, multiplies the rounding errors of M. The theory page
+derives all error bounds ("Contour integrals").
+
+The integral is taken over a finite range of z. What lies outside has so little P-mass that all uses together lose a
+negligible part of δ: an upper bound on δ adds the lost mass, a lower bound does without it.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.curves.laws.closed_form import GaussianLaw, LaplaceLaw
+from deniable.curves.laws.derived_laws import SampledAgainstWithout, WithoutAgainstSampled
+from deniable.curves.laws.finite_law import FiniteLaw
+from deniable.curves.laws.law import Law
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
+
+Complexes = NDArray[np.complex128]
+
+MOST_VALUES = 2**18
+"""The most values of e^(sL) in memory at a time."""
+
+SHORT_LINE = 256
+"""Lines of so many points are kept for the next question."""
+
+MOST_NODES = 2**16
+"""The most nodes of one integral."""
+
+STRIPS = (1.5, 0.75, 0.375, 0.19, 0.09, 0.045)
+"""Arguments of e^l, at most π/2, that a strip of the complex plane may reach."""
+
+LARGEST_EXPONENT = 500.0
+"""Larger exponents are not taken out of their logarithms."""
+
+FEW_VALUES, MANY_USES = 4000, 10**7
+"""A finite law has at most so many values, and a law with atoms runs at most so often."""
+
+MOST_USES = 10**14
+LEAST_MASS = 1e-280
+"""Beyond these, rounding errors or underflow would dominate."""
+
+
+class Line(NamedTuple):
+    """log M at points of a line, and a bound on the error of each value, for one use.
+
+    Where the error is infinite, M is near 0, and the real part of the value is an upper bound on log |M|.
+    """
+
+    values: Complexes
+    errors: Floats
+
+
+class Bump(NamedTuple):
+    """|M(c + iω)| <= M(c) exp(-square ω²) for every ω up to `until`."""
+
+    square: float
+    until: float = math.inf
+
+
+class Layers(NamedTuple):
+    """Uniform laws that the tilted law of the loss contains: their masses and lengths."""
+
+    masses: Floats
+    lengths: Floats
+
+    def exponent(self, frequency: float) -> float:
+        """Σ m (1 - |sin x / x|), x = ω length / 2, rounded down: 1 - |sin x / x| >= min(x²/π², 1 - 1/π)."""
+        turns = (frequency / (2 * math.pi)) * self.lengths
+        return float(np.sum(self.masses * np.minimum(turns * turns, 1 - 1 / math.pi))) * (1 - 1e-9)
+
+
+class Decay(NamedTuple):
+    """Bounds on |M(c + iω)| / M(c): the least of all of them, and of `variation` / ω, holds."""
+
+    bumps: tuple[Bump, ...] = ()
+    layers: tuple[Layers, ...] = ()
+    variation: float = math.inf
+
+    def exponent(self, frequency: float) -> float:
+        """-log of the bound at ω."""
+        found = [bump.square * frequency**2 for bump in self.bumps if frequency <= bump.until]
+        found += [layers.exponent(frequency) for layers in self.layers]
+        by_variation = math.log(frequency) - math.log(self.variation) if self.variation < math.inf else 0.0
+        return max(0.0, by_variation, *found)
+
+
+class LineMoment(Protocol):
+    """The moments of one law on a part of its outcomes; the others have the P-mass `lost`."""
+
+    lost: float
+
+    def evaluations(self, c: float, top: float) -> float:
+        """How many values of e^(sL) one moment takes for |ω| <= `top`."""
+
+    def line(self, c: float, frequencies: Floats) -> Line:
+        """log M(c + iω) at frequencies ω = 0, η, 2η, ..."""
+
+    def decay(self, c: float) -> Decay:
+        """A bound on the moments at all frequencies."""
+
+
+def moment_of(law: Law, uses: int, negligible: float, tilt: float) -> LineMoment | None:
+    """The moments of a law that runs so many times, all uses of which may lose the P-mass `negligible`, for tilts near
+    `tilt`; None for a law without analytic moments.
+    """
+    if isinstance(law, GaussianLaw):
+        return GaussianMoment(law.mu)
+    if isinstance(law, LaplaceLaw):
+        return LaplaceMoment(law.shift) if uses <= MANY_USES else None
+    if isinstance(law, FiniteLaw):
+        few = 0 < len(law.losses) <= FEW_VALUES and law.infinity == 0 and uses <= MANY_USES
+        return FiniteMoment(law) if few else None
+    if not isinstance(law, SampledAgainstWithout | WithoutAgainstSampled) or not isinstance(law.base, GaussianLaw):
+        return None
+    if not (0 < law.rate < 1 and law.base.mu > 0 and uses <= MOST_USES and negligible / uses > LEAST_MASS):
+        return None
+    # Rounded, so that close questions share moments.
+    more, less = 2 ** math.ceil(math.log2(uses)), 10.0 ** math.floor(math.log10(negligible / uses))
+    return _sampled_moment(law.base.mu, law.rate, isinstance(law, SampledAgainstWithout), more, less, tilt)
+
+
+@lru_cache(maxsize=2048)
+def _sampled_moment(mu: float, rate: float, forward: bool, uses: int, negligible: float, tilt: float) -> SampledMoment:
+    return SampledMoment(mu, rate, forward, uses, negligible, tilt)
+
+
+class GaussianMoment:
+    """M(s) = e^(μ² s(s+1)/2)."""
+
+    def __init__(self, mu: float) -> None:
+        self.square, self.lost = mu * mu, 0.0
+
+    def evaluations(self, c: float, top: float) -> float:
+        return 1.0
+
+    def line(self, c: float, frequencies: Floats) -> Line:
+        s: Complexes = c + 1j * frequencies
+        values: Complexes = s * (s + 1) * (self.square / 2)
+        return Line(values, 16 * UNIT_ROUNDOFF * np.abs(values))
+
+    def decay(self, c: float) -> Decay:
+        return Decay((Bump(self.square / 2 * (1 - 1e-12)),))
+
+
+class LaplaceMoment:
+    """M(s) = e^(st) (1 + s (e^(-(2s+1)t) - 1) / (2s + 1)). It bounds nothing at high frequencies: it has atoms."""
+
+    lost = 0.0
+
+    def __init__(self, shift: float) -> None:
+        self.shift = shift
+
+    def evaluations(self, c: float, top: float) -> float:
+        return 1.0
+
+    def line(self, c: float, frequencies: Floats) -> Line:
+        s: Complexes = c + 1j * frequencies
+        double = 2 * s + 1
+        ratio = s * (np.exp(-double * self.shift) - 1) / double
+        values: Complexes = s * self.shift + np.log(1 + ratio)
+        errors = (1 + np.abs(double) * self.shift) * (1 + np.abs(ratio)) / np.abs(1 + ratio)
+        return Line(values, 64 * UNIT_ROUNDOFF * errors)
+
+    def decay(self, c: float) -> Decay:
+        return Decay()
+
+
+class FiniteMoment:
+    """M(s) = Σ mass e^(s loss), of a law with few values and no infinite loss."""
+
+    lost = 0.0
+
+    def __init__(self, law: FiniteLaw) -> None:
+        self.losses, self.masses, self.relative_error = law.losses, law.masses, law.relative_error
+
+    def evaluations(self, c: float, top: float) -> float:
+        return float(len(self.losses))
+
+    def line(self, c: float, frequencies: Floats) -> Line:
+        tilted = self.masses * np.exp(np.minimum(c * self.losses, LARGEST_EXPONENT))
+        total: Complexes = np.exp(1j * frequencies[:, None] * self.losses) @ tilted
+        largest = float(np.max(np.abs(self.losses)))
+        relative = self.relative_error + UNIT_ROUNDOFF * (64 + len(tilted) + 4 * (c + frequencies) * largest)
+        ratio = relative * float(np.sum(tilted)) / np.abs(total)
+        if not c * largest < LARGEST_EXPONENT:
+            return Line(np.full(len(frequencies), np.inf + 0j), np.full(len(frequencies), np.inf))
+        known = ratio < 0.5
+        return Line(
+            np.where(known, np.log(total), np.log(np.abs(total) * (1 + ratio)) + 0j),
+            np.where(known, -np.log1p(-np.minimum(ratio, 0.5)), np.inf),
+        )
+
+    def decay(self, c: float) -> Decay:
+        return Decay()
+
+
+class _Nodes(NamedTuple):
+    """Nodes of the midpoint rule on one line: the losses w, weights times e^(Re p w), the sum of e^(Re p w) - 1, and
+    bounds on the errors of M, which are `fixed` + |p| × `growing`.
+    """
+
+    losses: Floats
+    tilted: Floats
+    real: float
+    fixed: float
+    growing: float
+
+
+UNKNOWN = _Nodes(np.zeros(1), np.zeros(1), 0.0, math.inf, 0.0)
+"""Nodes whose error is infinite: there would be too many, or numbers overflow."""
+
+
+class SampledMoment:
+    """The moments of a Poisson-sampled Gaussian, on outcomes that are kept with the probability Φ((cut - z) / edge).
+
+    The kept part suits moments near one tilt. A smooth cut keeps the integrand analytic: it must vanish before the
+    moments of losses that never happen make it grow.
+    """
+
+    def __init__(self, mu: float, rate: float, forward: bool, uses: int, negligible: float, tilt: float) -> None:
+        from scipy import special
+
+        self.mu, self.rate, self.forward = mu, rate, forward
+        # The quadrature may be off by e^-digits, which all uses multiply.
+        self.digits = math.log(uses) + 27.0
+        far = math.sqrt(2 * math.log(2 / negligible))
+        beyond = math.sqrt(2 * math.log(2 * rate / negligible)) if forward and 2 * rate > negligible else -math.inf
+        deep = math.sqrt(2 * self.digits) + 1
+        self.low, self.high, self.cut, self.edge = -far, max(far, mu + beyond), math.inf, math.inf
+        room = self.high**2 / 2 - self.digits - 3
+        if forward and self._power(tilt) * self._loss(self.high) > room:
+            # Near the cut the integrand grows like e^(growth z).
+            growth = self._power(tilt) * mu * self._share(self.high)
+            self.edge = min(1.0, 3 / growth)
+            wider = math.sqrt(1 + self.edge**2)
+            self.cut = max(far * wider, mu + beyond * wider)
+            self.high = self.cut + self.edge * (growth * self.edge + deep)
+        if not forward:
+            # The loss is at most -log(1 - q).
+            saturated = math.sqrt(2 * (self.digits + 3 - tilt * math.log1p(-rate)))
+            self.low = min(self.low, -min(tilt * mu + deep, saturated))
+        self.without, self.present = self._outside(0.0), self._outside(mu)
+        under_p = (1 - rate) * self.without + rate * self.present if forward else self.without
+        self.lost = under_p * (1 + 1e-12) + 1e-300
+        # Beyond the ends of the range the kept part is neither all nor nothing.
+        self.unsure = 1e-12 * self.without
+        if math.isfinite(self.cut):
+            self.unsure += float(special.ndtr(-self.high) + special.ndtr(self.low))
+        self._lines: dict[tuple[float, float, int], Line] = {}
+        self._decays: dict[float, Decay] = {}
+
+    def _outside(self, mean: float) -> float:
+        """The mass that a normal distribution with this mean loses."""
+        from scipy import special
+
+        if math.isinf(self.cut):
+            return float(special.ndtr(mean - self.high) + special.ndtr(self.low - mean))
+        cut_off = special.ndtr((mean - self.cut) / math.sqrt(1 + self.edge**2))
+        return float(cut_off + special.ndtr(self.low - mean) + special.ndtr(mean - self.high))
+
+    def _losses(self, z: Floats) -> Floats:
+        """w at z."""
+        exponent = self.mu * z - self.mu**2 / 2
+        near = np.log1p(self.rate * np.expm1(np.minimum(exponent, LARGEST_EXPONENT)))
+        return np.where(exponent > LARGEST_EXPONENT, exponent + math.log(self.rate), near)
+
+    def _shares(self, z: Floats) -> Floats:
+        """q e^l / (1 - q + q e^l) at z: the chance that the person took part."""
+        exponent = self.mu * z - self.mu**2 / 2
+        return np.asarray(1 / (1 + (1 - self.rate) / self.rate * np.exp(np.minimum(-exponent, 690.0))))
+
+    def _loss(self, z: float) -> float:
+        return float(self._losses(np.array([z]))[0])
+
+    def _share(self, z: float) -> float:
+        return float(self._shares(np.array([z]))[0])
+
+    def _kept(self, z: Floats) -> Floats:
+        """The probability with which an outcome is kept."""
+        from scipy import special
+
+        return np.ones_like(z) if math.isinf(self.cut) else np.asarray(special.ndtr((self.cut - z) / self.edge))
+
+    def _power(self, c: float) -> float:
+        return c + 1 if self.forward else -c
+
+    def _strip(self, c: float, top: float) -> tuple[float, float]:
+        """The step of the midpoint rule for |ω| <= top, and half the width of its strip (theory page)."""
+        share = self._share(self.high)
+        turn = min(share / max(1 - share, 1e-300), 1.0)
+        narrow = 1 + 1 / self.edge**2
+        best = (0.0, 0.0)
+        for angle in (*STRIPS, min(self.mu * math.sqrt(2 * self.digits / narrow), 1.5)):
+            half = angle / self.mu
+            growth = top * angle * turn
+            if not self.forward:
+                growth -= c * math.log(max(math.cos(angle / 2), 1 - share * (1 - math.cos(angle))))
+            best = max(best, (2 * math.pi * half / (self.digits + half * half / 2 * narrow + growth), half))
+        return best
+
+    def evaluations(self, c: float, top: float) -> float:
+        return (self.high - self.low) / self._strip(c, top)[0] + 1
+
+    def _nodes(self, c: float, top: float) -> _Nodes:
+        """The nodes for all frequencies up to `top`."""
+        mu, power = self.mu, self._power(c)
+        (low, high), (wanted, half) = (self.low, self.high), self._strip(c, top)
+        if not (high - low) / wanted < MOST_NODES:
+            return UNKNOWN
+        count = math.ceil((high - low) / wanted)
+        step = (high - low) / count
+        z: Floats = low + step * (np.arange(count, dtype=float) + 0.5)
+        losses = self._losses(z)
+        normal, tilt = -z * z / 2, power * losses
+        if float(np.max(tilt + normal)) > LARGEST_EXPONENT / 2:
+            return UNKNOWN
+        scale = step / math.sqrt(2 * math.pi)
+        kept = self._kept(z) * scale
+        weights, tilted = np.exp(normal) * kept, np.exp(tilt + normal) * kept
+        real = float(np.sum(np.where(tilt > 1, tilted - weights, weights * np.expm1(np.minimum(tilt, 1.0)))))
+        # Rounding errors, as on the theory page: of l, of the loss, of the weights, of the sums.
+        unit = UNIT_ROUNDOFF
+        of_loss = self._shares(z) * (4 * unit * (np.abs(mu * z) + mu * mu)) + 8 * unit * np.abs(
+            np.expm1(-np.abs(losses))
+        )
+        of_loss += 8 * unit * np.where(losses < 0, np.expm1(np.minimum(-losses, 700.0)), 0.0)
+        of_loss += 32 * unit * np.abs(losses)
+        relative = unit * (2 * z * z + np.abs(tilt) + 160 + math.log2(count))
+        if math.isfinite(self.cut):
+            # A rounding of z moves the logarithm of the kept part by at most (1 + |x|) times the rounding of x.
+            relative += 4 * unit * (1 + np.abs(z - self.cut) / self.edge) * (np.abs(z) + self.cut) / self.edge
+        growing = 1.01 * float(np.sum(np.maximum(tilted, weights) * (of_loss + relative * np.abs(losses))))
+        # What the rule misses: on the sides of the strip, and at the ends of the range.
+        ends = 0.0
+        for at in (low, high):
+            kept_there = float(self._kept(np.array([at]))[0]) * (1 + 1e-9) + 1e-300
+            ends += kept_there * (math.exp(min(power * self._loss(at) - at * at / 2, 700.0)) + math.exp(-at * at / 2))
+        missed = 2.1 * math.exp(-self.digits) * (float(np.sum(tilted)) * 1.02 + 1) + 2 * half / self.digits * ends
+        fixed = 1.01 * (missed + self.unsure) + 4 * unit * abs(real)
+        return _Nodes(losses, tilted, real, fixed, growing)
+
+    def line(self, c: float, frequencies: Floats) -> Line:
+        asked = (c, float(frequencies[-1]), len(frequencies))
+        found = self._lines.get(asked)
+        if found is None:
+            found = self._line(c, frequencies)
+            if len(frequencies) <= SHORT_LINE:
+                self._lines[asked] = found
+        return found
+
+    def _line(self, c: float, frequencies: Floats) -> Line:
+        values, errors, done = np.empty(len(frequencies), dtype=complex), np.empty(len(frequencies)), 0
+        while done < len(frequencies):
+            # Nodes that suit this frequency also suit others up to twice as large.
+            top = max(2 * float(frequencies[done]), float(frequencies[min(done + 8, len(frequencies) - 1)]))
+            last = int(np.searchsorted(frequencies, top, "right"))
+            nodes = self._nodes(c, float(frequencies[last - 1]))
+            size = max(MOST_VALUES // len(nodes.losses), 1)
+            for start in range(done, last, size):
+                part = slice(start, min(start + size, last))
+                values[part], errors[part] = self._at(nodes, c, frequencies[part])
+            done = last
+        return Line(values, errors)
+
+    def _at(self, nodes: _Nodes, c: float, frequencies: Floats) -> tuple[Complexes, Floats]:
+        """log M and its error at the frequencies that the nodes suit."""
+        turns = frequencies if self.forward else -frequencies
+        swing, sway = np.zeros(len(frequencies)), np.zeros(len(frequencies))
+        if frequencies[-1] > 0:
+            # cos β - 1 = -2 sin²(β/2): no cancellation.
+            angle = turns[:, None] * (nodes.losses / 2)
+            sine = np.sin(angle)
+            swing = np.sum(nodes.tilted * sine * sine, axis=1)
+            sway = np.sum(nodes.tilted * sine * np.cos(angle), axis=1)
+        real, imaginary = nodes.real - 2 * swing - self.without, 2 * sway
+        size = np.hypot(1 + real, imaginary)
+        error = nodes.fixed + np.hypot(self._power(c), frequencies) * nodes.growing
+        logs = 0.5 * np.log1p(2 * real + (real * real + imaginary * imaginary)) + 1j * np.arctan2(imaginary, 1 + real)
+        parts = np.abs(real) + np.abs(imaginary)
+        ratio = error / size + 16 * UNIT_ROUNDOFF * parts * (1 + parts) / (size * size)
+        # |log(1 + x)| <= -log(1 - |x|)
+        known = ratio < 0.5
+        return (
+            np.where(known, logs, np.log(size * (1 + ratio)) + 0j),
+            np.where(known, -np.log1p(-np.minimum(ratio, 0.5)), np.inf),
+        )
+
+    def decay(self, c: float) -> Decay:
+        found = self._decays.get(c)
+        if found is None:
+            found = self._decays[c] = self._decay(c)
+        return found
+
+    def _decay(self, c: float) -> Decay:
+        nodes = self._nodes(c, 0.0)
+        if not math.isfinite(nodes.fixed):
+            return Decay()
+        total = float(np.sum(nodes.tilted)) * 1.01 + nodes.fixed
+        z = np.linspace(self.low, self.high, len(nodes.losses) + 1)
+        mean = float(np.sum(nodes.tilted * nodes.losses)) / float(np.sum(nodes.tilted))
+        layers = []
+        # Where the tilted mass lies, and where the variance of the tilted loss comes from.
+        for weights in (nodes.tilted, nodes.tilted * (nodes.losses - mean) ** 2):
+            share = np.cumsum(weights) / max(float(np.sum(weights)), 1e-300)
+            for level in (0.003, 0.05):
+                first, last = (int(np.searchsorted(share, at)) for at in (level, 1 - level))
+                layers.append(self._layers(np.linspace(z[first], z[min(last + 1, len(z) - 1)], 40), c, total))
+        return Decay(tuple(self._clusters(c, total)), tuple(layers), self._variation(c, total))
+
+    def _log_density(self, edges: Floats, c: float, total: float) -> tuple[Floats, Floats]:
+        """log of the tilted density of the loss at all z, without the cut, and the largest slope between two of them.
+
+        It is the density of z divided by dw/dz = μ q e^l / (1 - q + q e^l). The slope of its logarithm is
+        -z + μ((p + 1) share - 1), and the share grows with z.
+        """
+        power, mu = self._power(c), self.mu
+        losses, shares = self._losses(edges), self._shares(edges)
+        log_density = (power + 1) * losses - edges**2 / 2 - (mu * edges - mu * mu / 2)
+        log_density -= math.log(self.rate * mu * total * math.sqrt(2 * math.pi))
+        slopes = [-z + mu * ((power + 1) * s - 1) for z in (edges[:-1], edges[1:]) for s in (shares[:-1], shares[1:])]
+        return log_density, np.max(np.abs(slopes), axis=0)
+
+    def _variation(self, c: float, total: float) -> float:
+        """The total variation of the tilted density of the loss, which has at most two maxima (theory page)."""
+        if math.isfinite(self.cut):
+            return math.inf
+        edges = np.linspace(self.low, self.high, 1 + min(math.ceil(16 * (self.high - self.low)), 2000))
+        log_density, slopes = self._log_density(edges, c, total / 1.01)
+        most = np.maximum(log_density[:-1], log_density[1:]) + slopes * float(edges[1] - edges[0]) / 2
+        return 6 * math.exp(min(float(np.max(most)) + 1e-9, 700.0))
+
+    def _clusters(self, c: float, total: float) -> list[Bump]:
+        """Bounds from losses that lie apart: a sample that the person is in, and one that they are not in."""
+        edges = np.linspace(self.low, self.high, 1 + min(math.ceil(8 * (self.high - self.low)), 2000))
+        cell, power = float(edges[1] - edges[0]), self._power(c)
+        losses, shares = self._losses(edges), self._shares(edges)
+        logs = power * losses - edges**2 / 2 - math.log(total * math.sqrt(2 * math.pi))
+        # The slope of the logarithm of the density of z is -z + pμ share.
+        ends = [-z + power * self.mu * s for z in (edges[:-1], edges[1:]) for s in (shares[:-1], shares[1:])]
+        inside = np.minimum(logs[:-1], logs[1:]) - np.max(np.abs(ends), axis=0) * cell / 2 - 1e-9
+        masses = np.exp(np.minimum(inside, 0.0)) * cell * self._kept(edges[1:]) * 0.999
+        found = []
+        place = 0.5 * self.mu - math.log(self.rate) / self.mu  # where q e^l = 1
+        for away in (-1.0, 0.0, 1.0):
+            split = int(np.searchsorted(edges, place + away))
+            upper = np.cumsum(masses[split:])
+            if len(upper) < 2 or split < 2:
+                continue
+            last = split + int(np.searchsorted(upper, 0.9 * upper[-1])) + 1
+            first = split + int(np.searchsorted(upper, 0.05 * upper[-1]))
+            lower = int(np.searchsorted(np.cumsum(masses[:split]), 0.9 * float(np.sum(masses[:split]))))
+            near, far = abs(losses[first] - losses[lower + 1]), abs(losses[min(last, len(losses) - 1)] - losses[0])
+            both = float(np.sum(masses[first:last])) * float(np.sum(masses[: lower + 1]))
+            if near > 0:
+                square = 2 * both * (near / math.pi) ** 2 * 0.999
+                found.append(Bump(float(square), float(math.pi / far)))
+        return found
+
+    def _layers(self, edges: Floats, c: float, total: float) -> Layers:
+        """Uniform parts of the tilted law between two edges: layers of a density with one peak, below the true one.
+
+        The peak is in the middle of the interval with the largest least density × length³.
+        """
+        losses, cell = self._losses(edges), float(edges[1] - edges[0])
+        log_density, slopes = self._log_density(edges, c, total)
+        inside = np.minimum(log_density[:-1], log_density[1:]) - cell / 2 * slopes - 1e-9
+        inside += np.log(self._kept(edges[1:]) + 1e-300)
+        density = np.exp(np.clip(inside, -600.0, 600.0))
+        before = np.tri(len(density), k=-1, dtype=bool)
+        least = np.minimum.accumulate(np.where(before, 1e300, density), axis=1)
+        worth = np.where(before, -1.0, least * np.abs(losses[None, 1:] - losses[:-1, None]) ** 3)
+        start, end = divmod(int(np.argmax(worth)), len(density))
+        peak = (start + end) // 2
+        rising = np.minimum.accumulate(density[peak::-1])[::-1]
+        falling = np.minimum.accumulate(density[peak:])
+        levels = np.unique(np.concatenate((rising, falling)))
+        first = np.searchsorted(rising, levels, "left")
+        last = peak + len(falling) - np.searchsorted(falling[::-1], levels, "left")
+        lengths = np.abs(losses[last] - losses[first]) * (1 - 1e-9)
+        return Layers(np.diff(levels, prepend=0.0) * lengths * (1 - 1e-9), lengths)

@@ -1,0 +1,183 @@
+"""Contour integrals: the moments against mpmath, the bounds on decay, and brackets against values of 40 digits."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from mpmath import mp, mpc, mpf
+
+from deniable import curves
+from deniable.curves.composition import contour_panel
+from deniable.curves.composition.contour_moments import Layers, SampledMoment, moment_of
+from deniable.curves.composition.law_product import Product
+from deniable.curves.composition.tilt_plan import Factor
+from deniable.curves.laws.closed_form import GaussianLaw, LaplaceLaw
+from deniable.curves.laws.derived_laws import SampledAgainstWithout, WithoutAgainstSampled
+from deniable.curves.laws.law import Law
+
+LAWS: list[tuple[Law, int, float]] = [
+    # a law, its uses, and a tilt; the third and the fifth need a smooth cut
+    (SampledAgainstWithout(GaussianLaw(1.0), 0.01), 10_000, 1.0),
+    (WithoutAgainstSampled(GaussianLaw(1.0), 0.01), 10_000, 3.0),
+    (SampledAgainstWithout(GaussianLaw(1.0), 1e-5), 10**7, 150.0),
+    (SampledAgainstWithout(GaussianLaw(0.01), 0.3), 10**12, 1e-4),
+    (SampledAgainstWithout(GaussianLaw(2.5), 1e-4), 1000, 6.0),
+    (WithoutAgainstSampled(GaussianLaw(3.0), 0.9), 50, 2.0),
+]
+
+FEW_SAMPLES: tuple[Law, int, float] = (SampledAgainstWithout(GaussianLaw(30.0), 0.2), 10**6, 1e-4)
+"""The loss is near 0, or several hundred: two clusters."""
+
+
+def exact_moment(moment: SampledMoment, c: float, frequency: float) -> mpc:
+    """∫ φ κ e^(pw) over the range of the moment, by mpmath's own quadrature at 40 digits."""
+    mu, rate = mpf(moment.mu), mpf(moment.rate)
+    power = mpc(c + 1, frequency) if moment.forward else mpc(-c, -frequency)
+
+    def integrand(z: mpf) -> mpc:
+        kept = mpf(1) if math.isinf(moment.cut) else mp.ncdf((mpf(moment.cut) - z) / mpf(moment.edge))
+        return mp.npdf(z) * kept * (1 - rate + rate * mp.exp(mu * z - mu * mu / 2)) ** power
+
+    ends = np.linspace(moment.low, moment.high, 41)
+    return mp.quad(integrand, [mpf(float(end)) for end in ends], maxdegree=5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", LAWS, ids=str)
+def test_moments_are_as_exact_as_they_say(case: tuple[Law, int, float]) -> None:
+    law, uses, c = case
+    moment = moment_of(law, uses, 1e-14, c)
+    assert isinstance(moment, SampledMoment)
+    spread = math.sqrt(abs(float(moment.line(c, np.zeros(1)).values[0].real)) / c**2) + 1e-300
+    frequencies = np.array([0.0, 0.3 / spread / math.sqrt(uses), 5 / spread / math.sqrt(uses)])
+    values, errors = moment.line(c, frequencies)
+    with mp.workdps(40):
+        for frequency, value, error in zip(frequencies, values, errors, strict=True):
+            exact = mp.log(exact_moment(moment, c, float(frequency)))
+            assert abs(mpc(value) - exact) <= error
+            assert error * uses < 1e-4  # the bound is of use
+
+
+@pytest.mark.parametrize("case", [*LAWS, FEW_SAMPLES], ids=str)
+def test_moments_decay_at_least_as_fast_as_proved(case: tuple[Law, int, float]) -> None:
+    law, uses, c = case
+    moment = moment_of(law, uses, 1e-14, c)
+    assert moment is not None
+    decay = moment.decay(c)
+    at_c = float(moment.line(c, np.zeros(1)).values[0].real)
+    proved = 0.0
+    for frequency in np.geomspace(1e-6, 300.0, 60).tolist():
+        found = moment.line(c, np.array([0.0, frequency]))
+        if not found.errors[1] < 1e-6:
+            break
+        assert float(found.values[1].real) - at_c <= -decay.exponent(frequency) + float(found.errors[1]) + 1e-9
+        proved = max(proved, decay.exponent(frequency))
+    assert proved > 0
+
+
+def test_layers_are_parts_of_the_law() -> None:
+    """Their masses add up to at most 1, and to most of the mass of a law with one peak."""
+    moment = moment_of(SampledAgainstWithout(GaussianLaw(0.1), 0.3), 1000, 1e-14, 1.0)
+    assert moment is not None
+    totals = [float(np.sum(layers.masses)) for layers in moment.decay(1.0).layers]
+    assert 0.8 < max(totals) <= 1.0
+
+
+def test_one_uniform_law_is_bounded_by_its_own_characteristic_function() -> None:
+    layers = Layers(np.array([1.0]), np.array([2.0]))
+    for frequency in np.geomspace(1e-3, 50.0, 40).tolist():
+        assert math.exp(-layers.exponent(frequency)) >= abs(math.sin(frequency) / frequency) - 1e-12
+
+
+def test_a_rough_panel_covers_what_it_leaves_out() -> None:
+    """A line that is cut too early, and far fewer points: the bounds become wide but hold the exact ε."""
+    factors = (Factor(SampledAgainstWithout(GaussianLaw(1.0), 0.01), 10_000),)
+    plan = contour_panel._plan(factors, 3.0, 1e-5, None, 1e-8)
+    assert plan is not None
+    for points in (5, 9, 13):
+        panel = contour_panel._built(plan._replace(points=points))
+        low, high = panel.bounds(6.187712389971539)
+        assert low <= 1e-5 <= high
+
+
+@pytest.mark.parametrize(
+    ("parts", "delta", "exact"),
+    [
+        # benchmarks/works.py: 16 digits of values that benchmarks/truth.py computes to 27 or more
+        (((0.01, 1.0, 1000),), 1e-5, 1.828236666516577),
+        (((0.01, 1.0, 10_000),), 1e-5, 6.187712389971539),
+        (((0.01, 1.0, 10_000),), 1e-12, 10.346689837674),
+        (((0.01, 1.0, 10_000),), 1e-30, 17.63506105288602),
+        (((0.01, 4.0, 10_000),), 1e-5, 0.9468668007643805),
+        (((0.01, 1.0, 100_000),), 1e-5, 25.57310698652151),
+        (((0.01, 1.0, 2000), (0.02, 1.5, 3000)), 1e-5, 4.542546147684434),
+    ],
+)
+def test_brackets_hold_values_of_40_digits(
+    parts: tuple[tuple[float, float, int], ...], delta: float, exact: float
+) -> None:
+    curve = math.prod((curves.gaussian(sigma=s).sampled(rate=q) ** n for q, s, n in parts), start=curves.identity())
+    low, high = curve.epsilon_bounds(delta=delta)
+    assert low <= exact * (1 + 1e-13)
+    assert exact <= high * (1 + 1e-13)
+    assert high - low <= 1e-7 * high
+    assert curve.epsilon(delta=delta) == high
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "count", "delta"),
+    [
+        (1e-9, 1.0, 10**12, 1e-6),
+        (1.2e-5, 1.06, 9_800_000, 1.2e-10),
+        (0.05, 200.0, 33 * 10**9, 2e-18),
+        (2e-7, 65.0, 237_000_000, 2e-27),
+        (8.8e-5, 0.0137, 1_100_000_000, 1e-16),
+        (1.7e-4, 0.033, 203_700, 1.4e-20),
+        (9e-4, 0.17, 1_700_000_000, 3e-25),
+        (4.5e-7, 170.0, 31, 1.2e-11),
+    ],
+)
+def test_brackets_are_narrow_where_a_lattice_fails(rate: float, sigma: float, count: int, delta: float) -> None:
+    low, high = (curves.gaussian(sigma=sigma).sampled(rate=rate) ** count).epsilon_bounds(delta=delta)
+    assert 0 < low <= high <= low * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("is_forward", [True, False])
+@pytest.mark.parametrize(
+    ("rate", "sigma", "count", "delta"),
+    [(0.02, 1.5, 3000, 1e-6), (0.2, 3.0, 300, 1e-9), (1e-3, 0.9, 20_000, 1e-5), (0.5, 6.0, 60, 1e-4)],
+)
+def test_brackets_overlap_those_of_the_lattice(
+    rate: float, sigma: float, count: int, delta: float, is_forward: bool
+) -> None:
+    base = GaussianLaw(1 / sigma)
+    law = SampledAgainstWithout(base, rate) if is_forward else WithoutAgainstSampled(base, rate)
+    product = Product((Factor(law, count),), (Factor(law, count),))
+    contour, lattice = product.contour_bracket(delta), product._epsilon_bracket(delta)
+    assert contour is not None
+    assert max(contour[0], lattice[0]) <= min(contour[1], lattice[1])
+    assert contour[1] - contour[0] < 0.01 * (lattice[1] - lattice[0])
+
+
+def test_both_bounds_hold_at_every_epsilon() -> None:
+    """The panel of S-G(0.01, 1)^10000 at 1e-5, read far away: against the lattice's bounds on δ."""
+    law = SampledAgainstWithout(GaussianLaw(1.0), 0.01)
+    panel = contour_panel.panel_for((Factor(law, 10_000),), 1e-5)
+    assert panel is not None
+    product = Product((Factor(law, 10_000),), (Factor(law, 10_000),))
+    for epsilon in (2.0, 5.0, 6.5, 9.0):
+        low, high = panel.bounds(epsilon)
+        at = np.array([epsilon])
+        assert low <= float(product.delta(at, "upper")[0])
+        assert float(product.delta(at, "lower")[0]) <= high
+        assert low <= high
+
+
+def test_products_that_do_not_suit_get_no_panel() -> None:
+    law = SampledAgainstWithout(GaussianLaw(1.0), 0.01)
+    assert contour_panel.panel_for((Factor(law, 2),), 1e-5) is None  # the line would be too long
+    assert contour_panel.panel_for((Factor(LaplaceLaw(1.0), 100),), 1e-5) is None
+    assert contour_panel.panel_for((Factor(law, 10**15),), 1e-5) is None
+    assert contour_panel.panel_for((Factor(law, 1000),), 1e-290) is None
