@@ -159,6 +159,8 @@ docs: .venv/.ready-to-develop  ## build the documentation into site/
 .PHONY: bench-curves
 bench-curves: .venv-bench/.ready  ## us and our peers on the same curves, in one run
 	@.venv-bench/bin/python benchmarks/curves.py
+	@.venv-bench/bin/python benchmarks/curves_box.py
+	@.venv-bench/bin/python benchmarks/curves_box.py --box whole --cases 200
 
 .PHONY: bench-amplification
 bench-amplification: .venv-bench-amplification/.ready  ## sampling, allocation and shuffling beside other libraries, in one run
@@ -201,11 +203,12 @@ bench-server: .venv/.ready-to-develop  ## the server under load: questions and p
 	@$(BIN)/python benchmarks/server.py
 
 .PHONY: test-long
-test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism, kills of the ledger (hours)
+test-long: .venv/.ready-to-develop  ## a thousand million draws of noise, a million answers of every mechanism, random curves, kills of the ledger (hours)
 	@$(BIN)/python -m tests.noise.long_run
 	@$(BIN)/python -m tests.audit.long_run
 	@$(BIN)/python -m tests.ledger.long_run
 	@$(BIN)/python -m tests.queries.long_run
+	@$(BIN)/python -m tests.curves.long_run
 
 .PHONY: clean
 clean:  ## remove environments, caches and everything built
