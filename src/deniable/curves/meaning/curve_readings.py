@@ -184,7 +184,8 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
     rest = []
     # The backward direction of a sampled mechanism is usually the worse one.
     for product in [forward] if backward is forward else [backward, forward]:
-        if low > 0 and min(product.highest, product.contour_bound(delta, backward.tilt)) <= low:
+        largest = product.highest if product.infinity("upper") == 0 else math.inf
+        if low > 0 and min(largest, product.contour_bound(delta, backward.tilt)) <= low:
             continue
         bracket = product.contour_bracket(delta)
         if bracket is None:
