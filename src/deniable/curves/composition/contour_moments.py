@@ -55,7 +55,7 @@ LEAST_MASS = 1e-280
 """Beyond these, rounding errors or underflow would dominate."""
 
 
-class Line(NamedTuple):
+class LineValues(NamedTuple):
     """log M at points of a line, and a bound on the error of each value, for one use.
 
     Where the error is infinite, M is near 0, and the real part of the value is an upper bound on log |M|.
@@ -107,7 +107,7 @@ class LineMoment(Protocol):
     def evaluations(self, c: float, top: float) -> float:
         """How many values of e^(sL) one moment takes for |ω| <= `top`."""
 
-    def line(self, c: float, frequencies: Floats) -> Line:
+    def line(self, c: float, frequencies: Floats) -> LineValues:
         """log M(c + iω) at frequencies ω = 0, η, 2η, ..."""
 
     def decay(self, c: float) -> Decay:
@@ -139,6 +139,10 @@ def _sampled_moment(mu: float, rate: float, forward: bool, uses: int, negligible
     return SampledMoment(mu, rate, forward, uses, negligible, tilt)
 
 
+def _points(c: float, frequencies: Floats) -> Complexes:
+    return np.asarray(c + 1j * frequencies, dtype=np.complex128)
+
+
 class GaussianMoment:
     """M(s) = e^(μ² s(s+1)/2)."""
 
@@ -148,10 +152,10 @@ class GaussianMoment:
     def evaluations(self, c: float, top: float) -> float:
         return 1.0
 
-    def line(self, c: float, frequencies: Floats) -> Line:
-        s: Complexes = c + 1j * frequencies
+    def line(self, c: float, frequencies: Floats) -> LineValues:
+        s = _points(c, frequencies)
         values: Complexes = s * (s + 1) * (self.square / 2)
-        return Line(values, 16 * UNIT_ROUNDOFF * np.abs(values))
+        return LineValues(values, 16 * UNIT_ROUNDOFF * np.abs(values))
 
     def decay(self, c: float) -> Decay:
         return Decay((Bump(self.square / 2 * (1 - 1e-12)),))
@@ -168,13 +172,13 @@ class LaplaceMoment:
     def evaluations(self, c: float, top: float) -> float:
         return 1.0
 
-    def line(self, c: float, frequencies: Floats) -> Line:
-        s: Complexes = c + 1j * frequencies
+    def line(self, c: float, frequencies: Floats) -> LineValues:
+        s = _points(c, frequencies)
         double = 2 * s + 1
         ratio = s * (np.exp(-double * self.shift) - 1) / double
         values: Complexes = s * self.shift + np.log(1 + ratio)
         errors = (1 + np.abs(double) * self.shift) * (1 + np.abs(ratio)) / np.abs(1 + ratio)
-        return Line(values, 64 * UNIT_ROUNDOFF * errors)
+        return LineValues(values, 64 * UNIT_ROUNDOFF * errors)
 
     def decay(self, c: float) -> Decay:
         return Decay()
@@ -191,16 +195,16 @@ class FiniteMoment:
     def evaluations(self, c: float, top: float) -> float:
         return float(len(self.losses))
 
-    def line(self, c: float, frequencies: Floats) -> Line:
+    def line(self, c: float, frequencies: Floats) -> LineValues:
         tilted = self.masses * np.exp(np.minimum(c * self.losses, LARGEST_EXPONENT))
         total: Complexes = np.exp(1j * frequencies[:, None] * self.losses) @ tilted
         largest = float(np.max(np.abs(self.losses)))
         relative = self.relative_error + UNIT_ROUNDOFF * (64 + len(tilted) + 4 * (c + frequencies) * largest)
         ratio = relative * float(np.sum(tilted)) / np.abs(total)
         if not c * largest < LARGEST_EXPONENT:
-            return Line(np.full(len(frequencies), np.inf + 0j), np.full(len(frequencies), np.inf))
+            return LineValues(np.full(len(frequencies), np.inf + 0j), np.full(len(frequencies), np.inf))
         known = ratio < 0.5
-        return Line(
+        return LineValues(
             np.where(known, np.log(total), np.log(np.abs(total) * (1 + ratio)) + 0j),
             np.where(known, -np.log1p(-np.minimum(ratio, 0.5)), np.inf),
         )
@@ -261,7 +265,7 @@ class SampledMoment:
         self.unsure = 1e-12 * self.without
         if math.isfinite(self.cut):
             self.unsure += float(special.ndtr(-self.high) + special.ndtr(self.low))
-        self._lines: dict[tuple[float, float, int], Line] = {}
+        self._lines: dict[tuple[float, float, int], LineValues] = {}
         self._decays: dict[float, Decay] = {}
 
     def _outside(self, mean: float) -> float:
@@ -354,7 +358,7 @@ class SampledMoment:
         fixed = 1.01 * (missed + self.unsure) + 4 * unit * abs(real)
         return _Nodes(losses, tilted, real, fixed, growing)
 
-    def line(self, c: float, frequencies: Floats) -> Line:
+    def line(self, c: float, frequencies: Floats) -> LineValues:
         asked = (c, float(frequencies[-1]), len(frequencies))
         found = self._lines.get(asked)
         if found is None:
@@ -363,7 +367,7 @@ class SampledMoment:
                 self._lines[asked] = found
         return found
 
-    def _line(self, c: float, frequencies: Floats) -> Line:
+    def _line(self, c: float, frequencies: Floats) -> LineValues:
         values, errors, done = np.empty(len(frequencies), dtype=complex), np.empty(len(frequencies)), 0
         while done < len(frequencies):
             # Nodes that suit this frequency also suit others up to twice as large.
@@ -375,7 +379,7 @@ class SampledMoment:
                 part = slice(start, min(start + size, last))
                 values[part], errors[part] = self._at(nodes, c, frequencies[part])
             done = last
-        return Line(values, errors)
+        return LineValues(values, errors)
 
     def _at(self, nodes: _Nodes, c: float, frequencies: Floats) -> tuple[Complexes, Floats]:
         """log M and its error at the frequencies that the nodes suit."""

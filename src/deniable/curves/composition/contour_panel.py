@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deniable.curves.composition.contour_moments import Complexes, Decay, GaussianMoment, Line, moment_of
+from deniable.curves.composition.contour_moments import Complexes, Decay, GaussianMoment, LineValues, moment_of
 from deniable.curves.composition.tilt_plan import Factor, log_best_gap
 from deniable.curves.laws.closed_form import LaplaceLaw
 from deniable.curves.laws.finite_law import FiniteLaw
@@ -166,7 +166,7 @@ class _Moments:
         found = self.line(c, np.zeros(1))
         return float(found.values[0].real), float(found.errors[0])
 
-    def line(self, c: float, frequencies: Floats) -> Line:
+    def line(self, c: float, frequencies: Floats) -> LineValues:
         values, errors = np.zeros(len(frequencies), dtype=complex), np.zeros(len(frequencies))
         unknown = np.zeros(len(frequencies), dtype=bool)
         for moment, uses in self.moments:
@@ -176,7 +176,7 @@ class _Moments:
             errors += uses * np.where(np.isfinite(one.errors), one.errors, 0.0)
         errors += 4 * UNIT_ROUNDOFF * len(self.moments) * np.abs(values)
         # Where one factor is not known, the real part of the sum stays an upper bound.
-        return Line(np.where(unknown, values + errors, values), np.where(unknown, np.inf, errors))
+        return LineValues(np.where(unknown, values + errors, values), np.where(unknown, np.inf, errors))
 
     def decays(self, c: float) -> list[tuple[Decay, int]]:
         """Bounds on the moments of the Gaussian and of the factors that run most often."""
@@ -342,7 +342,7 @@ def _built(plan: _LinePlan) -> ContourPanel:
     values, errors = plan.product.line(c, frequencies)
     s = c + 1j * frequencies
     known = np.isfinite(errors)
-    turned: Complexes = np.exp(np.where(known, values - plan.at_c, -745.0)) / (s * (s + 1))
+    turned = np.asarray(np.exp(np.where(known, values - plan.at_c, -745.0)) / (s * (s + 1)), dtype=np.complex128)
     turned[0] /= 2
     sizes = np.abs(turned)
     # Where log M is not known, its real part has an upper bound.
