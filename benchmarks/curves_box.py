@@ -149,7 +149,7 @@ def is_inside(case: Case, low: float, high: float) -> bool | None:
     for forward in (True, False):
         try:
             deltas = exact_deltas(case, ends, forward)
-        except (FloatingPointError, ValueError):
+        except (OverflowError, ValueError):
             return None
         if deltas is None or not all(math.isfinite(d) for d in deltas):
             return None

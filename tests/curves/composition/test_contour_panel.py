@@ -181,3 +181,11 @@ def test_products_that_do_not_suit_get_no_panel() -> None:
     assert contour_panel.panel_for((Factor(LaplaceLaw(1.0), 100),), 1e-5) is None
     assert contour_panel.panel_for((Factor(law, 10**15),), 1e-5) is None
     assert contour_panel.panel_for((Factor(law, 1000),), 1e-290) is None
+
+
+def test_a_line_with_unknown_moments_bounds_nothing() -> None:
+    """The moments of the last points would need too many nodes: the sum of the errors was not a number, and the bounds
+    seemed to contradict each other.
+    """
+    low, high = (curves.gaussian(sigma=0.6666).sampled(rate=5.927e-05) ** 430).epsilon_bounds(delta=1.47e-12)
+    assert 0 < low <= high <= low * 1.01

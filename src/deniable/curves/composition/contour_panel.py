@@ -129,7 +129,8 @@ class ContourPanel:
     def bracket(self, delta: float) -> tuple[float, float]:
         """Certified (low, high) around ε(δ) > 0; (0, inf) if this panel shows neither."""
         at, low, high = self.centre(delta), 0.0, math.inf
-        if at is None:
+        # Where moments are not known at all, the sum of their errors is not a number.
+        if at is None or not math.isfinite(self.doubt):
             return low, high
         slope = self.middle(at)[1]
         # Any ε at which a bound was evaluated and lies on its side of δ is an end of the bracket.
