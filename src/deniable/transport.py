@@ -31,7 +31,7 @@ from deniable.errors import (
 _ATTEMPTS: Final = 4
 """How often a request is sent before its failure becomes an error."""
 
-_FACTS: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
+_ERROR_FIELDS: Final = ("parameter", "rule", "remedy", "rewrite", "asked", "left", "account")
 """Fields of a problem that become fields of the error."""
 
 _RUNNING: Final = "is it running, and is that its address?"
@@ -169,7 +169,7 @@ def _read(response: Any) -> Any:
 def _error(problem: dict[str, Any], status: int) -> DeniableError:
     """The error that a local session would have raised; ServerRefused for problems that only a server has."""
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
-    facts = {name: str(problem.get(name, "")) for name in _FACTS}
+    facts = {name: str(problem.get(name, "")) for name in _ERROR_FIELDS}
     if code == "refused" and problem.get("refusal") in REFUSALS:
         return QuestionRefused(problem["refusal"], facts["rule"], facts["rewrite"])
     if code == "budget_exceeded":

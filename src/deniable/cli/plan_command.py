@@ -1,4 +1,4 @@
-"""`deniable plan`: the cheapest way to keep a dashboard, before anything is spent."""
+"""`deniable plan`: the cheapest way to refresh a dashboard regularly, planned before anything is spent."""
 
 import json
 from pathlib import Path
@@ -43,7 +43,7 @@ def add(app: "typer.Typer") -> None:
         given = dict(locals()) | {"each_row": False, "budget": None, "delta": None}
         with plain_errors():
             if not _account(given).exists():
-                given["budget"] = "1"  # a plan needs no budget, and says which one it needs
+                given["budget"] = "1"  # any budget: the plan computes the budget that is needed
             with _opened(given, reads=False) as session:
                 near = within[0] if len(within) == 1 else within
                 found = plan_dashboard(

@@ -1,15 +1,15 @@
-"""Budgets that renew: so much in each day, week or year, for a stated number of periods, and what that means for life.
+"""Budgets that renew: a budget for each day, week, month or year, for a stated number of periods.
 
-A budget that is simply filled up again promises nothing about a person whose data are there for many periods: after k
-periods they have risked k budgets. So a renewing budget states both, and the ledger keeps both as limits: the budget of
-one period is a limit of the dataset in each window of time, and k budgets are its limit for life. Each of them is a
-filter, valid also if costs are chosen by earlier answers: the life's one over all costs, and that of a window given
-everything before it. When all periods are used up, nothing more is answered; only the owner's signature
-(`Ledger.adjust`) raises the limit of a life, visibly for everybody.
+A budget that is refilled without end promises nothing to a person whose data stay for many periods: after k periods the
+person has the risk of k budgets. So a renewing budget has two limits, and the ledger enforces both: the budget of one
+period limits the dataset in each window of time, and k budgets limit it over its lifetime. Each limit is a filter, so
+it holds also if costs are chosen after seeing answers: the lifetime's filter holds over all costs, and a window's
+filter holds given everything before the window. When all periods are used up, nothing more is answered. Only an
+adjustment that the owner signs, and everybody can see, raises the lifetime's limit (`Ledger.adjust`).
 
 **The clock.** Windows are [j·n, (j+1)·n) seconds since 1970. The ledger's time never decreases, also over restarts and
-for several processes, because it is at least that of the newest entry. A clock that is set back opens no window again.
-A clock that is set forward spends the windows of later periods early: more at once, never more than the life's limit.
+with several processes, because it is at least the time of the newest entry. So a clock that is set back does not reopen
+a window. A clock that is set forward spends later windows early: more at once, never more than the lifetime allows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COUNT: Final = NumberRange("must be a whole number of periods, from 1 to 100,00
 @final
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A budget for each period, over so many periods. Give it to `dn.session(budget=...)` in place of a `Budget`.
+    """A budget for each of `periods` periods. Give it to `dn.session(budget=...)` in place of a `Budget`.
 
     >>> weekly = Renewal(Budget.pure(epsilon=0.1), per="week", periods=52)
     >>> weekly.lifetime
@@ -58,7 +58,7 @@ class Renewal:
     per: str
     """day, week, month (30 days) or year (365 days)."""
     periods: int
-    """How many periods are paid for, in a life."""
+    """The number of periods in the lifetime of the data, from 1 to 100,000."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.budget, Budget):
@@ -73,15 +73,16 @@ class Renewal:
         return PERIODS[self.per]
 
     def cost(self, periods: int) -> Cost:
-        """What so many periods cost, all of their budgets spent."""
+        """The cost of this many periods if all of their budgets are spent."""
         arguments.python_int("periods", periods, _COUNT)
         return Cost(self.budget.limit.units * periods, self.budget.limit.delta_units * periods)
 
     @property
     def lifetime(self) -> Budget:
-        """The budget of all periods together, in the same currency: that of the ledger.
+        """The budget of all periods together, in the same currency. The ledger has this budget.
 
-        For a budget of ε and δ it has k times the δ, and the ε at which the μ² of all periods fit, rounded up.
+        For a budget of ε and δ, it has k times the δ, and the smallest ε (rounded up) that covers the μ² of all k
+        periods. Raises InvalidParameter if the δ of all periods together would be 1 or more.
         """
         budget, whole = self.budget, self.cost(self.periods)
         if budget.epsilon_units is None:
@@ -91,23 +92,23 @@ class Renewal:
             rule = "is too many: their delta together would be 1 or more"
             raise InvalidParameter("periods", self.periods, rule, "choose a smaller delta, or fewer periods")
         epsilon = epsilon_mu_conversion.epsilon_up(whole.units, noise)
-        made = Budget.__new__(Budget)  # without advice: `str` says what it means
+        made = Budget.__new__(Budget)  # without warnings: `__str__` states the risk
         made._choose(epsilon, amount_of(noise + whole.delta_units), amount_of(whole.delta_units))
         return made
 
     def curve(self, periods: int) -> Curve:
-        """What everything released in so many periods promises a person who is in all of them."""
+        """The curve of everything released in this many periods, for a person whose data are in all of them."""
         return self.budget.curve(self.cost(periods))
 
     def chance(self, periods: int) -> Decimal:
-        """The largest chance, in percent, of a right guess whether a person is in the data, from even odds; rounded up
-        to tenths.
+        """The largest probability, in percent, that an attacker with even prior odds guesses right whether a person is
+        in the data after this many periods; rounded up to tenths.
         """
         tenths = min(1000, math.ceil(500 * (1 + Fraction(self.curve(periods).advantage()))))
         return Decimal(tenths) / 10
 
     def settle(self, ledger: Ledger) -> None:
-        """Set the limit of a period in the ledger of `lifetime`, once. LedgerMismatch if it has another limit."""
+        """Set the limit of a period in the ledger, unless it is set. LedgerMismatch if it is set to another limit."""
         for each in ledger.accounts():
             if (each.name, each.window) == (EVERYBODY, self.window):
                 if each.limit != self.budget.limit:

@@ -1,7 +1,7 @@
 """Surveys whose reports are shuffled before the collector sees them: the same estimates, and far more privacy.
 
-The shuffler must be trusted not to tell the order; it sees reports only, which are private by themselves. The curve is
-for datasets in which one person's answer is replaced, if everybody else follows the protocol
+The shuffler must be trusted to keep the order secret. It sees only reports, each of which is private by itself. The
+curve holds for datasets that differ in one person's answer, if everybody else follows the protocol
 (`curves.atoms.shuffled_reports` has the theorem).
 """
 
@@ -26,21 +26,21 @@ RESPONSES = (
     categorical_responses.KaryRandomizedResponse,
     numeric_means.DuchiMean,
 )
-"""Protocols that are randomized response. DuchiMean draws a bit from the answer first, and reports that bit: answers
-between the bounds are mixtures of the two bounds, so they tell no more (joint convexity)."""
+"""Protocols that are randomized response. DuchiMean first rounds the answer at random to one of the two bounds. So the
+report of an answer between the bounds is a mixture of their reports, and reveals no more (joint convexity)."""
 
 ALIKE = (
     categorical_responses.SymmetricUnary,
     categorical_responses.OptimizedUnary,
     categorical_responses.SubsetSelection,
 )
-"""Protocols that treat all categories alike: reports of any two answers have the same distance."""
+"""Protocols that treat all categories alike: the reports of any two answers have the same total variation distance."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ShuffledSurvey:
-    """A survey whose reports are in a random order: all that a collector behind a shuffler sees."""
+    """A survey whose reports are in a random order. A collector behind a shuffler sees nothing else."""
 
     survey: Survey
 
@@ -84,7 +84,7 @@ class ShuffledSurvey:
 
 
 def shuffled_curve(protocol: Protocol, *, people: int) -> Curve:
-    """The curve of the shuffled reports of so many people, by the tightest theorem that fits the protocol."""
+    """The curve of the shuffled reports of this many people, by the tightest theorem that applies to the protocol."""
     one = protocol.curve
     if isinstance(protocol, RESPONSES):
         return one.shuffled(people=people)

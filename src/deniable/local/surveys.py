@@ -154,8 +154,8 @@ class Survey:
         return replace(found, labels=self.design.answers) if isinstance(found, Shares) else found
 
     def shuffled(self, *, entropy: Entropy | None = None) -> ShuffledSurvey:
-        """The same reports in a random order, with the curve that this gives to everybody. For a shuffler that stands
-        between people and collector; `entropy` is for tests.
+        """The same reports in a random order, with the smaller curve that shuffling gives every person. Run it on a
+        shuffler between the people and the collector; `entropy` is for tests.
 
         >>> table = {"smokes": ["yes", "no", "no", "no"] * 2500}
         >>> hidden = survey(table, question="smokes", epsilon=2.0).shuffled()

@@ -161,7 +161,7 @@ def _types_of_file(source: Path, once: bool) -> dict[str, str]:
         files = files_of(path)
         found: dict[str, str] = {}
         seen: set[str] = set()
-        for each in files:  # a column that only later files have counts too
+        for each in files:  # a column may be in later files only
             for column, kind in _types_of_parquet(each, once).items():
                 if column.lower() not in seen or column in found:
                     found.setdefault(column, kind)

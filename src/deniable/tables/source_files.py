@@ -75,9 +75,9 @@ def files_of(path: str) -> list[str]:
 
 
 def folder_columns(path: str, files: list[str]) -> list[str]:
-    """The columns in the names of folders below `path`, as in Hive: year of visits/year=2024/a.parquet.
+    """The partition columns in the names of folders below `path`, as in Hive: `year` of visits/year=2024/a.parquet.
 
-    Empty if the files do not all have the same ones. Their values are texts; the schema gives them a kind.
+    Empty if not all files have the same partition columns. The values are texts; the schema gives them a kind.
 
     >>> folder_columns("v", ["v/year=2024/month=1/a.parquet", "v/year=2024/month=2/a.parquet"])
     ['year', 'month']
