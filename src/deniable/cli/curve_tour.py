@@ -42,6 +42,7 @@ class Step(NamedTuple):
 
 
 def one_release() -> Step:
+    """The ε of one Gaussian release, with certified bounds."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_down, rounded_up
 
@@ -56,6 +57,7 @@ def one_release() -> Step:
 
 
 def meaning() -> Step:
+    """The best attacker's success, and the meaning of δ."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_down, rounded_up
 
@@ -71,6 +73,7 @@ def meaning() -> Step:
 
 
 def many_releases() -> Step:
+    """The composition of a thousand Gaussian releases."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_up
 
@@ -84,6 +87,7 @@ def many_releases() -> Step:
 
 
 def learning() -> Step:
+    """Subsampled steps of DP-SGD."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_down, rounded_up
 
@@ -99,6 +103,7 @@ def learning() -> Step:
 
 
 def mixing() -> Step:
+    """The product of different curves, compared with the sum of their ε."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_up
 
@@ -116,6 +121,7 @@ def mixing() -> Step:
 
 
 def groups() -> Step:
+    """Group privacy for a family of three."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_up
 
@@ -129,6 +135,7 @@ def groups() -> Step:
 
 
 def noise_for() -> Step:
+    """Calibration: the noise for a target ε."""
     from deniable import calibrate, curves
     from deniable.curves.curve_display import rounded_up
 
@@ -142,6 +149,7 @@ def noise_for() -> Step:
 
 
 def textbooks() -> Step:
+    """A textbook formula outside the range in which it is proved."""
     from deniable import curves
     from deniable.curves.curve_display import rounded_up
 
@@ -169,6 +177,7 @@ TOUR: tuple[Callable[[], Step], ...] = (
 
 
 def compared() -> "Figure":
+    """Four curves in one figure."""
     from deniable import curves, plots
 
     shown = {
@@ -181,6 +190,7 @@ def compared() -> "Figure":
 
 
 def composed() -> "Figure":
+    """The growth of ε with the number of Laplace releases."""
     from deniable import curves, plots
 
     return plots.growth(curves.laplace(scale=1), delta=1e-5, most=500, name="k times Laplace(1)")

@@ -123,7 +123,7 @@ def _invited(curator: "Curator", name: str) -> str:
         if curator.catalogue.person(name) is None:
             curator.catalogue.add_person(name, Role.ADMIN)
     except Problem as problem:
-        if problem.code == "exists":  # the name looks like that of another person
+        if problem.code == "exists":  # another person's name looks like this one
             raise InvalidParameter("--invite", NOTHING, problem.detail) from None
         raise LedgerUnavailable(problem.detail, "try again") from None
     return str(curator.reception.issue(name, None)["token"])

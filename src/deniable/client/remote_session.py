@@ -87,7 +87,7 @@ class RemoteSession:
         within: Near = None, delta: Amount | None = None, confidence: float = 0.95,
         fresh: bool = False, **unknown: Never,
     ) -> RemoteAnswer | RemoteGrouped:  # fmt: skip
-        """Answer a question in SQL. The arguments are those of a local session; a repeated question is free."""
+        """Answer a question in SQL. Arguments as for `Session.sql`; a repeated question is free."""
         require_known(self.sql, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         return self._answer(self._wire.ask("/v1/questions", self._fresh(question, paid, fresh)), question)
@@ -309,7 +309,7 @@ class RemoteSession:
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         confidence: float = 0.95, totals: int | None = None, **unknown: Never,
     ) -> RemoteStanding:  # fmt: skip
-        """Standing questions, as from a local session. Owners declare them; without `questions`: those of this name."""
+        """Declare standing questions (as an owner), or return the declared ones of this name if `questions` is None."""
         from deniable.client.remote_standing import RemoteStanding
 
         require_known(self.standing, amounts, unknown)

@@ -40,7 +40,7 @@ class RemoteStanding(Standing):
         return cls(session, *about)
 
     def reveal(self, day: Day | str) -> list[Answer]:
-        """See `Standing.reveal`. Only the owner can answer a new day: for others, InvalidOperation says so."""
+        """See `Standing.reveal`. Only the owner can answer a new day; for others it raises InvalidOperation."""
         written = self._day_as_json(day)
         known = self._recalled(written)
         if known is not None:

@@ -120,7 +120,7 @@ class Cost:
 @final
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Budget:
-    """What may be spent on a dataset, once and for all: (ε, δ)-DP in the Gaussian currency.
+    """The amount that may ever be spent on a dataset: (ε, δ)-DP in the Gaussian currency.
 
     Promise: for all neighbours, everything released while the costs fit is (ε, δ)-DP, at any stopping time, also if
     each cost was chosen after seeing the earlier answers. `keys_delta` (by default δ/10) is reserved for keys that are

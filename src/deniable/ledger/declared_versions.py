@@ -33,6 +33,6 @@ def recorded(transaction: Transaction, given: DeclaredVersion) -> None:
 
 
 def other_data(table: str, version: str) -> LedgerMismatch:
-    """The error about a table whose rows or columns are not those of the declared version."""
+    """The error about a table with other rows or columns than the declared version has."""
     remedy = 'if the data changed, declare it under a new name: version="..."; its people keep one budget'
     return LedgerMismatch(f"version {version!r} of {table!r}", "with this data", "with other data", remedy)

@@ -161,7 +161,7 @@ class Heading:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The limit of an account: a total (`window` is None), or the most in each window of so many seconds.
+    """The limit of an account: in total (`window` is None), or in each window of `window` seconds.
 
     Windows begin at multiples of their length since 1970, UTC.
     """

@@ -146,7 +146,7 @@ def _in_band(mu2_units: int, delta_units: int, place: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def epsilon_down(mu2_units: int, delta_units: int) -> Decimal:
-    """The largest ε with four digits that costs at most so many units of μ² at this δ; 0 if even ε = 0 costs more."""
+    """The largest ε with four digits that costs at most `mu2_units` at this δ; 0 if even ε = 0 costs more."""
     delta = delta_units * UNIT
     before = _last_place.get(delta_units)
     guess = before if before is not None and _in_band(mu2_units, delta_units, before) else _guess(mu2_units, delta)

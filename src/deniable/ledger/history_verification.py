@@ -123,7 +123,7 @@ class Recount:
         self.number, self.link, self.time, self.newest = entry.number, entry.hash, entry.time, entry
 
     def end(self, number: int, link: str) -> Entry | None:
-        """Check that the history ends at this number and hash. Returns the newest entry; None if there is none."""
+        """Check that the history ends at this number and hash. Returns the newest entry; None if it has no entries."""
         if self.number < number:
             raise self._bad(self.number + 1, f"is missing; the ledger had {number} entries")
         if self.number > number:

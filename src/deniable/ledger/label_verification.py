@@ -65,7 +65,7 @@ def answer_digest(answer: Mapping[str, Any]) -> str:
     True
     """
     columns, rows = answer.get("columns"), answer.get("rows")
-    # A text or a mapping can be iterated too, but its hash would be that of another table than the one on display.
+    # A text or a mapping can be iterated too, but would be hashed as a different table from the one on display.
     if not isinstance(columns, list) or not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
         raise UnreadableRecord("this is not an answer: it needs lists of columns and rows")
     try:

@@ -350,7 +350,7 @@ class Ledger:
     # -- accounts ------------------------------------------------------------------------------------------------------
 
     def grant(self, account: str, limit: Cost, *, window: int | None = None, by: str, reason: str = "granted") -> Entry:
-        """Set the limit of an account: the total, or with `window` the most in each window of so many seconds.
+        """Set the limit of an account: in total or, with `window`, in each window of this many seconds.
 
         `account` is a payer, or `EVERYBODY` for windows of the whole dataset. Earlier spending counts: an account whose
         new limit is below it cannot spend any more. Only `adjust` changes the dataset's total limit.
@@ -455,8 +455,8 @@ class Ledger:
         """Recompute every hash, sum, limit and signature. LedgerDamaged names the first entry that is wrong.
 
         `key` is the owner's first key; with it, only that key and its successors may have signed. Returns the newest
-        entry, or None if there is none. Keep its number and hash, or a checkpoint, to detect later changes: somebody
-        with write access to the file can replace the whole chain by a forged one that verifies.
+        entry, or None if the ledger is empty. Keep its number and hash, or a checkpoint, to detect later changes:
+        somebody with write access to the file can replace the whole chain by a forged one that verifies.
         """
         with self._store.reading() as transaction:
             head, recount = transaction.head, Recount(self._heading, transaction.genesis, key)
@@ -469,7 +469,7 @@ class Ledger:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def answer(self, question: str, *, version: str | None = None) -> Entry | None:
-        """The newest SEALED entry of this question and version; None if there is none. Free."""
+        """The newest SEALED entry of this question and version; None if it has no answer yet. Free."""
         with self._store.reading() as transaction:
             return transaction.newest_sealed(checked_question(question), version)
 
@@ -479,12 +479,12 @@ class Ledger:
             return replay_of(transaction, self.budget.limit, checked_question(question), version, payer)
 
     def keyed(self, key: str) -> Entry | None:
-        """The RESERVED entry with this idempotency key; None if there is none."""
+        """The RESERVED entry with this idempotency key; None if no entry has it."""
         with self._store.reading() as transaction:
             return transaction.keyed(key)
 
     def entry(self, number: int) -> Entry | None:
-        """The entry with this number in the chain; None if there is none."""
+        """The entry with this number in the chain; None if no entry has this number."""
         with self._store.reading() as transaction:
             return transaction.entry(checked_number(number))
 

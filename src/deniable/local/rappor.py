@@ -113,6 +113,7 @@ class Coins:
         return curves.randomized_response(epsilon=self.wrong.epsilon) ** (2 * hashes)
 
     def written(self) -> dict[str, Parameter]:
+        """The keyword arguments that construct these coins again."""
         return {"f": exact(self.f), "p": exact(self.p), "q": exact(self.q)}
 
 

@@ -6,8 +6,8 @@ The type of the sensitivity, never the data, determines the kind of number:
     Laplace(sensitivity=1.0, ...)     a float sensitivity: for real numbers; answers are floats on a fine grid
 
 (If the type of an answer followed the type of the value, an empty table would reveal itself: its sum is 0, not 0.0.)
-Without `dimension=` a mechanism releases one number; with it, a vector of that many, and the sensitivity is that of the
-whole vector: L1 for Laplace, L2 for Gaussian noise.
+Without `dimension=` a mechanism releases one number. With it, the mechanism releases a vector of that many numbers, and
+the sensitivity is about the whole vector: L1 for Laplace, L2 for Gaussian noise.
 
 **Real numbers.** A value x is rounded to the grid of spacing s = 2^k, integer noise is added in steps of s, and the sum
 is converted to a float last. Why this has the guarantee of textbook noise:

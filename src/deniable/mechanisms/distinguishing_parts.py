@@ -79,7 +79,7 @@ class Losses:
 
     @classmethod
     def of(cls, one: Any, two: Any, before: str = "") -> Losses:
-        """From outcomes in any order; those of equal loss are merged."""
+        """The law of the loss from the probabilities of outcomes in any order; outcomes of equal loss are merged."""
         p, q = np.asarray(one, dtype=float), np.asarray(two, dtype=float)
         seen = np.maximum(p, q) > 0
         found = cls(p[seen], q[seen], before)

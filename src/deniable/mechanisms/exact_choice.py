@@ -37,7 +37,7 @@ class RealNoise:
 
     X/scale = (k + 0.d₁d₂d₃...)/64 in binary, where k is geometric and the digits are independent: the density of an
     exponential has the same shape on every interval, so digit j is 1 with odds e^(-2^-j/64) whatever came before. So
-    each digit can be drawn when it is needed, and the law is that of real-valued noise.
+    each digit can be drawn when it is needed, and the noise has exactly its real-valued law.
     """
 
     __slots__ = ("_odds", "_rises", "low", "width")
@@ -50,6 +50,7 @@ class RealNoise:
 
     @property
     def high(self) -> Fraction:
+        """The upper end of the interval that contains the number."""
         return self.low + self.width
 
     def refine(self, entropy: Entropy | None) -> None:
@@ -146,7 +147,7 @@ def choose(
     """Index i with probability exactly ∝ weights_i e^(scores_i/scale).
 
     Draws with floats v_i that are certainly at least u_i = scores_i/scale, and accepts with probability e^(u_i - v_i).
-    This gives the exact law and computes only one rational number, that of the drawn index, so long lists are fast.
+    This gives the exact law. Only the score of the drawn index is evaluated as a rational number, which is fast.
     """
     shares = None if weights is None else [rational_parameters.short(weight) for weight in weights]
     try:

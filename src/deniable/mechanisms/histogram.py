@@ -196,7 +196,7 @@ class Histogram(Mechanism):
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Shares(Mechanism):
-    """A histogram as shares. Created by `Histogram.shares()`; its guarantee is that of the histogram."""
+    """A histogram as shares, with the guarantee of the histogram. Created by `Histogram.shares()`."""
 
     histogram: Histogram
 

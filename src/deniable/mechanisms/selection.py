@@ -12,7 +12,7 @@ neighbours all of them move in the same direction, as counts do when a row is ad
 can change. Then half the noise is enough, and each mechanism has a `Monotone...` form; for other scores that form would
 cost up to twice its ε. A row *replaced* moves one count down and another up.
 
-Scores are taken as exact rational numbers, and the laws are exactly those of real-valued noise: noise is drawn digit by
+Scores are taken as exact rational numbers, and the noise has exactly its real-valued law: noise is drawn digit by
 digit, until the winner is certain. So there are no ties, and no float decides anything. The list of candidates, and
 their number, must not depend on the data.
 """

@@ -117,6 +117,7 @@ def _discrete_gaussian(sigma: Any) -> Sampler:
 
 @_remembered
 def gaussian_sampler(sigma: Any) -> Sampler:
+    """The cached sampler behind `rounded_gaussian`, for compiled code that uses its tables."""
     exact = _scale("sigma", sigma)
     return WideRoundedGaussian(exact) if block_bits(exact) else InversionTable(RoundedGaussianLaw(exact))
 

@@ -36,6 +36,7 @@ class Coin:
         self._low, self._high = (bounds[0] >> (PRECISION - WORD) for bounds in (found.lows, found.highs))
 
     def one(self, entropy: Entropy) -> bool:
+        """One toss."""
         return self._decided(entropy.word(), entropy)
 
     def _decided(self, word: int, entropy: Entropy) -> bool:
@@ -44,6 +45,7 @@ class Coin:
         return word > self._high
 
     def fill(self, out: Flags, entropy: Entropy) -> None:
+        """Fill `out` with independent tosses."""
         scratch = Scratch(min(out.size, CHUNK))
         drop = WORD - CELL_BITS
         for start in range(0, out.size, CHUNK):

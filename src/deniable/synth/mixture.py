@@ -68,7 +68,7 @@ _WORTH_IT: Final = 300
 """The least number of steps that must be affordable to try a fit with twice as many components."""
 _RATE: Final = 0.05
 _STILL: Final = 200
-"""A fit that has not improved by a thousandth in so many steps has converged."""
+"""A fit has converged if it has not improved by a thousandth in this number of steps."""
 _CERTAIN: Final = 100.0
 """The weight of a cell that is certainly 0, relative to a noisy cell."""
 _RARE: Final = 1e-4
@@ -300,7 +300,7 @@ class _Problem:
         return self._mixture(kept, best, path.steps, cut_short=not is_done)
 
     def walked(self, components: int, generator: np.random.Generator, steps: int) -> Mixture:
-        """A fit from a random start, by so many steps."""
+        """A fit from a random start by `steps` steps, without early stopping."""
         path = _Path(self, *self._start(components, generator))
         loss = np.inf
         for _ in range(steps):

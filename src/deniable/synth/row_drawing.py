@@ -47,7 +47,7 @@ def draw(
     forbidden: Forbidden | None = None,
     sweeps: int | None = None,
 ) -> NDArray[np.int64]:
-    """Draw so many rows as indices of values. Rows that break a rule are drawn again.
+    """Draw `rows` rows as indices of values. Rows that break a rule are drawn again.
 
     `sweeps` is the number of sweeps of exchanges, by default `sweeps_for` of the numbers of rows and columns.
 
@@ -67,14 +67,14 @@ def draw(
 
 
 def sweeps_for(rows: int, columns: int) -> int:
-    """The number of sweeps of exchanges for so many rows and columns."""
+    """The number of sweeps of exchanges for a table of this many rows and columns."""
     return min(_SWEEPS, int(_MOST_WORK / max(1, rows * columns**2))) if columns > 1 else 0
 
 
 def independent(
     mixture: Mixture, rows: int, generator: np.random.Generator, forbidden: Forbidden | None = None
 ) -> NDArray[np.int64]:
-    """So many independent rows, with the sampling error of a real table."""
+    """Draw `rows` independent rows, with the sampling error of a real table."""
     found = _allowed(_one_by_one, mixture, rows, generator, forbidden)[:, :-1]
     generator.shuffle(found)
     return found

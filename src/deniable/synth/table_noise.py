@@ -116,7 +116,7 @@ class TableNoise:
         return TableNoise(longer, (*self._times(share), *other._times(1 - share)))
 
     def spread(self, residual: Columns, variance: Callable[[float], float]) -> float:
-        """σ_A²: the noise of a residual has the covariance σ_A² P_A. `variance` is that of a draw, by its width.
+        """σ_A²: the noise of a residual has the covariance σ_A² P_A. `variance` maps a draw's width to its variance.
 
         Infinite if no draw contributes to the residual.
         """

@@ -195,7 +195,7 @@ def _check_separator(path: str, line: str, names: list[str]) -> None:
 
 
 def unknown_file(path: str) -> InvalidParameter:
-    """The error for a path whose ending is not that of a readable table."""
+    """The error for a path whose ending no readable table has."""
     if path.lower().endswith(DATABASES):
         remedy = "say which one: deniable.queries.DatabaseTable(path, table)"
         return InvalidParameter("source", path, "a database has several tables", remedy)

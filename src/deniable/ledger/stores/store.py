@@ -37,7 +37,7 @@ from deniable.ledger.stores.entry_rows import RESTORE, from_row, gone_back
 __all__ = ["ChainHead", "Find", "Placed", "SeenChain", "Store", "Transaction", "Waiting", "charges_with"]
 
 _REMEMBERED: Final = 4_096
-"""Heads of a chain that a store remembers: at most so many questions can be under way at the same time."""
+"""The number of heads of a chain that a store remembers. It bounds the number of questions in progress at one time."""
 
 Result = TypeVar("Result")
 
@@ -304,7 +304,7 @@ class Transaction(ABC):
         return self._one(Find.CLOSING, number=number)
 
     def keyed(self, key: str) -> Entry | None:
-        """The RESERVED entry with this idempotency key; None if there is none."""
+        """The RESERVED entry with this idempotency key; None if no entry has it."""
         return self._one(Find.KEYED, key=key)
 
     def newest_sealed(self, question: str, version: str | None) -> Entry | None:
@@ -481,7 +481,7 @@ class Store(ABC):
 
     @abstractmethod
     def open(self, new: Heading | None, *, dataset: str | None, family: str | None) -> Heading:
-        """Open the ledger, or make it with the heading `new` if there is none. Returns its heading.
+        """Open the ledger or, if it does not exist, make it with the heading `new`. Returns its heading.
 
         A store with many ledgers finds one by the name of its data, or else by its family. InvalidParameter if there is
         no ledger and `new` is None.

@@ -145,7 +145,7 @@ def _written(given: Any, kind: Kind) -> Any:
 
 
 def _behind(value: Any) -> Any:
-    """The next larger value of the same kind; None if there is none."""
+    """The next larger value of the same kind; None for the largest value, and for kinds without a next value."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return None
     if isinstance(value, int):

@@ -104,11 +104,12 @@ class SelectionPlan:
 
     @property
     def is_tree(self) -> bool:
+        """Whether a spanning tree of pairs is chosen ("mst"), not tables in rounds ("adaptive")."""
         return self.asked.method == "mst"
 
     @property
     def at_once(self) -> int:
-        """The number of choices in one round: those of a tree, or fewer if there are fewer tables."""
+        """The number of choices in one round: one less than there are columns, or all tables if they are fewer."""
         return min(len(self.asked.columns) - 1, len(self.plans))
 
     @property

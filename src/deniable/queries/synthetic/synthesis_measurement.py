@@ -102,7 +102,7 @@ class SynthesisPrice:
         return int(sum(off) / len(off) / _OF_USE) + 1
 
     def errors(self, *, rows: int) -> dict[str, float]:
-        """The expected total variation error of each marginal from noise alone, in a table of so many rows.
+        """The expected total variation error of each marginal from noise alone, in a table of `rows` rows.
 
         A fit removes most of it. Raises `InvalidParameter` unless `rows` is from 1 to 10⁹.
         """

@@ -205,7 +205,7 @@ def recalled(
 def write_rows(
     made: Synthetic, count: int, path: Path, form: str, on_progress: Callable[[float], None] | None = None
 ) -> None:
-    """Write so many synthetic rows to a file, in portions: CSV, with empty cells for missing values, or Parquet.
+    """Write `count` synthetic rows to a file, in portions: CSV, with empty cells for missing values, or Parquet.
 
     `on_progress` is called with the share of the rows that are written.
     """
