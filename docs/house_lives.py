@@ -142,7 +142,7 @@ QUESTION = Life(
 CURVE = Life(
     "curve",
     "The life of a curve",
-    "(curves.gaussian(sigma=2)**10 * curves.laplace(scale=4)).epsilon(delta=1e-6)",
+    "(curves.gaussian(sigma=2)**10 * curves.laplace(scale=4)).delta(epsilon=5)",
     (
         Step(
             "Make an atom",
@@ -159,8 +159,8 @@ CURVE = Life(
         Step(
             "Ask for a number",
             "A reading: epsilon, delta, beta, renyi, gdp … Results are computed now, and remembered.",
-            ("curves.curve:Curve.epsilon", "curves.meaning.curve_readings:epsilon_bounds"),
-            "delta",
+            ("curves.curve:Curve.delta", "curves.meaning.curve_readings:delta_bounds"),
+            "epsilon",
         ),
         Step(
             "Get the privacy loss of each atom",
@@ -170,8 +170,8 @@ CURVE = Life(
         ),
         Step(
             "Take the tightest route",
-            "Factors of one family are merged (Gaussians by μ²). If one law is left, its closed form is the answer.",
-            ("curves.composition.factor_merging:simplify", "curves.composition.law_product:Product.epsilon_bounds"),
+            "Gaussians are merged by μ²; one law alone has a closed form. ε of many runs is a contour integral instead.",
+            ("curves.composition.factor_merging:simplify", "curves.composition.law_product:Product.delta"),
             "otherwise: several laws, each with a power",
         ),
         Step(
@@ -193,13 +193,13 @@ CURVE = Life(
         ),
         Step(
             "Read the panels",
-            "A panel bounds δ at every ε, all numerical errors included; ε is found by search.",
+            "A panel bounds δ at every ε, all numerical errors included.",
             ("curves.composition.delta_panel:DeltaPanel.delta",),
             "a lower and an upper bound",
         ),
         Step(
             "Round outward",
-            "epsilon() returns the upper end, epsilon_bounds() both. The worse direction wins.",
+            "delta() returns the upper end, delta_bounds() both. The worse direction wins.",
             ("curves.outward_rounding:ordered",),
         ),
     ),

@@ -144,7 +144,7 @@ def test_a_question_lives_as_drawn() -> None:
 
 
 def test_a_curve_lives_as_drawn() -> None:
-    called = calls_of(lambda: (curves.gaussian(sigma=2) ** 10 * curves.laplace(scale=3.75)).epsilon(delta=1.1e-6))
+    called = calls_of(lambda: (curves.gaussian(sigma=2) ** 10 * curves.laplace(scale=3.75)).delta(epsilon=5.1))
     check_order(LIVES.CURVE, called)
     check_rest(LIVES.CURVE, called, missing=set())
 
