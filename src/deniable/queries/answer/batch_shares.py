@@ -29,6 +29,7 @@ from deniable.queries.answer.shared_measurements import behind, total
 from deniable.queries.plan.canonical_form import Form, Forms, expression_form, relation_form, statistic_form
 from deniable.queries.plan.disjointness import disjoint
 from deniable.queries.relations.exact_statistics import Collect, Count, CountPersons, ExactSum
+from deniable.queries.relations.relation_nodes import filtered
 from deniable.units import Relation as Neighbours
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def parallel(plans: Sequence[NoisePlan]) -> list[tuple[int, ...]]:
 def shares_out(collect: Collect) -> bool:
     """Whether n of a person's R rows contribute at most n/R of the sensitivity, in L1 and in squared L2.
 
-    In L1 this holds if the sensitivity assumes all R rows. It fails if a bound applies earlier (people are counted
+    R are the rows of the relation that the parts filter. In L1 this holds if the sensitivity assumes all R rows. It
+    fails if a filter leaves fewer (the first row of each person), or if a bound applies earlier (people are counted
     once, whatever their number of rows): two parts may then both change fully. In squared L2, n rows with at most r in
     a group contribute at most n·r, and all R rows contribute R·r if r divides R.
     """
@@ -123,7 +125,7 @@ def shares_out(collect: Collect) -> bool:
     return (
         unit is not None
         and unit.relation is Neighbours.ADD_REMOVE
-        and reach.in_all == reach.rows
+        and reach.in_all == reach.rows == filtered(collect.relation).rows
         and reach.rows % reach.in_one_group == 0
         and (not people or reach.touched == reach.rows)
     )

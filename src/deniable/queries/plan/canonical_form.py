@@ -33,6 +33,7 @@ from deniable.queries.relations.relation_nodes import (
     RelationNode,
     Source,
     Union,
+    filtered,
 )
 from deniable.tables.expressions import Call, Column, Expression, Literal
 from deniable.tables.kinds import Domain
@@ -135,9 +136,9 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
                 found[name] = ("each", exact.function, of)
             return ("per person", below, tuple(sorted(set(named.values()), key=repr))), found
         case PersonWindows(child=child, windows=windows):
-            # The columns of the child break ties, so a window depends on all of them.
+            # The columns of the child break ties, one after the other: a window depends on all of them, in their order.
             below, columns = relation_form(child)
-            all_of = tuple(sorted(columns.values(), key=repr)) if any(w.is_tied_by_rank for _, w in windows) else ()
+            all_of = tuple(columns.values()) if any(w.is_tied_by_rank for _, w in windows) else ()
             added = {name: _short(("window", _window_form(each, columns), below, all_of)) for name, each in windows}
             return below, {**columns, **added}
         case Union(parts=parts, disjoint=disjoint):
@@ -147,7 +148,9 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
         case Bound(child=child, keys=keys, groups=groups, rows_per_group=each):
             below, columns = relation_form(child)
             by = tuple(sorted({expression_form(key, columns) for key in keys}, key=repr))
-            return ("bound", below, by, groups, each), columns
+            # Ranks tell all rows of a table apart. Rows of joins and groups may tie, and their columns decide in order.
+            ties = () if isinstance(filtered(child), Source) else (tuple(columns.values()),)
+            return ("bound", below, by, groups, each, *ties), columns
     raise AssertionError(type(relation))
 
 

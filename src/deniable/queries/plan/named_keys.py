@@ -23,6 +23,9 @@ from deniable.tables.kinds import NUMBERS, Domain, Kind, Scalar, kind_of, ordina
 
 _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _ORDERED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, *NUMBERS})
+_WHOLE: Final = 2**53
+"""Below this, integers and reals are compared exactly in every engine."""
+
 Passes = Callable[[Scalar | None], bool]
 
 
@@ -150,7 +153,7 @@ def _narrowed(name: str, found: Domain, conditions: Iterable[Expression]) -> Dom
     low, high = found.bounds or (None, None)
     nullable = found.nullable
     for each in conditions:
-        compared = _compared(name, each)
+        compared = _compared(name, each, found.kind)
         if compared is None:
             continue
         operator, value = compared
@@ -167,7 +170,7 @@ def _narrowed(name: str, found: Domain, conditions: Iterable[Expression]) -> Dom
     return Domain(found.kind, (low, high), None, nullable)
 
 
-def _compared(name: str, condition: Expression) -> tuple[str, Fraction] | None:
+def _compared(name: str, condition: Expression, kind: Kind) -> tuple[str, Fraction] | None:
     match condition:
         case Call(operator=operator, arguments=(Column(name=column), Literal(value=value))) if operator in _TURNED:
             pass
@@ -177,4 +180,6 @@ def _compared(name: str, condition: Expression) -> tuple[str, Fraction] | None:
             return None
     if column != name or isinstance(value, bool | str) or value is None:
         return None
+    if kind is Kind.INTEGER and isinstance(value, float) and abs(value) >= _WHOLE:
+        return None  # engines compare as reals, and several integers are the same real
     return operator, ordinal(value) if isinstance(value, dt.date) else Fraction(value)

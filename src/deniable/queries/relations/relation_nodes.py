@@ -434,7 +434,11 @@ def _clipped(low: Fraction, high: Fraction) -> tuple[Fraction, Fraction]:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Union(RelationNode):
-    """The rows of all parts. Rows: the sum; but the largest, if parts are provably disjoint filters of one relation."""
+    """The rows of all parts. Rows: the sum.
+
+    If the parts are provably disjoint filters of one relation, also at most the rows of that relation. The rows of the
+    largest part are not enough: a filter may have fewer rows than what it filters, and every part may have others.
+    """
 
     parts: tuple[RelationNode, ...]
     disjoint: bool
@@ -463,8 +467,8 @@ class Union(RelationNode):
 
     @property
     def rows(self) -> int:
-        most = [part.rows for part in self.parts]
-        return max(most) if self.disjoint else sum(most)
+        together = sum(part.rows for part in self.parts)
+        return min(together, max(filtered(part).rows for part in self.parts)) if self.disjoint else together
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -504,6 +508,13 @@ class Bound(OnOne):
         found = min(self.rows, self.child.rows_alike(names))
         alike = all(isinstance(key, Column) and key.name in names for key in self.keys)
         return min(found, self.rows_per_group) if alike else found
+
+
+def filtered(relation: RelationNode) -> RelationNode:
+    """The relation below all filters and projections."""
+    while isinstance(relation, FilterRows | Project):
+        relation = relation.child
+    return relation
 
 
 def _keep(relation: RelationNode, columns: Mapping[str, Domain]) -> None:
