@@ -1,7 +1,7 @@
 """The cheapest way to keep a dashboard: which questions stand, which are asked together, and under which budget.
 
-A dashboard shows n questions, refreshed T times, each within an error that its reader can live with. There are three
-ways to answer a question, and their costs add:
+A dashboard shows n questions, refreshed T times, each within a stated error. There are three ways to answer a question,
+and their costs add:
 
 - it *stands*: paid once for all refreshes (`Session.standing`), if it is a sum over rows by public keys;
 - it is asked *alone* on each refresh: T times its price;
@@ -9,8 +9,9 @@ ways to answer a question, and their costs add:
 
 The cost of a plan is a sum over the blocks of a partition of the questions, so `planned` takes the cheapest partition:
 by trying all of them for up to `EXHAUSTIVE` questions, and beyond that by merging the two blocks that save most until
-nothing is saved. If T is at least n, a question that can stand is never merged: a batch of m questions costs at least
-as much as its dearest question, T times that is at least n times it, and standing costs at most m times it.
+nothing is saved. If T is at least n, a question that can stand is not merged with others. Merging m questions that can
+all stand saves nothing: let p be the price of the dearest of them. T batches cost at least T·p, which is at least n·p.
+Standing, they cost at most m·p, which is at most n·p.
 
 Both currencies are priced: μ² adds under a Gaussian budget, ε under a pure one. They are compared by the ε of the whole
 plan at one δ. Nothing is spent and no data is read.
@@ -59,7 +60,7 @@ class PlannedBlock:
     way: str
     questions: tuple[str, ...]
     cost: Cost
-    """For all refreshes."""
+    """The cost of all refreshes together."""
 
 
 @final
@@ -68,7 +69,7 @@ class DashboardPlan:
     """The cheapest plan for a dashboard; print it. Made by `plan_dashboard`."""
 
     budget: Budget
-    """The smallest budget that pays for it."""
+    """The smallest budget that pays for the plan."""
     epsilon: Decimal
     """The ε of the whole plan at `delta`, rounded up."""
     delta: Decimal
@@ -112,8 +113,11 @@ def plan_dashboard(
     """The cheapest plan that answers these questions on each refresh within these errors. Free: no data is read.
 
     `within` is the half-width of the noise interval at `confidence`: one number, or one for each question. `by` is the
-    column that says the day; without it no question stands. `delta` is that of a Gaussian budget, a tenth of which is
-    kept for unlisted keys, as by `Budget`. Questions must have public keys.
+    column of days; without it no question stands. `delta` is the δ of a Gaussian budget, between 0 and 1; as in
+    `Budget`, a tenth of it is reserved for unlisted keys. Questions must have public keys.
+
+    Takes 1 to 100 questions and 1 to 100,000 `refreshes`. Raises InvalidParameter for other arguments, and
+    QuestionRefused if a question cannot be asked.
     """
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
@@ -146,7 +150,7 @@ def _noise(currency: Currency) -> str:
 
 
 def _epsilon(currency: Currency, units: int, delta_units: int) -> Decimal:
-    """The ε of so many units, rounded up to four digits: what a budget of this currency must have."""
+    """The ε, rounded up to four digits, of the smallest budget in this currency that pays for `units`."""
     if currency is PURE:
         return epsilon_mu_conversion.short_up(units * UNIT)
     return epsilon_mu_conversion.epsilon_up(units, delta_units - delta_units // 10)
@@ -235,7 +239,7 @@ class _Prices:
 
 
 def can_stand(session: Session, question: str, by: str) -> bool:
-    """Whether a question can be answered for each day by this column; the schema and the text alone decide."""
+    """Whether a question can stand, with one answer for each day of this column. Depends on schema and text alone."""
     try:
         check_standing(session, question, by)
     except QuestionRefused:

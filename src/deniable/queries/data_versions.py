@@ -8,8 +8,8 @@ All versions spend from one ledger. Promise: let two histories of tables differ 
 every version. All answers about all versions together are as private as the ledger's guarantee states. Proof: each
 answer about version v is private with respect to this person's rows in v, of which at most `unit.rows` are kept; the
 ledger's filter composes answers whose tables and questions depend on earlier answers (Rogers, Roth, Ullman & Vadhan
-2016; Smith & Thakurta 2022). What an analyst sees of versions are their names, and which answers are replayed, which
-follows from names alone.
+2016; Smith & Thakurta 2022). An analyst sees the names of versions, and which answers are replayed; the latter follows
+from the names alone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DataVersions:
     hashes: Mapping[str, str]
 
     def of(self, question: Question) -> str | None:
-        """The version of all tables that a question reads; None if one of them has none."""
+        """The version of all tables that a question reads; None if one of the tables has no version."""
         found = {name: self.declared.get(name, self.hashes.get(name)) for name in tables_read(question.relation)}
         if None in found.values():
             return None
@@ -90,8 +90,8 @@ def settled(
 ) -> DataVersions:
     """The versions of registered tables; new ones are declared in the ledger.
 
-    A table without a version in `asked` has the newest one that the ledger knows. Raises LedgerMismatch if the data is
-    not that of a known version: otherwise old answers would be given for new data.
+    A table without a version in `asked` has the newest version that the ledger knows. Raises LedgerMismatch if the data
+    differs from the data of that version: otherwise old answers would be given for new data.
     """
     before = ledger.versions()
     newest = {each.table: each.version for each in before}
@@ -122,7 +122,7 @@ def _declaration(ledger: Ledger, table: Table, version: str, report: Registratio
 
 
 def recalled(session: Session, question: str | Question, version: str, confidence: float) -> Answer | None:
-    """The newest stored answer about an earlier version, read with the schema of that time; None if there is none."""
+    """The newest stored answer about an earlier version, read with the schema of that time; None if not stored."""
     from deniable.queries.session import Session as Opened
 
     checked_version(version)

@@ -1,19 +1,20 @@
-"""The noise of running totals over days, which arrive one by one: paid once, with an error that grows slowly.
+"""Noise for running totals over days that arrive one by one. All totals cost one payment; their error grows slowly.
 
 Let x_t be an exact statistic of step t (a count or sum of one group), and R the most that one person moves all steps
-and groups together, in L1. Independent noise on every x_t adds up: after t steps the variance is t times that of one.
+and groups together, in L1. With independent noise on every x_t, a sum of t steps has t times the variance of one step.
 
 **Gaussian budgets.** Let f be the coefficients of (1 - x)^(-1/2), rounded to integers, and C the lower triangular
 matrix with f on its diagonals. Step t releases y_t = (C·x)_t + z_t with independent noise. A person moves C·x by at
 most R·‖f‖₂ in L2 (the triangle inequality over steps and groups), so σ = R‖f‖₂/μ makes all y together μ-GDP, also if
 later data depend on earlier answers (Denisov, McMahan, Rush, Smith & Thakurta 2022, Theorem 2.1: C is lower
 triangular). The total is Σ_k b_{t-k} y_k, where b are the coefficients of A·C⁻¹. Its standard deviation is about
-(1 + log(T)/π)·R/μ, after a year 2.9 R/μ; adding up days gives √365 = 19 R/μ.
+(1 + log(T)/π)·R/μ, after a year 2.9 R/μ; a sum of 365 days with independent noise has √365 = 19 R/μ.
 
-**Pure budgets.** Steps are numbered in base b. A block of level j has b^j steps; step t closes one block, of the level
-of the last digit of t that is not 0. A row is in at most one block of each of L levels, so each level gets ε/L, and a
-total is the sum of as many blocks as the digits of t add up to. b and L minimise the mean variance over T steps; for a
-year b = 20 and L = 2. (Chan, Shi & Song 2011 have b = 2, which is worse than adding up days for less than 2,000 steps.)
+**Pure budgets.** Write t in base b. A block of level j has b^j steps. Step t closes one block; its level is the
+position of the last digit of t that is not 0, from 0. Each row is in at most one block of each of the L levels, so each
+level gets ε/L. The total after step t is a sum of blocks, and their number is the sum of the digits of t. b and L
+minimise the mean variance over T steps; for a year b = 20 and L = 2. (Chan, Shi & Song 2011 have b = 2. For less than
+2,000 steps this is worse than adding up single days.)
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ _STEPS: Final = NumberRange(
 )
 
 Step = tuple[list[list[int]], list[list[int]]]
-"""(exact numbers, noisy numbers) of a step: for each part, one for each group."""
+"""(exact numbers, noisy numbers) of a step; both are indexed by part of the plan, then by group."""
 
 
 def checked_steps(totals: Any) -> int:
-    """The number of days that are paid for; InvalidParameter if it is out of range."""
+    """The number of days to pay for; InvalidParameter if it is not an integer from 2 to `MOST_CELLS`."""
     return arguments.python_int("totals", totals, _STEPS)
 
 
 @lru_cache(maxsize=64)
 def blocks(steps: int) -> tuple[int, int]:
-    """(b, L): the base and the number of levels of the blocks under a pure budget. L = 1: single steps are added up.
+    """(b, L): the base and the number of levels of the blocks under a pure budget. If L is 1, blocks are single steps.
 
     >>> blocks(365), blocks(7)
     ((20, 2), (8, 1))
@@ -112,14 +113,17 @@ class TotalsNoise:
 
     @property
     def cost(self) -> Cost:
-        """The price of all steps, from the curves of the noise: at most what was charged."""
+        """The cost of all steps together, computed from the curves of the noise; at most the cost that was charged."""
         seconds = {pair.count for pair in pairs(self._plan, self._budget)}
         curve = reduce(mul, (each.curve for i, each in enumerate(self._made) if i not in seconds))
         one = self._budget.price(curve)
         return one if self._is_normal else Cost(one.units * self._levels)
 
     def step(self, before: Sequence[Step], counts: Mapping[Group, Any], entropy: Entropy | None = None) -> Step:
-        """The next step, given the earlier ones, oldest first: its exact numbers, and those with noise."""
+        """Draw the noise of the next step. `before` has the earlier steps, oldest first; `counts` the exact statistics.
+
+        The exact numbers in the result are private: later steps need them, and no answer may contain them.
+        """
         source, plan, place = checked_entropy(entropy), self._plan, len(before)
         assert place < self._steps
         groups = plan.collect.known
@@ -147,7 +151,7 @@ class TotalsNoise:
         return [sum(a * b for a, b in zip(row, each, strict=True)) for each in zip(*steps, strict=True)]
 
     def released(self, steps: Sequence[Step]) -> Released:
-        """The totals after these steps, oldest first."""
+        """The released totals after these steps, oldest first. They are computed from the noisy numbers alone."""
         plan, count = self._plan, len(steps)
         assert plan.collect.known is not None
         parts = tuple(
@@ -175,10 +179,10 @@ class TotalsNoise:
         return np.array([max(-LARGEST, min(LARGEST, each)) for each in total.tolist()], dtype=np.int64)
 
     def draw(self, count: int) -> Draw:
-        """The draw of noise in the total after so many steps: `cells` independent draws at a cost.
+        """The noise in the total after `count` steps, as a number (`cells`) of independent draws at one cost.
 
-        Under a Gaussian budget it is one draw at the cost at which one question has the same standard deviation, of
-        the part where that is largest.
+        Under a Gaussian budget it is one draw, at the cost at which a single question has the same standard deviation.
+        If this cost differs between the parts of the plan, the lowest one is returned.
         """
         if not self._is_normal:
             return Draw(self._draw.cost, _digits(count, self._base))
@@ -190,12 +194,12 @@ class TotalsNoise:
         return Draw(Cost(math.floor(self._cost.units / worst)))
 
     def as_one(self, count: int) -> Cost:
-        """The cost of one question that is as exact as the total after so many steps."""
+        """The cost at which a single question is as exact as the total after `count` steps."""
         draw = self.draw(count)
         return Cost(at_precision(precise(draw.cost.units, self._budget) / draw.cells, self._budget))
 
     def deviations(self) -> list[float]:
-        """The standard deviation of the noise of the first part after each step."""
+        """The standard deviation of the noise in the total of the first part, after step 1, 2, and so on."""
         if self._is_normal:
             return [float(each) for each in self._made[0].spreads]
         one = unthresholded(self._plan, self._budget, self._draw.cost.units).spread(0)

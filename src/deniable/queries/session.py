@@ -143,7 +143,7 @@ class Session:
         self, question: str | Question, *, version: str | None = None, entry: Entry | None = None,
         confidence: float = 0.95,
     ) -> Answer | None:  # fmt: skip
-        """The newest stored answer about this or an earlier `version`, or the one in `entry`; None if none. Free."""
+        """The newest stored answer about this or an earlier `version`, or that of `entry`; None if not stored. Free."""
         if version is not None:
             return recalled(self, question, version, confidence)
         made = self._plans.plan(question, self._built(question))
@@ -340,9 +340,9 @@ class Session:
         epsilon: Amount | None = None, mu: Amount | None = None, rho: Amount | None = None, share: Amount | None = None,
         confidence: float = 0.95, totals: int | None = None, payer: str | None = None, **unknown: Never,
     ) -> Standing:  # fmt: skip
-        """Questions about one table that `Standing.reveal(day)` answers for each day (a value of `by`), paid once for
-        all. They share the cost equally. With `totals=365`, each of up to 365 answers is about all rows so far. Without
-        `questions`: the declaration of this name.
+        """Declare questions about one table; `Standing.reveal(day)` answers them for each day (a value of `by`). They
+        are paid for once, and share the cost equally. With `totals=365`, each of up to 365 answers is about all rows so
+        far. Without `questions`, return the set that was declared under this name.
         """
         from deniable.queries import standing_questions
 
@@ -390,7 +390,7 @@ class Session:
 
     @property
     def unit(self) -> Unit:
-        """Who is protected, and the most rows of a person that one of its tables keeps."""
+        """The protected unit, with the most rows of one person that a table keeps."""
         units = [each.unit for each in self._tables.values() if each.unit is not None]
         return max(units, key=lambda unit: unit.rows, default=self._ledger.unit)
 
@@ -510,7 +510,7 @@ class Session:
         return Price(made, self.budget, cost, left, asked.confidence, asked.shares_delta(made))
 
     def _stored(self, made: NoisePlan, payer: str | None) -> tuple[Released, Replay] | None:
-        """The stored answer to this question, with its ledger entries; None if there is none."""
+        """The stored answer to this question, with its ledger entries; None if the ledger has no answer to it."""
         found = self._ledger.replay(made.question.hash, version=self._version(made.question), payer=payer)
         read = None if found is None else self._read(made, found.sealed)
         return None if found is None or read is None else (read, found)

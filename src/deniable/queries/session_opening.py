@@ -53,19 +53,19 @@ def session(
     the unit that the budget protects, for all tables or by name; `public` has tables without private data. `schema`
     declares kinds, bounds and public keys: by column, by table and column, or as a file. Columns that it leaves out get
     a kind from their type, and nothing else. Nothing is inferred from the data. `unique` lists, by table, columns of
-    which each value names one row and one person: {"orders": ["order_id"]}. A join on it is one of the same person.
+    which each value names one row and one person: {"orders": ["order_id"]}. A join on it pairs rows of one person.
     `owned` lists columns of which each value belongs to one person, in several rows: {"items": ["order_id"]}.
 
     `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
-    memory and lost with the session, so nothing enforces the budget across sessions. It may hold other tables of the
-    same people: all of them share one budget. A `ledger.Renewal` as `budget` is so much in each week or year, for a
-    stated number of them. `version` declares the data of today by a name, for all tables or by table; by default a
+    memory and lost with the session, so nothing enforces the budget across sessions. A ledger may hold other tables of
+    the same people: all of them share one budget. A `ledger.Renewal` as `budget` is an amount for each week or year,
+    for a stated number of weeks or years. `version` names the current data, for all tables or by table; by default a
     table has the newest version that the ledger knows. `progress` shows a progress bar. With `keep`, tables from files
     of more than 32 MB are stored beside the ledger file, encrypted under its secret, and the next session on unchanged
     files opens them at once; of a folder that has new files, only these are read.
 
     Raises `InvalidParameter` if the arguments do not fit each other or the sources, `LedgerMismatch` if an existing
-    ledger has another budget or protects another kind of unit, or if the data is not that of its version, and
+    ledger has another budget or protects another kind of unit, or if the data differs from its declared version, and
     `EngineFailed` if a source cannot be read.
     """
     sources = _named(source)

@@ -1,4 +1,4 @@
-"""Days of standing questions, and arrays of the rows that each person used. Imports no engine, for clients."""
+"""Days of standing questions, and arrays of the rows that each person used. Clients import it without an engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Day = dt.date | int
 
 @final
 class Days(NamedTuple):
-    """The rows of one day: `column` is `last`; for running totals, those of all days after `after`, up to `last`."""
+    """Selects rows by day: those with `column` = `last`, or for running totals those with `after` < `column` <= `last`.
+
+    `after` None: all rows up to `last`.
+    """
 
     column: str
     last: Day

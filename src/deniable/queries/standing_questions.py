@@ -2,13 +2,14 @@
 
 A daily dashboard asks the same questions about each day's rows. Asked one by one, a year of one question costs as much
 as 365 questions, because a person could have all their rows on every day. But a person has at most `unit.rows` rows in
-a table. If this bound holds over all days together, the days are disjoint parts of one histogram, and all of them cost
-as much as one.
+a table. If this bound holds over all days together, the days are disjoint parts of one histogram, and all days together
+cost as much as one.
 
 **The bound.** For each set of standing questions the ledger keeps how many rows of each person were used on which day,
-under pseudonyms, encrypted with a key derived from the ledger's secret. A day may use as many rows of a person as they
-have left. The numbers are sealed before the day is answered, and no later event gives rows back: neither a new version
-of the data, nor a correction, nor an erasure. Rows that arrive after their day was answered are never counted.
+under pseudonyms, encrypted with a key derived from the ledger's secret. A day may use as many rows of a person as the
+earlier days left unused. The numbers are sealed before the day is answered, and no later event makes used rows
+available again: neither a new version of the data, nor a correction, nor an erasure. Rows that arrive after their day
+was answered are never counted.
 
 **Promise.** Let c_d be the rows of one person that day d uses; Σ c_d ≤ R = `unit.rows`, whatever the data of each day
 and whatever was answered before. Each statistic is a sum over rows, so the day's answers move by at most c_d/R of the
@@ -84,9 +85,9 @@ class Standing:
     def reveal(self, day: Day | str) -> list[Answer]:
         """The answers about one day, one for each question. The first time they are measured; later they are replayed.
 
-        Free: all days were paid for when the questions were declared. Rows of a person who has no rows left are not
-        counted. Raises InvalidOperation if the table has another unit than when the questions were declared, and for
-        running totals if the day is not after those that were answered, or if all that were paid for are answered.
+        Free: all days were paid for when the questions were declared. A person's rows beyond `unit.rows`, over all days
+        together, are not counted. Raises InvalidOperation if the day was answered with another schema of the table; for
+        running totals also if it is before the last answered day, or if all days that were paid for are answered.
         """
         told = self.recall(day)
         if told is not None:
@@ -122,8 +123,7 @@ class Standing:
     def prices(self) -> list[Price]:
         """How exact the answers are on each day, one for each question. Free: no data is read.
 
-        For running totals: how exact the last one is, which has the most noise, as the price of one question that is as
-        exact.
+        For running totals: the price of a single question that is as exact as the noisiest total.
         """
         session, left = self.session, self.session.ledger.remaining
         found = []
@@ -154,7 +154,7 @@ class Standing:
         return [_planned(self.session, each, self.table) for each in self.questions]
 
     def _part(self, table: Table, day: Day) -> Session:
-        """A session on the rows of one day; for running totals, on those after the last day that was answered."""
+        """A session on the rows of one day; for running totals, on all rows after the last answered day."""
         from deniable.queries.session import Session as Opened
 
         session, ledger = self.session, self.session.ledger
@@ -203,7 +203,7 @@ class Standing:
         return Days(self.by, day, is_running=True, after=known[0] if known else None)
 
     def _sealed(self, day: Day, at: int, made: NoisePlan) -> Entry | None:
-        """The SEALED entry of a question on a day; None if it has none yet."""
+        """The SEALED entry of a question on a day; None if the question was not answered for this day."""
         closing = standing_records.sealed(self.session.ledger, self._key(day, at))
         if closing is not None and closing.question != made.question.hash:
             raise InvalidOperation(
@@ -228,7 +228,8 @@ class Standing:
     def _steps(self, part: Session, day: Day, plans: Sequence[NoisePlan]) -> list[list[Step]]:
         """The exact and noisy numbers of all steps up to this day, oldest first, for each question.
 
-        Those of a new day are sealed, encrypted, before a total leaves: a total that is computed again is the same.
+        The numbers of a new day are sealed, encrypted, before a total is released, so that a total that is computed
+        again is the same.
         """
         assert self.totals is not None
         chain = EncryptedDays(self.session.ledger, self.name, _EXACT)
@@ -279,7 +280,7 @@ def answer_of(session: Session, made: NoisePlan, sealed: Entry, confidence: floa
 def declared(
     session: Session, name: str, questions: Sequence[str], by: str, asked: AskedCost, totals: Any, payer: str | None
 ) -> Standing:
-    """See `Session.standing`."""
+    """Check, charge and store a set of standing questions; `Session.standing` describes the arguments."""
     checked_path_name("name", name, 'write "daily"')
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
@@ -307,7 +308,7 @@ def declared(
     }
     known = standing_records.declaration(session.ledger, name)
     if known is not None and asked.share is not None and {**known, "units": None} == {**record, "units": None}:
-        each = Cost(int(known["units"]))  # a share is of what is left, which is less the second time
+        each = Cost(int(known["units"]))  # the remaining budget, of which `share` is a fraction, is smaller now
     else:
         each = Cost(asked.cost(plans[0], session.budget, session._left(payer)).units // len(plans))
     if not each.units:
@@ -322,7 +323,7 @@ def declared(
 
 
 def found(session: Session, name: str, confidence: float) -> Standing:
-    """The standing questions of this name that the ledger has; InvalidParameter if there are none."""
+    """The declared set of this name. InvalidParameter if there is no such set, InvalidOperation if the unit changed."""
     checked_path_name("name", name, 'write "daily"')
     record = standing_records.declaration(session.ledger, name)
     if record is None:
@@ -339,7 +340,7 @@ def found(session: Session, name: str, confidence: float) -> Standing:
 
 
 def _engine_beside(session: Session) -> Any:
-    """An engine for the rows of a day: in a process of its own, with the same caps, if the session's engine is."""
+    """An engine for the rows of a day. It has its own process, with the same caps, if the session's engine has one."""
     from deniable.queries.engines.duckdb import DuckDBEngine
     from deniable.queries.engines.engine_process import Apart
 
@@ -367,6 +368,7 @@ def _checked_table(session: Session, name: str, by: str) -> Table:
 
 
 def checked_day(table: Table, by: str, day: object) -> Day:
+    """`day` as a value of the column `by`: an integer, or a date (also as ISO text); otherwise InvalidParameter."""
     kind = table.column(by).kind
     if kind is Kind.DATE and isinstance(day, str):
         try:
@@ -381,6 +383,7 @@ def checked_day(table: Table, by: str, day: object) -> Day:
 
 
 def read_day(text: str, kind: Kind) -> Day:
+    """The day of a text that `str(day)` wrote; `kind` is the kind of its column."""
     return int(text) if kind is Kind.INTEGER else dt.date.fromisoformat(text)
 
 

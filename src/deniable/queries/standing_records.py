@@ -1,8 +1,9 @@
 """What the ledger stores about standing questions: declarations, and encrypted numbers of each day that never leave it.
 
-A declaration is an entry that is charged once. All other entries cost nothing. Those with encrypted numbers form a
-chain: the key of each names the one before it, so two processes cannot both continue it, and none of them is ever
-replaced. They are encrypted with a key derived from the ledger's secret, and an export does not contain them.
+A declaration is an entry that is charged once. All other entries cost nothing. Entries with encrypted numbers form a
+chain: the idempotency key of an entry names the entry before it. So two processes cannot both append to the chain, and
+no entry is ever replaced. The numbers are encrypted with a key derived from the ledger's secret, and an export does not
+contain them.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ _NAMES: Final = sha256(b"deniable names of standing questions").hexdigest()
 
 
 def declaration(ledger: Ledger, name: str) -> dict[str, Any] | None:
-    """The declaration of this name; None if there is none."""
+    """The declaration of this name; None if no set was declared under it."""
     sealed = ledger.answer(_declaration_question(name))
     return None if sealed is None or sealed.answer is None else dict(json.loads(sealed.answer))
 
 
 def declare(ledger: Ledger, name: str, record: dict[str, Any], cost: Cost, payer: str | None) -> None:
-    """Charge a set once, and store its declaration; InvalidParameter if another one has this name."""
+    """Charge a set once, and store its declaration; InvalidParameter if another declaration has this name."""
     text = json.dumps(record)
     question, key = _declaration_question(name), declaration_key(name)
     words = f"standing {name}: {sha256(text.encode()).hexdigest()}"
@@ -84,10 +85,11 @@ def _declaration_question(name: str) -> str:
 
 
 def begun(ledger: Ledger, key: str, question: str, words: str, version: str | None) -> Entry:
-    """A RESERVED entry without a cost that this process alone may seal, or the SEALED one that is there.
+    """A new RESERVED entry of cost 0, which only the caller can seal; or the SEALED entry that the key has already.
 
-    An entry that is open was left by a process that stopped, or is being worked on by another one. It is closed as
-    failed: an entry is closed once, so whoever began it can no longer seal it, and no two answers ever leave.
+    An open entry was left by a process that stopped, or belongs to a process that still runs. It is closed as failed.
+    An entry can be closed only once, so the process that began it can no longer seal it, and two different answers are
+    never released. Raises InvalidOperation after too many unfinished attempts.
     """
     for number in range(_MOST_TRIES):
         entry = ledger.keyed(f"{key}#{number}")
@@ -102,7 +104,7 @@ def begun(ledger: Ledger, key: str, question: str, words: str, version: str | No
 
 
 def sealed(ledger: Ledger, key: str) -> Entry | None:
-    """The SEALED entry that `begun` with this key led to; None if there is none yet."""
+    """The SEALED entry of an attempt that `begun` started with this key; None if no attempt was finished."""
     for number in range(_MOST_TRIES):
         entry = ledger.keyed(f"{key}#{number}")
         if entry is None:
