@@ -1,7 +1,8 @@
 """Tables of other systems as streams of Arrow: Delta Lake, Iceberg, and Postgres.
 
-The systems' own readers decide which rows are current. Each is imported only if an object of it is given. DuckDB's
-extensions for these systems are not used: it would load them from the network, and this engine loads none.
+The systems' own readers decide which rows are current. A reader is imported only if one of its objects is given.
+DuckDB's extensions for these systems are not used: DuckDB would load them from the network, and this engine loads no
+extension.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from deniable.errors import EngineFailed, InvalidParameter, MissingExtra
 from deniable.queries.engines.engine import DatabaseTable
 
 _BATCH: Final = 50_000
-"""Rows that are fetched from a database at a time."""
+"""The number of rows that are fetched from a database at a time."""
 
 _POSTGRES: Final = ("postgresql://", "postgres://")
 
@@ -47,7 +48,7 @@ _CASTS: Final = {
 
 
 def as_arrow(source: object) -> object:
-    """A table of another system as an Arrow dataset or a stream; any other source as it is."""
+    """A table of another system as an Arrow dataset or a stream; any other source is returned unchanged."""
     home, kind = type(source).__module__.partition(".")[0], type(source).__name__
     if home == "deltalake" and kind == "DeltaTable":
         return source.to_pyarrow_dataset()  # type: ignore[attr-defined] # known by its name, so that it is not imported
@@ -64,7 +65,7 @@ def is_postgres(source: DatabaseTable) -> bool:
 
 
 def postgres_types(source: DatabaseTable) -> dict[str, str]:
-    """The readable columns of a table in Postgres and their types in Arrow. Reads no value."""
+    """The readable columns of a table in Postgres and their types in Arrow. Reads no value of a row."""
     with _connected(source) as connection:
         return {name: str(kind) for name, _, kind in _columns(connection, source)}
 
@@ -113,7 +114,7 @@ def _connected(source: DatabaseTable) -> Any:
 
 
 def _columns(connection: Any, source: DatabaseTable) -> list[tuple[str, str, str]]:
-    """(name, how it is written, type in Arrow) of each readable column; `InvalidParameter` without such a table."""
+    """(name, SQL that reads it, type in Arrow) of each readable column; `InvalidParameter` if the table is missing."""
     [encoding] = connection.execute("SHOW server_encoding").fetchone()
     if encoding != "UTF8":
         rule = f"is in a database with the encoding {encoding}"

@@ -1,4 +1,4 @@
-"""Registration in DuckDB: at most so many rows of each person, without hashing everybody's rows.
+"""Registration in DuckDB: keep at most `unit.rows` rows of each person, without hashing everybody's rows.
 
 Which rows of a person are kept is decided by a keyed hash of their content. A person with few rows keeps all of them,
 so only people with more rows than their bound are hashed and sorted. For everybody else a row goes from the source to
@@ -28,7 +28,7 @@ _TOUCHED, _CHOSEN = '"people of new files"', '"chosen rows"'
 @final
 @dataclass(frozen=True, slots=True)
 class BoundedTable:
-    """How many people a registered table has, and how the order of their rows is computed (None: it has ranks)."""
+    """How many people a registered table has, and how the order of their rows is computed (None: ranks are stored)."""
 
     people: int
     order: exp.Select | None
@@ -42,7 +42,7 @@ class BoundedTable:
 
 
 def numbered(read: Reading) -> bool:
-    """Whether people have texts as ids, which are replaced by numbers: numbers are joined and counted much faster."""
+    """Whether ids are texts. Such ids are replaced by numbers, which are joined and counted much faster."""
     return read.person is not Kind.INTEGER
 
 
@@ -80,9 +80,10 @@ def append_bounded(
 ) -> BoundedTable:
     """Add the rows of new files, which `read` reads, to a table that `write_bounded` wrote.
 
-    The result is that of writing all rows at once. A person's first rows by hash among all rows are the first ones
-    among those kept before and the new ones: a row that was not kept has `most` rows before it, all of them kept. So
-    only the rows of people in the new files who now have more than `most` are hashed.
+    The result is the same as writing all rows at once. Proof: a row that was not kept before has at least `most` kept
+    rows before it in the order of hashes, so it is not among the first `most` of all rows either. So it is enough to
+    rank the kept rows together with the new ones, and only for people in the new files who now have more than `most`
+    rows.
     """
     _count(run, read, people)
     here, known = _sql(location), _sql(counts)

@@ -19,7 +19,7 @@ _AGAIN: Final = 0.05
 
 @final
 class CopyMaker:
-    """Makes the wished copies one after another, by `make(wish)`, in a thread that ends when there are no more."""
+    """Makes requested copies one after another, by `make(wish)`, in a thread that ends when no request is left."""
 
     def __init__(self, make: Callable[[Wish], None]) -> None:
         self._make = make
@@ -31,7 +31,7 @@ class CopyMaker:
         self._closed = False
 
     def wish(self, wish: Wish) -> None:
-        """Note that a question would have been cheaper with this copy. It is made once, when it pays off."""
+        """Note that this copy would have made a question cheaper. The copy is made at most once, when it pays off."""
         at = (wish.table, wish.column)
         with self._turn:
             if at in self._given or self._closed:

@@ -1,4 +1,4 @@
-"""The rows of one day of a table, for standing questions: at most so many of each person as they have left.
+"""The rows of one day of a table, for standing questions: of each person at most as many as earlier days left unused.
 
 A person is counted by a pseudonym, a keyed hash of their id, so that their count survives a new version of the data, a
 restart, and the erasure of their rows.
@@ -24,7 +24,7 @@ _LIMITS: Final = "limits"
 
 
 def claimed(connection: Any, found: FoundSource, table: Table, day: Days, secret: bytes, used: Any) -> Any:
-    """How many rows of each person this day may have: as many as there are, up to `unit.rows` less those `used`.
+    """How many rows of each person this day may use: all rows of the day, but at most `unit.rows` minus `used`.
 
     `used` and the result are arrays of `PEOPLE`. A person's number depends on this person's rows alone.
     """
@@ -42,7 +42,7 @@ def claimed(connection: Any, found: FoundSource, table: Table, day: Days, secret
 
 
 def rows_of_day(connection: Any, found: FoundSource, table: Table, day: Days, secret: bytes, limits: Any) -> Any:
-    """The rows of a day as an Arrow table with the columns of `table`: of each person the first ones, by `limits`."""
+    """The rows of a day as an Arrow table with the columns of `table`: each person's first rows, within `limits`."""
     assert table.unit is not None
     rows, read = _rows(found, table, day, secret)
     _limit(connection, limits)

@@ -30,7 +30,7 @@ Numbers = tuple[int | tuple[int, ...], ...]
 
 PERSON = "person"
 RANK = "rank"
-"""The two columns of every registered table besides its own: the person, and the row's rank among that person's."""
+"""The columns that registration adds to every table: the person, and the rank of the row among that person's rows."""
 
 
 @final
@@ -87,7 +87,7 @@ class Engine(ABC):
         """
 
     def registered(self, name: str) -> Registration | None:
-        """Exact numbers of rows read, dropped and kept, for the table's owner alone; None if the engine has none."""
+        """Exact numbers of rows read, dropped and kept, for the table's owner alone; None if they were not counted."""
         return None
 
     def turn(self) -> AbstractContextManager[object]:

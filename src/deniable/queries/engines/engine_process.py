@@ -1,7 +1,7 @@
 """An engine in a process of its own, with caps on memory and time. The process is replaced when it dies or hangs.
 
-The two processes of one program exchange our own pickled objects over a pipe. Of an analyst's text only the plan that
-was read from it is sent. The worker returns integers, or one of a closed set of error codes. Its output streams are
+The two processes of one program exchange our own pickled objects over a pipe. An analyst's text is never sent, only the
+plan that was read from it. The worker returns integers, or one of a closed set of error codes. Its output streams are
 discarded, because a crash could print data.
 """
 
@@ -49,9 +49,9 @@ _MET: Final = 2
 """Questions of one shape that a worker must have answered before the next one is sent as numbers alone (`fill`)."""
 
 _MOST_MET: Final = 10_000
-"""Shapes that are counted; then the counts start anew."""
+"""The most shapes that are counted; beyond this number all counts are cleared."""
 _AT_ONCE: Final = 4
-"""Questions that run at the same time in one process."""
+"""The most questions that run at the same time in one process."""
 
 
 @final
@@ -107,8 +107,8 @@ class Apart(Engine):
     def beside(self, make: Callable[[], Engine]) -> Apart:
         """Another engine in a process of its own, with the same caps: the rows of a day are registered there.
 
-        Its process is started once: when it is closed, its engine and tables are closed, and the process waits for the
-        next call of this method with an engine that is made anew.
+        Its process is started once and reused. Closing the engine closes its tables; the process stays and waits for
+        the next call of this method, which creates a new engine in it.
         """
         with self._counting:
             waiting, self._waiting = self._waiting, None
@@ -119,7 +119,7 @@ class Apart(Engine):
         return made
 
     def follow(self, other: Apart) -> None:
-        """Take over the process that waits beside another engine, such as that of the version before."""
+        """Take over the process that waits beside another engine, such as the engine of the previous version."""
         with other._counting:
             waiting, other._waiting = other._waiting, None
         if waiting is not None:
@@ -152,7 +152,7 @@ class Apart(Engine):
 
     @property
     def make(self) -> Callable[[], Engine]:
-        """What makes the engine in the other process."""
+        """The function that creates the engine in the other process."""
         return self._make
 
     def claim(self, source: object, table: Table, secret: bytes, day: Days, used: Any) -> Any:

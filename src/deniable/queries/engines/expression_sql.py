@@ -440,7 +440,7 @@ def _later(add: Callable[[Spelling, SQL, Kind, int], SQL]) -> Write:
         moved = add(writer.spelling, a.sql, result.kind, _constant_of(parts[1], int))
         if result.bounds is not None:
             return moved, (a,)
-        # Engines have dates outside the years 1 to 9999, without an error; ours end there.
+        # Engines compute dates outside the years 1 to 9999 without an error; our calendar ends there.
         whole = writer.short(Piece(moved, result, 3 + a.size, a.layer))
         first, last = (writer.spelling.literal(end, result.kind) for end in _CALENDAR[result.kind])
         inside = exp.And(this=both(exp.GTE, whole.sql, first), expression=both(exp.LTE, whole.sql.copy(), last))

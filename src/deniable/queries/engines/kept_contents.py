@@ -1,4 +1,4 @@
-"""What a kept table has beside its rows: the counts of its registration, and the types of its source."""
+"""What a kept table stores besides its rows: the counts of its registration, and the types of its source."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class TableCount:
     def of(
         read: Reading, tally: Sequence[Sequence[Any]], kept: int, people: int | None, found: FoundSource
     ) -> TableCount:
-        """The numbers of one registration."""
+        """The numbers of one registration, from its `tally` (see `registration_report.counted`)."""
         told = tuple((int(reason), int(rows), int(total)) for reason, rows, total in tally)
         return TableCount(read.whose, read.reasons, told, kept, people, found.extents or (), found.types)
 
     def plus(self, more: TableCount) -> TableCount:
-        """The numbers of all files, from those of the files before and `more`, which has those of the new files.
+        """The numbers of all files: those of the earlier files (this record) plus those of the new files (`more`).
 
-        What `more` says of kept rows and people holds for all files.
+        Kept rows and people are taken from `more`, where they count all files already.
         """
         sums: dict[int, tuple[int, int]] = {}
         for reason, rows, total in (*self.tally, *more.tally):

@@ -1,11 +1,11 @@
 """Registered tables that are kept between restarts, in a folder beside the ledger.
 
 A kept table is a database file of DuckDB, encrypted (AES-256-GCM) under a key derived from the ledger's secret and a
-random salt, and a small seal beside it. The seal has keyed hashes of everything that the rows follow from: the schema,
+random salt, and a small seal beside it. The seal has keyed hashes of everything that determines the rows: the schema,
 the versions of our format and of DuckDB, the SHA-256 of every source file with the folder names that are columns, and
-the SHA-256 of the database file. All of them are computed anew each time and compared. So a kept table is used only if
-every byte of the sources and every byte of the kept file is the one that was sealed; sizes and times of files are never
-trusted. Anything else (another schema or secret, a changed, truncated or missing file) is registered anew.
+the SHA-256 of the database file. All hashes are computed and compared at each use. So a kept table is used only if the
+sources and the kept file are unchanged, byte for byte; sizes and times of files are never trusted. Otherwise (another
+schema or secret, a changed, truncated or missing file) the table is registered again from its source.
 
 A table has one kept file: the next registration under its name replaces it, so rows that were erased from a source
 leave the folder with the next version.
@@ -42,7 +42,7 @@ _LEAST: Final = 32 << 20
 @final
 @dataclass(frozen=True, slots=True)
 class SourceContent:
-    """What a registered table follows from: `shape` is the schema, and `files` are its files, both as keyed hashes."""
+    """What determines the rows of a table, as keyed hashes: `shape` of the schema, `files` of the source files."""
 
     shape: str
     files: tuple[str, ...]
@@ -85,7 +85,7 @@ class KeptTable:
         self.content = SourceContent(shape, tuple(self._keyed("file", each) for each in _contents(self.files)))
 
     def find(self) -> KeptFile | None:
-        """The kept file of this table, if it is as it was sealed; its content may be that of another source."""
+        """The kept file of this table, which may hold another source; None if it is missing or not as it was sealed."""
         try:
             told = json.loads(self._seal.read_text())
             path = self._folder / str(told["rows"])
@@ -98,7 +98,7 @@ class KeptTable:
         return KeptFile(content, str(path), self._keyed("key", salt), salt)
 
     def begin(self, before: KeptFile | None = None) -> KeptFile:
-        """A new file for the rows, or for a copy of the file `before`. Nothing is believed before `finish`."""
+        """A new file for the rows, or for a copy of the file `before`. It is not used before `finish` seals it."""
         salt = secrets.token_hex(32) if before is None else before.salt
         path = self._folder / f"{self._slot}-{secrets.token_hex(8)}.duckdb"
         return KeptFile(self.content, str(path), self._keyed("key", salt), salt)
@@ -119,12 +119,12 @@ class KeptTable:
             os.unlink(made.path)
 
     def changed(self) -> bool:
-        """Whether a source file is not the one that was hashed."""
+        """Whether a source file has changed since it was hashed."""
         return self.content.files != tuple(self._keyed("file", each) for each in _contents(self.files))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Other processes wait while this one looks for the table and keeps it."""
+        """A lock: other processes wait while this one looks for the table and keeps it."""
         if fcntl is None:
             yield
             return
@@ -157,7 +157,7 @@ class KeptTable:
 def kept_table(
     folder: Path | None, source: object, table: Table, title: str, secret: bytes, version: str
 ) -> KeptTable | None:
-    """Where a table is kept; None if it is not: not from files, public, small, or if the folder cannot be written."""
+    """The place of a kept table; None if it is public, small or not from files, or if `folder` cannot be written."""
     if folder is None or table.unit is None or not isinstance(source, str | os.PathLike):
         return None
     path = os.fspath(source)
@@ -171,7 +171,7 @@ def kept_table(
         if not os.access(folder, os.W_OK):
             return None
         return KeptTable(folder, table, title, (path, files), secret, version)
-    except (OSError, InvalidParameter):  # registration tells what is wrong with the source
+    except (OSError, InvalidParameter):  # registration reports what is wrong with the source
         return None
 
 

@@ -102,9 +102,9 @@ def counted(
     between the count and the copy.
 
     The sum of hashes does not depend on the order of rows; another table has the same sum and number of rows with a
-    probability of about 2^-64. It covers all rows that were read, before bounds and keys are applied, so another
-    declaration of bounds or keys is no other version. Without the secret, nobody can test a guess about the data
-    against a version.
+    probability of about 2^-64. It covers all rows that were read, before bounds and keys are applied, so declaring
+    other bounds or keys does not change the version. Without the secret, nobody can test a guess about the data against
+    a version.
     """
     rows = {int(reason): int(count) for reason, count, _ in tally}
     passing = rows.get(-1, 0)

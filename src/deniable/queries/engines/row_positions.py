@@ -28,7 +28,7 @@ from deniable.queries.relations.relation_nodes import Bound, RelationNode, Sourc
 PLACE: Final = "stored_place"
 """The position, by rank, of a row among the rows of its person with the same value; from 1."""
 PEOPLE: Final = " people"
-"""The end of the name of a copy that only tells one row of each person and value, whichever it is, to count people."""
+"""The suffix in the name of a copy that marks one row, no matter which, of each person and value, to count people."""
 GROUP: Final = "stored_place_of_group"
 """The position of that value among the person's values, by the rank of its first row; from 1."""
 

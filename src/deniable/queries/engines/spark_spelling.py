@@ -78,7 +78,8 @@ class Spark(Spelling):
         return function("REGEXP_LIKE", value, self.text(rf"(?s)\A{first}{found}.*{last}\z"))
 
     def exchanged(self, value: SQL, pattern: Pattern, new: Replacement) -> SQL:
-        # Spark replaces every match: what stands before the first one is matched with it, from the beginning.
+        # Spark replaces every match. So the pattern is anchored at the beginning and also matches the text before the
+        # first match.
         inner, text = pattern.text(gives_back=False), new.text("\\$", "$")
         if not pattern.starts:
             inner, text = rf"(?s)\A(.*?)({inner})", "$1" + new.text("\\$", "$", 2)

@@ -200,7 +200,7 @@ class _Generator:
         return select.where(present, copy=False)
 
     def _known(self, question: Collect, keys: list[Piece]) -> Iterable[SQL]:
-        """Conditions that keep only the requested groups; none for a key whose domain holds no other value."""
+        """Conditions that keep only the requested groups. A key whose domain has no other values needs no condition."""
         if question.known is None:
             return
         columns = question.relation.columns

@@ -219,22 +219,22 @@ class Spelling(ABC):
         """
 
     finding: str
-    """The function that tells whether a regular expression matches a part of a text."""
+    """The name of the function that tests whether a regular expression matches a part of a text."""
     gives_back: bool
-    """Whether a repetition in a regular expression needs no mark not to backtrack."""
+    """False if repetitions must be written as possessive (x*+), because the engine would backtrack otherwise."""
 
     def finds(self, value: SQL, pattern: Pattern) -> SQL:
         """Whether a pattern matches a part of a text."""
         return function(self.finding, value, self.text(pattern.text(gives_back=self.gives_back)))
 
     def found(self, value: SQL, pattern: Pattern, group: int) -> SQL:
-        """A group of the first match of a pattern; '' if there is none."""
+        """A group of the first match of a pattern; '' if nothing matches."""
         text = self.text(pattern.text(gives_back=self.gives_back))
         return function("REGEXP_EXTRACT", value, text, number(group))
 
     @abstractmethod
     def exchanged(self, value: SQL, pattern: Pattern, new: Replacement) -> SQL:
-        """The text with another in place of the first match."""
+        """The text with `new` in place of the first match of a pattern."""
 
     @abstractmethod
     def utf8(self, digits: SQL) -> SQL:
@@ -399,7 +399,7 @@ class DuckDB(Spelling):
         if listed is None:
             return super().among(value, keys, kind)
         # IN compares with each key in turn; a cast to ENUM is one look-up, however many keys there are. Integers and
-        # dates are compared as text, of which each value has exactly one.
+        # dates are compared as text, because each value has exactly one text form.
         found = try_cast(value if kind is Kind.TEXT else cast(value, "VARCHAR"), listed)
         return exp.Not(this=exp.Is(this=found, expression=exp.Null()))
 
