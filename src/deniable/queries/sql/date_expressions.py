@@ -19,7 +19,7 @@ _TIMES: Final = {
     "microsecond": 1, "millisecond": 10**3, "second": 10**6, "minute": 60 * 10**6, "hour": 3_600 * 10**6,
     "day": A_DAY, "week": 7 * A_DAY,
 }  # fmt: skip
-"""Microseconds of the units that are always as long."""
+"""The length in microseconds of each unit whose length is always the same."""
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200}
 _MOST: Final = {"add_months": 12 * 10_000, "add_time": 3_652_059 * A_DAY}
 _AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]{1,15})\s*([A-Za-z]+)\s*")
@@ -46,7 +46,7 @@ def _day_of_year(a: Expression) -> Expression:
 
 
 def _thursday(a: Expression) -> Expression:
-    """The Thursday of the week, whose year and number a week has by ISO 8601."""
+    """The Thursday of the week of a day. By ISO 8601, a week belongs to the year of its Thursday."""
     return call("add_time", call("date_trunc", "week", a), 3 * A_DAY)
 
 
@@ -124,7 +124,7 @@ def crossed(unit: str, a: Expression, b: Expression) -> Expression:
 
 
 def elapsed(unit: str, a: Expression, b: Expression) -> Expression:
-    """TIMESTAMP_DIFF: how many whole units pass from a to b. Exact where less than 285 years do."""
+    """TIMESTAMP_DIFF: how many whole units pass from a to b. Exact if less than 285 years lie between them."""
     if unit not in _TIMES:
         refuse("unit", what="WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND and MICROSECOND for TIMESTAMP_DIFF")
     whole = call("divide", crossed("microsecond", a, b), _TIMES[unit])

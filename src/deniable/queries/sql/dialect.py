@@ -76,7 +76,7 @@ def read(text: str) -> Text:
 
 
 def named_dialect(text: str) -> str | None:
-    """The dialect that the first line of a text names; None if it names none."""
+    """The dialect that the first line of a text names; None if the text names no dialect."""
     found = _WRITTEN_IN.match(text)
     return None if found is None else found[1].lower()
 
@@ -92,7 +92,7 @@ def _dialect(text: str) -> sqlglot.Dialect:
 
 
 def _note_today(tree: exp.Expression) -> None:
-    """Note one day for all places that say CURRENT_DATE: around midnight two readings of the clock may differ."""
+    """Store one day for every CURRENT_DATE of a text: around midnight, two readings of the clock may differ."""
     today = dt.datetime.now(dt.UTC).date()
     for node in tree.find_all(exp.CurrentDate):
         node.meta["today"] = today

@@ -297,9 +297,9 @@ class Relations:
     def _exists(self, scope: Scope, node: exp.Exists, known: Environment, *, outside: bool) -> Scope:
         """The rows for which a sub-query has (no) row of the same person, with the same values in further columns.
 
-        The sub-query is gathered to one row for each person and value of these columns. So each row meets at most one,
-        and no person gets more rows. One further comparison of an inner with an outer value is met by some inner row
-        exactly if it is met by the least or the largest of their values.
+        The sub-query is aggregated to one row for each person and combination of these columns. So each outer row has
+        at most one partner, and no person gets more rows. One further comparison of an inner with an outer value is
+        allowed: some inner row meets it exactly if the least or the largest inner value meets it.
         """
         select = unwrapped(node.this)
         if not isinstance(select, exp.Select) or any(
@@ -403,7 +403,10 @@ def _is_crossed(join: exp.Join) -> bool:
 
 
 def _narrowed(left: Scope, right: FromItem, conditions: list[exp.Expression]) -> Scope:
-    """The right side of a LEFT JOIN, filtered by the conditions of ON about it alone, which decide who is a partner."""
+    """The right side of a LEFT JOIN, filtered by those conditions of ON that read its columns alone.
+
+    Conditions of ON decide which rows are partners. They never drop a row of the left side.
+    """
     if isinstance(right, PublicItem) or any(side_of(each, left, right) != "right" for each in conditions):
         refuse("join left")
     rows = RelationExpressions(right)

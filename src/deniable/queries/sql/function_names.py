@@ -46,7 +46,7 @@ def note_names(tree: exp.Expression, tokens: Sequence[Token], dialect: Dialect) 
 
 
 def written(kind: type[object], words: Iterable[str], dialect: Dialect) -> str:
-    """The first of these names that the parser reads as this kind of function; "" if there is none."""
+    """The first of these names that the parser reads as this kind of function; "" if it reads no name so."""
     return next((each for each in words if _read(each, dialect) is kind), "")
 
 

@@ -117,7 +117,7 @@ class NoisyColumns:
         self.columns = columns
         self.windows = windows
         self.source = source
-        """The name of the sub-query whose answers these are, by which a second SELECT may read them again."""
+        """The name of the sub-query with these answers; a second SELECT may read them again by this name."""
         self.partition: tuple[Expression, ...] | None = None
         """The keys of GROUP BY over noisy rows, which aggregates are taken over; None where there is none."""
         self.condition: Expression | None = None
@@ -219,7 +219,7 @@ def projected(listed: list[tuple[str, Expression | None]], scope: Scope) -> Scop
     known = {entry.column: entry for entry in scope.entries if entry.column is not None}
 
     def passed(name: str, below: str | None, column: str | None) -> ScopeEntry:
-        """A column that is passed on says of people what it says below."""
+        """The entry of a column; if it is passed on unchanged, with what the scope below declares about its people."""
         entry = None if below is None else known.get(below)
         return (entry or ScopeEntry("", name, column))._replace(qualifier="", name=name, column=column, bare=True)
 

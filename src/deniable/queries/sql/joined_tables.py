@@ -87,7 +87,7 @@ def equal_pairs(
 
 
 def factored(condition: exp.Expression) -> list[exp.Expression]:
-    """The parts of a condition, with what all branches of an OR have in common beside the OR."""
+    """The parts of a conjunction. A part that all branches of an OR have in common is taken out of the OR."""
     found: list[exp.Expression] = []
     for part in conjoined(condition):
         if isinstance(part, exp.Or):
@@ -158,9 +158,10 @@ class Compared:
         return cls(operator, theirs.fitted(sides[0]), ours.fitted(sides[1]))
 
     def met(self, least: Expression, most: Expression) -> Expression:
-        """Whether some value is compared so, given the least and the largest of them.
+        """Whether some value of the sub-query meets the comparison, given the least and the largest of its values.
 
-        A value below ours exists exactly if the least is below; one that differs, if the least or the largest differs.
+        For example, a value below ours exists exactly if the least value is below ours, and a different value exists
+        exactly if the least or the largest differs.
         """
         if self.operator == "ne":
             return call("or", call("ne", least, self.ours), call("ne", most, self.ours))
@@ -223,6 +224,10 @@ def _beside(
 
 
 def with_public(left: Scope, right: PublicItem, pairs: list[Pair], how: How, using: set[str]) -> Scope:
+    """The scope of a join with a public table. `pairs` must be equal; `using` has the names in USING (else empty).
+
+    Raises `QuestionRefused` without pairs, or if the right side of a pair is not a column of the table.
+    """
     theirs: list[str] = []
     for _, node in pairs:
         if not isinstance(node, exp.Column):
@@ -237,6 +242,7 @@ def with_public(left: Scope, right: PublicItem, pairs: list[Pair], how: How, usi
 
 
 def with_private(left: Scope, right: Scope, pairs: list[Pair], how: How, using: set[str]) -> Scope:
+    """The scope of a join of two private sides; `QuestionRefused` unless `pairs` match the people (`same_person`)."""
     ours, theirs = RelationExpressions(left), RelationExpressions(right)
     further: list[Pair] = []
     person = False
@@ -268,7 +274,7 @@ def with_private(left: Scope, right: Scope, pairs: list[Pair], how: How, using: 
 
 
 def _marked(scope: Scope) -> tuple[Scope, str]:
-    """A scope with a column that is never NULL, and its name: after a LEFT JOIN it tells who has a row there."""
+    """A scope with a column that is never NULL, and its name. A LEFT JOIN makes it NULL in rows without a partner."""
     columns = scope.relation.columns
     never = next((name for name in columns if not columns.unlisted(name).nullable), "")
     if never:
@@ -281,9 +287,9 @@ def _marked(scope: Scope) -> tuple[Scope, str]:
 def same_person(left: Scope, right: Scope, pairs: list[Pair]) -> bool:
     """Whether equalities between two private sides say that their people are equal.
 
-    They do if the ids are equal, or if a column is declared as unique: who has the order has its items. They also do if
-    both columns are declared as owned: two items of one order are of one customer. The join is one on the person in any
-    case, so a wrong declaration cannot show one person beside another.
+    They do if they compare ids, or if a column is declared as unique: the items of an order belong to its customer.
+    They also do if both columns are declared as owned: two items of one order belong to one customer. In any case the
+    join compares the person too, so a wrong declaration cannot put the rows of two people side by side.
     """
     ours, theirs = RelationExpressions(left), RelationExpressions(right)
     named = any(ours.names_rows_of(a) or theirs.names_rows_of(b) for a, b in pairs)
@@ -294,7 +300,7 @@ def same_person(left: Scope, right: Scope, pairs: list[Pair]) -> bool:
 def enforced(relation: RelationNode, table: str) -> RelationNode:
     """A relation in which no person has two rows of a table with the same value of a unique column.
 
-    The declaration is not believed: further rows are left out where the table is read, by the secret rank.
+    The declaration is enforced, not trusted: further rows are dropped where the table is read, by the secret rank.
     """
     match relation:
         case Source(table=found) if found.name == table:

@@ -28,14 +28,14 @@ _CLAUSES: Final = ("qualify", "limit", "offset", "order", "having", "distinct", 
 
 @final
 class Repair(NamedTuple):
-    """(start, end) of the part of the text that is refused, and a question that is accepted instead; "" if none is."""
+    """(start, end) of the refused part of the text, and a question that is accepted instead ("" if none was found)."""
 
     place: tuple[int, int]
     question: str
 
 
 def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bool]) -> Repair:
-    """The repair of a refused text. `accepts` tells whether a text is a question."""
+    """The repair of a refused text. `accepts` returns whether a text is accepted as a question."""
     private = [name for name, table in tables.items() if table.unit is not None]
     named = [name for name in private if name.casefold() in text.casefold()]
     simplest = [f'SELECT COUNT(*) AS n FROM "{name}"' for name in (*named, *private)]
@@ -131,7 +131,7 @@ def _without_conditions(tree: exp.Expression, select: exp.Select) -> Iterator[tu
 
 
 def _regrouped(select: exp.Select, dropped: exp.Expression) -> dict[str, object]:
-    """GROUP BY without a column that is left out of SELECT: without it, and without positions, which would change."""
+    """The GROUP BY of a SELECT that loses a column: without that column, and without positions, which would shift."""
     group = select.args.get("group")
     alias, inner = item(dropped)
     if group is None or has_aggregate(inner) or group.args.get("all"):

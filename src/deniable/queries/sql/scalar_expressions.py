@@ -308,7 +308,8 @@ class _Scalars:
     def _regexpextract(self, node: exp.RegexpExtract) -> Expression:
         only(node, "this", "expression", "group", *_EXTRACTING)
         text, pattern, group = self.read(node.this), self.read(node.args["expression"]), node.args.get("group")
-        # BigQuery extracts the group if there is one, and NULL if nothing matches; others the whole, and ''.
+        # BigQuery returns the group if the pattern has one, and NULL if nothing matches; other dialects return the
+        # whole match, or ''.
         null = bool(node.args.get("null_if_no_match"))
         bracket = isinstance(pattern, Literal) and "(" in str(pattern.value).replace("\\(", "").replace("(?:", "")
         number = Literal(int(null and bracket)) if group is None else self.read(group)

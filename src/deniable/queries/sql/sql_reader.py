@@ -53,7 +53,7 @@ def parse(text: str, tables: Mapping[str, Table]) -> Question:
             raise QuestionRefused(
                 refused.code, refused.rule, shown, place=found.place, instead=found.question
             ) from None
-        # Examples use a table of their own: the question itself is mended, or the example told in the session's names.
+        # Examples use a table of their own. So the question is repaired, or the example gets the session's names.
         own = found.question or _in_own_words(example, tables)
         start, end = found.place
         part = text[start:end] if (end - start) < len(text) else ""
@@ -308,7 +308,7 @@ class _Reader:
         where = select.args.get("where")
         if (post.limit is not None or post.offset) and (where is not None or select.args.get("order")):
             refuse("limit")
-        # A condition on an answer with windows leaves out rows after they were computed, else before.
+        # If the answer has windows, a condition drops rows after the windows are computed; otherwise before.
         before = [] if post.having is None else [post.having]
         after = [] if post.qualify is None else [post.qualify]
         if where is not None:
@@ -334,7 +334,7 @@ class _Reader:
         return check_post(replace(inner, post=shown))
 
     def _totalled(self, select: exp.Select, inner: Question, reader: NoisyColumns) -> Question:
-        """Aggregates over noisy rows, by keys of them or over all: one row of each group is kept.
+        """Aggregates over noisy rows, by some of their keys or over all rows; one row of each group is kept.
 
         An aggregate reads the rows that meet WHERE, so its argument is NULL in all others; a group without such a row
         is left out. Without GROUP BY there is one row, as in SQL. In SQL a group without rows does not exist. Here
@@ -405,7 +405,7 @@ def _all(conditions: list[Expression]) -> Expression | None:
 
 
 def _existing(inner: Question) -> list[Expression]:
-    """The condition that a group exists, by its noisy count; none if keys are not public, or nothing was counted."""
+    """The condition that a group exists, by its noisy count; empty if keys are not public, or nothing was counted."""
     if any(key.values is None for key in inner.keys):
         return []
     counts = [each for each in inner.measures if each.function in {"count", "count_persons"}]

@@ -1,8 +1,8 @@
 """AT TIME ZONE: the local time of a moment in UTC, written out as a public table of changes of the clock.
 
-Databases have tables of time zones of different years. Here the changes of the clock come from one table, that of the
-machine on which the question is read, and become constants of the question: moments before the first change get one
-offset, those up to the second another, and so on. So every engine computes the same.
+Databases contain time-zone tables of different ages. Here the changes of the clock come from one table, on the machine
+that reads the question, and become constants of the question: moments before the first change get one offset, moments
+up to the second change another, and so on. So every engine computes the same local time.
 """
 
 from __future__ import annotations
