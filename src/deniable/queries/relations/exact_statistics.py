@@ -34,7 +34,7 @@ Group = tuple["Scalar | None", ...]
 class Reach:
     """How much of a grouped result one person can affect: `rows` in total, `groups` groups, `each` rows in a group.
 
-    None: no bound of its own.
+    None: nothing but the other fields bounds it.
     """
 
     rows: int
@@ -329,7 +329,7 @@ def _of_rows(reach: Reach, neighbours: Neighbours, low: int, high: int) -> Moves
 
     A person's rows add a vector v with |v_g| ≤ n_g·M, M = max(|low|, |high|), so ‖v‖₁ ≤ M·Σn_g, ‖v‖₂² ≤ M²·Σn_g² and
     ‖v‖∞ ≤ M·max n_g. Replacing a person adds v and takes away u. If all values have one sign, u·v ≥ 0, so ‖v − u‖₂² ≤
-    ‖u‖₂² + ‖v‖₂², and no coordinate moves further than the larger of the two; else the triangle inequality is all.
+    ‖u‖₂² + ‖v‖₂², and no coordinate moves further than the larger of the two; else only the triangle inequality holds.
     """
     most = max(abs(low), abs(high), 1)  # a sum of zeros has sensitivity 0, for which 1 is an upper bound
     once = Moves(most * reach.in_all, most**2 * reach.squares, most * reach.in_one_group)

@@ -35,7 +35,7 @@ def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[D
         arguments, domains = ([*each[1:-1:2], each[-1]] for each in (arguments, domains))
     kinds = {domain.kind for domain in domains if domain.keys != ()}
     wanted = _wanted(kinds)
-    if wanted is Kind.BOOLEAN and operator not in _COMPARING:  # nothing but text or truths, where numbers are taken
+    if wanted is Kind.BOOLEAN and operator not in _COMPARING:  # only text or booleans, where numbers are needed
         wanted = Kind.REAL
     if wanted is None:
         dates = (_said(each) for each, domain in zip(arguments, domains, strict=True) if domain.kind in _DATES)
@@ -53,7 +53,7 @@ def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[D
 
 
 def _wanted(kinds: set[Kind]) -> Kind | None:
-    """The kind to which all of them can be converted; None if there is none."""
+    """The kind to which all of them can be converted; None if no such kind exists."""
     numbers, dates = kinds & NUMBERS, kinds & _DATES
     if numbers and dates:
         return None

@@ -1,10 +1,10 @@
 """Regular expressions that every engine matches in linear time, with the same result.
 
 DuckDB uses RE2, which never backtracks; Spark uses Java's engine, which may take exponential time. So only patterns are
-taken for which backtracking is useless: after a part that repeats (x*, x+, x{2,}) stands nothing that x may also match.
-Then the longest repetition is the only one that can lead to a match, and it is written for Java as one that does not
-give anything back (x*+). A part that may be missing (x?, or a group with ?) doubles the ways to match; at most
-`_MOST_WAYS` such parts are taken where what follows may match the same.
+accepted for which backtracking cannot help: what follows a repetition (x*, x+, x{2,}) must not begin with a character
+that x may match. Then only the longest repetition can lead to a match, and for Java it is written as possessive (x*+),
+which never backtracks. A part that may be missing (x?, or a group with ?) doubles the ways to match. At most
+`_MOST_WAYS` such parts are accepted where what follows may begin with the same characters.
 
 A pattern is a sequence of characters, classes ([a-z], [^/], \\d, \\w, \\s, the dot) and groups, each with ?, *, + or
 {m,n}; groups may have alternatives; ^ stands at the beginning and $ at the end. The dot matches everything but a line
@@ -35,7 +35,7 @@ _CONTROLS: Final = {"n": 10, "t": 9, "r": 13}
 
 
 class UnfitPattern(Exception):
-    """A pattern that is not taken; the message says why."""
+    """A pattern that is not accepted; the message says why."""
 
 
 @final
@@ -49,7 +49,7 @@ class _Letter:
 @final
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Alternatives, each a sequence; `number` is that of a capturing group, 0 of another."""
+    """Alternatives, each a sequence. `number` counts capturing groups from 1; 0 for a group that does not capture."""
 
     ways: tuple[tuple[_Times, ...], ...]
     number: int
@@ -94,10 +94,10 @@ class Pattern:
 
     @property
     def scans(self) -> int:
-        """How often, at most, a character of the text is looked at, for each character of the pattern.
+        """The most times that a character of the text is examined, for each character of the pattern.
 
-        From each place of the text a match is tried. A repetition can be run through again from a later place only if
-        it contains all letters of the part before it.
+        A match is tried from each place of the text. A repetition can scan the same characters again from a later place
+        only if it contains all letters of the part before it.
         """
         if self.starts:
             return 1
@@ -115,7 +115,7 @@ class Pattern:
 
 @lru_cache(maxsize=256)
 def pattern(text: str) -> Pattern:
-    """The pattern of a text; `UnfitPattern` if it is not taken.
+    """The checked pattern of a text; `UnfitPattern` if it is not accepted.
 
     >>> pattern("^https?://([^/]+)/").groups
     1
@@ -256,7 +256,10 @@ class _Reader:
 
 
 def _check(parts: tuple[_Times, ...], after: Ranges | None, ways: list[int], *, inside: bool) -> None:
-    """Raise `UnfitPattern` unless every repetition is told from what follows; `after` None: nothing follows at all."""
+    """Raise `UnfitPattern` if what follows a repetition may begin with a character that it repeats.
+
+    `after` has the characters that may follow `parts`; None: the match may end there.
+    """
     for i, each in enumerate(parts):
         follows = _first(parts[i + 1 :], after)
         if isinstance(each.part, _Group):
@@ -290,7 +293,7 @@ def _count(ways: list[int]) -> None:
 
 
 def _unbounded(parts: tuple[_Times, ...]) -> list[Ranges]:
-    """What repeats without end, in any depth."""
+    """The characters of each part that repeats without end, at any depth."""
     found: list[Ranges] = []
     for each in parts:
         if isinstance(each.part, _Group):
@@ -395,8 +398,8 @@ class Replacement:
         return "".join(each if isinstance(each, str) else match[each] or "" for each in self.pieces)
 
     def text(self, backslash: str, sign: str, moved: int = 0) -> str:
-        """The notation of an engine: `sign` before the number of a group, `backslash` for the character before which
-        the engine needs a backslash; numbers are `moved`.
+        """The notation of an engine: `sign` stands before the number of a group, `backslash` has the characters that
+        need a backslash before them, and `moved` is added to the number of each group.
         """
         found = []
         for each in self.pieces:

@@ -436,7 +436,7 @@ def position(domains: Domains) -> Domain:
 
 
 def regexp(result: Kind) -> Callable[[Domains], Domain]:
-    """The domain of what a constant pattern finds: whether it does, a group, or the text with another in its place."""
+    """The domain of a function with a constant pattern: whether it matches, a group, or the text after replacing."""
 
     def domain(domains: Domains) -> Domain:
         text(domains[:1])
@@ -538,11 +538,11 @@ def _start(unit: str, day: dt.date) -> dt.date:
 
 
 def _starts(unit: str, first: dt.date, last: dt.date) -> tuple[dt.date, ...] | None:
-    """All starts of years, quarters, ... from `first` to `last`, which are two of them; None if they are many."""
+    """All starts of years, quarters, ... from `first` to `last`, both included; None if there are too many."""
     longest = operator_meanings.TIMES[unit] if unit in operator_meanings.TIMES else dt.timedelta(_LONGEST_UNIT[unit])
     found = [first]
     while found[-1] < last and len(found) <= _MOST_STARTS:
-        # The longest time that one takes, from its start, leads into the next one and not beyond it.
+        # The greatest length of a unit, added to the start of one, leads into the next one and not beyond it.
         found.append(_start(unit, found[-1] + longest))
     return tuple(found) if len(found) <= _MOST_STARTS else None
 
@@ -566,7 +566,7 @@ def add_months(domains: Domains) -> Domain:
     """The domain of a date some months later.
 
     A later day never becomes an earlier one, but two moments of different days can change places on the last day of a
-    short month. So the bounds are those of whole days.
+    short month. So the bounds are widened to whole days.
     """
     a, months = domains
     _dates((a,))

@@ -39,12 +39,12 @@ class Sorting(NamedTuple):
 class PersonWindow:
     """`function`(expression) OVER (PARTITION BY person, partition ORDER BY order frame).
 
-    `offset` is that of LAG and LEAD. `frame` has the first and the last row relative to the current one, None for an
-    open end. Without a frame, a total reads the whole partition or, with an order, all rows up to the last one that the
-    order does not tell from the current row; FIRST_VALUE reads the first row.
+    `offset` is the offset of LAG and LEAD. `frame` has the first and the last row relative to the current one, None for
+    an open end. Without a frame, a total reads the whole partition or, with an order, all rows up to and including
+    those that tie with the current row; FIRST_VALUE reads the first row.
 
-    Rows that the order does not tell apart are ordered by the secret rank and then by their content, where the result
-    depends on their order (`is_tied_by_rank`). Both belong to the person's own rows.
+    Where the result depends on the order of tied rows (`is_tied_by_rank`), these are ordered by the secret rank and
+    then by their content. Both depend on the person's own rows alone.
     """
 
     function: str
@@ -56,7 +56,7 @@ class PersonWindow:
 
     @property
     def is_tied_by_rank(self) -> bool:
-        """Whether the result depends on the order of rows that `order` does not tell apart."""
+        """Whether the result depends on the order of rows that tie in `order`."""
         return self.frame is not None or self.function in ("row_number", *NEIGHBOURS, *ENDS)
 
     @property
@@ -104,8 +104,8 @@ class PersonWindows(OnOne):
     """Each row with further columns, which are windows over the rows of the same person. Rows: unchanged.
 
     Proof: the new columns of a row are a function of the multiset of that person's rows, with their secret ranks. So
-    without one person, everybody else's rows are the same, and that person has as many rows as before. A tie that rank
-    and content leave is one between equal rows, so the multiset of results does not depend on how it is broken.
+    without one person, everybody else's rows are the same, and that person has as many rows as before. Rows that still
+    tie after rank and content are equal, so the multiset of results does not depend on their order.
     """
 
     windows: tuple[tuple[str, PersonWindow], ...]

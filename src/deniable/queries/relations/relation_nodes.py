@@ -129,8 +129,9 @@ class Source(RelationNode):
 class FilterRows(OnOne):
     """The rows for which the condition is true (neither false nor NULL).
 
-    Rows: at most as before. If the condition leaves a column m values, none of them NULL, a person has for each of
-    these at most `rows_alike` rows, so at most m times as many: `WHERE k = 1` keeps one row if k numbers their rows.
+    Rows: at most those of the child. If the condition allows only m values of a column, none of them NULL, a person has
+    at most `rows_alike` rows for each value, so at most m times as many in all: `WHERE k = 1` keeps one row if k
+    numbers the person's rows.
     """
 
     condition: Expression
@@ -176,7 +177,7 @@ class Project(OnOne):
         return self.child.rows
 
     def rows_alike(self, names: frozenset[str]) -> int:
-        # A column that is passed on has the value that it has below; a computed one says nothing here.
+        # A column that is passed on has the same value below. Nothing is known about a computed one.
         passed = (each.name for name, each in self.expressions if name in names and isinstance(each, Column))
         return self.child.rows_alike(frozenset(passed))
 
@@ -192,7 +193,7 @@ class How(Enum):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinPublic(OnOne):
-    """Each row with its partners in a public table. Rows: times the most partners a key has there, a public number.
+    """Each row with its partners in a public table. Rows: those of the child times the most partners of a key (public).
 
     `on` pairs a column of the child with one of the table. NULL has no partner. All columns of both sides are kept, so
     their names must differ; the SQL and dataframe fronts rename the child's if necessary.

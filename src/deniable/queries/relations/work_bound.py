@@ -161,7 +161,7 @@ def _of_statistic(statistic: Statistic, sizes: Sizes, keys: list[Expression]) ->
 
     if isinstance(statistic, Count | ExactSum):
         return _ADD
-    kept = sum(bytes_of(key, sizes) for key in keys)  # beside every value that is counted once stand its keys
+    kept = sum(bytes_of(key, sizes) for key in keys)  # each distinct value is stored with its keys
     if isinstance(statistic, CountPersons):
         return _DISTINCT + _KEPT * kept
     if isinstance(statistic, CountDistinct):
