@@ -63,7 +63,7 @@ def budget_notes(budget: Budget) -> tuple[str, ...]:
 
 
 def rows_note(plan: NoisePlan) -> str:
-    """A note on the owner's bound: how many rows of each person were read at most; "" if there is none."""
+    """A note on the owner's bound: how many rows of each person were read at most; "" without such a bound."""
     bounds = {
         table.name: table.unit.rows for table in plan.question.relation.tables if table.unit and table.unit.column
     }

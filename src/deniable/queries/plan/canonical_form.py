@@ -110,7 +110,8 @@ def relation_form(relation: RelationNode) -> tuple[Form, Forms]:
             conditions: tuple[Part, ...] = form[1:] if form[0] == "and" else (form,)
             # A filter of a filter is one filter.
             made = _filter(below[1], (*below[2:], *conditions)) if below[0] == "filter" else _filter(below, conditions)
-            # Fewer rows of a person need less noise: such an answer is not merged with one from before this was known.
+            # A filter that bounds a person's rows lowers the noise. The form says so, because such an answer must not
+            # be merged with an older one that was planned without this bound.
             return (made if relation.rows == child.rows else ("few", relation.rows, made)), columns
         case Project(child=child, expressions=expressions):
             below, columns = relation_form(child)

@@ -8,10 +8,11 @@ Laplace noise of one, so the Gaussian budget is better from nine questions on.
 Gaussian ones μ_j², under one promise of (ε, δ). If two limits are fixed in advance, Σε_i ≤ e and Σμ_j² ≤ m with
 δ_m(ε - e) ≤ δ, the promise holds, also if both kinds are interleaved adaptively: the likelihood ratio of all releases
 is at most e^e times that of the Gaussian ones, whose filter is valid with any other outputs as side information. But
-each part of a split is smaller than the whole, so a split helps neither kind. What would help is one limit on the pair:
-to spend until δ_{Σμ²}(ε - Σε) reaches δ. That stops at the border of a region, where the analyst chooses by earlier
-answers which currency to go on with. No theorem makes it a filter, and multiplying curves up to a border is known to
-fail (arXiv 2602.06756). So a budget has one currency for life, and a price says what the other one would give.
+each part of a split is smaller than the whole, so a split helps neither kind. One limit on the pair would help: spend
+until δ_{Σμ²}(ε - Σε) reaches δ. Such a filter stops at the border of a region of pairs (Σε, Σμ²), and an analyst may
+choose the next currency by earlier answers. No theorem shows that this is a valid filter, and multiplying curves up to
+a border is known to fail (arXiv 2602.06756). So a budget keeps one currency, and a price reports what the other would
+give.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ if TYPE_CHECKING:
 _DELTA: Final = "0.000001"
 """The δ of the Gaussian budget that a pure one is compared with."""
 _WORTH: Final = 0.9
-"""The other currency is mentioned if its errors are at most this share of those here."""
+"""The other currency is mentioned if its errors are at most this fraction of the errors in the budget's own."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OtherCurrency:
-    """The errors of questions under a budget in the other currency: as many as the whole budget pays for."""
+    """The errors that a budget in the other currency would give, divided among the same number of questions."""
 
     budget: Budget
     questions: int
-    """How many questions of this price the whole budget pays for, here and there."""
+    """The number of questions that are compared: as many as the whole budget pays for at this price."""
     cost: Cost
-    """The cost of each of them there: an equal share."""
+    """The cost of each question in the other currency: an equal share of that budget."""
     errors: dict[str, float]
-    """The half-width of the noise interval of each measure there."""
+    """The half-width of the noise interval of each measure, under the other budget."""
     here: dict[str, float]
 
     @property
     def is_better(self) -> bool:
-        """Whether every measure has a clearly smaller error there."""
+        """Whether every measure has a clearly smaller error under the other budget."""
         return all(self.errors[name] <= _WORTH * here for name, here in self.here.items())
 
     def __str__(self) -> str:
@@ -63,7 +64,7 @@ class OtherCurrency:
 
 
 def other_currency(price: Price) -> OtherCurrency | None:
-    """See `OtherCurrency`; None for quantiles, unlisted keys, budgets of μ or ρ, and prices above the whole budget."""
+    """The comparison for a price; None for quantiles, unlisted keys, budgets of μ or ρ, and prices above the budget."""
     from deniable.queries.plan.pricing import TYPICAL_ROWS, errors
 
     plan, budget = price.plan, price.budget

@@ -1,4 +1,4 @@
-"""MIN and MAX of dates and timestamps: those of their days or microseconds, as a date again."""
+"""MIN and MAX of dates and timestamps, computed on their days or microseconds and converted back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENT: Final = dt.datetime(1970, 1, 1)
 @final
 @dataclass(frozen=True, slots=True)
 class Dated(Recipe):
-    """MIN or MAX of dates or timestamps. It has no interval: the ends of one would be dates beside a date."""
+    """MIN or MAX of dates or timestamps. It has no noise interval, because the ends of intervals are numbers."""
 
     name: str
     inner: Ranked

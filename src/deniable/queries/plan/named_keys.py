@@ -1,4 +1,4 @@
-"""The public values of a key: those of the schema, those that the question names, and without those that it excludes.
+"""The public values of a key: listed by the schema or named by the question, without values that conditions exclude.
 
 A key and the conditions on the rows are followed down through computed columns (`Project`), to the columns of the
 relation below. There a condition such as `day >= DATE '2024-01-01'` narrows the bounds of a column, and with them the
@@ -108,7 +108,7 @@ def _candidates(expression: Expression, relation: RelationNode) -> tuple[tuple[S
 
 
 def _branches(below: _Below, kind: Kind) -> set[Scalar | None] | None:
-    """The values that all OR conditions together leave to a key; None if none of them names it in each branch."""
+    """The values of a key that all OR conditions together allow; None if no OR restricts the key in every branch."""
     found: set[Scalar | None] | None = None
     for each in below.conditions:
         if isinstance(each, Call) and each.operator == "or":

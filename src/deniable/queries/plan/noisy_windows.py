@@ -1,7 +1,8 @@
 """Windows over noisy answers: ranks, neighbours in an order, running sums and moving averages of groups.
 
 A window reads the groups of an answer after noise was added to them, so it is post-processing: it costs nothing and
-cannot leak, whatever it computes. A window over the rows of a table would read across people, and has no such form.
+cannot leak, whatever it computes. A window over the rows of a table would read across people; no record here
+describes one.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def in_order(
 class NoisyWindow:
     """One window function: `function` OVER (PARTITION BY … ORDER BY … frame), a column called `name`.
 
-    `offset` is that of LAG and LEAD. `frame` has the first and the last row relative to the current one, None for an
-    open end; without a frame it is the whole partition, or with ORDER BY all rows up to the peers of the current one.
+    `offset` is the offset of LAG and LEAD. `frame` has the first and the last row relative to the current one, None for
+    an open end. Without a frame the window reads the whole partition, or with ORDER BY all rows up to and including the
+    peers of the current row (rows that tie with it).
     """
 
     name: str
@@ -81,7 +83,7 @@ class NoisyWindow:
         return Domain(Kind.REAL if real else found.kind, None, None, True)
 
     def mapped(self, change: Callable[[Expression], Expression]) -> NoisyWindow:
-        """The window with another expression in place of each."""
+        """The window with `change` applied to each of its expressions."""
         return replace(
             self,
             argument=None if self.argument is None else change(self.argument),
@@ -101,7 +103,7 @@ class NoisyWindow:
     def _partitions(
         self, places: Sequence[int], rows: Sequence[NoisyRow], domains: Mapping[str, Domain]
     ) -> Iterator[tuple[list[int], list[tuple[Value, ...]]]]:
-        """For each partition its places in order, and what they are ordered by."""
+        """For each partition the places of its rows in order, and the values by which they are ordered."""
         keys = [typed(each, domains).value for each in self.partition]
         by = [typed(part.expression, domains).value for part in self.order]
         partitions: dict[tuple[Value, ...], list[int]] = {}
@@ -126,7 +128,7 @@ class NoisyWindow:
         return found
 
     def _over(self, given: list[Any], peers: list[tuple[Value, ...]]) -> list[Any]:
-        """The values for one partition in order: `given` are the arguments, equal `peers` stand at the same place."""
+        """The values for one partition in order. `given` has the arguments; rows with equal `peers` tie."""
         size = len(given)
         if self.function in NEIGHBOURS:
             step = -self.offset if self.function == "lag" else self.offset

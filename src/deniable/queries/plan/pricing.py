@@ -95,7 +95,7 @@ class Price:
         return {name: None if name in self.quotients else of for name, of in measured_columns(self.plan).items()}
 
     def other_currency(self) -> OtherCurrency | None:
-        """What a budget of the same ε in the other currency would give for questions of this price; see there."""
+        """What a budget of the same ε in the other currency would give for questions of this price; None if unknown."""
         from deniable.queries.plan.currency_advice import other_currency
 
         return other_currency(self)
@@ -277,7 +277,7 @@ _ASKED: Final = ("epsilon", "mu", "rho", "share", "within", "delta", "confidence
 """The fields of `AskedCost`."""
 
 Near = float | Mapping[str, float] | None
-"""How near an answer shall be: one number for all columns, or one by column."""
+"""The target half-width of the noise interval: one number for all columns, or one by column."""
 
 _PLAIN: Final = frozenset({float, int, str, type(None)})
 """Types that need no conversion (from numpy and others)."""

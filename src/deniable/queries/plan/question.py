@@ -65,9 +65,9 @@ class Measure:
 class Post:
     """Post-processing of the noisy answers: columns, HAVING, ORDER BY, LIMIT. It costs nothing and cannot leak.
 
-    Expressions refer to keys and measures by their names, and to `windows`, which read the groups that HAVING keeps; a
-    window may read those before it. `qualify` is a condition on the rows with their windows. An aggregate over noisy
-    rows is a window over all of them (or over those with the same key) of which one row is kept.
+    Expressions refer by name to keys, measures and `windows`. Windows read the groups that HAVING keeps, and a window
+    may refer to earlier windows. `qualify` is a condition on the rows with their windows. An aggregate over noisy rows
+    is a window over all rows (or over the rows with the same key), of which one row is kept.
     """
 
     columns: tuple[tuple[str, Expression], ...]
