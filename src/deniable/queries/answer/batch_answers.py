@@ -148,7 +148,7 @@ def planned(
 def _prices(
     session: Session, plans: Mapping[str, NoisePlan], asked: AskedCost, shares: Sequence[Fraction], left: Cost
 ) -> dict[str, Price]:
-    """What each question of a batch costs. Those that share δ share what the ones before them leave."""
+    """What each question of a batch costs. A question with the default δ takes it from what earlier questions left."""
     found, rest = {}, left
     for (name, made), share in zip(plans.items(), shares, strict=True):
         found[name] = session._price(made, asked.part(share), rest)

@@ -2,8 +2,8 @@
 
 **In and out.** `release` takes a `NoisePlan`, its `Noise` (one mechanism for each part), the cost that pays for it, and
 the exact integers of an engine by group. It returns a `Released`, which is public. The exact integers never leave this
-module, but for `running_totals`, which keeps those of earlier days encrypted, to add them up. Everything after it
-(intervals, roll-ups, fits, display) is post-processing and cannot weaken the guarantee.
+module, with one exception: `running_totals` stores those of earlier days, encrypted, to add them up. Everything after
+a release (intervals, roll-ups, fits, display) is post-processing and cannot weaken the guarantee.
 
 **What is drawn.** A plan has parts: a count, a sum on an integer grid, or running totals over the cells of a quantile.
 Each part gets independent noise in each group, from its mechanism. Under a pure ε budget, a sum S and its count n may
@@ -141,7 +141,7 @@ class Released:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """The mark of each of `all_draws`, by which other answers with the same draw are known; empty if unknown."""
+        """The mark of each of `all_draws`, which identifies answers that share a draw; empty if unknown."""
         draws = self.all_draws
         alike = [(each.cost.units, 1) for each in self.measured] == [(each.cost.units, each.cells) for each in draws]
         known = alike and self.law is None

@@ -1,7 +1,8 @@
 """Roll-ups: an answer by finer keys also answers the question by coarser keys, for free.
 
-A count or a sum by region, age and sex, added up over age and sex, is one by region. This is post-processing and costs
-nothing. It is complete if every row is in a cell, which the schema must guarantee (public keys with all values listed).
+A count by region, age and sex, added up over age and sex, is a count by region; the same holds for sums. This is
+post-processing and costs nothing. The sum is complete if every row is in a cell, which the schema must guarantee
+(public keys with all values listed).
 The noise of a sum follows from the noise of its cells, so sums have intervals of their own.
 """
 
@@ -124,7 +125,7 @@ def rolled_up(
         return replace(
             released, groups=groups, parts=parts, precision=Cost(units), units=(units,) * len(groups), draws=draws
         )
-    # By its law two sums of one answer know which draws they have in common.
+    # The law records which draws two sums of one answer have in common.
     law, columns = released.with_law(fine, budget)
     kept = tuple(columns[i] for i in keep)
     found = Released(
@@ -265,7 +266,7 @@ def answered(
     key: str | None,
     payer: str | None,
 ) -> Answer | None:
-    """Answer a question from a finer answer in the ledger that is precise enough; None if there is none.
+    """Answer a question from a finer answer in the ledger; None if no stored answer is precise enough.
 
     The answer gets an entry of its own at no cost, so that it can be found again and refined.
     """
@@ -284,7 +285,7 @@ def answered(
 def found_in(
     session: Session, finer: Sequence[tuple[NoisePlan, list[int]]], made: NoisePlan, price: Price
 ) -> Released | None:
-    """The sums of a finer answer in the ledger that meet the precision of `price`; None if there are none."""
+    """The sums of a finer answer in the ledger, if they are as precise as `price` promises; otherwise None."""
     for fine, keep in finer:
         stored = session._stored(fine, None)
         summed = None if stored is None else read_off(fine, made, stored[0], keep, session.budget)

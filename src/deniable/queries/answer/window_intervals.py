@@ -1,16 +1,17 @@
 """Noise intervals of windows and of aggregates over noisy rows: running sums, moving averages, LAG, shares of a total.
 
-A cell of such a column reads the noisy numbers of several groups. `Traces` follows it back to them: every cell is
-written as a quotient of two linear combinations of noisy statistics, and its coefficients are exact. The statistics of
+A cell of such a column reads the noisy numbers of several groups. `Traces` follows the cell back to these numbers: it
+writes each cell as a quotient of two linear combinations of noisy statistics, with exact coefficients. Statistics of
 different groups have independent noise, so the noise of a linear combination has a known law (`noise_intervals`), and
 Fieller's theorem gives the interval of a quotient (`ratio_intervals`). Two sums over the same rows share their noise,
 which the coefficients account for.
 
-- COUNT and SUM, with +, -, and products and quotients with constants: exact. Shares and ratios of such: Fieller.
-- MIN and MAX over rows: the largest of the ends of all intervals, each at a confidence at which all hold together.
+- COUNT and SUM, with +, -, and products and quotients with constants: exact. Shares and ratios of these: Fieller.
+- MIN and MAX over rows: the least (or largest) lower end and upper end of the intervals of all rows. Each interval has
+  so high a confidence that all of them hold together.
 - ROUND, FLOOR, CEIL: the ends of the interval inside, rounded.
-- Conditions on noisy numbers (WHERE n > 100 before an aggregate) are taken as they came out: the interval is about the
-  rows that were chosen.
+- Conditions on noisy numbers (WHERE n > 100 before an aggregate) are taken as given: the interval is about the rows
+  that met the condition.
 - All others have no interval: averages and quantiles inside windows, products of noisy numbers, orders by noisy
   numbers, counts near their threshold, and answers that were measured jointly.
 """
@@ -42,18 +43,20 @@ Place = tuple[int, int]
 @final
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A number and its coefficients in noisy numbers."""
+    """A linear combination of noisy numbers: its value, and the coefficient (`slopes`) of each noisy number."""
 
     value: float
     slopes: Mapping[Place, float] = field(default_factory=dict)
 
     def plus(self, other: Linear, factor: float = 1.0) -> Linear:
+        """This combination plus `factor` times the other."""
         found = defaultdict(float, self.slopes)
         for place, slope in other.slopes.items():
             found[place] += factor * slope
         return Linear(self.value + factor * other.value, dict(found))
 
     def times(self, factor: float) -> Linear:
+        """This combination times a constant."""
         return Linear(self.value * factor, {place: slope * factor for place, slope in self.slopes.items()})
 
 
@@ -63,12 +66,13 @@ _ONE: Final = Linear(1.0)
 @final
 @dataclass(frozen=True, slots=True)
 class TracedCell:
-    """A quotient of two linear combinations."""
+    """A quotient of two linear combinations. Its methods return None if the result is not such a quotient."""
 
     above: Linear
     below: Linear = _ONE
 
     def plus(self, other: TracedCell, factor: float = 1.0) -> TracedCell | None:
+        """This cell plus `factor` times the other."""
         if self.below == other.below:
             return TracedCell(self.above.plus(other.above, factor), self.below)
         for one, two, of_one, of_two in ((self, other, 1.0, factor), (other, self, factor, 1.0)):
@@ -82,12 +86,14 @@ class TracedCell:
         return None
 
     def times(self, other: TracedCell) -> TracedCell | None:
+        """The product, if one of the two cells is a constant."""
         for one, two in ((self, other), (other, self)):
             if not one.above.slopes and not one.below.slopes and one.below.value:
                 return TracedCell(two.above.times(one.above.value / one.below.value), two.below)
         return None
 
     def over(self, other: TracedCell) -> TracedCell | None:
+        """This cell divided by the other."""
         if self.below == other.below:
             return TracedCell(self.above, other.above)
         if not self.below.slopes and not other.below.slopes and self.below.value and other.below.value:
@@ -131,7 +137,7 @@ class Traces:
         self._found: dict[tuple[int, str], TracedCell | None] = {}
 
     def around(self, i: int, expression: Expression) -> Interval:
-        """The noise interval of an expression in a row; None if there is none."""
+        """The noise interval of an expression in row `i`; None if its noise has no known law (see the module)."""
         value = typed(expression, self._domains).value(self._rows[i])
         if isinstance(value, bool) or not isinstance(value, int | float):
             return None
@@ -175,7 +181,7 @@ class Traces:
         return interval(Quotient(above.value, below.value), moves, shape, confidence, far)
 
     def _extreme(self, i: int, window: NoisyWindow, confidence: float) -> tuple[float, float] | None:
-        """The interval of the least or largest number: where all intervals hold, so do the extremes of their ends."""
+        """The interval of the least or largest number: if all intervals cover, the extremes of their ends cover too."""
         assert window.argument is not None
         value = typed(window.argument, self._domains).value
         places = [j for j in self._reads[window.name].get(i, ()) if value(self._rows[j]) is not None]
@@ -265,7 +271,7 @@ class Traces:
         value = typed(argument, self._domains).value
         read = self._reads[window.name].get(i, [])
         known = [j for j in read if value(self._rows[j]) is not None]
-        if window.function == "count":  # how many numbers there are is taken as it came out
+        if window.function == "count":  # the number of values is taken as given
             return TracedCell(Linear(float(len(known))))
         if window.function in (*NEIGHBOURS, *ENDS):
             at = read[:1] if window.function != "last_value" else read[-1:]
