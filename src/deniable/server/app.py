@@ -44,7 +44,7 @@ def app(settings: Settings) -> ASGIApp:
 
 
 def served(curator: Curator) -> ASGIApp:
-    """The same for an existing curator. The application closes it when it shuts down."""
+    """The ASGI application of an existing curator. It closes the curator when it shuts down."""
     desk, metrics, keeper, readiness = Desk(curator), Metrics(), Keeper(curator), Readiness(curator)
     guard = console.Guard(curator, desk, keeper)
 
@@ -142,7 +142,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 def _model(request: Request) -> Any:
-    """The class of the body that the route of a request takes; None if it takes none."""
+    """The class of the body that the route of a request takes; None if the route takes no body."""
     field = getattr(request.scope.get("route"), "body_field", None)
     return None if field is None else field.field_info.annotation
 

@@ -131,7 +131,7 @@ class Curator:
     def refine(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
-        """Spend more on an answered question, and merge both answers. Raises InvalidParameter if there is none yet."""
+        """Spend more on an answered question, and merge both answers. InvalidParameter if it was never answered."""
         session = self.paying(person, dataset, key)
         asked = question_now(session, sql)
         before = session.recall(asked, confidence=cost["confidence"])
@@ -268,10 +268,10 @@ class Curator:
     ) -> dict[str, Any]:
         """Register a dataset: its files are read once, by the schema.
 
-        The server recognises data that it has seen, under any name, and charges it to the budget of its family; so it
-        does with data that the owner declares as kin to one of their datasets (`family`). If only most of the ids are
-        known, or rows look like known ones, the owner must say whether they are the same `people`. If they are others,
-        the owner gives a `reason`, which the server signs into the ledger.
+        The server recognises data that it has seen, under any name, and charges it to the budget of its family. The
+        same holds for data that the owner declares as kin to one of their datasets (`family`). If only most of the ids
+        are known, or rows look like known ones, the owner must say whether they belong to the same `people`. For other
+        people the owner gives a `reason`, which the server signs into the ledger.
         """
         self.watch.check()
         tables = tables_of(schema)

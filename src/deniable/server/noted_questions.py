@@ -17,7 +17,8 @@ record                  note                                            release
 `NotedStanding`         {"standing": name, "day": day, "sql": text}     an answer to a standing question about a day
 ======================  ==============================================  ==============================================
 
-Notes are on disk: their spelling must not change.
+`note()` of a record returns its note, which the catalogue stores; `words()` describes the question for people. Notes
+are on disk: their spelling must not change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket for each name. The requests of others do not affect it."""
+"""Rate limits: a token bucket for each name, independent of the buckets of other names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST: Final = 100_000
 
 @final
 class Buckets:
-    """Each name may take `burst` at once, and `rate` a second in the long run. `clock` returns seconds.
+    """Each name may take `burst` tokens at once, and `rate` per second in the long run. `clock` returns seconds.
 
     >>> now = [0.0]
     >>> buckets = Buckets(rate=1, burst=2, clock=lambda: now[0])
@@ -26,7 +26,7 @@ class Buckets:
         self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, name: str) -> int:
-        """Take one. Returns 0, or, if the bucket is empty, the whole seconds until it is not."""
+        """Take one token and return 0. If the bucket is empty, return the whole seconds until it has a token again."""
         level = self._level(name)
         if level < 1:
             return max(1, math.ceil((1 - level) / self._rate))

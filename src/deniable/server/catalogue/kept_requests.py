@@ -66,8 +66,8 @@ class Requests:
     ) -> tuple[int, bytes] | None:
         """Store the `whole` response, or its outline; without a status, only the claim.
 
-        Returns what is stored now as (status, response); of another process if that was faster. None if that is only a
-        claim. Raises Problem `key_reused` if the key was claimed for another body.
+        Returns the (status, response) that is stored now, which another process may have stored first; None if only a
+        claim is stored. Raises Problem `key_reused` if the key was claimed for another body.
         """
         kept = None if status is None else response if whole else outline(response)
         values = {"person": person, "key": key, "body": body, "made": time.time(), "status": status, "response": kept}
@@ -121,7 +121,7 @@ def is_outline(kept: bytes) -> bool:
 def filled(kept: bytes, again: dict[str, Any]) -> bytes:
     """The response of an outline, with the missing fields from `again`, the same answer read from the ledger.
 
-    If the hash of the result is not that of the outline, `again` itself, which is marked as a replay.
+    If the result does not have the hash in the outline, returns `again` itself, which is marked as a replay.
     """
     record = json.loads(kept.removeprefix(_OUTLINE))
     whole = {name: record["short"].get(name, again.get(name)) for name in record["names"]}

@@ -52,7 +52,7 @@ def _listed(curator: Curator) -> list[dict[str, Any]]:
 
 
 async def _invite(visit: Visit) -> Response:
-    """Invite a new person, with a role, or a known one, without."""
+    """Invite a person. A new person needs a role; a known person keeps theirs."""
     said = {"person": visit.text("person").strip(), **({"role": visit.text("role")} if "role" in visit.form else {})}
     try:
         body = NewInvitation.model_validate(said)

@@ -42,7 +42,7 @@ async def _ledger(visit: Visit) -> Response:
 
 
 def _book(curator: Curator, person: Person, dataset: str, before: int | None) -> dict[str, Any]:
-    """The values of the page. If any entry is damaged, only that: also one that was verified before."""
+    """The values of the page. If any entry is damaged, also one that was verified before, the page shows only that."""
     try:
         return _whole_book(curator, person, dataset, before)
     except LedgerDamaged as error:  # nothing else in the ledger can be trusted then

@@ -124,7 +124,7 @@ def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, A
 
 
 def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same for a submitted form: raises every error before anything is registered or charged."""
+    """The price of the bounds in a submitted form. Raises every error before anything is registered or charged."""
     table, budget = typed["table"], _budget(typed["step"], typed["delta"])
     tables = tables_of(_schema(typed, columns))
     for each in columns:

@@ -24,7 +24,7 @@ from deniable.tables.kinds import Kind
 
 _AMOUNT: Final = "1"
 _MOST_DAYS: Final = 60
-"""Days of a set that have a link; the form reads any other one."""
+"""The most days of a set that have a link; the form reads any other day."""
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
@@ -106,7 +106,7 @@ async def _declare(visit: Visit) -> Response:
 
 
 def _typed(visit: Visit) -> dict[str, Any]:
-    """The declaration of the form: questions end with a semicolon, or are one on each line."""
+    """The declaration of the form: each question ends with a semicolon, or has a line of its own."""
     text = visit.text("questions").replace("\r\n", "\n")
     questions = [each.strip() for each in (text.split(";") if ";" in text else text.split("\n")) if each.strip()]
     if not questions:

@@ -1,4 +1,4 @@
-"""Decides whose budget a new dataset spends from: a new one, or that of a family which holds the same people.
+"""Decides which budget a new dataset spends from: a new budget, or the budget of a family with the same people.
 
 A family is a set of datasets whose people overlap; it has one ledger and one budget. A registration asks in this order:
 
@@ -239,7 +239,8 @@ class Alike:
 def _alike_in_ids(catalogue: Catalogue, records: list[DatasetRecord], sketches: Mapping[str, Sketch]) -> set[str]:
     """The datasets that have most of these ids, or most of whose ids are among these.
 
-    If none of an owner has, all datasets of this owner that have most of these ids together.
+    If no single dataset of an owner qualifies, but all datasets of this owner together have most of these ids, those
+    with some of the ids are returned.
     """
     read = [(dataset, Sketch.read(text)) for (dataset, _), text in catalogue.guards.sketches().items()]
     found = {name for name, old in read if any(each.share_known(old) >= KNOWN for each in sketches.values())}

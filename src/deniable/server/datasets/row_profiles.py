@@ -7,13 +7,13 @@ kept. Names and orders of columns do not matter, and columns with a single value
 
 *The test.* Let a value occur a times in one table of n rows, and b times in another of m rows. If the rows of both are
 independent draws from one distribution, whichever it is, then b, given s = a + b, is binomial with r = m / (n + m). If
-they are the same rows, b/m and a/n are closer to each other than that. With P the binomial law, Q ∝ P^(1/τ) has about τ
-times its variance, for τ < 1, and e = Π Q(b) / P(b) over all values has mean 1 under P: it is an e-value (Vovk & Wang
-2021). The product treats the b as independent, but they add up to m; that makes the joint law at most
-√(2π (n+m) r (1-r)) times the product, so e is divided by this factor. A mean of e-values, over all τ and all pairs of
-columns, is an e-value again, however they depend on each other. By Markov's inequality, e exceeds 1/`CHANCE` for
-unrelated tables with probability at most `CHANCE`. If one person has several equal rows, b varies more, and e becomes
-smaller: the test remains valid.
+they are the same rows, b/m and a/n are closer to each other than this law predicts. With P the binomial law, Q ∝
+P^(1/τ) with τ < 1 has about τ times the variance of P, and e = Π Q(b) / P(b) over all values has mean 1 under P: it is
+an e-value (Vovk & Wang 2021). The product treats the b as independent, but they add up to m; that makes the joint law
+at most √(2π (n+m) r (1-r)) times the product, so e is divided by this factor. A mean of e-values, over all τ and all
+pairs of columns, is an e-value again, however they depend on each other. By Markov's inequality, e exceeds 1/`CHANCE`
+for unrelated tables with probability at most `CHANCE`. If one person has several equal rows, b varies more, and e
+becomes smaller: the test remains valid.
 
 Exact copies have a test of their own (`exact_copies`), which also recognises tables with few values, where there is
 little to count.

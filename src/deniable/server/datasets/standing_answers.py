@@ -1,8 +1,8 @@
 """Standing questions over HTTP: an owner declares them and answers each day; analysts read the days that were answered.
 
 The ledger has the declaration, and the answers of each day. The owner decides when a day's rows are complete, so only
-the owner's requests read data; whatever goes wrong with a day is told to the owner alone. Each answer is a release with
-a label of its own, which everybody who may see the dataset may read.
+the owner's requests read data, and only the owner sees errors of such a request. Each answer is a release with a label
+of its own, which everybody who may see the dataset may read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class StandingAnswers:
         raise other
 
     def _left(self, person: Person, answers: list[Answer], ledger: Any) -> list[Answer]:
-        """The same answers, with what this person may still spend on their receipts."""
+        """The same answers; their receipts state what this person may still spend."""
         left = ledger.left(person.name)
         for each in answers:
             each.receipt = replace(each.receipt, rest=left)

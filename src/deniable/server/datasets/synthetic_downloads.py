@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 1_000_000
 """The most rows of one download. The number of downloads is not limited."""
 _PUBLISHED: Final = '"published": true}'
-"""How the stored question of a published one ends, see `noted`."""
+"""The end of the stored question of a published table (see `noted_questions`)."""
 _LISTED: Final = 100
 """Synthetic tables per page."""
 _CHUNK: Final = 1 << 18
@@ -202,8 +202,8 @@ class Synthetics:
         return {"release": f"{dataset}:{entry}", "published": published}
 
     def _found(self, person: Person, dataset: str, entry: int, question: str | None) -> Recalled:
-        """A synthetic table, if this person bought it, or it is published, or the person knows the question's hash: to
-        ask the same question would give the table free of charge. Otherwise raises Problem `not_found`.
+        """A synthetic table, if this person bought it, it is published, or the person knows the hash of its question;
+        asking this question would return the table free of charge. Otherwise raises Problem `not_found`.
         """
         opened = self._curator.open(person, dataset)
         found = self._curator.catalogue.release(dataset, entry)

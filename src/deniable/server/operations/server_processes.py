@@ -41,7 +41,7 @@ _SPREADS: Final = sys.platform == "linux"
 
 
 def _unbound(family: int) -> socket.socket:
-    """A socket without an address. For IPv6 it accepts only that: the address :: must not open the server to IPv4."""
+    """A socket without an address. An IPv6 socket accepts IPv6 only: the address :: must not open a server to IPv4."""
     made = socket.socket(family)
     if family == socket.AF_INET6:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -118,7 +118,7 @@ def serve(curator: Curator, place: socket.socket) -> None:
 
 
 def serve_in_processes(settings: Settings, place: socket.socket) -> None:
-    """The same in `settings.processes` processes. Restarts those that die."""
+    """Serve in `settings.processes` processes until SIGINT or SIGTERM. A process that dies is restarted."""
     record = json.dumps(asdict(settings), default=str).encode()
     places = _places(place, settings.processes)
 

@@ -240,7 +240,7 @@ def _check_ceiling(ceiling: Any) -> None:
 
 
 def _broken_rule(name: str, value: object) -> str | None:
-    """The rule about types that an entry of the TOML file breaks; None if it breaks none."""
+    """The rule about types that an entry of the TOML file breaks; None if its type is right."""
     if name in _TEXTS and not isinstance(value, str):
         return f'must be text: {name} = "..."'
     if name == "data" and not all(isinstance(each, str) for each in (value if isinstance(value, list) else [value])):

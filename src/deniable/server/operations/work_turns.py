@@ -1,7 +1,7 @@
 """Fair queues: limits on the work that runs at the same time, in total and for each person; people take turns.
 
-A person who asks a hundred questions at once waits for their own; the next person waits for one place, not for a
-hundred. A person who is alone gets nearly all threads, until another one comes.
+A person who asks a hundred questions at once waits for their own questions; the next person waits for one place, not
+for a hundred questions. A person who is alone gets three quarters of the threads, until another person comes.
 
 There are many threads (`Turns`) and few places in an engine (`Places`). One person has several threads, so that their
 writes to disk are batched, and only a part of the places.
@@ -217,7 +217,7 @@ class _Swift:
 
 
 SWIFT: Final = _Swift()
-"""One for the whole process, because the switch interval is."""
+"""One object for the whole process, because the switch interval belongs to the process."""
 
 
 class _Mine(threading.local):

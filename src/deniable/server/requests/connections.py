@@ -113,7 +113,7 @@ class OpenConnections:
         return self._counts[address] <= self._each
 
     def hold(self, connection: Connection) -> None:
-        """Count it among the connections of the process."""
+        """Count a connection among those of the process."""
         self._held.add(connection)
 
     def one_too_many(self) -> Connection | None:
@@ -124,7 +124,7 @@ class OpenConnections:
         return next(iter(theirs))
 
     def drop(self, connection: Connection, address: str) -> None:
-        """A connection that was counted is gone."""
+        """Stop counting a connection that is gone."""
         self._held.discard(connection)
         if address:
             self._counts[address] -= 1

@@ -35,7 +35,7 @@ _READS: Final = 8
 _READS_EACH: Final = 3
 _FITS: Final = 2
 _FITS_WAITING: Final = 64
-"""Fits that may wait. A fit takes seconds of CPU time in a process of its own; each person runs one at a time."""
+"""The most fits that may wait. A fit takes seconds of CPU time in its own process; each person runs one at a time."""
 
 Work = Callable[[str | None], dict[str, Any]]
 """Does what was asked and returns the record to send. Its argument is the idempotency key for the ledger, or None."""
@@ -46,8 +46,8 @@ Work = Callable[[str | None], dict[str, Any]]
 class Reply:
     """The result of a request: its status, its bytes, and the record that they encode.
 
-    The API sends the bytes, and drops the record at once: that of a large answer takes much memory. A page is rendered
-    from the record.
+    The API sends the bytes, and drops the record at once, because the record of a large answer takes much memory. A
+    page is rendered from the record.
     """
 
     status: int
@@ -63,7 +63,7 @@ class Reply:
         return self._record
 
     def without_record(self) -> Reply:
-        """The same bytes alone."""
+        """A reply with the same status and bytes, which does not hold the record."""
         return Reply(self.status, self.body)
 
 
@@ -96,7 +96,7 @@ class Desk:
         return await asyncio.shield(self._reads.start(WHO.get(), self._work, self._placed, work, *arguments))
 
     async def fit(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run work of seconds on earlier releases, in a queue of its own, so that nothing else waits for it."""
+        """Run work on earlier releases that takes seconds, in a queue of its own, so that nothing else waits for it."""
         return await asyncio.shield(self._fits.start(WHO.get(), self._work, self._placed, work, *arguments))
 
     def _placed(self, work: Callable[..., Any], *arguments: Any) -> Any:
@@ -122,7 +122,7 @@ class Desk:
         )
 
     async def shown(self, request: Request, work: Callable[[], dict[str, Any]]) -> Reply:
-        """The same for a page: its answer, or its problem, at a time of the grid."""
+        """Like `answered`, for a page: returns the answer, or the problem, at a time of the grid."""
         return await self._left(request, self._start(lambda: self._told(_unkeyed(work), None)[0]))
 
     async def once(
@@ -136,8 +136,8 @@ class Desk:
         *,
         whole: bool = False,
     ) -> Response:
-        """The same, once for each idempotency key: a repeated request gets the same bytes, as long as the person may
-        see the dataset.
+        """Like `answered`, but once for each idempotency key: a repeated request gets the same bytes, as long as the
+        person may see the dataset.
 
         `body` is a hash of the request, so that a key cannot be used for two requests. By default only an outline of
         the answer is stored, and the ledger supplies the numbers; `whole` stores all of it.
@@ -156,7 +156,7 @@ class Desk:
         *,
         whole: bool = False,
     ) -> Reply:
-        """The same for a page."""
+        """Like `once`, for a page: returns the reply instead of a response."""
         return await self._left(request, self._started(person, dataset, key, body, work, whole, lambda reply: reply))
 
     def _started(
@@ -217,7 +217,7 @@ class Desk:
     def _told(self, work: Work, key: str | None) -> tuple[Reply, bool]:
         """Do the work. Returns the reply, and whether to store it for repetitions with the same key.
 
-        Stored are answers, and failures that were or may have been charged. After other failures (nothing was charged,
+        Answers are stored, and failures that were or may have been charged. After other failures (nothing was charged,
         or a bug came after the answer was sealed) a repetition does the work again; the ledger has the sealed answer.
         """
         self.curator.work.begin()

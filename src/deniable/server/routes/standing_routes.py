@@ -88,5 +88,5 @@ def router(desk: Desk) -> APIRouter:
 
 
 def read_day(text: str) -> str | int:
-    """A day of an address: a whole number, or a date as text."""
+    """The day in the path of a request: a whole number, or a date as text."""
     return int(text) if _INTEGER.fullmatch(text) else text
