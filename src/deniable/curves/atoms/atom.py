@@ -100,11 +100,11 @@ class Atom(ABC):
         return None if rho is None else rho * Fraction(order)
 
     def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
-        """The curves of which one holds for a pair of neighbours, if it is unknown which; each with True, or with False
-        if it holds in reverse. Empty for a single pair of laws.
+        """Curves such that for each pair of neighbours one of them holds, but it is unknown which; each with True, or
+        with False if it holds in reverse. Empty for a single pair of laws.
 
-        The profile of the atom is the largest of theirs at every ε. No single pair of laws has it, so a divergence is
-        the largest of theirs.
+        The profile of the atom is the largest of their profiles at every ε. No single pair of laws has this profile, so
+        a divergence of the atom is the largest of their divergences.
         """
         return ()
 

@@ -1,9 +1,10 @@
 """Binomial noise: a statistic plus the number of heads of n coins. Many people can each add a few coins.
 
-The statistic is a whole number that moves by `sensitivity` = s. Without the person the output is B, with them B + s,
-B ~ Binomial(n, p). Both laws are finite, so the pair is exact. Outputs below s are impossible with the person, and
-outputs above n without: the loss is infinite there, and δ is at least P(B < s). (Dwork, Kenthapadi, McSherry, Mironov &
-Naor 2006, "Our data, ourselves", use fair coins; Agarwal, Suresh, Yu, Kumar & McMahan 2018, "cpSGD", bound other p.)
+The statistic is a whole number that moves by `sensitivity` = s. Without the person the output is B, with them B + s, B
+~ Binomial(n, p). Both laws are finite, so the pair is exact. Outputs below s are impossible with the person, and
+outputs above n are impossible without: the loss is infinite there, and δ is at least P(B < s). (Dwork, Kenthapadi,
+McSherry, Mironov & Naor 2006, "Our data, ourselves", use fair coins; Agarwal, Suresh, Yu, Kumar & McMahan 2018,
+"cpSGD", bound other p.)
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from deniable.errors import InvalidParameter
 
 MOST_COINS = 10**9
 DIGITS = 1e-11
-"""Relative error that covers every mass (tested against fractions)."""
+"""A bound on the relative error of every mass (tested against exact fractions)."""
 
 
 @final
@@ -58,11 +59,13 @@ class BinomialAtom(Atom):
             raise InvalidParameter("coins", n, "has too many relevant outputs", "take a coarser grid")
         numbers = np.arange(first, last + 1, dtype=float)
         logs = finite_law.log_binomial(n, numbers, self.p)
-        # With the person the output b has the mass of b - s, without it that of b.
+        # The output b has the mass of b - s with the person, and the mass of b without.
         return LawPair(self._side(numbers, logs, numbers - s), self._side(numbers, logs, numbers + s))
 
     def _side(self, numbers: Floats, logs: Floats, other: Floats) -> Sided:
-        """The law of outcomes with these logarithms, the other law having the mass of `other` at the same output."""
+        """Bounds on the law of the loss. `logs` are the log masses of `numbers`; the other law has the masses of
+        `other`.
+        """
         possible = (other >= 0) & (other <= self.coins)
         losses = logs[possible] - finite_law.log_binomial(self.coins, other[possible], self.p)
         surely = float(np.sum(np.exp(logs[~possible])))
@@ -82,7 +85,8 @@ def binomial(*, coins: int, p: float = 0.5, sensitivity: int = 1) -> Curve:
     """Noise of `coins` coins with probability `p` of heads, on an integer statistic that moves by `sensitivity`.
 
     Promise: for data with and without a person, whose statistics differ by `sensitivity`. Some outputs are possible for
-    only one of the two, so δ is never 0.
+    only one of the two, so δ is never 0. `coins` is at most 10^9 and `p` from 1e-6 to 1 - 1e-6; raises InvalidParameter
+    otherwise.
 
     >>> from deniable import curves
     >>> round(curves.binomial(coins=10_000).epsilon(delta=1e-6), 3)

@@ -40,7 +40,9 @@ SMALLEST_RATE = 1e-290
 LARGEST_GROUP = 10**9
 DEEPEST_NESTING = 30
 MOST_MIXED = 64
-"""Combinations of directions of a mixture's parts that are listed; beyond, its moments are bounds over all of them."""
+"""The most combinations of directions of a mixture's parts that are listed. Beyond, moments are bounds over all of
+them.
+"""
 CHAIN_POINTS = 200_000
 CHAIN_TAIL = 1e-250
 """Mass that an upper bound may cut from one step of a chain. It counts as infinite loss, and grows along the chain like
@@ -50,8 +52,8 @@ e^loss.
 
 @lru_cache(maxsize=256)
 def curve_pair(curve: Curve) -> LawPair:
-    """One law per direction and side for a whole curve: its own if it has one, else a table of its
-    certified profile.
+    """One law per direction and side for a whole curve: the law itself if one law is left after merging, else a table
+    of the certified profile.
     """
     forward, backward = product_of(curve)
     one = _sided(forward, backward)
@@ -77,15 +79,15 @@ def is_tied(curve: Curve) -> bool:
 
 
 def is_exact(curve: Curve) -> bool:
-    """Whether the curve's laws are the laws of the mechanism, so that the distribution of its privacy loss is known: no
-    factor is only a bound, and none was symmetrised because it may flip.
+    """Whether the curve's laws are the laws of the mechanism, so that the distribution of its privacy loss is known:
+    every factor is exact, and no factor was symmetrised because it may flip.
     """
     alone = sum(count for _, count in curve.factors) <= 1
     return all(a.is_exact and (alone or a.tied or pair_of(a).is_symmetric) for a, _ in curve.factors)
 
 
 def _possible_pairs(curve: Curve) -> tuple[LawPair, ...]:
-    """All pairs of laws that the curve may have, as `Atom.possible_pairs` for an atom.
+    """All pairs of laws that the curve may have, like `Atom.possible_pairs` for an atom.
 
     Empty for a product in which some factor was symmetrised.
     """
@@ -129,7 +131,7 @@ def check_curve(name: str, value: object) -> Curve:
 
 @lru_cache(maxsize=4096)
 def nesting(curve: Curve) -> int:
-    """How deep curves are nested (a mixture of mixtures has depth 2)."""
+    """The depth of nested curves (a mixture of mixtures has depth 2)."""
     inner = [v for atom, _ in curve.factors for v in (getattr(atom, "curve", None), *getattr(atom, "curves", ()))]
     return max((1 + nesting(c) for c in inner if isinstance(c, Curve)), default=0)
 

@@ -2,8 +2,8 @@
 
 A guarantee is infinitely divisible if the privacy loss X = log dQ/dP is, under P, Gaussian plus jumps: variance s²,
 jumps of size x at rate ν(dx), and the drift that makes e^X a density. Composition adds variances and jump rates. With
-finitely many jump sizes it is a product of one Gaussian and Poisson pairs; `merton` has normal jumps,
-`normal_inverse_gaussian` infinitely many small ones.
+finitely many jump sizes, the guarantee is a product of one Gaussian and Poisson pairs. `merton` has normal jumps,
+`normal_inverse_gaussian` infinitely many small jumps.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
     """A Gaussian part of variance s² >= 0 and jumps {size: rate under P}; under Q a jump of size x has rate × e^x
     (Esscher).
 
-    Sizes are not 0 and lie in [-300, 300]; rates are positive. Directions are tied.
+    Sizes are not 0 and lie in [-300, 300]; rates are positive; InvalidParameter otherwise. Directions are tied.
 
     >>> from deniable import curves
     >>> curve = curves.infinitely_divisible(variance=0, jumps={0.9162907318741551: 2.0})

@@ -1,4 +1,4 @@
-"""Generalised Gaussian noise: density proportional to exp(-|x/b|^β), between and beyond Laplace (β = 1) and Gauss (2).
+"""Generalised Gaussian noise: density proportional to exp(-|x/b|^β). β = 1 is Laplace noise, β = 2 Gaussian noise.
 
 For β > 1 the density is log-concave, so the privacy loss of a shift by Δ, L(x) = |(x - Δ)/b|^β - |x/b|^β, decreases
 in x and every best test is a half-line: with x(l) the output of loss l,
@@ -31,12 +31,12 @@ FLATTEST, STEEPEST = 1.05, 16.0
 
 LARGEST_SHIFT = 1e3
 FAR = 1e4
-"""Outputs beyond so many scales have no mass that a float can hold."""
+"""Outputs farther than this many scales have a mass that underflows to 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneralizedGaussianLaw(Law):
-    """The loss of a shift by `shift` scales, of noise with this power."""
+    """The loss of noise with this power, shifted by `shift` scales."""
 
     shift: float
     power: float
@@ -107,7 +107,8 @@ class GeneralizedGaussianAtom(Atom):
 def generalized_gaussian(*, scale: float, power: float, sensitivity: float = 1.0) -> Curve:
     """Noise with density proportional to exp(-|x/scale|^power) on a number that moves by `sensitivity`.
 
-    `power` from 1.05 to 16; 2 is Gaussian noise with σ = scale/√2.
+    `power` from 1.05 to 16; 2 is Gaussian noise with σ = scale/√2. Raises InvalidParameter for another power, and if
+    `sensitivity` is too large for a certified computation.
 
     >>> from deniable import curves
     >>> two = curves.generalized_gaussian(scale=2**0.5, power=2)

@@ -54,7 +54,7 @@ class HiddenShifts(Atom):
 
 
 def _shift(curve: Curve) -> float:
-    """μ of a product of Gaussians, rounded up; that of a single Gaussian unchanged."""
+    """μ of a product of Gaussians, rounded up; the μ of a single Gaussian is unchanged."""
     squares = [(atom.mu, count) for atom, count in curve.factors if isinstance(atom, GaussianAtom)]
     if len(squares) == 1 and squares[0][1] == 1:
         return squares[0][0]

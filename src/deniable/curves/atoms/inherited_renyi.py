@@ -1,4 +1,4 @@
-"""Bounds on the Rényi divergences of a mechanism from those of the mechanisms inside it.
+"""Bounds on the Rényi divergences of a mechanism from the divergences of the mechanisms inside it.
 
 The laws of discrete and of combined mechanisms are cut where less than about 1e-90 of their mass is left, and the cut
 mass counts as infinite loss. So no moment of such a law is finite, and it gives no δ below the cut. The mechanisms
@@ -87,7 +87,7 @@ def against_sampled(divergence: Divergence, rate: float, order: float) -> float:
 
 
 def mixed(divergences: Sequence[Divergence], weights: Sequence[float], order: float) -> float:
-    """D_order of a mixture of which it is seen what was drawn: log Σ w e^((a-1) D) / (a-1)."""
+    """D_order of a mixture whose drawn part is revealed: log Σ w e^((a-1) D) / (a-1)."""
     exponents = [(order - 1) * d(order) for d in divergences]
     top = max(exponents)
     if not math.isfinite(top):

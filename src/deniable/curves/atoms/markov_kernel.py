@@ -151,9 +151,9 @@ class Kernel:
     def garbling(self, other: Kernel, *, tolerance: float = 1e-9) -> Kernel:
         """The post-processing R that turns this kernel into the other: self.then(R) is `other` (Blackwell's theorem).
 
-        Computed by linear programming and then checked: no entry differs by more than `tolerance`. If there is none,
-        raises InvalidOperation with the smallest possible difference. For two datasets R exists exactly if this
-        kernel's trade-off function lies below the other's.
+        Computed by linear programming and then checked: no entry differs by more than `tolerance`. If no
+        post-processing does this, raises InvalidOperation with the smallest possible difference. For two datasets R
+        exists exactly if this kernel's trade-off function lies below the other's.
         """
         if not isinstance(other, Kernel) or len(other.rows) != len(self.rows):
             raise InvalidParameter("other", other, f"must be a kernel on the same {len(self.rows)} datasets")

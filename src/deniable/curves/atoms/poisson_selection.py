@@ -1,4 +1,4 @@
-"""The best of a Poisson number of runs: private tuning in which nothing may run.
+"""The best of a Poisson number of runs: private tuning in which the number of runs may be 0.
 
 As in `repeated_selection`, but K ~ Poisson(m) (Papernot & Steinke 2022), so K = 0 with probability e^-m: then nothing
 is released.
@@ -19,7 +19,7 @@ The largest value over t >= 0 is φ(r) = r - c for r >= S = c e^ε₀, and (1 - 
 φ is convex with φ(0) = φ′(0) = 0 and φ″(s) = κ s^(κ - 1)/S^κ up to S, 0 beyond. So its mean under q is
 ∫ φ″(s) δ(log s) ds = κ ∫₀^S (s/S)^κ δ(log s) ds/s, which is E δ(log S - W). For the divergence put the same bound into
 ∫ p^a q^(1 - a) m e^(-a m a′ + (a - 1) m b), where a′ is the probability called a above: with this ε₀ the terms in a′
-cancel. ∎ The divergence is that of Papernot & Steinke (2022) for a Poisson number, with the certified δ(ε₀).
+cancel. ∎ The bound on the divergence is due to Papernot & Steinke (2022) for a Poisson number; here δ(ε₀) is certified.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ TABLE = 6000
 """Points at which the profile of one run is computed; between them the larger value counts."""
 
 CELLS = np.concatenate(([0.0], np.geomspace(1e-3, 60.0, 240)))
-"""Ends of cells of an exponential variable of mean 1; in each, the larger end counts. Beyond is e^-60."""
+"""Ends of cells of an exponential variable of mean 1. In each cell the larger value counts; e^-60 lies beyond."""
 
 STARTS = np.concatenate(([0.0], np.geomspace(1e-4, 4.0, 60)))
 """The ε₀ that are tried."""
@@ -78,7 +78,7 @@ class PoissonSelectedAtom(Atom):
         points = last * np.linspace(0.0, 1.0, POINTS) ** 1.5
         both = np.concatenate((-points[:0:-1], points))
         low, high = self.curve.delta_bounds(epsilon=both)
-        # Scores may be constant: then the output is that of one run, or that there was none.
+        # Scores may be constant. Then the output is the output of one run, or nothing if K = 0.
         none, some = math.exp(-self.mean), -math.expm1(-self.mean)
         least = (some * low + none * np.maximum(-np.expm1(both), 0.0)) * (1 - ROUNDING)
         below = laws_from_bounds.law_below(both, least, high, 0.0)

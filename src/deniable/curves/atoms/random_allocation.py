@@ -6,15 +6,16 @@ independent of everything else and never revealed, all t answers together are do
 
     (1/t) Σ_i S^(i-1) × R × S^(t-i)   against   S^t.
 
-*Proof.* By Blackwell's theorem, each step and each history y have a random map K_y that turns R into the step's law
-with the person and S into its law without. Draw x from one of the two laws above and apply the maps in turn, each with
-the history made so far. From the first law this gives the run with the person, whose step is i with probability 1/t;
-from S^t it gives the run without. So the run is post-processing of x. ∎ (Feldman & Shenfeld 2025, "Privacy
+*Proof.* By Blackwell's theorem, for each step and each history y there is a random map K_y that turns R into the step's
+law with the person and S into its law without. Draw x from one of the two laws above and apply the maps in turn, each
+with the history made so far. From the first law this gives the run with the person, whose step is i with probability
+1/t; from S^t it gives the run without. So the run is post-processing of x. ∎ (Feldman & Shenfeld 2025, "Privacy
 amplification by random allocation", have the theorem; Chua et al. 2024, "Balls-and-bins sampling for DP-SGD", the pair
 for Gaussian noise.)
 
-The likelihood ratio of the pair is an average of t independent ones, whose law `laws.likelihood_average` bounds from
-both sides by the convex order. (The same numerical question is treated, with grids of losses, in arXiv 2602.17284.)
+The likelihood ratio of the pair is an average of t independent likelihood ratios, whose law `laws.likelihood_average`
+bounds from both sides by the convex order. (The same numerical question is treated, with grids of losses, in arXiv
+2602.17284.)
 
 `(curve ** e).allocated(steps=t)` is for batches that are drawn once and visited e times, and
 `curve.allocated(steps=t) ** e` for e epochs that draw their batches afresh.
@@ -45,7 +46,7 @@ POINTS = 4000
 """Edges on each side from which the cells of one step are chosen."""
 
 LEAST_DROP = 1e-5
-"""The least share of a tail that a cell must hold: so the difference of two tails has few roundings."""
+"""The least share of a tail that a cell must hold. It limits cancellation in the difference of two tails."""
 
 FARTHEST = 650.0
 """The largest loss of one step whose exponential is far from overflow."""
@@ -54,7 +55,7 @@ FARTHEST = 650.0
 @final
 @dataclass(frozen=True, slots=True)
 class AllocatedAtom(Atom):
-    """The curve in exactly one of `steps` steps, drawn uniformly and kept secret."""
+    """The mechanism in `steps` steps, if each person takes part in exactly one, drawn uniformly and kept secret."""
 
     name: ClassVar[str] = "allocated"
     curve: Curve
@@ -90,7 +91,7 @@ class AllocatedAtom(Atom):
 
 
 def _check_base(curve: Curve) -> None:
-    """Raises InvalidParameter unless both directions of the curve are those of one known pair of laws."""
+    """Raises InvalidParameter unless both directions of the curve come from one known pair of laws."""
     forward, _ = product_of(curve)
     if forward.needs_panels or not is_exact(curve) or not is_tied(curve):
         rule = "must be one mechanism whose output laws are known: Gaussian noise, Laplace noise, a pmf"
@@ -116,7 +117,9 @@ def _of_finite(away: Law, present: FiniteLaw) -> Ratio:
 
 
 def _of_tails(away: Law, present: Law, side: Bound) -> Ratio:
-    """RatioCells between losses: above 0 from the tails of the law with the person, below 0 from those of the other."""
+    """The ratio on cells between losses: cells above 0 from the tails of the law with the person, cells below 0 from
+    the tails of the law without.
+    """
     right, left = _edges(present), _edges(away)
     here, there = present.tails(right), away.tails(left)
     with_right, without_right = here.first, here.second * np.exp(-right)
@@ -150,7 +153,7 @@ def _of_tails(away: Law, present: Law, side: Bound) -> Ratio:
 
 
 def _edges(law: Law) -> Floats:
-    """Losses from 0 up to where the tail of the law is CUT, each with a tail that is clearly smaller than the last."""
+    """Losses from 0 to where the tail of the law is CUT; the tail falls by at least a share LEAST_DROP at each."""
     _, high = lattice.reach(law, CUT)
     points = np.linspace(0.0, min(high, FARTHEST), POINTS)
     first, second, _ = law.tails(points)
@@ -168,6 +171,6 @@ def _edges(law: Law) -> Floats:
 
 
 def allocated(curve: Curve, *, steps: int) -> Curve:
-    """The curve in one of several steps (`Curve.allocated`)."""
+    """The curve of all steps if each person takes part in one of them (`Curve.allocated`)."""
     atom = AllocatedAtom(curve, steps) if curve.factors else None
     return curve if atom is None or atom.steps == 1 else Curve.of(atom)

@@ -22,9 +22,9 @@ f′(F) <= e^((1 + η) ε₀) f′(G). Therefore p f′(F) - e^(ε + (1 + η) ε
 f′(F) <= f′(1) = E K. Integrate the positive part. The same two inequalities in ∫ (p f′(F))^a (q f′(G))^(1 - a) give the
 divergence. ∎
 
-The profile is that of Koskela, Redberg & Wang (2024, "Privacy Profiles for Private Selection") with the smallest ε₀.
-The divergence has the form of Papernot & Steinke (2022), whose ε₀ comes from a Rényi divergence. If M is
-ε-DP, the result is (2 + η) ε-DP, for instance 3ε for the geometric law (Liu & Talwar 2019).
+The bound on the profile is due to Koskela, Redberg & Wang (2024, "Privacy Profiles for Private Selection"); here with
+the smallest ε₀. The divergence has the form of Papernot & Steinke (2022), whose ε₀ comes from a Rényi divergence. If M
+is ε-DP, the result is (2 + η) ε-DP, for instance 3ε for the geometric law (Liu & Talwar 2019).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FAR = (1e-25, 1e-15, 1e-10)
 
 
 def mean_repeats(*, shape: float, gamma: float) -> float:
-    """E[K], rounded up.
+    """E[K], rounded up, for shape η > -1 and γ in (0, 1).
 
     >>> round(mean_repeats(shape=1.0, gamma=0.1), 9)
     10.0
@@ -134,7 +134,7 @@ class SelectedAtom(Atom):
         far = pure if pure < 2 * far else far
         points = (shift + far) * np.linspace(0.0, 1.0, POINTS) ** 1.5
         low, high = self.curve.delta_bounds(epsilon=points - shift)
-        # Scores may be constant: then the output is that of one run, so the curve itself is a lower bound.
+        # Scores may be constant. Then the output is the output of one run, so the curve itself is a lower bound.
         below = laws_from_bounds.law_below(points - shift, low, high, 0.0)
         side = Sided(profile_above(points, np.minimum(self._mean * high * (1 + ROUNDING), 1.0)), below)
         return LawPair(side, side)

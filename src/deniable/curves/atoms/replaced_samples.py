@@ -1,28 +1,28 @@
 """Samples for neighbours in which one person is replaced, and samples with replacement.
 
 **Poisson samples, one person replaced.** Each person takes part with probability q. Let M₀ be the output law without
-the person, M₁ and M₁′ those with the person and with the one in their place. The neighbours' laws are (1 - q) M₀ + q
-M₁ and (1 - q) M₀ + q M₁′. For y >= 1, x = 1 + q (y - 1) and β = x/y,
+the person, M₁ the law with the person, and M₁′ the law with the replacement. The neighbours' laws are (1 - q) M₀ + q M₁
+and (1 - q) M₀ + q M₁′. For y >= 1, x = 1 + q (y - 1) and β = x/y,
 
     H_x = q H_y(M₁ ‖ (1 - β) M₀ + β M₁′) <= q ((1 - β) δ₁(log y) + β δ₂(log y)),
 
-where H_x is δ at e^ε = x, δ₁ is the profile of the mechanism for one person added or removed, and δ₂ for one replaced.
-*Proof.* (1 - q) M₀ + q M₁ - x((1 - q) M₀ + q M₁′) = q (M₁ - y ((1 - β) M₀ + β M₁′)), because (x - 1)(1 - q)/(q y) = 1
-- β. The inequality is joint convexity. ∎ (Balle, Barthe & Gaboardi 2018, section 3, with "advanced joint convexity".)
-Replacing is symmetric, so this holds in both directions. If a record may also be blank, that is one person removed:
-`sampled(rate=)` holds for these neighbours as it is.
+where H_x is δ at e^ε = x, δ₁ is the profile of the mechanism for one person added or removed, and δ₂ its profile for
+one person replaced. *Proof.* (1 - q) M₀ + q M₁ - x((1 - q) M₀ + q M₁′) = q (M₁ - y ((1 - β) M₀ + β M₁′)), because
+(x - 1)(1 - q)/(q y) = 1 - β. The inequality is joint convexity. ∎ (Balle, Barthe & Gaboardi 2018, section 3, with
+"advanced joint convexity".) Replacing is symmetric, so this holds in both directions. If neighbours differ by blanking
+a record, this counts as one person removed: `sampled(rate=)` holds for these neighbours unchanged.
 
 **Samples with replacement.** `size` draws from `population` people contain a person K times, K binomial. With q = P(K
 >= 1) and weights w_k = P(K = k)/q, the laws are (1 - q) M₀ + q Σ w_k M_k, where M_k and M₀ differ by k replaced
 records, and so do M_k and M_k′. Let the curve hold for one person replaced, and G = Σ w_k (its group of size k), as a
-mixture. Then one person replaced has q δ_G(log y) by the same argument (Balle et al., Theorem 10), and one person
-added or removed has the sampled pair of G at rate q: without the person, the sample is one of the case K = 0.
+mixture. Then one person replaced has q δ_G(log y) by the same argument (Balle et al., Theorem 10), and one person added
+or removed has the sampled pair of G at rate q, because a sample without the person has the law of the case K = 0.
 
 **Samples of fixed size, one person added or removed.** A uniform sample of `size` of the `population` people, the
-person among them, contains the person with probability q = size/population. Without the person it is a uniform sample
-S of the others. If the person is in the sample, the others in it are S without a uniform one of its members. So given
-the person, one member of S is replaced: with against without is the sampled pair, at rate q, of a curve for one person
-replaced.
+person among them, contains the person with probability q = size/population. Without the person it is a uniform sample S
+of the others. If the person is in the sample, the rest of the sample is S minus one member drawn uniformly. So the
+person replaces one member of S, and the pair (with the person, without the person) is the sampled pair, at rate q, of a
+curve for one person replaced.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ POINTS = 12_000
 
 FAR = (1e-40, 1e-30, 1e-20)
 RARE = 1e-45
-"""Probability of more repeats than are counted: then everything counts as revealed."""
+"""A bound on the probability of more repeats than are counted. In that case everything counts as revealed."""
 
 MOST_REPEATS = 2000
 
@@ -64,7 +64,9 @@ MOST_REPEATS = 2000
 @final
 @dataclass(frozen=True, slots=True)
 class ReplacedSampleAtom(Atom):
-    """The curve on a Poisson sample, for one person replaced; `replaced` is its curve for such neighbours."""
+    """The curve on a Poisson sample, for one person replaced; `replaced` is the mechanism's curve for such neighbours,
+    and `curve` its curve for one person added or removed.
+    """
 
     name: ClassVar[str] = "sampled_replaced"
     curve: Curve
@@ -87,7 +89,7 @@ class ReplacedSampleAtom(Atom):
         return LawPair(side, side)
 
     def _opposite(self) -> float | None:
-        """μ if both curves are those of Gaussian noise, and replacing moves twice as far as removing."""
+        """μ if both curves belong to Gaussian noise and replacing moves the mean twice as far as removing, or None."""
         kinds = {type(atom) for curve in (self.curve, self.replaced) for atom, _ in curve.factors}
         if kinds != {GaussianAtom}:
             return None
@@ -107,7 +109,7 @@ class ReplacedSampleAtom(Atom):
         points = np.log1p(self.rate * np.expm1(base))
         share = np.exp(points - base)
         one, two = (np.minimum(c.delta(epsilon=base), 1.0) for c in (self.curve, self.replaced))
-        # The points are rounded: what is true at a point is used four roundings above it.
+        # The points are rounded, so the bound of a point is used at a slightly larger point.
         ahead = self.rate * ((1 - share) * one + share * two) * (1 + 1e-13)
         # One person replaced is one removed and one added.
         twice = derived.group(derived.sampled(self.curve, rate=self.rate), size=2)
@@ -146,7 +148,9 @@ def fixed_size(curve: Curve, *, size: int, population: int, neighbours: Neighbou
 
 
 def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Neighbours) -> Curve:
-    """The curve on draws with replacement (`Curve.sampled_with_replacement`)."""
+    """The curve on draws with replacement (`Curve.sampled_with_replacement`). Raises InvalidParameter if one person may
+    be drawn more than MOST_REPEATS times.
+    """
     draws, people = (curve_arguments.integer(n, v, 1) for n, v in (("size", size), ("population", population)))
     check_neighbours(neighbours)
     if not derived.check_curve("curve", curve).factors:
@@ -179,7 +183,7 @@ def _most_repeats(draws: int, chance: float) -> int:
 
 
 def check_neighbours(value: object) -> Neighbours:
-    """The kind of neighbours. Raises InvalidParameter for another word."""
+    """Returns the kind of neighbours. Raises InvalidParameter for another value."""
     if value not in ("replaced", "added"):
         rule = 'must be "replaced" (one person replaced) or "added" (one added or removed)'
         raise InvalidParameter("neighbours", value, rule)

@@ -15,20 +15,21 @@ p, p and 1 - 2p, and Δ is 1 with probability e/(e + 1) for answer 0, and with p
 + e q₁ + w everywhere. Both q have mass p. Any other answer has a density r with r >= r₀/e. From r₁ >= r₀/e follows q₀
 <= r₀ (1 - 1/e)/(e - 1) = r₀/e <= r, and the same for q₁; at most one of the two is positive. So r = q₀ + q₁ + rest.
 Draw each report in two stages: first its kind (q₀, q₁ or the rest), then the report of that kind. Reveal whether the
-person's kind is w, which has the same probability 1 - (e + 1)p for both answers; this can only help the attacker. If
-it is, the law of all reports does not depend on the answer. If it is not, consider the numbers of reports of the kinds
-q₀ and q₁. Given these, all other reports are the rest of that many others, who are a uniform set of them, whatever the
-answer. So the reports are post-processing of the two numbers, which are the pair C. ∎ (The idea is that of Feldman,
-McMillan & Talwar 2021 and 2023, "Stronger privacy amplification by shuffling"; the statement and the constants are
-derived here. Without revealing w, the bound would be false: the tests enumerate a counterexample.)
+person's kind is w, which has the same probability 1 - (e + 1)p for both answers; this can only help the attacker. If it
+is, the law of all reports does not depend on the answer. If it is not, consider the numbers of reports of the kinds q₀
+and q₁. Given these two numbers, every remaining report is of the kind "rest", and the people who sent those are a
+uniformly random subset of the others, whatever the answer. So the reports are post-processing of the two numbers, which
+are the pair C. ∎ (The idea is due to Feldman, McMillan & Talwar 2021 and 2023, "Stronger privacy amplification by
+shuffling"; the statement and the constants are derived here. Without revealing w, the bound would be false: the tests
+enumerate a counterexample.)
 
 For binary randomized response T = (e - 1)/(e + 1), so w = 0. The lower bound is a real dataset: all others have the
 same answer, if there are two answers, and a third answer, if there are more; then the counts of reports 0 and 1 are (X
 + Δ, Y + Δ′) with (Δ, Δ′) = (1, 0), (0, 1) or (0, 0) with the probabilities ep, p, 1 - (e + 1)p, or exchanged.
 
-If T is not the same for all pairs of answers, or not known, or if it is tighter, another pair is used (Feldman,
-McMillan & Talwar 2021): n - 1 draws of probabilities e^-ε₀/2, e^-ε₀/2 and the rest, and Δ as above. *Proof.* We have
-r >= max(r₀, r₁)/e >= (r₀ + r₁)/(2e), and r₀ = (e Q₀ + Q₁)/(e + 1), r₁ = (Q₀ + e Q₁)/(e + 1) with the densities
+Another pair is used if T is unknown or differs between pairs of answers, or if the other pair gives a tighter bound
+(Feldman, McMillan & Talwar 2021): n - 1 draws of probabilities e^-ε₀/2, e^-ε₀/2 and the rest, and Δ as above. *Proof.*
+We have r >= max(r₀, r₁)/e >= (r₀ + r₁)/(2e), and r₀ = (e Q₀ + Q₁)/(e + 1), r₁ = (Q₀ + e Q₁)/(e + 1) with the densities
 Q₀ = (e r₀ - r₁)/(e - 1) and Q₁ = (e r₁ - r₀)/(e - 1), so that Q₀ + Q₁ = r₀ + r₁. The person's kind is Q₀ or Q₁ always;
 continue as above. ∎
 
@@ -60,7 +61,7 @@ from deniable.curves.outward_rounding import Floats, quietly
 from deniable.errors import InvalidParameter
 
 MOST_COUNTS = 60_000_000
-"""Most pairs of counts that are added up, in a few seconds."""
+"""The most pairs of counts that are added up; this takes a few seconds."""
 
 AT_A_TIME = 400_000
 CELLS = 30_000
@@ -72,7 +73,9 @@ REACH = 12.6
 
 
 class Clones(NamedTuple):
-    """A pair of counts: probabilities c, c of the two kinds for others, and (a, b) for the person."""
+    """A pair of counts. Each other person adds to either count with probability `clone` (c above), the person to the
+    first with probability `own` (a) and to the second with probability `other` (b).
+    """
 
     people: int
     clone: float
@@ -132,7 +135,8 @@ class ShuffledAtom(Atom):
 
     def pair(self) -> LawPair:
         odds, told, response = self._odds, self._told, self._response()
-        # A distance is believed to twelve digits, and parameters of randomized response are exact up to rounding.
+        # A given distance is assumed to be right to twelve digits; the parameters of randomized response are exact up
+        # to rounding.
         doubt = (1e-14 if response is not None or not told else 2e-12) * (100 + self.people)
         known = self._clones()
         upper = _law(known._replace(clone=0.5 / odds), "upper", doubt)
@@ -174,12 +178,14 @@ def _counts(clones: Clones) -> float:
 
 @quietly
 def _law(clones: Clones, side: Bound, doubt: float) -> FiniteLaw:
-    """The law of a pair of counts, each of whose probabilities is off by at most a share `doubt`."""
+    """A bound, on the given side, for the law of a pair of counts. The relative error of each probability is at most
+    `doubt`.
+    """
     n, c = clones.people, clones.clone
     low, high = _window(n, 2 * c)
     numbers = np.arange(low, high + 1, dtype=np.int64)
     log_number = finite_law.log_binomial(n, numbers.astype(float), 2 * c)
-    # Logarithms of factorials, with more digits: their differences are needed to twelve of them.
+    # Logarithms of factorials in extended precision, because their differences must be right to twelve digits.
     logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, high + 1, dtype=np.longdouble)))))
     widest = math.log(clones.own / clones.other) * (1 + 1e-12) + 1e-12
     edges = np.concatenate(([0.0], np.exp(np.linspace(-widest, widest, CELLS + 1))))
@@ -218,7 +224,9 @@ def _usual_epsilon(law: FiniteLaw) -> float:
 
 
 def _diluted(law: FiniteLaw, share: float) -> FiniteLaw:
-    """The law of a mechanism that runs with this probability, which is revealed, and otherwise says nothing."""
+    """The law of a mechanism that runs with probability `share` and otherwise outputs nothing; whether it ran is
+    revealed.
+    """
     losses, masses = np.append(law.losses, 0.0), np.append(law.masses * share, 1 - share)
     return finite_law.merged(losses, masses, law.infinity * share, law.relative_error, side="upper")
 
@@ -249,7 +257,9 @@ def _same_answers(people: int, epsilon: float) -> Law:
 
 
 def shuffled(curve: Curve, *, people: int, distance: float | None = None) -> Curve:
-    """The curve of shuffled reports (`Curve.shuffled`)."""
+    """The curve of the shuffled reports of `people` people (`Curve.shuffled`). Raises InvalidParameter unless `curve`
+    is pure DP with 0 < ε <= 30, and if there are too many people for a certified computation.
+    """
     known = 0.0 if distance is None else curve_arguments.positive("distance", distance)
     if not check_curve("curve", curve).factors:
         return curve

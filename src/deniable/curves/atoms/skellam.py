@@ -16,8 +16,8 @@ with z_n = Φ̄⁻¹(P(N >= n)),
 
     μ₁ = sup over n >= 0 of z_{n+1} - z_n;     the sup over n < 0 is the same, by symmetry.
 
-At n = 0 this is 2 Φ⁻¹((1 + P(N = 0))/2), the largest value wherever we looked. It is proved to be the largest by three
-bounds, and the largest of them all is what is returned:
+At n = 0 this is 2 Φ⁻¹((1 + P(N = 0))/2), the largest value in every case that was computed. This is not assumed: the
+result is the largest of these bounds, which together cover every n:
 
 - up to n₀, every z_n is computed;
 - beyond it, z_n - z_{n-1} <= M(z_{n-1}) log(P(N >= n - 1)/P(N >= n)), where M is the decreasing ratio of Mills. With
@@ -51,7 +51,7 @@ from deniable.errors import InvalidParameter
 from deniable.numbers import above, down
 
 LARGEST_VARIANCE = 2**24
-"""The largest variance: its z_n take about a second."""
+"""The largest variance: computing its z_n takes about a second."""
 
 BESSEL = 1e-14
 """Times 10 + √variance: a relative error that covers the computed masses (tested against mpmath)."""
@@ -73,7 +73,8 @@ def _log_rate(n: Floats, variance: float) -> Floats:
 def _log_masses(variance: float, last: int) -> Floats:
     """log P(N = n) for n = 0, ..., last: by Bessel functions while they do not underflow, then by their ratios.
 
-    r_n = I_n/I_{n-1} = 1/(2n/v + r_{n+1}), from far beyond the last one back, where errors shrink by r_n r_{n+1} each.
+    r_n = I_n/I_{n-1} = 1/(2n/v + r_{n+1}), computed backwards from far beyond the last one; each step reduces the error
+    by the factor r_n r_{n+1}.
     """
     from scipy import special
 

@@ -65,7 +65,7 @@ class GaussianAtom(Atom):
         return LawPair.symmetric(GaussianLaw(self.mu))
 
     def expression(self) -> str:
-        # As sigma if that is as short: most likely the user wrote it so.
+        # Displayed as sigma if that is as short: the user most likely wrote it so.
         sigma = _inverse(self.exact())
         return f"gaussian(sigma={sigma})" if 0 < len(sigma) <= len(show(self.mu)) else f"gaussian(mu={show(self.mu)})"
 
@@ -199,7 +199,8 @@ class DiscreteLaplaceAtom(Atom):
 def discrete_laplace(*, scale: float, sensitivity: int = 1) -> Curve:
     """Integer noise with P(z) ∝ e^(-|z|/scale) on an integer statistic: pure ε = sensitivity/scale.
 
-    For sensitivity 1 the loss is ±1/scale, exactly as for randomized response.
+    `scale` > 0; `sensitivity` is an integer of at least 1. For sensitivity 1 the loss is ±1/scale, exactly as for
+    randomized response.
     """
     return Curve.of(DiscreteLaplaceAtom(scale, sensitivity))
 
