@@ -85,8 +85,8 @@ def _lattice_cumulant(law: Law, side: Side, step: float, tail: float, theta: flo
 
 
 def lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
-    """The law on the lattice {offset + i step}: dominating it for side "upper", dominated by it for "lower". Short ones
-    are cached.
+    """The law on the lattice {offset + i step}: the lattice law dominates the law for side "upper" and is dominated by
+    it for "lower". Short lattice laws are cached.
     """
     low, high = lattice.reach(law, tail)
     build = _remembered_lattice_law if (high - low) / step < MOST_REMEMBERED else _lattice_law
@@ -106,8 +106,8 @@ def _lattice_law(law: Law, side: Side, step: float, tail: float) -> GridLaw:
     last = float(found.masses[-1])
     if math.isfinite(law.highest) or last > 2 * tail:
         return found
-    # What lies near the end of the lattice or beyond it is at its last point, and tilting would make much of it. An
-    # upper bound counts it as infinite loss, a lower bound drops it.
+    # Mass near the end of the lattice or beyond it is moved to the last point, where tilting would magnify it. An upper
+    # bound counts this mass as infinite loss, a lower bound drops it.
     found.masses[-1] = 0.0
     return found._replace(infinity=min(found.infinity + last, 1.0)) if side == "upper" else found
 
@@ -267,8 +267,9 @@ def _suffix_sums(
     Frequencies from len(spectrum) on are negligible, so y is smooth and sums over blocks of lattice points suffice: a
     block sum is the inverse FFT of the spectrum times the geometric sum of one block.
 
-    Far from the origin e^-l overflows or underflows. Where it overflows, an upper bound counts less of Q than there is,
-    and a lower bound drops the points altogether; where it underflows, a lower bound counts more of Q than there is.
+    Far from the origin e^-l overflows or underflows. Where it overflows, an upper bound uses too small a Q-mass, and a
+    lower bound drops the points altogether; where it underflows, a lower bound uses too large a Q-mass. All three are
+    on the safe side.
     """
     alive = len(spectrum)
     wanted = max(4 * alive, length * step * max(theta, 1.0) / 0.01, 2048)
@@ -290,7 +291,7 @@ def _suffix_sums(
         exponents[1] = np.minimum(exponents[1], 700.0)
     else:
         known = np.maximum(np.abs(exponents[0]), exponents[1]) <= 600.0
-        exponents[1] = np.maximum(exponents[1], -600.0)  # more of Q than there is
+        exponents[1] = np.maximum(exponents[1], -600.0)  # too large a Q-mass: the safe side
         exponents = [np.where(known, exponent, -np.inf) for exponent in exponents]
     for rate, exponent in zip((theta, theta + 1), exponents, strict=True):
         block = turned

@@ -1,9 +1,8 @@
 """Exponential moments of a law along a line Re s = c of the complex plane, with a bound on every error.
 
 `contour_panel` needs log M(s), M(s) = E_P e^(sL), at points s = c + iω, and a bound on |M(c + iω)| / M(c) beyond the
-last of them. Both are known in closed form for a Gaussian, the moments also for Laplace and finite laws. For a sampled
-Gaussian M(s) is an integral over the normal
-distribution of the output,
+last of them. For a Gaussian both have closed forms; for Laplace and finite laws only the moments have one. For a
+sampled Gaussian, M(s) is an integral over the normal distribution of the output,
 
     M(s) = E e^(pw),    w = log(1 - q + q e^l),    l = μz - μ²/2,    z ~ N(0, 1),
 
@@ -11,8 +10,8 @@ with p = s + 1 for the law of the sample against the law without it, and p = -s 
 rule sums e^(pw) - 1, not e^(pw): the count of uses, up to 10^12, multiplies the rounding errors of M. The theory page
 derives all error bounds ("Contour integrals").
 
-The integral is taken over a finite range of z. What lies outside has so little P-mass that all uses together lose a
-negligible part of δ: an upper bound on δ adds the lost mass, a lower bound does without it.
+The integral covers a finite range of z. The outcomes outside of it have so little P-mass that all uses together lose a
+negligible part of δ. An upper bound on δ adds the lost mass; a lower bound leaves it out.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ MOST_VALUES = 2**18
 """The most values of e^(sL) in memory at a time."""
 
 SHORT_LINE = 256
-"""Lines of so many points are kept for the next question."""
+"""Lines of at most this many points are cached."""
 
 MOST_NODES = 2**16
 """The most nodes of one integral."""
@@ -45,10 +44,10 @@ STRIPS = (1.5, 0.75, 0.375, 0.19, 0.09, 0.045)
 """Arguments of e^l, at most π/2, that a strip of the complex plane may reach."""
 
 LARGEST_EXPONENT = 500.0
-"""Larger exponents are not taken out of their logarithms."""
+"""Numbers with a larger logarithm are kept as logarithms, far from overflow."""
 
 FEW_VALUES, MANY_USES = 4000, 10**7
-"""A finite law has at most so many values, and a law with atoms runs at most so often."""
+"""The most values of a finite law, and the most uses of a law with atoms, for which moments are computed."""
 
 MOST_USES = 10**14
 LEAST_MASS = 1e-280
@@ -85,7 +84,7 @@ class Layers(NamedTuple):
 
 
 class Decay(NamedTuple):
-    """Bounds on |M(c + iω)| / M(c): the least of all of them, and of `variation` / ω, holds."""
+    """Bounds on |M(c + iω)| / M(c): each item is one, and `variation` / ω is one more; the smallest counts."""
 
     bumps: tuple[Bump, ...] = ()
     layers: tuple[Layers, ...] = ()
@@ -100,7 +99,7 @@ class Decay(NamedTuple):
 
 
 class LineMoment(Protocol):
-    """The moments of one law on a part of its outcomes; the others have the P-mass `lost`."""
+    """The moments of one law, restricted to a part of its outcomes. The outcomes left out have the P-mass `lost`."""
 
     lost: float
 
@@ -115,8 +114,8 @@ class LineMoment(Protocol):
 
 
 def moment_of(law: Law, uses: int, negligible: float, tilt: float) -> LineMoment | None:
-    """The moments of a law that runs so many times, all uses of which may lose the P-mass `negligible`, for tilts near
-    `tilt`; None for a law without analytic moments.
+    """The moments of a law that runs `uses` times, for tilts near `tilt`. All uses together may leave out the P-mass
+    `negligible`. None if the law has no analytic moments, or if rounding errors would dominate.
     """
     if isinstance(law, GaussianLaw):
         return GaussianMoment(law.mu)
@@ -129,7 +128,7 @@ def moment_of(law: Law, uses: int, negligible: float, tilt: float) -> LineMoment
         return None
     if not (0 < law.rate < 1 and law.base.mu > 0 and uses <= MOST_USES and negligible / uses > LEAST_MASS):
         return None
-    # Rounded, so that close questions share moments.
+    # Rounded, so that similar questions share cached moments.
     more, less = 2 ** math.ceil(math.log2(uses)), 10.0 ** math.floor(math.log10(negligible / uses))
     return _sampled_moment(law.base.mu, law.rate, isinstance(law, SampledAgainstWithout), more, less, tilt)
 
@@ -162,7 +161,9 @@ class GaussianMoment:
 
 
 class LaplaceMoment:
-    """M(s) = e^(st) (1 + s (e^(-(2s+1)t) - 1) / (2s + 1)). It bounds nothing at high frequencies: it has atoms."""
+    """M(s) = e^(st) (1 + s (e^(-(2s+1)t) - 1) / (2s + 1)). M does not decay at high frequencies, because the law has
+    atoms.
+    """
 
     lost = 0.0
 
@@ -226,21 +227,21 @@ class _Nodes(NamedTuple):
 
 
 UNKNOWN = _Nodes(np.zeros(1), np.zeros(1), 0.0, math.inf, 0.0)
-"""Nodes whose error is infinite: there would be too many, or numbers overflow."""
+"""The result if there would be too many nodes or an overflow: its error is infinite."""
 
 
 class SampledMoment:
     """The moments of a Poisson-sampled Gaussian, on outcomes that are kept with the probability Φ((cut - z) / edge).
 
-    The kept part suits moments near one tilt. A smooth cut keeps the integrand analytic: it must vanish before the
-    moments of losses that never happen make it grow.
+    The cut is chosen for tilts near one tilt. It is smooth, so that the integrand stays analytic, and it makes the
+    integrand vanish before e^(pw) of outcomes that practically never happen makes it grow.
     """
 
     def __init__(self, mu: float, rate: float, forward: bool, uses: int, negligible: float, tilt: float) -> None:
         from scipy import special
 
         self.mu, self.rate, self.forward = mu, rate, forward
-        # The quadrature may be off by e^-digits, which all uses multiply.
+        # The error of the quadrature may be e^-digits for one use; it is multiplied by the number of uses.
         self.digits = math.log(uses) + 27.0
         far = math.sqrt(2 * math.log(2 / negligible))
         beyond = math.sqrt(2 * math.log(2 * rate / negligible)) if forward and 2 * rate > negligible else -math.inf
@@ -261,7 +262,7 @@ class SampledMoment:
         self.without, self.present = self._outside(0.0), self._outside(mu)
         under_p = (1 - rate) * self.without + rate * self.present if forward else self.without
         self.lost = under_p * (1 + 1e-12) + 1e-300
-        # Beyond the ends of the range the kept part is neither all nor nothing.
+        # Beyond the ends of the range, a smooth cut keeps outcomes with a probability between 0 and 1.
         self.unsure = 1e-12 * self.without
         if math.isfinite(self.cut):
             self.unsure += float(special.ndtr(-self.high) + special.ndtr(self.low))

@@ -1,4 +1,4 @@
-"""δ(ε) of a product by a contour integral, with a bound on every error: no lattice, and no cost for the count of uses.
+"""δ(ε) of a product by a contour integral, with a bound on every error; the count of uses does not change the cost.
 
 With K(s) = log E_P e^(sL) of the whole product and c > 0, let f(ε) = e^(cε) δ(ε). Its Fourier transform is
 e^K(s) / (s(s+1)) at s = c + iω. So by Poisson's summation formula
@@ -8,8 +8,8 @@ e^K(s) / (s(s+1)) at s = c + iω. So by Poisson's summation formula
 with Λ = 2π/step and half the weight at j = 0. All terms on the right are positive: the sum is an upper bound on δ(ε),
 and too large by at most the terms k ≠ 0, which are bounded by 1 (k < 0) and by a Chernoff bound (k > 0).
 
-It suits products whose moments decay fast along the line: sums of many small losses. Where single large losses decide,
-the line would be too long, and the lattice is the better way (`compose`, `jump_split`).
+The method suits products whose moments decay fast along the line: sums of many small losses. Where single large losses
+decide, the line would be too long, and a lattice is cheaper (`compose`, `jump_split`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ LOST = 1e-8
 """The part of δ that may be lost with the outcomes outside the range of the integrals."""
 
 PRECISE = 1e-8
-"""The part of δ that each of the other errors may have, as planned."""
+"""The planned size of each of the other errors, as a part of δ."""
 
 MOST_EVALUATIONS = 1e7
 """The most values of e^(sL) of all moments together: more would take a second or longer."""
 
 MOST_FACTORS = 400
-"""Of more different laws a tree is the better way (`folding`)."""
+"""For more distinct laws than this, a tree of partial products is cheaper (`folding`)."""
 
 FEW = 8
-"""So many factors are planned with care."""
+"""Up to this many factors, the plan is refined; the decay is bounded by at most this many factors."""
 
 NARROW = 1e-6
 """A bracket of ε this narrow is not improved."""
@@ -54,7 +54,7 @@ ROUGH = 1e-3
 """The part of δ that each error of a rough panel may have."""
 
 CHEAP = 1e6
-"""A plan with so few evaluations needs no better tilt."""
+"""If a plan takes at most this many evaluations, no other tilt is tried."""
 
 GENTLE = (1.0, 0.8, 0.65, 0.5)
 """Parts of the tilt that are tried. Near the largest useful tilt the moments of rare samples explode."""
@@ -65,7 +65,7 @@ BEYOND = (1.04, 1.1, 1.3, 2.5)
 
 @dataclass(frozen=True, slots=True)
 class ContourPanel:
-    """Both bounds on δ(ε) for every ε > 0, sharp near the one planned for."""
+    """Lower and upper bounds on δ(ε) for every ε > 0, sharp near the ε that the panel was planned for."""
 
     c: float
     step: float
@@ -77,7 +77,9 @@ class ContourPanel:
     doubt: float
     """A bound on the sum of the errors of all values, and of what lies beyond the last one."""
     turning: float
-    """Σ ω |value|: a rounding of ε turns every value."""
+    """Σ ω |value|. It bounds the effect of a rounding of ε, which rotates the value at frequency ω by ω times the
+    rounding.
+    """
     chernoff: tuple[tuple[float, float], ...]
     """Pairs (c', K(c')), c' > c, that bound the terms k > 0."""
     lost: float
@@ -127,9 +129,9 @@ class ContourPanel:
 
     @quietly
     def bracket(self, delta: float) -> tuple[float, float]:
-        """Certified (low, high) around ε(δ) > 0; (0, inf) if this panel shows neither."""
+        """Certified (low, high) around ε(δ) > 0; low is 0, or high is inf, if this panel proves no such bound."""
         at, low, high = self.centre(delta), 0.0, math.inf
-        # Where moments are not known at all, the sum of their errors is not a number.
+        # Where no moments are known, the sum of their errors is infinite or NaN.
         if at is None or not math.isfinite(self.doubt):
             return low, high
         slope = self.middle(at)[1]
@@ -197,7 +199,7 @@ def suits(factors: Sequence[Factor], delta: float) -> bool:
 
 @quietly
 def chernoff_bound(factors: Sequence[Factor], delta: float, tilt: float) -> float:
-    """A certified upper bound on ε(δ) from the moments near a tilt, without any line; inf if there is none."""
+    """A certified upper bound on ε(δ) from the moments near a tilt alone; inf if they give no bound."""
     if not suits(factors, delta):
         return math.inf
     found = math.inf
@@ -375,7 +377,7 @@ def _exponent(decays: Sequence[tuple[Decay, int]], frequency: float) -> float:
 
 
 def _end(decays: Sequence[tuple[Decay, int]], needed: float) -> float | None:
-    """The frequency from which on all values are negligible."""
+    """A frequency beyond which all values are negligible; None if the bounds on the decay do not prove one."""
     low, high = -30.0, 30.0
     if _exponent(decays, math.exp(high)) < needed:
         return None

@@ -1,8 +1,8 @@
 """The factors of a product, merged where they merge exactly, and what every question about a long product needs.
 
-A product of thousands of different laws is asked again and again, each time with one more. `LongFactors` keeps sums
-over the factors that never merge (its `Head`), the plans and the partial products of earlier questions. All of these
-depend on the factors alone, so an answer does not depend on what was asked before.
+A product of thousands of different laws is evaluated again and again, each time with one more factor. `LongFactors`
+keeps sums over the factors that never merge (its `Head`), the plans and the partial products of earlier questions. All
+of these depend on the factors alone, so an answer does not depend on what was asked before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOLDED_PAIRS = 4000
 
 MERGING = (GaussianLaw, FiniteLaw, IdentityLaw)
 MOST_KEPT = 4
-"""Plans, and trees with their partial products, that a long product keeps."""
+"""The most plans, and the most trees with their partial products, that a long product keeps."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,7 @@ class Head:
 
 
 class LongFactors(tuple[Factor, ...]):
-    """The factors of a long product: first those of its head, then those that may merge with the next."""
+    """The factors of a long product: first the factors of its head, then the factors that may merge with new ones."""
 
     head: Head
 
@@ -188,7 +188,7 @@ def _one_gaussian(gaussians: Sequence[tuple[GaussianLaw, int]], side: Side) -> l
 
 
 def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], side: Side, most: float, pairs: float) -> list[Factor]:
-    """Finite laws multiplied exactly while the product has at most `most` values, of at most so many pairs of values;
+    """Finite laws multiplied exactly while the product has at most `most` values, from at most `pairs` pairs of values;
     the smallest first.
     """
     powers: list[tuple[FiniteLaw, int]] = []
@@ -209,7 +209,7 @@ def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], side: Side, most: floa
 
 
 def _with_failure(factors: tuple[Factor, ...]) -> tuple[Factor, ...]:
-    """A law next to one that only fails (infinite loss) or reveals nothing (loss 0): the pair has a closed form."""
+    """Two factors merged into one if the second only fails (infinite loss) or reveals nothing (loss 0): closed form."""
     if len(factors) != 2 or any(f.uses != 1 for f in factors):
         return factors
     other, last = factors[0].law, factors[1].law  # finite laws come last

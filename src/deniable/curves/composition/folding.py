@@ -7,9 +7,9 @@ row of a `Rows`.
 
 All grid laws here are upper bounds. They also give the lower bound. To put a loss l on a lattice, `lattice.above`
 splits its mass between the two neighbours of l so that P- and Q-mass are kept; `_twice_the_step` does the same with
-every other point of a lattice. So the lattice loss is Y = X + Ξ, where X is the exact loss of the product and
-E[e^-Ξ | X] = 1. Each split moves a loss inside an interval of one step, so Ξ is sub-Gaussian with the variance proxy
-V = Σ step² / 4 over all splits. δ(ε) of Y exceeds that of X only where X and Y lie on different sides of ε. This gives
+every other point of a lattice. So the lattice loss is Y = X + Ξ, where X is the exact loss of the product and E[e^-Ξ |
+X] = 1. Each split moves a loss inside an interval of one step, so Ξ is sub-Gaussian with the variance proxy V = Σ step²
+/ 4 over all splits. δ(ε) of Y exceeds δ(ε) of X only where X and Y lie on different sides of ε. This gives
 (docs/theory/certified-curves.md, "Many different laws")
 
     δ_Y(ε) - √V e^√V E[e^(-(ε-Y)²/2τ)]  <=  δ_X(ε)  <=  δ_Y(ε),      τ = V (1+√V)/(1-√V).
@@ -38,17 +38,19 @@ from deniable.curves.laws.law import Law
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats
 
 LEAST = 24
-"""From so many different factors on a product is folded."""
+"""A product of at least this many different factors is folded."""
 
 LEAVES = 64
-"""So many short laws are put on the lattice together, one in each row of an array; fewer long ones."""
+"""The number of short laws that are put on the lattice together, one in each row of an array. Long laws come in smaller
+groups.
+"""
 
 MOST_POINTS = 2**23
 """The most lattice points of all leaves together, once for each squaring, and 16 times the most of one leaf: beyond
 that `compose` is faster."""
 
 RARE = 8
-"""A kind of laws with 1 / RARE of all uses has the step of the tree; rarer kinds have longer steps."""
+"""A kind of laws with at least 1 / RARE of all uses gets the step of the tree; rarer kinds get longer steps."""
 
 TRIMMED = 1e-12
 """Tilted mass that may be cut off either end of a row."""
@@ -69,11 +71,11 @@ class ErrorLedger(NamedTuple):
     log_moment: float = 0.0
     error: float = 0.0
     dropped: float = 0.0
-    """Tilted mass that a lower bound must do without."""
+    """Tilted mass that a lower bound must not count."""
     variance: float = 0.0
     """The variance proxy V of all splits."""
     drift: float = 0.0
-    """How far losses may have moved up beside the splits, and the rounding errors of positions."""
+    """How far losses may have moved up for other reasons than splits, plus the rounding errors of positions."""
     alive: float = 0.0
     """log P(finite loss), as the grid laws count it."""
     uses: float = 0.0
@@ -83,13 +85,13 @@ class ErrorLedger(NamedTuple):
         return ErrorLedger(*(one + two for one, two in zip(self, other, strict=True)))
 
     def times(self, uses: int) -> ErrorLedger:
-        """The ledger of so many uses of a law."""
+        """The ledger of `uses` uses of a law."""
         return ErrorLedger(*(one * uses for one in self))
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Tilted lattice laws with one common step, one in each row; `ledger` is that of their product."""
+    """Tilted lattice laws with one common step, one in each row; `ledger` belongs to the product of all rows."""
 
     starts: Floats
     weights: Floats
@@ -109,7 +111,7 @@ class TreePlan(NamedTuple):
 
 def step_for(uses: float, theta: float, spread: float, width: float) -> float:
     """The step of the leaves that gives a bracket of ε of about this width: (θ+1)(V/3 + √(2π) V), with V about 0.4 uses
-    step² in the whole tree. Rounded down to quarters of an octave, so that close questions share partial products.
+    step² in the whole tree. Rounded down to quarters of an octave, so that similar questions share partial products.
     """
     step = math.sqrt(width / (1.15 * uses * max(theta + 1, 1 / spread)))
     return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))
@@ -131,8 +133,8 @@ def kinds_of(factors: Sequence[Factor], tree: TreePlan, before: Kinds) -> Kinds:
 
 
 def _doublings(head: Kinds, rest: Kinds, tree: TreePlan) -> list[tuple[tuple[int, int, int], bool, int]] | None:
-    """Every kind, whether it is of the head, and how often the step of its leaves is doubled: rare kinds add little to
-    V. None if there are too many lattice points.
+    """Every kind, whether it belongs to the head, and how often the step of its leaves is doubled (rare kinds add
+    little to V). None if there are too many lattice points.
     """
     kinds = sorted([*((key, True) for key in head), *((key, False) for key in rest)])
     counts = [len((head if is_head else rest)[key]) * key[2] for key, is_head in kinds]
@@ -188,7 +190,7 @@ def _binary(count: int, leaves: int) -> list[int]:
 
 
 def _block(laws: tuple[Law, ...], uses: int, tree: TreePlan, step: float, leaves: int) -> Rows:
-    """The product of the laws of a block, each used `uses` times, in one row. `step` is that of its leaves."""
+    """The product of the laws of a block, each used `uses` times, in one row. `step` is the step of the leaves."""
     if len(laws) > leaves:
         half = len(laws) // 2
         one, two = (_block(part, uses, tree, step, leaves) for part in (laws[:half], laws[half:]))
@@ -230,8 +232,7 @@ def _leaf(law: Law, tree: TreePlan) -> Rows:
     masses, infinity, excess = lattice.chords(law, points)
     last = float(masses[-1])
     if not math.isfinite(law.highest) and last <= 2 * tree.tail:
-        # As in `compose`: what is near the end of the lattice counts as infinite loss, because tilting would make much
-        # of it.
+        # As in `compose`: mass near the end of the lattice counts as infinite loss, because tilting would magnify it.
         masses[-1], infinity = 0.0, np.minimum(infinity + last, 1.0)
     first = law.tails(points[:1] - 2e-9 * tree.step)
     left = 1.0 - first.first * (1 - np.asarray(first.error))
@@ -275,7 +276,7 @@ def _tilted(points: Floats, masses: Floats, infinity: Floats, excess: Floats, le
 
 
 def _power(rows: Rows, uses: int, tree: TreePlan) -> Rows:
-    """Every row used so many times, by repeated squaring."""
+    """Every row used `uses` times, by repeated squaring."""
     found: Rows | None = None
     while True:
         if uses & 1:

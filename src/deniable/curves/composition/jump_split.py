@@ -1,4 +1,4 @@
-"""A product by the number of its large losses.
+"""δ(ε) of a power of one law, split by the number of large losses.
 
 The loss of a rare sample is almost always tiny, and now and then it jumps. At a δ of interest the sum of many such
 losses is often one jump plus a sum of tiny losses. Such sums have no useful exponential moments, so tilting cannot lift
@@ -61,7 +61,7 @@ def _terms(uses: int, chance: float, delta: float) -> int | None:
 
 
 def _more_than(uses: int, jumps: int, chance: float) -> float:
-    """An upper bound on the probability of more than so many jumps: the expected number of sets of jumps + 1 uses."""
+    """An upper bound on the probability of more than `jumps` jumps: the expected number of sets of jumps + 1 uses."""
     if jumps >= uses:
         return 0.0
     return float(math.comb(uses, jumps + 1)) * chance ** (jumps + 1) * (1 + 1e-12)

@@ -57,13 +57,13 @@ DELTA_WIDTH = 1e-3
 """Wanted (high - low) / high of a δ: log δ changes about ten times as fast as ε."""
 
 FOLDED_WIDTH = 0.25e-4
-"""The part of ε that a tree of partial products is planned for."""
+"""The relative width of the bracket of ε that a tree of partial products is planned for."""
 
 ALWAYS_FOLDED = 400
-"""So many different laws are never transformed in one window: a tree with longer steps is the better way."""
+"""From this many distinct laws on, a tree of partial products with longer steps is always used."""
 
 FAR_TOO_WIDE = 0.01
-"""A bracket of ε whose relative width exceeds this shows that the plan was wrong."""
+"""A bracket of ε whose relative width exceeds this is a sign that the plan was wrong."""
 
 MAX_PANELS = 64
 MOST_KINKS = 4000
@@ -83,7 +83,8 @@ def _ever(chances: Iterable[tuple[float, int]]) -> float:
 class Product:
     """A product of laws in one direction: simplified `upper` and `lower` factors, with the panels computed so far.
 
-    `renyi`, if given, is an upper bound on the Rényi divergence at each order: some factor is known only by it.
+    `renyi`, if given, is an upper bound on the Rényi divergence at each order, for products with a factor of which
+    nothing else is known.
     """
 
     upper: tuple[Factor, ...]
@@ -154,9 +155,9 @@ class Product:
         return min(_ever((f.law.infinity, f.uses) for f in lossy) * (1 + outwards), 1.0)
 
     def _apart(self) -> float:
-        """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: the outputs of the whole product differ only if
-        those of some factor do, P(no difference) >= Π (1 - δ_i(0)). For factors that rarely act, such as rare samples,
-        it is sharper than a lattice.
+        """An upper bound on δ(0), and so on δ(ε) for every ε >= 0: under a coupling, the outputs of the product differ
+        only if the outputs of some factor differ, and P(no difference) >= Π (1 - δ_i(0)). For factors that rarely act,
+        such as rare samples, this bound is sharper than a lattice.
         """
         if self._differs is None:
             once = ((float(law.profile(np.zeros(1))[1][0]), count) for law, count in self.upper)
@@ -283,7 +284,7 @@ class Product:
             least = self._smallest_step(factors, theta, tail, beyond) * (compose.LARGEST_WINDOW / longest)
             step = aligned_step(factors, max(self._step(factors, target, share, resolution, tail), least), 0.7 * least)
             for _ in range(40):
-                # An origin within a few hundred of ε is near enough, and close questions then share panels.
+                # An origin within a few hundred of ε is near enough, and similar questions then share panels.
                 asked = (side, theta, step, tail, beyond, 200.0 * round(target.epsilon / 200.0))
                 # At the memory limit the step stops shrinking, and the same panel is asked for again.
                 panel = self._made[asked] if asked in self._made else compose.compose(factors, *asked)
@@ -338,7 +339,7 @@ class Product:
     ) -> float:
         """Lattice step from the error law: the bracket of ε is about Σ count (θ+1) h²/8 wide (theory page, eq. 6).
 
-        Near its centre a profile changes over a standard deviation of the loss, whatever the tilt: that is the least
+        Near its centre a profile changes over a standard deviation of the loss, whatever the tilt: this gives the least
         slope, and the finest resolution to begin with.
         """
         count = math.fsum(f.uses for f in factors)
@@ -488,7 +489,7 @@ class Product:
     def _truncated_plan(self, log_delta: float) -> LatticePlan:
         """The plan for laws without the losses whose probability is negligible beside this δ.
 
-        The exponential moments of a rarely sampled Gaussian explode because of losses that never happen.
+        The exponential moments of a rarely sampled Gaussian explode because of losses that practically never happen.
         """
         if math.isfinite(highest_of(self.upper)):
             return self.plan
@@ -551,9 +552,7 @@ def _is_noise(panels: Sequence[Panel], epsilon: float) -> bool:
 
 
 def _rounded(theta: float) -> float:
-    """The tilt rounded to a grid of about 3 %: any tilt is valid, and close questions then share cached
-    lattice laws.
-    """
+    """The tilt rounded to a grid of about 3 %: any tilt is valid, and similar questions share cached lattice laws."""
     return 0.0 if theta < 1e-6 else 2.0 ** (round(24 * math.log2(theta)) / 24)
 
 

@@ -1,4 +1,4 @@
-"""A lower bound on δ(ε) from a lattice law that dominates: what the lattice adds to δ is bounded, and taken off.
+"""A lower bound on δ(ε) from a lattice law that dominates: a bound on what the lattice adds to δ is subtracted.
 
 `folding` derives the bound from the variance of the roundings that put the losses on the lattice.
 """
@@ -14,16 +14,16 @@ from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.outward_rounding import Floats, Side
 
 FAR = 9.0
-"""Points so many standard deviations of the rounding away from ε have the weight e^(-FAR²/2) or less."""
+"""Points farther than this many standard deviations of the rounding from ε have at most the weight e^(-FAR²/2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundedPanel:
     """A lower bound on δ(ε) of a product whose losses were rounded to a lattice.
 
-    `panel` bounds δ of the lattice law from below; `masses` are those of the lattice law, in units of e^(log_scale);
-    `variance` is V, the variance proxy of the rounding; `drift` is
-    how far positions may be off; `beyond` is the P-mass of finite losses that the lattice law counts as infinite.
+    `panel` bounds δ of the lattice law from below; `masses` are the masses of the lattice law, in units of
+    e^(log_scale); `variance` is V, the variance proxy of the rounding; `drift` bounds the error of positions; `beyond`
+    is the P-mass of finite losses that the lattice law counts as infinite.
     """
 
     panel: DeltaPanel

@@ -3,9 +3,9 @@
 A sketch is a coarse grid law that dominates a law. Its exponential moments give K(θ) = log E e^(θL), whose slope is the
 mean of the tilted law. `LatticePlan` adds up the cumulants of all factors of a product.
 
-The exponential moments of a rarely sampled Gaussian explode because of losses that never happen: one loss of 1 that has
-probability 1e-40 decides E e^(100 L). So a sketch cuts off losses of a given probability, and a plan for δ cuts where
-all uses together lose a negligible part of δ.
+The exponential moments of a rarely sampled Gaussian explode because of losses that practically never happen: one loss
+of 1 that has probability 1e-40 decides E e^(100 L). So a sketch cuts off the largest losses, up to a given probability;
+a plan for δ chooses it so that all uses together lose a negligible part of δ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SKETCH_TAIL = 1e-70
 
 MANY_LAWS = 64
 QUICK_POINTS = 120
-"""From MANY_LAWS different laws on a plan uses sketches of QUICK_POINTS: enough for a tilt."""
+"""A plan for at least MANY_LAWS different laws uses sketches of QUICK_POINTS points: enough to choose a tilt."""
 
 
 class Factor(NamedTuple):
@@ -62,7 +62,7 @@ FLOOR = 1e-305
 
 
 def tilted(grid: GridLaw, theta: float) -> tuple[Floats, float]:
-    """Masses times e^(θ loss), normalised to sum to 1, and the logarithm of their sum before that."""
+    """Masses times e^(θ loss), normalised to sum to 1, and the logarithm of their sum before normalisation."""
     exponent = theta * grid.losses
     top = float(max(exponent[0], exponent[-1]))
     weights = (grid.masses + FLOOR) * np.exp(exponent - top)
@@ -135,7 +135,7 @@ class PlanTable(NamedTuple):
     lost: float
 
     def plus(self, other: PlanTable, uses: int = 1) -> PlanTable:
-        """The table of this product and so many uses of another one."""
+        """The table of this product and `uses` uses of another one."""
         return PlanTable(
             self.values + uses * other.values,
             self.slopes + uses * other.slopes,
@@ -180,7 +180,7 @@ def laplace_table(shifts: Floats) -> PlanTable:
 
 
 def _table_of(factors: Sequence[Factor], tail: float, points: int) -> PlanTable:
-    """The table of a product. Of many laws, Laplace laws are added up together."""
+    """The table of a product. If there are many laws, all Laplace laws among them are added up together."""
     found, together = NO_TABLE, points < SKETCH_POINTS
     for law, uses in factors:
         if not (together and isinstance(law, LaplaceLaw)):
@@ -198,7 +198,7 @@ def _table_of(factors: Sequence[Factor], tail: float, points: int) -> PlanTable:
 class LatticePlan:
     """Cumulants of a product at all TILTS: they choose the tilt, and give Chernoff (Rényi) bounds without any FFT.
 
-    The plan of a long product may begin with that of a part of it, `before`; `factors` are then the others.
+    The plan of a long product may begin with the plan of a part of it, `before`; `factors` are then the other factors.
     """
 
     __slots__ = ("_table", "cumulants", "highest", "lost", "mean", "room", "slopes")
