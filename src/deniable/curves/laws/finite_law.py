@@ -156,12 +156,14 @@ def from_masses(p: Floats, q: Floats, relative_error: float = 0.0) -> LawPair:
 
 
 def nothing() -> FiniteLaw:
-    """A law below every other: no answer favours P. It is the lower bound of a guarantee that many mechanisms have."""
+    """A law that leaks less than every other: no outcome favours P. It is the lower bound of a guarantee that many
+    mechanisms have.
+    """
     return FiniteLaw(np.array([0.0]), np.array([1.0]))
 
 
 def product(a: FiniteLaw, b: FiniteLaw, *, side: Side) -> FiniteLaw | None:
-    """The law of two laws run together, or None if it would have too many values."""
+    """The law of the sum of two independent losses (both mechanisms run); None if it would have too many values."""
     if len(a.losses) * len(b.losses) > 8 * PRODUCT_SUPPORT:
         return None
     losses = np.add.outer(a.losses, b.losses).ravel()
@@ -176,7 +178,7 @@ def product(a: FiniteLaw, b: FiniteLaw, *, side: Side) -> FiniteLaw | None:
 
 
 def power(law: FiniteLaw, count: int, *, side: Side) -> FiniteLaw | None:
-    """The law run `count` times, or None if it would have too many values."""
+    """The law of the sum of `count` independent losses; None if it would have too many values."""
     if count == 1:
         return law
     if np.any(law.masses <= 0):

@@ -1,4 +1,4 @@
-"""The average of independent likelihood ratios, two-sided: one person's data in one of t runs, and which one is secret.
+"""The average of independent likelihood ratios, two-sided: one person takes part in one of t runs, in secret.
 
 Let A = dR/dS be the likelihood ratio of a pair of output laws, R with a person and S without. If the person takes part
 in exactly one of t runs, drawn uniformly, the t outputs together have the likelihood ratio (A_1 + ... + A_t)/t. Under S
@@ -33,19 +33,19 @@ from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
 Bound = Literal["upper", "lower"]
 
 FINE = 1 << 16
-"""RatioCells of an average before it is thinned out."""
+"""The number of cells of an average, before `thinned` reduces it."""
 
 COARSE = 1400
-"""Values that enter the next average: its cost is their square."""
+"""The most values that enter the next average, whose cost is the square of this number."""
 
 ENTRIES = 32_768
-"""Sums of pairs that are added up at a time. It also bounds the roundings in one cell."""
+"""The most sums of pairs added up at a time. This also bounds the rounding errors in one cell."""
 
 DEEP = 30.0
-"""Tails below e^-30 get fewer cells than their logarithm asks for."""
+"""Tails below e^-30 get wider cells than larger tails."""
 
 RARE = 1e-20
-"""Values of smaller mass do not count as places that need an even spacing."""
+"""Values of smaller mass are ignored by the evenly spaced part of the cells."""
 
 CUT = 1e-33
 """R-mass of the largest ratios, and S-mass of the smallest ones, that have no cells of their own."""
@@ -73,7 +73,9 @@ class RatioCells(NamedTuple):
 
 @quietly
 def allocated(one: Ratio, runs: int, *, side: Bound) -> Ratio:
-    """The average of `runs` independent copies of a ratio, rounded to `side`: by doubling, one digit at a time."""
+    """The average of `runs` independent copies of a ratio, rounded to `side`. Computed by repeated doubling, along the
+    binary digits of `runs`.
+    """
     base = thinned(one, side)
     result, count = base, 1
     for digit in f"{runs:b}"[1:]:
@@ -175,7 +177,7 @@ def _share(rising: Floats) -> Floats:
 
 
 def placed(cells: RatioCells, infinity: float, mass_error: float, value_error: float, side: Bound) -> Ratio:
-    """The mass of each cell at its ends (`upper`) or at its mean (`lower`)."""
+    """The ratio that has the mass of each cell at its two ends (`upper`) or at its mean (`lower`)."""
     inside = cells.without > 0
     mass = cells.without[inside]
     low, high = cells.edges[:-1][inside], cells.edges[1:][inside]
@@ -191,7 +193,7 @@ def placed(cells: RatioCells, infinity: float, mass_error: float, value_error: f
 
 
 def thinned(fine: Ratio, side: Bound) -> Ratio:
-    """At most about COARSE values of many: dense where the mass is, and even in the logarithm."""
+    """The ratio reduced to about COARSE values, rounded to `side`. Cells are narrow where the mass is."""
     values, masses, infinity = fine.values, fine.masses, fine.infinity
     if side == "upper":
         # Values beyond which R has mass at most CUT: infinite loss under R, and A = 0 under S.

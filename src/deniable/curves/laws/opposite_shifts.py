@@ -87,7 +87,7 @@ class OppositeShiftsLaw(Law):
         return np.where(large, first - second, gap), np.where(large, error * (first + second), doubt)
 
     def loose_moment(self, order: float) -> float:
-        # E (P/Q)^s under P is jointly convex: the case of a draw of nobody has 1, the other exp(2 s (s+1) μ²).
+        # E (P/Q)^s under P is jointly convex: it is 1 if the person is not drawn, and exp(2 s (s+1) μ²) otherwise.
         drawn = 2 * self.mu**2 * order * (order + 1) * (1 + 1e-14) + math.log(self.rate)
         return float(np.logaddexp(math.log1p(-self.rate), drawn)) + 1e-14
 

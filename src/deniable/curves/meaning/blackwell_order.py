@@ -35,7 +35,8 @@ def dominates(big: Curve, small: Curve, tolerance: float) -> bool:
 
 
 def fits(curve: Curve, allowed: Curve) -> bool:
-    """Whether `curve` provably leaks no more than `allowed`: it is equal, or within a black-box guarantee.
+    """Whether `curve` provably leaks no more than `allowed`: both are equal, or `allowed` is a black-box guarantee that
+    `curve` meets.
 
     pure(ε) and approximate(ε, δ) dominate everything with δ(ε) <= δ (Kairouz, Oh & Viswanath 2015), gaussian(μ)
     everything that is μ-GDP, zcdp(ρ) everything that is ρ-zCDP, and worst_of(...) everything that fits into one of its

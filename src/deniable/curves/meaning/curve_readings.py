@@ -96,8 +96,8 @@ def _built(curve: Curve) -> _Read:
 
 
 def _extended(curve: Curve) -> _Read | None:
-    """The products of a curve, from those of the curve it was multiplied from; None if these are not cached or a
-    direction may flip. Makes one more mechanism cheap.
+    """The products of a curve, by extending the cached products of the curve it was multiplied from, so that one more
+    mechanism is cheap. None if those are not cached, or if a direction may flip.
     """
     origin = curve.origin
     if origin is None or len(origin[1].factors) > MOST_ADDED:
@@ -126,7 +126,7 @@ def _product(
     above = simplify([Factor(s.upper, n) for s, n in sided], "upper", upper)
     exact = lower is upper and all(s.lower is s.upper for s, _ in sided)
     if exact and isinstance(above, LongFactors) and not above.rest:
-        return Product(above, above, renyi)  # nothing that merges is rounded: one object serves both sides
+        return Product(above, above, renyi)  # merging rounded nothing, so one object serves both sides
     below = simplify([Factor(s.lower, n) for s, n in sided], "lower", lower)
     if isinstance(above, LongFactors) and isinstance(below, LongFactors) and below.head.factors == above.head.factors:
         below.head = above.head

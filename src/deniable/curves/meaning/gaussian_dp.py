@@ -1,4 +1,4 @@
-"""Gaussian DP: the smallest μ whose Gaussian trade-off function lies below a curve's."""
+"""Gaussian DP: the smallest μ whose Gaussian trade-off function lies below the trade-off function of a curve."""
 
 from __future__ import annotations
 

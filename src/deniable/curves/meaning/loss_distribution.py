@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 POINTS = 801
 NEGLIGIBLE = 1e-9
-"""Mass beyond the grid of an unbounded loss; more than this is a real probability of infinite loss."""
+"""The most mass beyond the grid of an unbounded loss. A larger mass at infinity is real."""
 EXACT_CUT = 1e-80
 """As `NEGLIGIBLE`, for a finite law, whose far tails are cut at 1e-90."""
 

@@ -201,7 +201,7 @@ def kl_of(curve: Curve, is_forward: bool) -> float:
 
 
 def _alternatives(curve: Curve) -> tuple[tuple[Curve, bool], ...]:
-    """The curves of which one holds, if the curve is one atom with alternatives."""
+    """The alternatives of a curve that is one atom (`Atom.alternatives`); empty otherwise."""
     return curve.factors[0][0].alternatives() if [count for _, count in curve.factors] == [1] else ()
 
 

@@ -1,7 +1,7 @@
-"""Advice on parameters: whether an ε or a δ protects so little that its owner should know, in words with numbers.
+"""Advice on parameters: sentences that warn if an ε or a δ protects little.
 
-Three rules, which use no data. A number of people is one that somebody declared, because under add/remove the size of a
-table is as private as its rows.
+Three rules, which use no data. The number of people must be declared, not counted, because under add/remove the size of
+a table is as private as its rows.
 
 - ε above `MOST_EPSILON` = 10. For all neighbours an answer multiplies the odds of a guess by at most e^ε; at 10 that is
   22,026. Ponomareva et al. (2023), section 5.2, call ε <= 1 strong, ε <= 10 reasonable, and more "weak to no".
@@ -129,7 +129,7 @@ def _of_mu(mu: float) -> str:
 def _of_delta(delta: float, people: int | None) -> str:
     if (
         people is None or people * MOST_DELTA < MOST_SHOWN
-    ):  # for so few people the limit that holds for any number is lower
+    ):  # for so few people, the limit for any number of people is the lower one
         return (
             f"delta {delta:.4g} protects little: it allows showing each person in full with probability {delta:.4g}, "
             f"{1000 * delta:.4g} of 1,000 people on average; for n people take well below 1/n, 1/n² is usual"
