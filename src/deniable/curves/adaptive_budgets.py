@@ -10,18 +10,18 @@ most 1. A release is admitted if afterwards, with the new sums,
 **Theorem.** Everything released up to any stopping time is (ε, δ)-DP, for every rule that picks the releases. *Proof.*
 δ(ε) of the stopped transcript is E (1 - e^(ε - L))₊ under P. The last release was admitted, so (1) holds for the sums
 at that time, and the mean is at most δ Σ w_α E M_α <= δ. Both directions of a pair are bounded by the divergences. ∎
-The orders need not be chosen in advance among those that are kept: the mixture pays for the choice, with weights that
-sum to 1. It suffices that one order α has r_α <= ε + log(δ w_α/c_α)/(α - 1), c_α = (1 - 1/α)^(α - 1)/α: that is the
-union bound over orders, and (1) is never worse.
+The best order need not be known in advance: the weights, which sum to 1, are the price of considering all orders. A
+sufficient condition is that one order α has r_α <= ε + log(δ w_α/c_α)/(α - 1), c_α = (1 - 1/α)^(α - 1)/α: this is the
+union bound over orders, and (1) admits at least as much.
 
 **A budget for each person** (Feldman & Zrnic 2021, "Individual privacy accounting via a Rényi filter", Theorem 4.5). A
-release often moves less for one person than for the worst one: Gaussian noise σ on a sum costs a person with the value
-x only ρ = x²/2σ². Each person has an account of ρ. Before each release, its cost for each person, given the answers so
-far, is charged; people whose account would be exceeded are left out of that release. Then the whole is ρ-zCDP for one
-person added or removed, where ρ is the limit: for the pair that differs in this person, releases without them have the
-same law on both sides, and those with them add up to at most ρ on every path, so the supermartingale of every order α
-applies. Who is left out depends on the data and must stay secret, and nobody's cost may depend on other people's data
-except through answers.
+release often costs one person less than it costs the worst case: Gaussian noise σ on a sum costs a person with the
+value x only ρ = x²/2σ². Each person has an account of ρ. Before each release, its cost for each person, given the
+answers so far, is charged; people whose account would be exceeded are left out of that release. Then the whole is
+ρ-zCDP for one person added or removed, where ρ is the limit: for the pair that differs in this person, releases without
+this person have the same law on both sides, and the costs of releases with this person add up to at most ρ on every
+path, so the supermartingale of every order α applies. Who is left out depends on the data and must stay secret, and
+nobody's cost may depend on other people's data except through answers.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ ORDERS = (
     128.0,
     256.0,
 )
-"""Orders that are kept unless others are given."""
+"""The Rényi orders of a filter, unless the caller gives others."""
 
 MARGIN = 1e-9
-"""How far the logarithms of (1) must differ at least: far more than their roundings."""
+"""The logarithms of the two sides of (1) must differ by at least this, which is far above their rounding errors."""
 
 CELLS = 20_000
 UNIT = 10**15
@@ -159,8 +159,8 @@ class PersonalAccounts:
     """An account of ρ for each person: every release charges each person what it costs that person.
 
     Promise: everything released is ρ-zCDP for one person added or removed, with ρ the limit, at any stopping time, if
-    each release uses the data of those only whom `admitted` names. See the module. Who they are is secret, like the
-    accounts: both depend on the data.
+    each release uses only the data of the people whom `charge` admitted to it. See the module for the proof. The
+    admitted people and the accounts depend on the data, so both are secret.
 
     >>> import numpy as np
     >>> accounts = PersonalAccounts(people=3, rho=0.6)
@@ -186,9 +186,10 @@ class PersonalAccounts:
         object.__setattr__(self, "spent", np.zeros(count, dtype=np.int64))
 
     def charge(self, *, rho: Any) -> tuple[NDArray[np.bool_], PersonalAccounts]:
-        """Who may take part in a release with these costs, one for each person, and the accounts after it.
+        """Returns a mask of the people who may take part in a release, and the accounts after it.
 
-        A person who may not take part is not charged. A cost may be infinite.
+        `rho` has the cost of the release for each person, at least 0; inf is allowed. A person who may not take part is
+        not charged. Raises InvalidParameter unless there is one cost for each person.
         """
         costs: Floats = np.asarray(rho, dtype=np.float64)
         if costs.shape != self.spent.shape or np.any(np.isnan(costs)) or np.any(costs < 0):
@@ -205,7 +206,7 @@ class PersonalAccounts:
 
     @property
     def curve(self) -> Curve:
-        """What holds for one person added or removed: ρ-zCDP with the limit."""
+        """The promise for one person added or removed: ρ-zCDP, where ρ is the limit."""
         from deniable.curves.atoms.renyi_bounds import zcdp
 
         return zcdp(rho=above(self.limit / UNIT))

@@ -146,7 +146,7 @@ class _Search:
 
     def _bracket(self, start: float) -> tuple[float, float]:
         """A value that meets the target and one that misses it (or is not allowed), found by doubling and halving. If
-        every value meets it, the least private one twice.
+        every value meets the target, the least private value twice.
         """
         seen: dict[bool, float] = {bool(self.meets(start)): start}
         for direction in (2.0, 0.5):
@@ -169,7 +169,7 @@ class _Search:
             if len(seen) == 2:
                 return seen[True], seen[False]
         if True in seen:
-            # Every value meets it: the least private one is the answer (rate = 1, say).
+            # Every value meets the target: the least private value is the answer (rate = 1, say).
             most = max(c for c in self.known.values() if c is not None)
             tied = [v for v, c in self.known.items() if c == most]
             # If the target does not distinguish them (ε = 0 for all, say), the advantage decides which end is less

@@ -184,9 +184,9 @@ class Curve:
 
     def allocated(self, *, steps: int) -> Curve:
         """Every person takes part in exactly one of `steps` steps of the mechanism, drawn uniformly and kept secret.
-
         For neighbours that differ by adding or removing one person (random allocation, or balls in bins; see
-        `atoms.random_allocation` for the theorem). The curve is that of all steps together.
+        `atoms.random_allocation` for the theorem). The result covers all steps together. Raises InvalidParameter unless
+        the curve is one mechanism with known output laws.
 
         >>> from deniable import curves
         >>> round(curves.gaussian(sigma=1).allocated(steps=100).epsilon(delta=1e-6), 2)
@@ -337,8 +337,8 @@ class Curve:
     @overload
     def guess(self, *, prior: Floats | list[float]) -> Floats: ...
     def guess(self, *, prior: Any) -> Any:
-        """The largest probability of guessing right whether the person is in the data, given the prior probability of
-        that; rounded up.
+        """The largest probability of guessing right whether the person is in the data, given the prior probability that
+        they are; rounded up.
 
         (1 - π) + π δ(log((1-π)/π)) for the prior π in [0, 1], whichever neighbour contains the person.
         """
@@ -411,7 +411,7 @@ class Curve:
 
     def zcdp(self) -> float:
         """The smallest ρ for which ρ-zCDP can be proved (renyi(order) <= ρ × order for all orders), rounded up; inf if
-        none.
+        no ρ holds.
         """
         from deniable.curves.meaning import curve_readings
 

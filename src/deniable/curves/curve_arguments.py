@@ -92,7 +92,7 @@ def ratio(name: str, rounded: float, given: Any) -> str:
 def written(exact: Fraction) -> str:
     """The text of an exact number for `ratio`; "" if a float is exact, or if the text would be too long.
 
-    Without a text the float counts. It is at least as large, because `up` rounds it.
+    Without a text the float is used. It is at least as large, because `up` rounded it.
     """
     text = "" if Fraction(up(exact)) == exact else str(exact)
     return text if len(text) <= LONGEST_RATIO else ""

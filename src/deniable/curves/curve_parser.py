@@ -107,7 +107,7 @@ def parse(text: str) -> Curve:
 
 
 class _Reader:
-    """One text and its way to a curve."""
+    """Parses one text into a curve."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -243,7 +243,7 @@ class _Reader:
         found = self.value(node, depth)
         if not _is_number(found):
             self.refuse(node, f"{self.source(node)} is not a number")
-        return found  # type: ignore[no-any-return]  # _is_number has just said so
+        return found  # type: ignore[no-any-return]  # _is_number has just checked it
 
     def bounded(self, node: ast.expr, number: Number) -> Number:
         if not abs(number) <= LARGEST:

@@ -24,7 +24,8 @@ Amount = float | str | Fraction | Decimal
 
 
 def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and below 1e300") -> Fraction:
-    """The exact non-negative amount that was written. Raises InvalidParameter; `rule` is the text for one out of range.
+    """The exact non-negative amount that was written. Raises InvalidParameter for anything else; `rule` is the error
+    text for a number out of range.
 
     A float is taken as the decimal number that it prints as: 0.1 is a tenth.
     """

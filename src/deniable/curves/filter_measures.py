@@ -28,7 +28,7 @@ class Priced(Protocol):
     """The numbers that a filter asks of a curve. Each is an upper bound, and `math.inf` means that no bound exists."""
 
     def epsilon(self, *, delta: float) -> float:
-        """Smallest ε at this δ; asked at δ = 0."""
+        """Smallest ε at this δ. Filters call it with δ = 0."""
 
     def renyi(self, *, order: float) -> float:
         """Rényi divergence of this order."""
@@ -52,14 +52,14 @@ class PrivacyMeasure(ABC):
     """The method of a curve that gives an upper bound."""
 
     power: ClassVar[int] = 1
-    """Amounts to this power add."""
+    """The power at which amounts add up: 2 for μ, because μ² adds."""
 
     is_pure: ClassVar[bool] = False
     """Whether an amount alone, at δ = 0, promises (ε, 0)-DP."""
 
     @abstractmethod
     def bound(self, read: Any) -> float:
-        """The upper bound of a curve, from its method `method`."""
+        """An upper bound on the amount of a curve. `read` is the bound method `method` of the curve."""
 
     @abstractmethod
     def exact(self, atom: Atom) -> Fraction | None:
@@ -92,7 +92,7 @@ class PrivacyMeasure(ABC):
             return -1
         if not bound >= 0:
             raise InvalidParameter("curve", bound, f"its {self.method} must be a number that is at least 0")
-        return math.ceil(Fraction(bound) ** self.power / UNIT)  # an upper bound, so its exact binary value
+        return math.ceil(Fraction(bound) ** self.power / UNIT)  # the bound holds for its exact binary value
 
     def _exact_of_curve(self, curve: object) -> Fraction | None:
         """The exact cost of a curve, the sum over its factors; None if the formula of some factor is not known.

@@ -181,8 +181,8 @@ class Filter(ABC):
     def guarantee(self) -> Claim:
         """What holds at any stopping time, however the costs were chosen.
 
-        It is the limit, not the amount spent: that depends on the answers, and only the limit was fixed in advance. For
-        a running number see the odometers.
+        The promise is the limit, not the amount spent: the amount spent depends on the answers, and only the limit was
+        fixed in advance. For a running number see the odometers.
         """
 
     def price(self, curve: Priced, /, *, delta: Amount = 0) -> tuple[int, int]:
@@ -203,7 +203,7 @@ class Filter(ABC):
         return self._after(units, delta_units)
 
     def admits_units(self, units: int, delta_units: int = 0) -> bool:
-        """Whether `charge_units` would accept this cost."""
+        """Whether `charge_units` would accept this cost, given in units (see `price`)."""
         return not self._lacks(units, delta_units)
 
     def _price(self, curve: Priced | None, amount: Amount | None, delta: Amount, /) -> tuple[int, int]:
@@ -339,7 +339,7 @@ class RenyiFilter(Filter):
     order.
 
     Promise: for all neighbours everything released has D_α <= epsilon, up to δ, while the sums stay within the limits.
-    The proof is that of `ZCDPFilter` at this α; it does not allow picking α afterwards. Source: `theorem`.
+    The proof of `ZCDPFilter` applies at this α; α must not be chosen afterwards. Source: `theorem`.
 
     >>> RenyiFilter(order=8, epsilon=2, delta=0).charge(epsilon=0.5).remaining
     Decimal('1.5')
@@ -363,8 +363,8 @@ class RenyiFilter(Filter):
         return not self._lacks(*self._price(curve, epsilon, delta))
 
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None, delta: Amount = 0) -> Self:
-        """The filter after a release with this divergence at `order`, or with this curve's. Raises BudgetExceeded if it
-        does not fit.
+        """The filter after a release with this divergence at `order`, or with the divergence of this curve. Raises
+        BudgetExceeded if it does not fit.
         """
         return self._after(*self._price(curve, epsilon, delta))
 
@@ -456,7 +456,9 @@ class PureOdometer:
     spent_units: int = 0
 
     def charge(self, curve: Priced | None = None, /, *, epsilon: Amount | None = None) -> PureOdometer:
-        """The odometer after a release of this ε, or of this curve's ε(δ = 0)."""
+        """The odometer after a release of this ε, or of this curve's ε(δ = 0). Raises InvalidParameter if the cost is
+        infinite.
+        """
         amount = None if epsilon is None else exact_amount("epsilon", epsilon)
         return PureOdometer(self.spent_units + _finite(EPSILON.cost(curve, amount, "epsilon")))
 
