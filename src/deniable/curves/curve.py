@@ -184,6 +184,7 @@ class Curve:
 
     def allocated(self, *, steps: int) -> Curve:
         """Every person takes part in exactly one of `steps` steps of the mechanism, drawn uniformly and kept secret.
+
         For neighbours that differ by adding or removing one person (random allocation, or balls in bins; see
         `atoms.random_allocation` for the theorem). The result covers all steps together. Raises InvalidParameter unless
         the curve is one mechanism with known output laws.
