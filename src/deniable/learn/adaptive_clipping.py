@@ -1,11 +1,11 @@
 """Adaptive clipping: a clipping norm that follows a quantile of the gradients' norms, priced together with the sums.
 
 **One step** (Andrew, Thakkar, McMahan & Ramaswamy 2021, "Differentially Private Learning with Adaptive Clipping"). With
-the current norm C, two sums are released: that of the clipped gradients, divided by C, and the balance, in which a
+the current norm C, two sums are released: the sum of the clipped gradients, divided by C, and the balance, in which a
 gradient counts +1 if its norm is at most C, and -1 otherwise. One record adds to the pair of sums a vector (g, ±1) with
 ‖g‖ <= 1. The gradients get noise of standard deviation `noise`, the balance gets `count_noise`. In units of its noise,
 the vector has a length of at most √(1/noise² + 1/count_noise²) = μ. So one step is a Gaussian mechanism with this μ, on
-a Poisson sample, and C of the next step is computed from what was released: C · exp(-rate · (share - quantile)), where
+a Poisson sample, and C of the next step is computed from the released sums: C · exp(-rate · (share - quantile)), where
 share = (balance/expected batch + 1)/2.
 """
 

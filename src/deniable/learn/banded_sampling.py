@@ -5,18 +5,18 @@ only, each record of it with probability q. The noise is C⁻¹Z as in `DPFTRL`,
 b bands c = (c_0, ..., c_{b-1}).
 
 **The curve** (Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta & Xu 2023, "(Amplified) Banded Matrix
-Factorization: A unified approach to private training"; the proof follows). What is released is M = CG + Z, G being the
-sums of clipped gradients in units of the clipping norm, Z of standard deviation `noise`. A record of group j can take
-part in the steps t = j, j + b, j + 2b, ..., each by its own coin. In step t it adds its gradient g to row t of G, and
-so c_0 g, ..., c_{b-1} g to the rows t, ..., t + b - 1 of M. These blocks of b rows do not overlap for different t.
+Factorization: A unified approach to private training"; the proof follows). The release is M = CG + Z, where G has the
+sums of clipped gradients in units of the clipping norm and Z has standard deviation `noise`. A record of group j can
+take part in the steps t = j, j + b, j + 2b, ..., each by its own coin. In step t it adds its gradient g to row t of G,
+and so c_0 g, ..., c_{b-1} g to the rows t, ..., t + b - 1 of M. These blocks of b rows do not overlap for different t.
 Given the coins of all other records, a block is a Gaussian mechanism whose mean moves by the vector (c_0 g, ...,
 c_{b-1} g), of length ‖c‖‖g‖ <= ‖c‖, with probability q, and does not move otherwise. All gradients, also those of other
 records, are functions of the data and of earlier releases, so blocks compose adaptively:
 
     gaussian(sigma=noise/‖c‖).sampled(rate=q) ** ⌈steps/b⌉.
 
-With one band this is `DPSGD`. More bands have noise that cancels better, but q is b times the share of a step, and so
-less is gained by sampling: try several.
+With one band this is `DPSGD`. More bands have noise that cancels better, but q is b times the share of the records in a
+step, so sampling gains less: try several.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class BandMF(Plan):
 
     @property
     def blocks(self) -> int:
-        """How often the turn of a group comes."""
+        """The number of turns of each group, rounded up."""
         return -(-self.steps // self.bands)
 
     @property

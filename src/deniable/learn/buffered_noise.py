@@ -2,19 +2,19 @@
 
 C is lower-triangular Toeplitz with c_0 = 1 and c_j = Σ_i ω_i λ_i^(j-1), 0 < λ_i < 1 (Dvijotham, McMahan, Pillutla,
 Steinke & Thakurta 2024, "Efficient and Near-Optimal Noise Generation for Streaming Differential Privacy"). A product
-with C needs one buffer for each i: s_i <- λ_i s_i + g_t; and so does one with C⁻¹. Columns have no end, so those of two
-participations overlap however far apart they are.
+with C needs one buffer for each i: s_i <- λ_i s_i + g_t. A product with C⁻¹ needs as many. Columns have no end, so the
+columns of two participations overlap however far apart they are.
 
 **The buffers.** The coefficients of the square root (1 - x)^(-1/2) are moments, c_j = (1/π) ∫ y^j (y(1 - y))^(-1/2) dy
 over (0, 1). The Gauss-Chebyshev rule with d nodes y_i = cos²((2i - 1)π/(4d)) gives (1/d) Σ_i y_i^j, exact for j < 2d
 and close for j up to about d². So λ_i = y_i and ω_i = y_i/d.
 
-**The sensitivity.** Let a record take part at most k times, two times at least b steps apart, and change row i of G by
-x_i, ‖x_i‖ <= 1. Then CG moves by a vector whose squared norm is Σ_ij <C_i, C_j><x_i, x_j>. All c_j are positive and do
-not increase, so <C_i, C_j> = Σ_{l < n-j} c_{l+j-i} c_l, i <= j, is not negative, and does not increase if j grows or if
-j - i grows. Hence the sum is at most Σ_ij <C_i, C_j>, and if the steps s_1 < s_2 < ... are at least b apart, then
-<C_{s_a}, C_{s_c}> is at most that of the steps (a - 1)b and (c - 1)b. The steps 0, b, 2b, ... with equal x are the
-worst (as in Kalinin & Lampert 2024).
+**The sensitivity.** Let a record take part at most k times, any two of them at least b steps apart, and change row i of
+G by x_i, ‖x_i‖ <= 1. Then CG moves by a vector whose squared norm is Σ_ij <C_i, C_j><x_i, x_j>. All c_j are positive
+and do not increase, so <C_i, C_j> = Σ_{l < n-j} c_{l+j-i} c_l, i <= j, is not negative, and does not increase if j
+grows or if j - i grows. Hence the sum is at most Σ_ij <C_i, C_j>, and if the steps s_1 < s_2 < ... are at least b
+apart, then <C_{s_a}, C_{s_c}> is at most its value for the steps (a - 1)b and (c - 1)b. The steps 0, b, 2b, ... with
+equal x are the worst (as in Kalinin & Lampert 2024).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Both minimise J(θ) = Σ_i ℓ(θ; x_i) + (λ/2)‖θ‖² with ℓ convex in θ. The sum is not divided by the number of records,
 because that number is protected too. The conditions on ℓ must hold for every θ and every possible record, not only for
-the given ones: clip the rows to a known length first.
+the given ones: clip the rows to a known norm first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectivePerturbation", "OutputPerturbation"]
 
 SLACK = 1 + 2**-40
-"""The relative rounding error of a product of a few floats is less than this factor."""
+"""A factor above 1 that covers the relative rounding error of a product of a few floats."""
 
 
 @final
@@ -35,7 +35,8 @@ class OutputPerturbation:
     For all D, D′ that differ by one record added or removed: J and J′ differ by one ℓ, whose gradient has norm at most
     L = `lipschitz`, and both are λ-strongly convex, so the minimisers are at most L/λ apart. A solver that stops where
     ‖∇J‖ <= `tolerance` is at most tolerance/λ away from the minimiser. So Δ₂ = (L + 2·tolerance)/λ, and the curve is
-    that of Gaussian noise with μ = Δ₂/noise (Chaudhuri, Monteleoni & Sarwate 2011, Lemma 7, for sums and add/remove).
+    the curve of Gaussian noise with μ = Δ₂/noise (Chaudhuri, Monteleoni & Sarwate 2011, Lemma 7, for sums and
+    add/remove).
 
     Logistic loss and hinge loss on rows of length at most R have L = R. Clipping gradients to C gives L = C only if the
     clipped gradients are those of the loss ℓ itself.
@@ -119,7 +120,7 @@ class ObjectivePerturbation:
     must be added to each coordinate of its result, which is μ-GDP with μ = 2·tolerance/(λ·output_noise) (Iyengar et al.
     2019).
 
-    The curve is that of (ε, δ)-DP at the fixed `delta`.
+    The curve is (ε, δ)-DP as a black box, at the fixed `delta`.
 
     Logistic loss on rows of length at most R: L = R, β = R²/4.
 

@@ -2,19 +2,19 @@
 
 **Allocated.** At the beginning of an epoch of t batches, each record draws the number of its batch, uniformly and
 independently ("balls in bins"). The curve of an epoch is gaussian(sigma=noise).allocated(steps=t), see
-`curves.atoms.random_allocation`; epochs draw afresh, so they multiply. The curve of a part of an epoch is at most that
-of the whole epoch (post-processing).
+`curves.atoms.random_allocation`; epochs draw afresh, so they multiply. A part of an epoch leaks at most as much as the
+whole epoch (post-processing).
 
 **Shuffled.** All records are shuffled and cut into t batches of equal size, up to one. Neighbours differ by one record
 that is present or blank, so that the sizes do not change. Given the order of the records, one step of the epoch has
 that record; the others do not depend on it, except through earlier answers. So an epoch is gaussian(sigma=noise): no
-gain by shuffling is claimed, because none is proved in which every gradient may depend on the answers before it.
+gain from shuffling is claimed, because none is proved for gradients that may depend on earlier answers.
 
 **What shuffling leaks at least.** Let every other record have the gradient -1 (in clipping norms) and this one +1, or
-blank. Up to a constant, the batch i of this record has the sum 2 with it and 1 without it; all others have 0. The
-event "some noisy sum exceeds c" has the probability 1 - Φ((c - s)/σ) Φ(c/σ)^(t-1) with s = 2 or 1. The largest
-difference P - e^ε Q over c is a lower bound on δ(ε) of an epoch (Chua et al. 2024, "How private are DP-SGD
-implementations?", use this pair), and so is that of the allocated pair, to which the other records' gradient 0 leads.
+blank. Up to a constant, the batch i of this record has the sum 2 with it and 1 without it; all others have 0. The event
+"some noisy sum exceeds c" has the probability 1 - Φ((c - s)/σ) Φ(c/σ)^(t-1) with s = 2 or 1. The largest difference
+P - e^ε Q over c is a lower bound on δ(ε) of an epoch (Chua et al. 2024, "How private are DP-SGD implementations?", use
+this pair). Another lower bound is δ(ε) of the allocated pair, which arises if all other records have the gradient 0.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class StepDraws(Protocol):
 class EpochDraws:
     """Draws the batch numbers of all records when an epoch begins, and keeps them until it ends.
 
-    If it meets an epoch in its middle, because the run continues from a checkpoint without these numbers, it takes
-    nobody until the next epoch: a second draw could take a record twice.
+    If a run continues in the middle of an epoch from a checkpoint without these numbers, no record is taken until the
+    next epoch: a second draw could take a record twice.
     """
 
     def __init__(self, batches: str, count: int) -> None:
@@ -58,7 +58,7 @@ class EpochDraws:
         self._drawn: Places | None = None
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
-        """The records whose batch it is. The same records must be given in every step of a run."""
+        """The records of the batch of this step. Every step of a run must pass the same `records`."""
         from deniable import noise
 
         epoch, turn = divmod(step, self._count)
@@ -78,14 +78,14 @@ class EpochDraws:
         return {"epoch": self._epoch, "drawn": None if self._drawn is None else self._drawn.tolist()}
 
     def restore(self, state: dict[str, object]) -> None:
-        """Continue with the numbers of a checkpoint. They stay right for steps that were taken after it."""
+        """Continue with the numbers of a checkpoint. They stay valid if steps were taken after the checkpoint."""
         drawn = state["drawn"]
         self._epoch = int(str(state["epoch"]))
         self._drawn = np.array(drawn, dtype=np.int64) if isinstance(drawn, list) else None
 
 
 def epoch_curve(batches: str, *, sigma: float, batches_in_epoch: int, steps: int) -> Curve:
-    """The curve of so many steps; a part of an epoch counts as a whole one."""
+    """The curve of `steps` steps; a part of an epoch counts as a whole epoch."""
     from deniable import curves
 
     one, epochs = curves.gaussian(sigma=sigma), -(-steps // batches_in_epoch)
@@ -95,7 +95,7 @@ def epoch_curve(batches: str, *, sigma: float, batches_in_epoch: int, steps: int
 def least_epsilon(sigma: float, batches: int, steps: int, delta: float) -> float:
     """A lower bound on ε at δ of a whole epoch of shuffled batches; 0 if the run has no whole epoch. See the module.
 
-    The probabilities are in floating point, good to about twelve digits, and lowered by that.
+    The probabilities are computed in floating point, to about twelve digits, and the bound is lowered by this error.
     """
     if steps < batches:
         return 0.0

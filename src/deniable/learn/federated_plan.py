@@ -2,8 +2,8 @@
 
 In each round every client of a fixed group computes an update of the model from its own data, and sends a vector of
 integers modulo a public number. A secure sum (for instance by pairwise masks) shows the server the sum of all messages,
-and no single message. Nobody adds the whole noise: each client adds a share, and the shares of those who take part
-make up the noise of the sum.
+and no single message. No client adds the whole noise: each adds a share, and the shares of the clients that take part
+add up to the noise of the sum.
 
 **A message.** The update x is scaled down to the clipping norm C, multiplied by the scale s, and rounded to integers at
 random, up or down, without bias. The rounding is drawn again until the squared length is at most B (`largest_square`),
@@ -14,12 +14,12 @@ with a probability of at most β. B is the smaller of the two bounds, for β = 1
 "The Distributed Discrete Gaussian Mechanism for Federated Learning with Secure Aggregation").
 
 **The noise.** Each share is Skellam (`deniable.curves.atoms.skellam`) of variance v/(n - k) for n clients of which at
-most k may be missing: they drop out, or tell others their share. Sums of Skellam numbers are Skellam, so the sum has
-noise of variance v at least. More noise than that is post-processing, and so is the modulus.
+most k may be missing: they drop out, or reveal their share to others. Sums of Skellam numbers are Skellam, so the sum
+has noise of variance v at least. More noise than that is post-processing, and so is the modulus.
 
-**The curve.** Neighbours differ in the data of one client: it has some, or none, and then its update is 0. It sends its
-share of the noise in both cases, so one sum is the other moved by x̃. One round is μ-GDP with μ = μ₁(v) √B. If each
-client takes part only by its own secret coin of probability q, and sends an update of 0 otherwise, the round is
+**The curve.** Neighbours differ in the data of one client: the client has data, or it has no data and its update is 0.
+It sends its share of the noise in both cases, so the two sums differ by x̃. One round is μ-GDP with μ = μ₁(v) √B. If
+each client takes part only by its own secret coin of probability q, and sends an update of 0 otherwise, the round is
 gaussian(mu=μ).sampled(rate=q), also against the server, which cannot see the coins. Rounds compose adaptively.
 
 A server that chooses the clients of a round itself, in public, gains nothing by sampling against itself: then `rate` is
@@ -58,13 +58,13 @@ REJECTED: Final = math.sqrt(2 * math.log(1e4))
 """√(2 log 1/β): a rounding is too long, and drawn again, with a probability of at most β."""
 
 TRIES: Final = 40
-"""After so many roundings that are too long, coordinates are rounded towards 0, which is never too long."""
+"""After this many roundings that were too long, coordinates are rounded towards 0, which is never too long."""
 
 SMALLEST, LARGEST = 16, math.isqrt(LARGEST_VARIANCE)
 """The smallest and largest standard deviation of the noise in steps."""
 
 REACH: Final = 20
-"""Noise of at least SMALLEST stays within so many standard deviations except with a probability below e^-180."""
+"""Noise of at least SMALLEST stays within this many standard deviations except with a probability below e^-180."""
 
 COIN: Final = 2**32
 
@@ -79,9 +79,9 @@ class Federated(PricedPlan):
     distinguish them better than gaussian(mu=`round_mu`).sampled(rate=rate) ** rounds allows. Proof: `federated_plan`.
 
     `noise` is the standard deviation of the noise in the sum, in units of `clip`. At most `missing` of the clients may
-    drop out of a round, or tell others their share. `rate` is the probability of the coin by which a client takes part.
-    `deviation` is the standard deviation of the noise in steps of the integers: the more, the finer is the rounding,
-    and the more bits a message has.
+    drop out of a round, or reveal their share to others. `rate` is the probability of the coin by which a client takes
+    part. `deviation` is the standard deviation of the noise in steps of the integers. A larger value means finer
+    rounding and longer messages.
 
     >>> from deniable import learn
     >>> plan = learn.Federated(clip=1.0, dimension=1000, clients=100, missing=10, rate=1.0, rounds=20)
@@ -161,7 +161,7 @@ class Federated(PricedPlan):
 
     @property
     def scale(self) -> float:
-        """How many steps of the integers are 1."""
+        """The number of integer steps per unit of an update."""
         return self.deviation / (self.calibrated() * self.clip)
 
     @property
@@ -241,13 +241,15 @@ class Federated(PricedPlan):
         return self.message(np.zeros(self.dimension), entropy=entropy)
 
     def takes_part(self, *, entropy: Entropy | None = None) -> bool:
-        """A client's coin for one round. If it says no, the client sends `no_update`."""
+        """A client's coin for one round. If it is False, the client sends `no_update`."""
         from deniable import noise
 
         return self.rate == 1 or noise.bernoulli(p=self.rate, entropy=entropy)
 
     def rounded(self, update: Any, *, entropy: Entropy | None = None) -> Integers:
-        """The clipped update as integers, of squared length at most `largest_square`. Without noise: not private."""
+        """The clipped update as integers, of squared length at most `largest_square`. The result has no noise and is
+        not private.
+        """
         from deniable import noise
 
         scaled = self._clipped(update) * self.scale
@@ -282,7 +284,7 @@ class Federated(PricedPlan):
         """The noisy mean of the updates, from the sum of `received` messages modulo `modulus`.
 
         The sum is divided by rate × `received`, the average number of updates in it. Raises `InvalidOperation` if more
-        clients than `missing` are missing: then the sum has too little noise, and must not be looked at.
+        clients than `missing` are missing: then the sum has too little noise and must not be used.
         """
         count = curve_arguments.integer("received", received, 0)
         if count > self.clients:

@@ -75,7 +75,7 @@ class FederatedRun:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds of the plan are taken."""
+        """Whether all rounds of the plan have been run."""
         return self.rounds_taken == self.plan.rounds
 
     @property
@@ -86,8 +86,8 @@ class FederatedRun:
     def round(self, *, dropped: Collection[int] = ()) -> None:
         """One round without the clients whose numbers (from 0) are in `dropped`.
 
-        Who drops out must not depend on data. If too many drop out, the round counts as taken, and raises before any
-        sum is looked at.
+        Who drops out must not depend on data. If too many drop out, the round counts as taken, and the call raises
+        before any sum is used.
         """
         if self.finished:
             raise InvalidOperation(f"all {self.plan.rounds} rounds of the plan are taken; plan a new run")

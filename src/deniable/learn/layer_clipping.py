@@ -1,9 +1,9 @@
-"""Clipping layer by layer: every layer's part of a gradient has its own norm, and the plan has the length of all norms.
+"""Clipping layer by layer: every layer has its own clipping norm, and the plan uses the Euclidean norm of all of them.
 
 One example's gradient is divided into the parts of the layers, and the part of layer l is scaled down to norm C_l. The
 clipped gradient then has a length of at most √(Σ C_l²), which is the `norm` of the rule: sums get noise in units of it,
-so the curve is that of flat clipping with this norm (McMahan, Ramage, Talwar & Zhang 2018, "Learning Differentially
-Private Recurrent Language Models", who divide a norm S among m layers as S/√m).
+so the curve is the same as for flat clipping with this norm (McMahan, Ramage, Talwar & Zhang 2018, "Learning
+Differentially Private Recurrent Language Models", who divide a norm S among m layers as S/√m).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PerLayer:
     """A norm for each layer, by the name of the module, or of a parameter, as in `model.named_parameters()`.
 
     A parameter belongs to the longest name that it begins with: "encoder.0.weight" to "encoder.0" rather than to
-    "encoder". Every trained parameter needs a layer; "" is one for all others.
+    "encoder". Every trained parameter needs a layer; "" is the layer of all other parameters.
 
     >>> from deniable import learn
     >>> clip = learn.PerLayer({"encoder": 3.0, "head": 4.0})
@@ -45,7 +45,7 @@ class PerLayer:
 
     @classmethod
     def equal(cls, norm: float, *, layers: Iterable[str]) -> PerLayer:
-        """The same norm for each of these layers, such that all together have the length `norm`.
+        """The same norm for each of these layers, such that the whole gradient has norm at most `norm`.
 
         >>> PerLayer.equal(1.0, layers=["a", "b", "c", "d"])
         PerLayer({'a': 0.5, 'b': 0.5, 'c': 0.5, 'd': 0.5})

@@ -3,7 +3,8 @@
 The attacker sees the loss of each record. Without shadow models, a low loss speaks for a member. With the losses of
 shadow models, some trained with a record and some without, the attacker compares two normal distributions for each
 record (LiRA: Carlini et al. 2022). A curve bounds what any attacker reaches: at a rate α of false alarms, at most
-1 - β(α) of the members are found. What is measured here is one attack, computed from data without noise: for the owner.
+1 - β(α) of the members are found. This module measures one attack, from data without noise, so the result is for the
+owner only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ __all__ = ["MembershipRate", "MembershipTest", "membership_test"]
 RATES: Final = (0.001, 0.01, 0.05, 0.1)
 """The rates of false alarms that are reported."""
 FEWEST: Final = 2
-"""Shadow models with, and without, each record."""
+"""The fewest shadow models trained with each record, and the fewest trained without it."""
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +36,7 @@ class MembershipRate:
     """The share of members that the test finds at one rate of false alarms."""
 
     false_alarms: float
-    """The rate asked for. The measured one is at most this."""
+    """The requested rate. The measured rate is at most this."""
     found: float
     low: float
     high: float
@@ -45,7 +46,7 @@ class MembershipRate:
 @final
 @dataclass(frozen=True, slots=True)
 class MembershipTest:
-    """The result of a membership test, at several rates of false alarms. Computed without noise: for the owner."""
+    """The result of a membership test, at several rates of false alarms. Without noise, so for the owner only."""
 
     rates: tuple[MembershipRate, ...]
     members: int
@@ -73,7 +74,7 @@ def membership_test(
     false_alarms: Sequence[float] = RATES,
     confidence: float = 0.95,
 ) -> MembershipTest:
-    """How well losses tell which records were in the training.
+    """How well losses reveal which records were in the training. Raises InvalidParameter if shapes do not match.
 
     `losses` has the model's loss of each record, `included` whether it was in the training (as coins decided, so that
     members and others are alike). `shadow_losses` has a row of losses for each shadow model, and `shadow_included` who
@@ -112,7 +113,9 @@ def membership_test(
 
 
 def _rate(members: Floats, rest: Floats, alpha: float, sure: float) -> MembershipRate:
-    """Those above the threshold that at most a share α of the others exceeds. `rest` is sorted, largest first."""
+    """The share of members above the threshold that at most a share α of the other records exceeds. `rest` is sorted,
+    largest first.
+    """
     allowed = int(alpha * len(rest) * (1 + 1e-12))
     threshold = rest[allowed] if allowed < len(rest) else -np.inf
     hits = int(np.count_nonzero(members > threshold))

@@ -1,6 +1,6 @@
 """DP-FTRL by banded matrix factorisation: noise that is correlated over the steps and partly cancels in their sum.
 
-Batches come in a fixed public order. So there is no sampling, and who takes part in which step need not be secret.
+Batches come in a fixed public order. So there is no sampling, and the records of a step need not be secret.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class DPFTRL(Plan):
     >>> plan.curve.epsilon(delta=1e-5) <= 3
     True
 
-    With `buffers` in place of `bands`, C has no last band, and a run needs the memory of so many buffers: see
+    With `buffers` in place of `bands`, C has no last band, and a run needs the memory of `buffers` gradients: see
     `buffered_noise`.
 
     >>> learn.DPFTRL(clip=1.0, batch_size=500, records=60_000, epochs=2, buffers=6).steps

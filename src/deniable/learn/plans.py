@@ -92,7 +92,9 @@ class PricedPlan(ABC):
     @property
     @abstractmethod
     def curve(self) -> Curve:
-        """The curve of the whole run, between datasets with and without one record, or person if `unit` is one."""
+        """The curve of the whole run, between datasets with and without one record, or one person if `unit` is a
+        person.
+        """
 
     @property
     @abstractmethod
@@ -101,7 +103,7 @@ class PricedPlan(ABC):
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether the curve is that of Gaussian noise, so that its μ does not depend on a δ."""
+        """Whether the curve is the curve of Gaussian noise, so that its μ does not depend on a δ."""
         return False
 
     def calibrated(self) -> float:
@@ -198,7 +200,7 @@ class Plan(PricedPlan):
         """How to plan a cheaper run besides more noise, for an error: "or fewer steps"."""
 
     def in_full(self) -> str:
-        """The plan as text, to the last digit: hashes are made of it."""
+        """The plan as text, to the last digit: hashes are computed from it."""
         return repr(self)
 
     # -- noise and price -----------------------------------------------------------------------------------------------
@@ -237,10 +239,10 @@ class DPSGD(Plan):
     Between data that differ by one record, an attacker who sees every step reaches at most ε = 3 at δ = 1e-05.
     With Rényi accounting, the same run would report ε = 3.2..., with Abadi's moments accountant ε = 3.7...
 
-    StepDraws and curve both use exactly the binary fraction that the float `rate` stores.
+    The draws and the curve both use exactly the binary fraction that the float `rate` stores.
 
-    `truncate_at` bounds the number of records in a step: if more are drawn, so many of them are kept at random. This
-    needs a public upper bound on the number of `records`, and its price is in the curve: see `truncated_batches`.
+    `truncate_at` bounds the number of records in a step: if more are drawn, `truncate_at` of them are kept at random.
+    This needs a public upper bound on the number of `records`, and its price is in the curve: see `truncated_batches`.
 
     `unit=Unit.person(column, rows=)` protects people instead of rows: each person is drawn with probability `rate`, the
     mean of the gradients of at most `rows` of their rows is clipped once, and `records` counts people.
@@ -330,8 +332,9 @@ class DPSGD(Plan):
         return self if self.batches == "sampled" else EpochDraws(self.batches, self.batches_in_epoch)
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
-        """Each record by its own exact coin of probability `rate`, fresh in each step; of more than `truncate_at`, so
-        many are kept, uniformly at random. With several processes, each truncates its own part, which is rarer.
+        """Each record is drawn by its own exact coin of probability `rate`, fresh in each step. If more than
+        `truncate_at` are drawn, a uniform subset of that size is kept; each of several processes truncates its own
+        part, which is rarer.
         """
         from deniable import noise
 
@@ -343,7 +346,7 @@ class DPSGD(Plan):
         return taken[np.sort(noise.permutation(len(taken), entropy=entropy)[: self.truncate_at])]
 
     def check_records(self, count: int) -> None:
-        """Any number will do, because each record has its own coin; with `truncate_at`, at most `records`."""
+        """Accepts any number, because each record has its own coin; with `truncate_at`, at most `records`."""
         if self.truncate_at is not None and self.records is not None and count > self.records:
             rule = f"has {count} records, and the price of truncation is one for at most {self.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "give the plan a larger records=")
@@ -403,8 +406,8 @@ class DPSGD(Plan):
 
         "Rényi" adds Rényi divergences of integer orders and converts the best one (Mironov, Talwar & Zhang 2019;
         Canonne, Kamath & Steinke 2020). "moments accountant" is Abadi et al. (2016): λ = 1, ..., 32 and
-        ε = (A(λ) + log 1/δ)/λ. For allocated and shuffled batches: "sampled" is what independent coins of the same rate
-        would have, and "at least" a lower bound on the true ε of shuffled batches.
+        ε = (A(λ) + log 1/δ)/λ. For allocated and shuffled batches: "sampled" is ε with independent coins of the same
+        rate, and "at least" a lower bound on the true ε of shuffled batches.
         """
         from deniable import curves
         from deniable.curves import textbook
@@ -497,7 +500,7 @@ def protected(unit: Unit | None) -> Unit:
 
 
 def unit_changes(planned: Unit, asked: Unit) -> int:
-    """How many units of a plan are added or removed between neighbours by another unit.
+    """How many units of a plan are added or removed between neighbours that differ in one unit `asked`.
 
     A plan for rows: as many as the unit has rows. A plan for people, asked about people: one, or two if one is
     replaced. Asked about a row: that person is removed and returns with other rows; a replaced row may have two owners.
@@ -579,5 +582,7 @@ def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
 
 
 def _visits(epochs: float, rate: float) -> int:
-    """Steps of so many epochs. A rate such as 1/6 is stored slightly too small; that must not add a step."""
+    """The number of steps of `epochs` epochs. A rate such as 1/6 is stored slightly too small; that must not add a
+    step.
+    """
     return max(1, math.ceil(epochs / rate * (1 - 1e-12)))

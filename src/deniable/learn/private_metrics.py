@@ -1,9 +1,9 @@
 """Private metrics of a model: accuracy, confusion matrix, mean loss and AUROC, as questions to a session.
 
-Predictions are columns of a table: one row for each record, with its label and what the model said. The session charges
-its ledger, adds noise and gives intervals, as for any other question; these functions only write the question. So a
-metric of private test data can be published, and the model's own guarantee stays as it was: the metric is another
-release about the records of that table.
+Predictions are columns of a table: one row for each record, with its label and the prediction of the model. The session
+charges its ledger, adds noise and gives intervals, as for any other question; these functions only formulate the
+question. So a metric of private test data can be published, and the model's own guarantee stays as it was: the metric
+is another release about the records of that table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Floats = NDArray[np.float64]
 
 
 class MetricCost(TypedDict, total=False):
-    """What a metric may cost: the keywords of `Session.ask`, exactly one of them an amount."""
+    """The cost of a metric: keywords of `Session.ask`, of which exactly one is an amount."""
 
     epsilon: Amount
     mu: Amount
@@ -88,7 +88,7 @@ class Auroc:
     noise: float
     """The standard error that is due to noise."""
     rounding: float
-    """The most that equal bins can hide: half the share of pairs (positive, negative) whose scores share a bin."""
+    """The largest effect of the bins: half the share of pairs (positive, negative) whose scores share a bin."""
     answer: Answer
     """The noisy histograms, with their receipt and guarantee."""
 
@@ -112,10 +112,10 @@ def auroc(
 
     Counts rows by class and by `bins` equal bins of the score between the ends of `scores`, with noise; scores outside
     are counted in the first and last bin. Rows whose label is not `positive` are negative. From the noisy counts p and
-    n it is Σ_b p_b (Σ_{a<b} n_a + n_b/2)/(Σp Σn). The interval adds two things: the noise, by the delta method with the
-    variance of its products, which is approximate; and all that bins can hide, which is a
-    bound that is rarely reached, as pairs within a bin are nearly even. It is about the rows of
-    the table, and not about the population that they are from.
+    n it is Σ_b p_b (Σ_{a<b} n_a + n_b/2)/(Σp Σn). The interval adds the noise, by the delta method with the variance of
+    its products, which is approximate, and the largest effect of the bins, a bound that is rarely reached, as pairs
+    within a bin are nearly even. It covers the AUROC of the rows of the table, not of the population that they come
+    from.
     """
     low, high = (curve_arguments.number("scores", each) for each in scores)
     if not low < high:
@@ -138,7 +138,7 @@ def auroc(
 def area(
     positive: Floats, negative: Floats, deviation: float, confidence: float
 ) -> tuple[float | None, tuple[float, float], float, float]:
-    """(area, interval, standard error of noise, most that bins hide), from counts with independent noise."""
+    """(area, interval, standard error of noise, largest effect of the bins), from counts with independent noise."""
     bins, z = len(positive), NormalDist().inv_cdf((1 + confidence) / 2)
     p, n = float(positive.sum()), float(negative.sum())
     if min(p, n) <= 2 * z * deviation * math.sqrt(bins):

@@ -1,4 +1,4 @@
-"""Poisson samples of at most so many records: what truncation costs, exactly enough to be composed.
+"""Poisson samples truncated to a fixed number of records: a bound on the curve of one step that composes.
 
 A step draws each record with probability q. If more than B are drawn, B of them are kept, uniformly at random. Then the
 kept records do not depend on one record alone: with it, another one may be left out.
@@ -19,9 +19,9 @@ directions. Therefore
     δ(ε) <= (1 - η) δ_σ(ε) + η δ_{σ/2}(ε),   η = P(Binomial(n, q) >= B),
 
 where δ_σ belongs to gaussian(sigma=σ).sampled(rate=q). η grows with n, so a public bound on the number of records is
-needed; D has at most `records` - 1. The steps compose like any others. (The usual bound adds (1 + e^ε) P(|S| > B) to δ
-for each step: Chua et al. 2024, "Scalable DP-SGD: Shuffling vs. Poisson Subsampling". This one multiplies η with
-δ_{σ/2} instead of 1, and is far smaller.)
+needed; D has at most `records` - 1 records. The steps compose like any others. (The usual bound adds
+(1 + e^ε) P(|S| > B) to δ for each step: Chua et al. 2024, "Scalable DP-SGD: Shuffling vs. Poisson Subsampling". This
+one multiplies η with δ_{σ/2} instead of 1, and is far smaller.)
 """
 
 from __future__ import annotations

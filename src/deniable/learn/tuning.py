@@ -110,7 +110,7 @@ class Repeats:
 class PoissonRepeats:
     """A Poisson number of repeats with this mean. With probability e^-mean nothing runs.
 
-    The number stays closer to its mean than with `Repeats`, and costs more, the more the larger the mean is.
+    The number stays closer to its mean than with `Repeats`, but the cost is higher and grows with the mean.
 
     >>> PoissonRepeats(mean=5)
     PoissonRepeats(mean=5.0)
@@ -137,7 +137,7 @@ class PoissonRepeats:
 @final
 @dataclass(frozen=True, slots=True)
 class Tuned(Generic[Candidate, Result]):
-    """The best of the repeated runs. Only this may be released: the other results are gone.
+    """The best of the repeated runs. Only this may be released; the other results are discarded.
 
     Candidate and result are None if nothing ran, which only `PoissonRepeats` allows.
     """
@@ -171,8 +171,8 @@ def tune(
     `ledger` is charged for the whole search before the first run, and `delta` is the part of its δ to spend; so a run
     must not charge it again. A search that fails stays charged.
 
-    Promise: for all neighbouring datasets, what is returned is distinguished at most as well as `repeats.curve` of one
-    run's curve allows. (Drawing a candidate first is a mixture over public draws, which the same curve covers.)
+    Promise: for all neighbouring datasets, the returned value can be distinguished at most as well as `repeats.curve`
+    of one run's curve allows. (Drawing a candidate first is a mixture over public draws, which the same curve covers.)
 
     >>> import deniable as dn
     >>> from deniable import learn
