@@ -37,7 +37,7 @@ HISTOGRAM_SHARE: Final = Fraction(1, 10)
 SPREAD: Final = 3
 """Residuals are clipped at this multiple of their noisy mean absolute value."""
 SEEN: Final = 8
-"""A bin has at least this many standard deviations of one round's noise as rows."""
+"""The number of rows of a bin is at least this many standard deviations of the noise of one round."""
 FINEST_CLIP: Final = STEPS // 64
 """The smallest clip. With smaller residuals there is nothing left to learn."""
 

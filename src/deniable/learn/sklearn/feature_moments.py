@@ -67,8 +67,9 @@ def errors_of(moments: Floats, sigma: float) -> tuple[Floats, Floats]:
 
 
 def drawn_to(value: Floats, error: Floats, *, middle: Floats, spread: Floats) -> Floats:
-    """The posterior mean of a value with a normal error, if the value itself is normal about `middle`. Post-processing:
-    it matters only if the noise is about as large as `spread`.
+    """The posterior mean of a value with a normal error of standard deviation `error`, for a normal prior with mean
+    `middle` and standard deviation `spread`. This is post-processing; it matters only if the noise is about as large as
+    `spread`.
     """
     weight = spread**2 / (spread**2 + error**2)
     return np.asarray(middle + weight * (value - middle))
@@ -82,12 +83,11 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, Private):
     means and variances are computed. These sums, which include the number of rows, are released once with Gaussian
     noise.
 
-    A standard deviation is at least a thousandth of the width of the bounds. As far as the noise hides them, means are
-    drawn towards the middle of the bounds, and variances towards that of a uniform law. `transform` does not clamp new
-    rows.
-    `mean_error_` is the standard deviation of the noise in each mean. `fit` issues a `NoiseHidesWarning` if it exceeds
-    half of a feature's standard deviation, or an eighth of the width of its bounds. This is computed from what was
-    released, so it costs nothing.
+    A standard deviation is at least a thousandth of the width of the bounds. Where the noise is large, means are shrunk
+    towards the middle of the bounds, and variances towards the variance of a uniform distribution. `transform` does not
+    clamp new rows. `mean_error_` is the standard deviation of the noise in each mean. `fit` issues a
+    `NoiseHidesWarning` if it exceeds half of a feature's standard deviation, or an eighth of the width of its bounds.
+    This uses only released values, so it costs no budget.
 
     >>> import numpy as np
     >>> X = np.random.default_rng(0).uniform(20, 80, (5000, 1))

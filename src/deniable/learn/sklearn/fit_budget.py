@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 WIDEST: Final = 2**49
-"""The largest noise scale, in steps: half of what fits into 64 bits for certain."""
+"""The largest noise scale, in steps: half of the scale up to which the noise certainly fits into 64 bits."""
 SAY: Final = "give epsilon= and delta=, or mu=, or session= with one of epsilon= and mu="
 ROWS: Final = "the bounds, labels and other arguments were not made from the data"
 DATASET: Final = "the rows that were given are rows of the ledger's dataset"

@@ -30,9 +30,9 @@ from deniable.numbers import float_root_down
 from deniable.units import Guarantee
 
 GAIN = UNIT**2
-"""The most that a row can add to the score of a candidate."""
+"""The largest contribution of a row to the score of a candidate."""
 NOISY_TRIAL = 3.0
-"""A search is warned of if its trials have more than this many times the noise of one fit. On three tables of the
+"""A search issues a warning if its trials have more than this many times the noise of one fit. On three tables of the
 benchmark, at ε = 1, such searches lost 0 to .07 of AUROC to the defaults.
 """
 STATELESS = "the steps of the pipeline that learn nothing look at each row by itself"
@@ -106,9 +106,9 @@ class GridSearch(MetaEstimatorMixin, Private):
     probabilities, 1 if the label is right; for a regressor, 1 − (error/width of the target's bounds)². Only the winner
     is released: scores are computed without noise and stay secret.
 
-    Trials and choice take budget from the last fit, so a search pays only where the defaults are far from good. `fit`
-    issues a `NoiseHidesWarning` before anything is spent if the trials have more than 3 times the noise of one fit
-    without a search: if m(k−1) is more than 9 times `search_share`.
+    Trials and choice take budget from the last fit, so a search is worth its cost only if the default parameters are
+    far from good. `fit` issues a `NoiseHidesWarning` before anything is spent if the trials have more than 3 times the
+    noise of one fit without a search: if m(k−1) is more than 9 times `search_share`.
 
     Give the estimator, or the pipeline of private estimators, without epsilon=, mu= or session=: the search pays.
 
