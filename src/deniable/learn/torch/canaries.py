@@ -73,7 +73,7 @@ class Canaries:
 
 
 def check_trained(canaries: Canaries | None, steps: int) -> Canaries:
-    """The canaries of a run that has begun. Raises if there are none, or if no step was taken."""
+    """The canaries of a run that has begun. Raises if the run has no canaries, or if no step was taken."""
     if canaries is None:
         rule = "an audit needs canaries whose part in the training was decided by coins"
         raise InvalidOperation(f"{rule}; give Trainer(canaries=) a dataset of them")

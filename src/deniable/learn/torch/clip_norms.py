@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 @final
 class ClipNorms:
-    """Clips by the plan's rule. With `AdaptiveNorm`, sums are those of gradients times first norm/current norm, so that
-    the noise stays the same; `end_step` returns the factor that turns a sum back, and moves the norm.
+    """Clips by the plan's rule. With `AdaptiveNorm`, gradients are multiplied by first norm/current norm before they
+    are summed, so that the noise stays the same; `end_step` returns the factor that undoes this, and updates the norm.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class ClipNorms:
             self._pending = None
 
     def end_step(self, processes: Processes, expected_batch: float, device: torch.device) -> float:
-        """Release the noisy balance and move the norm. Returns current/first norm for the sums of this step."""
+        """Release the noisy balance and update the norm. Returns current/first norm for the sums of this step."""
         rule = self._rule
         if not isinstance(rule, AdaptiveNorm):
             return 1.0

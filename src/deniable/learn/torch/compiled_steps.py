@@ -8,9 +8,9 @@ costs a few launches. Norms and clipped sums are computed from the factors as in
 `separation_trace`, and compared with the graph of a batch of another size. The rules depend on operations only, and the
 same graph runs for every later batch, so the proof holds for all of them. The model's Python code does not run again.
 
-**What is not compiled** runs as ever: models and losses that cannot be captured or proved, batches with an example
-that is not finite, and clipping layer by layer. A batch that is smaller than the compiled size is filled up with copies
-of its first example, which have the weight 0.
+**What is not compiled** runs operation by operation, as in a loop: models and losses that cannot be captured or proved,
+batches with an example that is not finite, and clipping layer by layer. A batch that is smaller than the compiled size
+is filled up with copies of its first example, which have the weight 0.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from deniable.learn.torch.kernels import half_products
 from deniable.learn.torch.run_history import History
 
 SHAPES = 8
-"""Steps are compiled for so many shapes of batches; batches of other shapes run as ever."""
+"""The most shapes of batches for which steps are compiled; other batches run without compilation."""
 
 TRIES = 3
-"""How often a step is captured before it runs as ever for good."""
+"""How often capturing a step is tried before compilation is given up for the run."""
 
 COMPILED_ON = ("cuda",)
 """Kinds of devices for which graphs are compiled. Elsewhere they run operation by operation: on a CPU a compiler needs
@@ -50,7 +50,8 @@ minutes, and a step does not wait for Python."""
 
 CLOSE = 0.05
 """How far compiled norms and losses may be from those of the graph itself, relatively: a compiler rounds half precision
-at other places. A wrong formula or a wrong place of an example is off by more."""
+at other places. A wrong formula, or an example at a wrong place, causes a larger difference.
+"""
 
 
 @final
@@ -82,8 +83,9 @@ class CompiledSteps:
         may_overwrite: bool,
         before: CompiledSteps | None = None,
     ) -> None:
-        """`size` examples are in each batch that runs. `may_overwrite` allows CUDA graphs, whose sums the next batch
-        overwrites. `before` are the steps of another loss of the same run."""
+        """Each compiled batch has `size` examples. `may_overwrite` allows CUDA graphs, whose sums the next batch
+        overwrites. `before` are the steps of another loss of the same run.
+        """
         model = self._model = book.model
         self._book, self._following, self._clipping = book, following, clipping
         self.losses_of, self._size, self._may_overwrite = losses_of, size, may_overwrite
@@ -98,7 +100,9 @@ class CompiledSteps:
         """Why the last step that could not be compiled was not."""
 
     def add(self, batch: Any, count: int, sums: GradientSums, history: History) -> bool:
-        """Add the clipped gradients of a batch of `count` examples to the sums. False if it must run as ever."""
+        """Add the clipped gradients of a batch of `count` examples to the sums. False if it must run without
+        compilation.
+        """
         found = self._clipped(batch, count, sums)
         if found is None:
             return False
@@ -245,7 +249,7 @@ class _CompiledStep:
                 self._code = compiled_code(self._code, [*self._given, *leaves], options={"fallback_random": True})
             _restore(generators)
             found = self._lengths(self._run(leaves))
-        except Exception as error:  # a compiler's trouble; the step runs as ever
+        except Exception as error:  # an error of the compiler: the step runs without compilation
             raise NotCaptured(f"a graph that was not compiled ({type(error).__name__})") from None
         for one, other in zip(found, truth, strict=True):
             both = torch.isfinite(other)

@@ -25,27 +25,27 @@ from deniable.noise.samplers import gaussian_sampler
 from deniable.noise.wide_noise import WideRoundedGaussian
 
 PIECE = 2**20
-"""Numbers drawn at a time. Many, because rejected ones are drawn again in ever smaller rounds."""
+"""The number of draws at a time. It is large, because rejected draws are repeated in ever smaller rounds."""
 
 ON_A_DEVICE = 2**24
 """The same on an accelerator: one kernel launch for small models, and little memory beside the gradients of large ones.
 """
 
 CHUNK = 2**15
-"""Numbers that get noise at a time: few enough to stay in the caches."""
+"""The number of values that get noise at a time: few enough to stay in the CPU caches."""
 
 
 class GradientNoise(ABC):
-    """Adds noise to the clipped sums, and names the assumptions that this adds to the guarantee."""
+    """Adds noise to the clipped sums, and lists the assumptions that the guarantee then depends on."""
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """In words. Empty if the noise has exactly the distribution that the curve assumes."""
+        """The assumptions in words. Empty if the noise has exactly the distribution that the curve assumes."""
 
     @abstractmethod
     def open(self, plan: Plan, coordinates: int) -> None:
-        """Prepare for a plan with so many coordinates in each step."""
+        """Prepare for a plan whose steps each have `coordinates` coordinates."""
 
     @abstractmethod
     def add(self, totals: Sequence[Tensor]) -> list[Tensor]:
@@ -83,8 +83,8 @@ class ExactNoise(GradientNoise):
         return [noisy.to(each.device) for noisy, each in zip(here, totals, strict=True)]
 
     def _add_to(self, parts: list[Tensor]) -> None:
-        """Round to the grid, add integer noise, then convert to floats. With or without compilation the law is the
-        same, and for one part also the draws.
+        """Round to the grid, add integer noise, then convert to floats. With and without compilation, the distribution
+        is the same; for one part, the draws are the same too.
         """
         scale = float(self._grid.spacing)
         singles = [each for each in parts if each.dtype == torch.float32]
@@ -200,8 +200,8 @@ class Floating:
 
 @functools.lru_cache(maxsize=4)
 def _compiled(width: int) -> GridNoise | None:
-    """Compiled noise of this width; None if it cannot be compiled. Cached, because its tables take a tenth of a
-    millisecond.
+    """Compiled noise of this width; None if it cannot be compiled. Cached, because building its tables takes a tenth of
+    a millisecond.
     """
     sampler = gaussian_sampler(width)
     return GridNoise.of(sampler) if isinstance(sampler, WideRoundedGaussian) else None

@@ -19,7 +19,7 @@ UNSCALED: Final = (
 )
 
 LEAST: Final = 2.0**4
-"""Smaller factors are hardly a scaler's: it begins with 2¹⁶ and halves that only after gradients that overflow."""
+"""Smaller factors are unlikely to come from a scaler: it begins with 2¹⁶ and halves this only after an overflow."""
 
 
 def check_not_scaled(losses: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""The memory of correlated noise: what a step of `DPFTRL` needs of the steps before it."""
+"""The memory of correlated noise: what a step of `DPFTRL` needs from earlier steps."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class BufferedPast:
         self._last: tuple[dict[str, Tensor], dict[str, Tensor]] | None = None
 
     def begin(self) -> None:
-        """Begin a step: s_i <- λ_i s_i + g of the step before; 0 if that one was never finished."""
+        """Begin a step: s_i <- λ_i s_i + g of the step before; 0 if that step was never finished."""
         last, self._last = self._last, None
         for held, new in ((self._sums, last and last[0]), (self._released, last and last[1])):
             for (_, decay), each in zip(self._buffers, held, strict=True):

@@ -3,7 +3,7 @@
 **Why this protects a person.** A step draws each person with probability `rate`. The loss of a person is the mean of
 the losses of their rows, so its gradient is the mean of the rows' gradients; it is clipped once, to the plan's norm.
 With or without a person, however many rows they have, the sum of the clipped gradients differs by one clipped vector.
-So the curve for people is that of a sampled Gaussian, as for rows (user-level DP: McMahan, Ramage, Talwar & Zhang
+So the curve for people is the curve of a sampled Gaussian, as for rows (user-level DP: McMahan, Ramage, Talwar & Zhang
 2018).
 
 **Computed alone.** The rows of one person are one batch of the trainer, and the gradient of its mean loss is autograd's
@@ -62,7 +62,7 @@ class PeopleRows:
         self._rows.check_length()
 
     def batch(self, places: Places, device: torch.device) -> Any:
-        """The rows of one person, collated: at most as many as the unit says, chosen anew each time."""
+        """The rows of one person, collated: at most as many as the unit allows, chosen anew each time."""
         (person,) = places
         mine = self._places[person]
         if len(mine) > self._most:

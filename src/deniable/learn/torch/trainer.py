@@ -60,10 +60,10 @@ LEARNT = 5
 """Size of the first batch. It is small because its gradients are compared with autograd, which costs several passes."""
 
 TRIES = 4
-"""How often a batch is handed out whole: it may differ from the known operations, and from the reference's."""
+"""How often a whole batch is tried: its operations may differ from the known ones, and from those of the reference."""
 
 LOOKED_AT = 32
-"""Parameters are checked for NaN and infinity each time after so many steps, and after the last step."""
+"""Parameters are checked for NaN and infinity after every this many steps, and after the last step."""
 
 
 @final
@@ -71,7 +71,7 @@ class Trainer:
     """Private training of `model` by `optimizer` on `dataset`, according to `plan`.
 
     Promise: for all datasets that differ by one record, an attacker who sees the model after every step cannot
-    distinguish them better than `guarantee` allows. Its curve is the plan's; it lists all assumptions.
+    distinguish them better than `guarantee` allows. The guarantee has the plan's curve and lists all assumptions.
 
     If the plan's unit is a person, `people` has the id of the person of each row. A batch has all rows of one person,
     and the mean of their losses is the loss that is clipped.
@@ -318,8 +318,8 @@ class Trainer:
             journal.note(self.steps_taken)
 
     def _tried(self, places: Places) -> Iterator[Any]:
-        """Yield a batch of these records, again if that is needed, and its examples one at a time if they cannot be
-        separated. A single example is doubled, so that it takes the path of other batches."""
+        """Yield a batch of these records, again if needed, and its examples one at a time if they cannot be separated.
+        A single example is doubled, so that it takes the path of other batches."""
         if self.one_by_one is not None and len(places) > 1:
             for place in range(len(places)):
                 yield from self._tried(places[place : place + 1])

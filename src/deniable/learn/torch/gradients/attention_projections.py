@@ -1,4 +1,4 @@
-"""The projections inside nn.MultiheadAttention, which are linear maps but no calls of a module.
+"""The projections inside nn.MultiheadAttention, which are linear maps but not calls of a module.
 
 The layer passes its weights to one function of torch. During the layer's forward pass, a copy of that function runs
 instead. Its code is the same, but its `linear` records input, weight, bias and output. No global name is patched, so
@@ -53,7 +53,7 @@ class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no typ
 
 
 def block_of(weight: Tensor, module: nn.Module) -> tuple[str, int, int] | None:
-    """(name, first row, end) of the parameter that this weight is, or is a slice of; None if there is none."""
+    """(name, first row, end) of the parameter that this weight is, or is a slice of; None if no parameter matches."""
     for name, parameter in module.named_parameters():
         if weight is parameter:
             return name, 0, parameter.shape[0]

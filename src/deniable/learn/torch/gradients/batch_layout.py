@@ -37,7 +37,7 @@ class Layout:
         return domain.after == (shape[self.axis] // count if self.blocks else 1)
 
     def split(self, values: Tensor, count: int) -> Tensor:
-        """The values with a new first axis for the examples. The other axes are those of one example alone."""
+        """The values with a new first axis for the examples. The other axes belong to a single example."""
         many = values.shape[self.axis] // count
         if self.axis == 0 and self.blocks:
             return values.view(count, many, *values.shape[1:])
@@ -94,5 +94,5 @@ class Search:
 
     @property
     def found(self) -> Layout | None:
-        """The most usual layout that is left; None if there is none."""
+        """The most usual layout that is left; None if no layout is left."""
         return self._left[0] if self._left else None

@@ -28,7 +28,7 @@ separated, and training is refused. Later batches only check that shapes, calls 
 
 **Proof.** Three examples are evidence, not a proof. With a `proof`, a batch is accepted only if it shows that each loss
 depends on its own example alone, and if the layouts agree with it. Otherwise `Alone` asks the caller to process the
-examples one at a time, where the question does not arise. Without a proof, the caller assumes it.
+examples one at a time, where the question does not arise. Without a proof, the caller assumes that losses are separate.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Alone(Exception):
 
 
 class Proof(Protocol):
-    """What is known of a forward pass: a `Trace`, or a `ProgramComparison` with one."""
+    """A proof about a forward pass: a `Trace`, or a `ProgramComparison` with a trace."""
 
     def of_losses(self, losses: Tensor, model: nn.Module) -> Domain: ...
 
@@ -158,7 +158,7 @@ class Bookkeeping:
     def gradients(self, losses: Tensor, *, proof: Proof | None = None) -> PerExample:
         """The per-example gradients of these losses, one loss for each example. Frees the autograd graph.
 
-        `proof` is what is known of this forward pass. Raises `Alone` if examples are not separate, and
+        `proof` shows which losses of this forward pass are separate. Raises `Alone` if examples are not separate, and
         `InvalidParameter` if the model or the loss certainly mixes examples, before the first batch was accepted.
         """
         if self._is_refused:
@@ -244,7 +244,7 @@ class Bookkeeping:
 
     def _asked(self, losses: Tensor, calls: list[ModuleCall]) -> dict[Any, list[GradientEdge]] | None:
         """The edges at which captures need gradients, by their keys in `Pulled`: for a value that is added to every
-        example, at the additions. None if they are not the known ones."""
+        example, at the additions. None if the edges differ from the known ones."""
         spread = self._additions(losses, calls, set(self._spread))
         if set(spread) != set(self._spread) or any(len(spread[key]) != len(self._spread[key]) for key in spread):
             return None
@@ -285,7 +285,7 @@ class Bookkeeping:
         example = self._batches % count
         found = gradients(losses[example], [edge for edge, _ in known], keep=True)
         for grad, (_, layout) in zip(found, known, strict=True):
-            # Another example that is NaN gives 0 · NaN here, which says nothing: count it as 0.
+            # Another example that is NaN gives 0 · NaN here, which is not evidence of mixing: count it as 0.
             if grad is not None and bool(layout.touched(grad.nan_to_num(0, 0, 0), count).nonzero().ne(example).any()):
                 raise self._refused(_mixed())
 

@@ -23,7 +23,7 @@ PRODUCTS = {"AddmmBackward0": "_saved_mat1", "MmBackward0": "_saved_self"}
 """Nodes of autograd's graph for a linear map: a change of shape, and the product with the input that it used."""
 
 Key = tuple[str, str, int]
-"""Path of the module, kind of record, and the number of the call among those of this path and kind."""
+"""Path of the module, kind of record, and the number of the call among the calls with this path and kind."""
 
 
 @final
@@ -172,7 +172,7 @@ class Listener:
         kinds = self._kinds.get(path)
         if kinds is None:
             kinds = self._kinds[path] = [kind for kind in ("layer", "unit") if self.wanted(path, kind)]
-        # What is done here is no part of the model: nobody has to follow the calls, only the operations.
+        # These calls are not part of the model: the guards need not follow them, only the operations.
         with torch._C.DisableTorchFunction():
             for kind in kinds:
                 if kind == "layer":
@@ -260,8 +260,9 @@ class Listener:
 
 
 def _as_used(x: Tensor, output: Tensor) -> Tensor:
-    """The input of a linear map as autocast converted it: autograd holds that copy in any case, so that nobody has to
-    hold the input itself. The input if there is no such copy."""
+    """The input of a linear map as autocast converted it: autograd holds that copy in any case, so the input itself
+    need not be kept. Returns the input if there is no such copy.
+    """
     if output.dtype not in HALF or not x.is_floating_point() or x.dtype == output.dtype:
         return x
     node = output.grad_fn

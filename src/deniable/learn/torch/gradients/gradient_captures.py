@@ -1,8 +1,8 @@
 """Captures: the per-example gradients of one parameter from one use of it, stored as factors rather than as tensors.
 
-A parameter has one gradient G_i for each example i of a batch of B. DP-SGD needs two things of them: the norms ‖G_i‖,
-to choose a clipping factor c_i for each example, and the clipped sum Σ_i c_i G_i. A capture provides both, and does not
-form the B gradients where there is a cheaper way:
+A parameter has one gradient G_i for each example i of a batch of B. DP-SGD needs two results from them: the norms
+‖G_i‖, to choose a clipping factor c_i for each example, and the clipped sum Σ_i c_i G_i. A capture provides both, and
+does not form the B gradients where there is a cheaper way:
 
     squared()       ‖G_i‖² of each example
     summed(c)       Σ_i c_i G_i
@@ -59,11 +59,14 @@ DEVICE_ROOM = 2**28
 """The same on an accelerator, where one large product is faster than many small ones."""
 
 KEPT = 2
-"""A convolution forms and holds its gradients if they have at most so many times the entries of its input windows and
-output gradients."""
+"""A convolution forms and holds its gradients if they have at most this many times the entries of its input windows and
+output gradients.
+"""
 
 TOGETHER = 2**12
-"""How many squares are added one after the other in single precision. For many more, the error would reach percents."""
+"""The most squares that are added one after the other in single precision. With many more, the error would reach
+percents.
+"""
 
 TOGETHER_ON_A_DEVICE = 2**14
 """The same on an accelerator, where hundreds of threads share the sum."""

@@ -1,4 +1,4 @@
-"""Between a batch and its backward pass: proves that its examples are apart, restores state, and has it repeated."""
+"""Between a batch and its backward pass: proves that examples are separate, restores state, has the batch repeated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deniable.learn.torch.guards.thread_watch import Threads
 Captured = TypeVar("Captured")
 
 HELD = 32
-"""Programs are held for so many shapes of batches, the newest ones. Batches of other shapes are traced again."""
+"""The most shapes of batches whose programs are cached, newest first. Batches of other shapes are traced again."""
 
 ISOLATED = (
     "separation is isolated: the loss of an example that is computed alone depends only on that example and on public "
@@ -112,7 +112,7 @@ class Following:
         return f"{said}; counters of the forward pass count steps alone" if self._is_counting else said
 
     def look_at(self, batch: Any, count: int) -> None:
-        """Look at a new batch: one that does not consist of rows cannot be processed as a whole."""
+        """Inspect a new batch: a batch that does not consist of rows cannot be processed as a whole."""
         self._is_fresh = False
         if self.why_alone is None and not self.is_assumed:
             why = why_not_rows(batch, count)
@@ -120,7 +120,7 @@ class Following:
                 self.go_alone(why)
 
     def reference_size(self, batch: Any, count: int) -> int | None:
-        """The size of a batch that must be traced first, to compare this one with it; None if that is known."""
+        """The size of a reference batch that must be traced before this batch; None if the reference is known."""
         if self.is_assumed or shapes_of(batch) in self._programs:
             return None
         known = self._references.get(kinds_of(batch))
@@ -129,7 +129,7 @@ class Following:
         return 2 if count == 3 else 3
 
     def begin(self, batch: Any, count: int, *, is_reference: bool) -> None:
-        """Begin a batch. One that is a reference is traced in any case."""
+        """Begin a batch. A reference batch is always traced."""
         self.end()
         self._is_open, self._kept = True, None
         self._state.begin()

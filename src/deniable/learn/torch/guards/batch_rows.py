@@ -36,7 +36,7 @@ def mapped(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def repeated(batch: Any, times: int) -> Any:
-    """A batch in which the first record appears so many times."""
+    """A batch in which the first record appears `times` times."""
     return mapped(batch, lambda each: each[:1].repeat(times, *[1] * (each.dim() - 1)))
 
 

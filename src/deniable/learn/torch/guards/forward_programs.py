@@ -1,7 +1,7 @@
-"""The operations of a forward pass, written down and compared, so that a proof about one pass holds for another.
+"""The operations of a forward pass, recorded and compared, so that a proof about one pass holds for another.
 
-A *program* lists the operations that a traced forward pass ran, in order: the operation, which tensors it was given and
-which it made (by number), and all other arguments. Two comparisons use it:
+A *program* lists the operations that a traced forward pass ran, in order: the operation, its input and output tensors
+(by number), and all other arguments. Two comparisons use it:
 
 * `ProgramComparison` runs beside a later batch of the same shapes. The domains of a trace follow from the operations
   and their arguments alone, so a pass that runs the same program is proved by the same trace.
@@ -29,7 +29,7 @@ SIZES = frozenset({"size", "stride", "end", "N", "repeats"})
 """Arguments that are lengths. They may be proportional to the number of examples."""
 
 SMALL = 1 << 12
-"""Tensors from outside of a forward pass with at most so many numbers are compared by their values."""
+"""Tensors from outside of a forward pass with at most this many numbers are compared by their values."""
 
 
 PLAIN_KINDS = frozenset({int, float, bool, type(None), str, torch.dtype, torch.device, torch.layout})
@@ -106,12 +106,12 @@ class Program:
     steps: list[ProgramStep] = field(default_factory=list)
     outers: list[_Outer] = field(default_factory=list)
     answers: dict[tuple[_Slot, int], Domain] = field(default_factory=dict)
-    """(output of a module, number of steps before it) -> what the trace knew of it then."""
+    """(output of a module, number of steps before it) -> its domain in the trace at that step."""
     data: set[_Slot] = field(default_factory=set)
     """Tensors that depend on the data."""
     losses: _Slot | None = None
     is_complete: bool = True
-    """False if something happened that a program cannot express."""
+    """False if the pass did something that a program cannot express."""
 
 
 @final
@@ -134,7 +134,7 @@ class Numbers:
         return row
 
     def are(self, args: Sequence[Any], kwargs: Mapping[str, Any], row: list[Any]) -> bool:
-        """Whether `row(args, kwargs)` equals this row. It is asked for every operation, so common cases come first."""
+        """Whether `row(args, kwargs)` equals this row. It runs for every operation, so common cases come first."""
         if len(args) + bool(kwargs) != len(row):
             return False
         for value, expected in zip(args, row, strict=False):
@@ -196,7 +196,7 @@ class Numbers:
 
 @final
 class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch brings no types where they are checked
-    """Runs beside a forward pass, and finds out whether it runs the operations of a program that was proved."""
+    """Runs beside a forward pass, and checks whether the pass runs the operations of a proved program."""
 
     has_peeked = False
 
@@ -264,7 +264,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         before = self._at
         try:
             out = func(*args, **kwargs)
-        except Exception:  # the model may catch it, and so learn something about the data
+        except Exception:  # the model may catch it, and then branch on the data
             self.is_other = True
             raise
         if isinstance(out, Tensor) and self._at != before and name not in READS:
@@ -301,7 +301,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         return out
 
     def answer(self, tensor: Tensor) -> Domain:
-        """What the trace of the program knew of this output of a module."""
+        """The domain that the trace of the program had for this output of a module."""
         slot = self._numbers.known(tensor)
         found = None if slot is None else self._program.answers.get((slot, self._at))
         if self.is_other or found is None:

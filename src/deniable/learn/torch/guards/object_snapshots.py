@@ -42,7 +42,7 @@ HEAP: Final = 1 << 9
 """The flag of classes that are written in Python and so have writable attributes."""
 
 COPIED: Final = 1 << 16
-"""Tensors with at most so many entries are copied, because a write through `.data` does not change the version."""
+"""Tensors with at most this many entries are copied, because a write through `.data` does not change the version."""
 
 PLAIN: Final = (int, float, complex, str, bytes, type(None))
 
@@ -172,7 +172,7 @@ class Snapshot:
         return ()
 
     def _remembered(self, function: Any) -> list[Any]:
-        """The values in a function's cache. One of unbounded size is a dictionary."""
+        """The values in a function's cache. A cache of unbounded size is a dictionary."""
         if function.cache_info().maxsize is not None:
             self._caches.append((function, _filled(function)))
         own = function.__dict__

@@ -48,7 +48,9 @@ class Outside:
         self._snapshot: Snapshot | None = None
 
     def begin(self, version: int) -> None:
-        """Record the current state. While `version`, of the model's attributes, is the same, so are its modules."""
+        """Record the current state. While `version` (of the model's attributes) is unchanged, the modules are assumed
+        to be unchanged too.
+        """
         if version != self._version:
             self._find()
             self._version = version

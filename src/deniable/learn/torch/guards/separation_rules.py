@@ -1,4 +1,4 @@
-"""Rules for torch's operations that keep examples apart: from the domains of the inputs to those of the outputs.
+"""Rules for torch's operations that keep examples apart: from the domains of the inputs to the domains of the outputs.
 
 See `separation_trace` for the meaning of a domain. A rule returns None if it cannot show that examples stay apart; then
 the result is mixed. Operations without a rule, such as those that reorder or reduce along the examples, are mixed too.
@@ -87,8 +87,9 @@ COMBINING = frozenset(
         *("mm", "addmm", "bmm", "baddbmm", "mv", "native_layer_norm", "native_batch_norm"),
     }
 )
-"""Operations that, along the examples, make each number from several examples. Computed alone, it would mean something
-else."""
+"""Operations that, along the examples, compute each number from several examples. For one example alone, the result
+would mean something else.
+"""
 
 Rule = Callable[[GivenOperation, list[Tensor]], "Domain | list[Domain] | None"]
 """(operation, outputs) -> the domain of all outputs, or of each; None if examples may not stay apart."""

@@ -1,6 +1,6 @@
 """Exact Gaussian noise on a grid, added to single-precision numbers in one compiled pass over memory.
 
-It makes the draws of `noise.rounded_gaussian`, bit for bit, from the same random bits: the same table, the same place
+The draws are those of `noise.rounded_gaussian`, bit for bit, from the same random bits: the same table, the same place
 inside a block, the same rejection (see `noise.wide_noise`). A first kernel adds the draws that one look-up decides,
 about 97 %. A second kernel examines the others by the test in 64-bit integers. What this test leaves open, about once
 in ten million draws, is decided in exact integers by the sampler itself; rejected draws are drawn again.
@@ -51,7 +51,9 @@ class GridNoise:
 
     @classmethod
     def of(cls, sampler: WideRoundedGaussian) -> GridNoise | None:
-        """None if kernels cannot be compiled here, or if the noise is too wide for them."""
+        """The compiled noise of a sampler; None if kernels cannot be compiled here, or if the noise is too wide for
+        them.
+        """
         tables = sampler.tables()
         if tables is None:
             return None
@@ -59,9 +61,9 @@ class GridNoise:
         return cls(sampler, tables, [each for each in kernels if each]) if all(kernels) else None
 
     def add(self, parts: Sequence[Singles], spacing: float, entropy: Entropy) -> None:
-        """Add to all numbers of contiguous arrays, in place. NaN counts as 0.
+        """Round all numbers of contiguous arrays to the grid and add a draw to each, in place. NaN counts as 0.
 
-        Rejected draws of all arrays are drawn again together. For one array the draws are those of `sampler.fill`.
+        Rejected draws of all arrays are drawn again together. For one array the draws equal those of `sampler.fill`.
         """
         assert all(each.flags.c_contiguous and each.dtype == np.float32 for each in parts)
         scratch = Scratch(min(max((each.size for each in parts), default=0), CHUNK))
@@ -74,9 +76,10 @@ class GridNoise:
                 each[places] = few[end - places.size : end]
 
     def _add(self, numbers: Singles, spacing: float, entropy: Entropy, scratch: Scratch) -> Integers:
-        """Add one draw to each number, unless it is rejected; returns the places of these."""
+        """Add one draw to each number whose draw is accepted. Returns the places of the rejected draws."""
         count, steps = numbers.size, (self._tables.m, spacing, 1 / spacing)
-        # Places, cells and words of draws that the first look leaves, and their numbers: in all, with unknown blocks.
+        # Places, cells and words of the draws that the first kernel leaves open, and two counts: of all of them, and of
+        # those with an unknown block.
         rows, left = np.empty((3, count), dtype=np.int64), np.zeros(2, dtype=np.int64)
         target = numbers.ctypes.data
         aside = _addresses(rows)
@@ -170,7 +173,7 @@ class _Steps:
 
 
 def _typed(writer: KernelWriter, pointer: Any, bits: int) -> Any:
-    """A pointer to 64-bit integers as a pointer to integers of so many bits."""
+    """A pointer to 64-bit integers as a pointer to integers of `bits` bits."""
     return writer.code.bitcast(pointer, writer.ir.IntType(bits).as_pointer())
 
 
@@ -237,7 +240,7 @@ def _first_look() -> KernelWriter:
 
 
 def _may_be_rejected(writer: KernelWriter, entries: Any, word: Any, small: Any) -> Any:
-    """Whether 16 bits of u and of t do not show that a pair is accepted, or its block is unknown.
+    """Whether 16 bits of u and of t do not suffice to accept a pair, or its block is unknown.
 
     The table's bound says that y <= d/2^16 in the whole block, so y = c t (2i + t) <= t d/2^16, as t <= 1. The pair is
     accepted if u <= 1 - t d/2^16 with u and t rounded up.

@@ -1,7 +1,7 @@
 """Sums over per-example gradients whose factors are in half precision, by Triton kernels on an NVIDIA device.
 
-`half_products` says what they compute and why, and has the same without Triton. Equal layers are computed by one launch
-without copying their factors: a kernel receives the addresses of the factors of all layers.
+`half_products` explains what they compute and why, and computes the same without Triton. Equal layers are computed by
+one launch without copying their factors: a kernel receives the addresses of the factors of all layers.
 """
 
 from __future__ import annotations
@@ -205,8 +205,9 @@ def _normalised(
 
 
 _recorded: list[Tensor] = []
-"""While a CUDA graph is recorded: memory for addresses, which must stay as long as the graph. Its last element is what
-is left."""
+"""While a CUDA graph is recorded: memory for addresses, which must live as long as the graph. The last element is the
+part that is still free.
+"""
 
 
 @contextmanager
@@ -231,7 +232,7 @@ def _addresses(*lists: Sequence[Tensor]) -> Tensor:
 
 
 def _room(size: int, _: int, __: int | None) -> Tensor:
-    """Memory on the device for what describes tiles."""
+    """Device memory for tile descriptors."""
     return torch.empty(size, dtype=torch.int8, device="cuda")
 
 

@@ -2,7 +2,7 @@
 
 A gradient is G_b = Σ_t g_bt a_btᵀ, and autocast leaves g and a in bfloat16 or float16. Products of two such numbers are
 exact in single precision, because they have at most 22 significant bits, and tensor cores add them in single precision.
-So norms and sums are rounded as those of factors in single precision are: `ROUNDING` has the bound.
+So norms and sums have the same rounding errors as with factors in single precision: `ROUNDING` has the bound.
 
 A clipping factor c_b is not multiplied with g or a. The product would have to be rounded to half precision, which moves
 c_b G_b by up to 2⁻⁸ c_b Σ_t ‖g_t‖‖a_t‖. That is more than its norm where places cancel, and the clipped gradient could
@@ -26,8 +26,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 HALF = (torch.bfloat16, torch.float16)
 
 ROUNDING = 16
-"""Tensor cores add at least so many products to a sum at a time, and each such addition loses at most one unit in the
-last place. An inner product of n numbers then has a relative error of n / 16 units, of the sum of its terms' sizes."""
+"""Tensor cores add at least this many products to a sum at a time, and each such addition loses at most one unit in the
+last place. An inner product of n numbers then has a relative error of n / 16 units, of the sum of its terms' sizes.
+"""
 
 
 @functools.cache

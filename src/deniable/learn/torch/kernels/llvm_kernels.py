@@ -1,6 +1,6 @@
 """Small CPU kernels, compiled at run time by LLVM (`llvmlite`) for the processor at hand, in a fifth of a second.
 
-They are for the few computations that torch can only do in many passes over memory. Callers have a fallback without
+They serve the few computations for which torch needs many passes over memory. Callers have a fallback without
 compilation.
 """
 
@@ -36,7 +36,7 @@ class CompiledKernel:
 
 @functools.cache
 def kernel(write: Callable[[], KernelWriter]) -> CompiledKernel | None:
-    """Compile a kernel, once. None, with a warning if llvmlite is installed but fails, if it cannot be compiled."""
+    """Compile a kernel, once. None if that is not possible, with a warning if llvmlite is installed but fails."""
     if importlib.util.find_spec("llvmlite") is None:
         return None
     try:
