@@ -7,9 +7,9 @@ row of a `Rows`.
 
 All grid laws here are upper bounds. They also give the lower bound. To put a loss l on a lattice, `lattice.above`
 splits its mass between the two neighbours of l so that P- and Q-mass are kept; `_twice_the_step` does the same with
-every other point of a lattice. So the lattice loss is Y = X + Ξ, where X is the exact loss of the product and E[e^-Ξ |
-X] = 1. Each split moves a loss inside an interval of one step, so Ξ is sub-Gaussian with the variance proxy V = Σ step²
-/ 4 over all splits. δ(ε) of Y exceeds δ(ε) of X only where X and Y lie on different sides of ε. This gives
+every other point of a lattice. So the lattice loss is Y = X + Ξ, where X is the exact loss of the product and
+E[e^-Ξ | X] = 1. Each split moves a loss inside an interval of one step, so Ξ is sub-Gaussian with the variance proxy
+V = Σ step² / 4 over all splits. δ(ε) of Y exceeds δ(ε) of X only where X and Y lie on different sides of ε. This gives
 (docs/theory/certified-curves.md, "Many different laws")
 
     δ_Y(ε) - √V e^√V E[e^(-(ε-Y)²/2τ)]  <=  δ_X(ε)  <=  δ_Y(ε),      τ = V (1+√V)/(1-√V).
