@@ -2,12 +2,12 @@
 is known, and a zoo of broken mechanisms.
 
     measurement          `measure`: runs a mechanism, searches an event, and certifies a lower bound
-    claim, finding       the curve that is doubted, and what was found
+    claim, finding       the claimed curve, and the result of an audit
     mechanism_runs       many answers of a mechanism, whether it returns, raises, exits or hangs
     answer_reading       every number and word of an answer; uses encoded_texts, foreign_frames, hidden_bits and
                          object_contents
     answer_table, answer_columns, telling_columns      answers as columns, and the columns that tell neighbours apart
-    scores, score_learning, decision_tree              a number for each answer, learned from a part of the answers
+    scores, score_learning, decision_tree              a number for each answer, trained on a part of the answers
     event_search, binomial                             the event, and exact bounds on its probabilities
     exact_curve, local_laws                            `exact`: the true curve, without sampling
     training_audit                                     audits of training by canaries

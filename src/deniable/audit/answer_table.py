@@ -24,7 +24,7 @@ BLOCK: Final = 128
 ROOMY: Final = 8
 """The most cells of a matrix per existing number; emptier tables are stored as sparse."""
 SMALL: Final = 2**20
-"""A matrix with at most so many cells is always stored as dense."""
+"""A matrix with at most this many cells is always stored as dense."""
 
 
 class AnswerTable(ABC):

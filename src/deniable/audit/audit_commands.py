@@ -28,7 +28,7 @@ from deniable.errors import NOTHING, InvalidParameter, MissingExtra, NotCertifia
 REFUTED: Final = 3
 """The exit code if the claim is refuted: not a failure of the audit, but a script must notice it."""
 NOTHING_SEEN: Final = 4
-"""The exit code if the answers prove no difference: this is no evidence for the claim, so it must not be 0."""
+"""The exit code if the answers prove no difference: this is not evidence for the claim, so the code must not be 0."""
 SEARCHING: Final = "searching for an event"
 """The label of the progress bar after all answers have arrived."""
 ROOMY: Final = 130

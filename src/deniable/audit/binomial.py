@@ -5,15 +5,15 @@ that is fixed in advance sees the answer and guesses the neighbour, or passes. I
 odds of either neighbour are at most e^ε for every answer. So, given all answers and all passes, the number of right
 guesses among t is stochastically at most Binomial(t, e^ε/(1 + e^ε)). This needs no nuisance parameter, no asymptotics
 and no identically distributed trials: a mechanism may depend on its earlier answers, but not on the earlier inputs
-(otherwise it leaks those too). It uses events in both directions at once, and is therefore tighter than one bound on
-P(S) combined with one bound on Q(S).
+(otherwise it leaks the earlier inputs too). It uses events in both directions at once, and is therefore tighter than
+one bound on P(S) combined with one bound on Q(S).
 
 **With δ.** Let right and wrong guesses have probabilities r and w in one trial. (ε, δ)-DP in both directions implies
 r <= e^ε w + δ (add the two inequalities for "guess first" and "guess second", and halve; for a rule that guesses only
-one of them it is δ/2). So a right guess is either *free*, with probability at most δ, or its odds against a wrong guess
-are at most e^ε. At most d of N trials are free, except with probability P(Binomial(N, δ) > d). For any number of wrong
-guesses, fewer right guesses are weaker evidence, so a proof for (right - d, wrong) is valid. (This part needs
-independent trials.)
+one neighbour, the term is δ/2). So a right guess is either *free*, with probability at most δ, or its odds against a
+wrong guess are at most e^ε. At most d of N trials are free, except with probability P(Binomial(N, δ) > d). For any
+number of wrong guesses, fewer right guesses are weaker evidence, so a proof for (right - d, wrong) is valid. (This part
+needs independent trials.)
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from deniable.audit.scores import Combined, Score
 
 FOR_EPSILON, FOR_CLAIM, FOR_BAND = 0.7, 0.2, 0.1
 """The shares of the error rate for the three statements of a finding: ε, the verdict on the claim, and the band. ε gets
-most, because it depends on it most: broken claims are usually broken by far."""
+the largest share, because its bound depends most on the error rate; broken claims are usually broken by far.
+"""
 LEVELS: Final = 32
 """The number of quantiles, and of ranks towards either end, that are tried as thresholds on one score."""
 BAND: Final = 24
@@ -84,12 +85,12 @@ class Event:
 
     @property
     def ruler(self) -> Ruler:
-        """(score, thresholds): the score of answers and the finite values of it at which the guess changes."""
+        """(score, thresholds): the score, and its finite values at which the guess changes."""
         return self.score, np.array([at for at in (self.first_from, self.second_to) if math.isfinite(at)])
 
     @property
     def directions(self) -> int:
-        """How many of the two neighbours it can guess."""
+        """The number of neighbours that the rule can guess, at most 2."""
         return (self.first_from < math.inf) + (self.second_to > -math.inf)
 
     @property
@@ -175,7 +176,7 @@ class ChosenEvents:
 
 
 def parts(total: int) -> tuple[int, int]:
-    """How many answers train scores, and how many train or choose."""
+    """The number of answers that train scores, and the number that train or choose."""
     search = min(max(3 * total // 20, min(total // 2, LEAST_SEARCH)), MOST_SEARCH)
     return search // 3, search
 

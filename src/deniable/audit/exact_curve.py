@@ -79,7 +79,7 @@ def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve
     `Kernel` (over all its pairs), and objects with a method `law(value)` that returns a dict of probabilities by
     outcome. Others raise `InvalidOperation`.
 
-    Selections and thresholds on values so far apart that an outcome is rarer than 10⁻²⁸⁰ are refused. Post-processing
+    Selections and thresholds are refused on values so far apart that an outcome is rarer than 10⁻²⁸⁰. Post-processing
     of noisy numbers (`then`) is followed up to 40 scales of noise: outputs that only farther numbers have add less than
     10⁻¹⁵ to δ, but a pure ε that depends on them alone is missed. The function must not be random; it is refused if two
     calls differ.

@@ -32,8 +32,8 @@ class Finding:
     """A certified lower bound: at `delta`, the mechanism is not (ε, δ)-DP for any smaller ε. 0 if nothing is proved."""
     delta: float
     refuted: bool | None
-    """Whether the claim is proved wrong; None without a claim. False does not prove the claim, and if nothing was
-    `seen` it is no evidence at all: see `verdict`.
+    """Whether the claim is proved wrong; None without a claim. False does not prove the claim; if nothing was `seen`,
+    it is not even evidence for it: see `verdict`.
     """
     confidence: float
     event: Event
@@ -44,11 +44,11 @@ class Finding:
     """Certified points of the trade-off between false alarms and misses."""
     claim: Curve | None
     claimed: float
-    """The claim's ε at `delta`; infinite if it has none."""
+    """The claim's ε at `delta`; infinite if no ε holds at `delta`."""
     broken: tuple[ClaimLevel, float] | None
     """The (ε, δ) of the claim that the guesses violate, with the p-value; None if the guesses violate no claim."""
     breaking: tuple[Event, Tally] | None
-    """The guessing rule that violates it, and its guesses."""
+    """The guessing rule that violates the claim, and the counts of its guesses."""
     trials: int
     """The average number of calls for each neighbour."""
     read: SeenAnswers
@@ -72,7 +72,7 @@ class Finding:
 
         "refuted": the claim is proved wrong; "consistent": a difference was proved, and the claim allows it;
         "measured": the same without a claim; "nothing seen": no difference was proved, or a part of the answers could
-        not be read, which is no evidence for any claim.
+        not be read, which is not evidence for any claim.
         """
         if self.refuted:
             return REFUTED

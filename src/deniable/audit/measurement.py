@@ -136,7 +136,7 @@ def compare(
     likelihood_ratio: Callable[[Any], float] | None = None,
 ) -> Finding:
     """`measure` for answers that were collected elsewhere: independent answers for the first and for the second
-    neighbour. A few are left out, so that the numbers for each are those of fair coins.
+    neighbour. A few answers are left out, so that the two counts have the distribution of fair coins.
 
     >>> import numpy as np
     >>> from deniable import audit, curves
@@ -165,8 +165,8 @@ def _listed(name: str, side: Any) -> Any:
 
 
 def _coins(available: int, miss: float) -> NDArray[np.bool_]:
-    """Fair coins that choose the side of each answer, as many as the answers suffice for. With probability at most
-    `miss` the first throw asks one side for more answers than there are; then all coins are thrown again.
+    """Fair coins that choose the side of each answer, as many as there are answers for. With probability at most `miss`
+    the first throw asks one side for more answers than there are; then all coins are thrown again.
     """
     low, high = available, 2 * available
     while high - low > 1:

@@ -3,7 +3,7 @@
 A mechanism is a function of a value, or has `release(value)`, or is a local protocol. For speed it may have
 `many(value, count)`, which returns a list or array of `count` independent answers. `many` must be stateless: single
 calls come in the order of their coins, but a batch is for one neighbour, and a memory, a counter or a clock in it would
-reveal which. An exception is an answer too (`Raised`).
+reveal which neighbour. An exception is an answer too (`Raised`).
 
 Each call gets its own copy of a neighbour, because a mechanism may write into its input. Answers are copied too,
 because a mechanism may reuse the same array for each answer.

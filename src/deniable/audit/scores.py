@@ -47,7 +47,7 @@ class Score(ABC):
         """The score of each answer; never NaN, except for the user's own score."""
 
     def passes(self, answers: Answers) -> Any:
-        """A mask of the answers that it cannot score; False if it can score all."""
+        """A mask of the answers that the score cannot rate; False if it rates all."""
         return False
 
     @property
@@ -344,7 +344,7 @@ FLOATS_LEAK: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Digits(Score):
-    """The position of the last binary digit, or its negative. It passes for 0 and NaN, which have none."""
+    """The position of the last binary digit, or its negative. It passes for 0 and NaN, which have no last digit."""
 
     sign: float
     name: str = LAST_DIGIT

@@ -120,7 +120,7 @@ def one_run(
 
 
 def run_p_value(epsilon: float, delta: float, canaries: int, guesses: int, right: int) -> float:
-    """An upper bound on the probability that so many guesses are right under (ε, δ)-DP training: a p-value."""
+    """A p-value: an upper bound on the probability that `right` or more guesses are right under (ε, δ)-DP training."""
     from scipy.special import betainc
 
     chance = 1 / (1 + math.exp(-epsilon))
@@ -182,7 +182,7 @@ def one_run_fdp(
 
 
 def run_refutes(claim: Curve, canaries: int, guesses: int, right: int, miss: float) -> bool:
-    """Whether so many right guesses refute the claimed curve at this error rate."""
+    """Whether `right` right guesses refute the claimed curve at the error rate `miss`."""
     if right == 0 or right * 2 <= guesses:
         return False
     promise = Promise.of(claim, most=widest(claim, delta=NEGLIGIBLE, limit=LARGEST))
@@ -197,12 +197,12 @@ def run_refutes(claim: Curve, canaries: int, guesses: int, right: int, miss: flo
 
 
 def _refuted(delta: float, canaries: int, count: int, right: int, miss: float) -> float:
-    """The largest ε that so many right guesses refute."""
+    """The largest ε that `right` right guesses refute."""
     return _largest(lambda epsilon: run_p_value(epsilon, delta, canaries, count, right) <= miss)
 
 
 def _largest(is_refuted: Callable[[float], bool]) -> float:
-    """The largest refuted parameter, rounded down. If one is refuted, so are all smaller ones."""
+    """The largest refuted parameter, rounded down. If a parameter is refuted, all smaller ones are refuted too."""
     if not is_refuted(1e-3):
         return 0.0
     low, high = 1e-3, LARGEST

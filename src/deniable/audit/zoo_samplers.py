@@ -107,7 +107,7 @@ def largest_index(kind: str, scale: float) -> Draw:
 
 
 def scaled_to_the_data(value: Any, count: int, rng: Generator) -> Any:
-    """The mean with noise of scale range/n, where the range is that of the data."""
+    """The mean with noise of scale range/n, where the range is computed from the data."""
     data = np.asarray(value, dtype=float)
     return data.mean() + (data.max() - data.min()) / len(data) * laplace(rng, 1.0, count)
 
