@@ -37,8 +37,8 @@ from deniable.mechanisms import DiscreteLaplace, Gaussian, Laplace, Mechanism
 class Differencing(Attack):
     """Two harmless questions: "how many have it?" and "how many have it who are not named Z?".
 
-    The second answer does not depend on Z, so the curve with respect to Z is that of one answer. Without privacy the
-    difference is Z's secret. With Laplace noise of scale b on both, the difference has noise W with
+    The second answer does not depend on Z, so the curve with respect to Z is the curve of one answer. Without privacy
+    the difference is Z's secret. With Laplace noise of scale b on both, the difference has noise W with
     P(|W| > t) = (1 + t/2b) e^(-t/b), and a guess is right with probability (1 + P(|W| < 1/2))/2.
     With randomized response, the difference is Z's randomized secret, which is right with probability e^ε/(1 + e^ε),
     the cap.

@@ -174,8 +174,8 @@ class Attack(ABC):
     ) -> Outcome:
         """Play `trials` rounds (default `ROUNDS`) and count the right guesses.
 
-        `confidence` is that of the interval of the outcome. Raises `InvalidOperation` or `InvalidParameter` for a
-        defence that does not fit this attack.
+        `confidence` is the coverage of the confidence interval of the outcome. Raises `InvalidOperation` or
+        `InvalidParameter` for a defence that does not fit this attack.
         """
         rounds = curve_arguments.integer("trials", self.ROUNDS if trials is None else trials, 1)
         sure = curve_arguments.inner_probability("confidence", confidence)
@@ -402,7 +402,7 @@ def sweep(
     """Run an attack without privacy, and against its usual defences at each of these ε.
 
     `epsilon` is a number or a list of different numbers; with `delta`, Gaussian noise is among the defences. `trials`
-    and `confidence` are those of each run.
+    and `confidence` apply to each run.
     """
     if not isinstance(attack, Attack):
         raise InvalidParameter("attack", attack, "must be an attack", "such as attacks.Differencing(people=1000)")

@@ -103,7 +103,7 @@ STORIES: Final[dict[str, Story]] = {
 
 
 def story(name: str | None) -> Story:
-    """The story of this name. Raises `InvalidParameter` with the known names if there is none."""
+    """The story of this name. Raises `InvalidParameter` with the known names if the name is unknown."""
     if name is None:
         raise InvalidParameter("attack", NOTHING, "must be named", f"there are {', '.join(STORIES)}")
     if name not in STORIES:

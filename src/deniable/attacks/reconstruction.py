@@ -1,8 +1,8 @@
 """Reconstruction of all secrets from many answers about groups (Dinur & Nissim 2003).
 
 There are n people with one bit each. Each question compares two groups: every person is put on one of two sides at
-random, and the answer is the number of ones on the first side minus that on the second. A person changes each answer by
-1.
+random, and the answer is the number of ones on the first side minus the number of ones on the second. A person changes
+each answer by 1.
 """
 
 from __future__ import annotations

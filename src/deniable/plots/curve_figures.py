@@ -95,9 +95,9 @@ def compare(*curves: Curve | Mapping[str, Curve], delta: float | None = None) ->
 def odds(*curves: Curve | Mapping[str, Curve], false_alarms: float, prior: float | None = None) -> Figure:
     """The posterior belief of an attacker after a test with this rate of false alarms, for every prior belief.
 
-    The upper line of a curve is the belief after an alarm, π(1 - β) / (π(1 - β) + (1 - π)α), the lower one after
-    none, πβ / (πβ + (1 - π)(1 - α)). β is the certified lower bound, so that the best attacker stays between them.
-    With `prior`, both are marked there.
+    The upper line of a curve is the belief after an alarm, π(1 - β) / (π(1 - β) + (1 - π)α), the lower line the belief
+    after no alarm, πβ / (πβ + (1 - π)(1 - α)). β is the certified lower bound, so that the best attacker stays between
+    them. With `prior`, both beliefs are marked at that prior.
     """
     named, alpha = _named(curves), arguments.python_float("false_alarms", false_alarms, INNER_PROBABILITY)
     before = np.linspace(0, 1, 201)

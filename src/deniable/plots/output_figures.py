@@ -26,7 +26,7 @@ from deniable.plots.figure_spec import Axis, Figure, Labels, Level, Line, Mark, 
 MOST_POINTS = 60
 """More single values than this are drawn as a line."""
 MOST_NAMES = 24
-"""Up to so many non-numeric outputs are drawn one by one; for more, the privacy loss is drawn."""
+"""The most non-numeric outputs that are drawn one by one; for more, the privacy loss is drawn."""
 MOST_BINS = 40
 """The number of bins of equal width for many losses."""
 HEAVY = 0.01
@@ -373,7 +373,9 @@ class _Test:
 
     threshold: float
     below: float
-    """The probability of an output below the threshold on x, plus that on x2; 0 if no output is below it."""
+    """The probability of an output below the threshold on x, plus the same probability on x2; 0 if no output is below
+    it.
+    """
     tied: float
     """The probability of an output at the threshold, on x."""
     coin: float

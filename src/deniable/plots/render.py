@@ -1,7 +1,7 @@
 """Drawing of figures with matplotlib. The only module that imports it.
 
 pyplot is not used, so no window system is needed and the result is the same on a server and in a notebook. Colours are
-those of Okabe and Ito, which readers with any kind of colour vision can distinguish.
+the palette of Okabe and Ito, which readers with any kind of colour vision can distinguish.
 """
 
 from __future__ import annotations

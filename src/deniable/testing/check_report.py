@@ -49,7 +49,7 @@ class Report:
         return tuple(check for check in self.checks if check.unseen)
 
     def __getitem__(self, name: str) -> Check:
-        """The check of that name. Raises `KeyError` if there is none."""
+        """The check of that name. Raises `KeyError` for an unknown name."""
         for check in self.checks:
             if check.name == name:
                 return check

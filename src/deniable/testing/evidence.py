@@ -32,7 +32,7 @@ LEVELS: Final = 40
 
 
 def promise_of(curve: Curve, draws: int) -> Promise:
-    """The values of a curve at the ε that so many draws can measure."""
+    """The values of a curve at the ε that `draws` draws can measure."""
     return Promise.of(curve, most=math.log(draws), read=LEVELS)
 
 
