@@ -2,7 +2,7 @@
 
 Between steps each process holds its shards of the parameters, and the optimizer's state of these shards only. During a
 step the parameters are gathered: per-example gradients are computed from whole layers, as without shards. So a run
-needs the memory of the whole model in each process, and saves that of the optimizer.
+needs the memory of the whole model in each process, but saves memory of the optimizer's state.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from deniable.errors import InvalidOperation, InvalidParameter, type_of
 
 @final
 class Shards:
-    """The shards of a model's parameters in this process; none if the model is whole.
+    """The shards of a model's parameters in this process; empty if the model is not sharded.
 
-    Make it before anything else looks at the model's parameters. From then on, until `restore`, they are whole.
+    Create it before any other code reads the model's parameters. From then on, until `restore`, they are whole.
     """
 
     def __init__(self, model: nn.Module, process_group: Any) -> None:

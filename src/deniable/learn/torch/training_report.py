@@ -1,7 +1,7 @@
 """The report of a training run: a model card with the statement for a paper, the plan, assumptions and tests.
 
-It is made from the plan, the trainer's public facts, and what the owner passes: no loss of the training data is in it
-unless it was passed.
+It contains the plan, the trainer's public facts, and what the owner passes. Losses of the training data are in it only
+if the owner passes them.
 """
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def guarantee_text(trainer: Trainer) -> str:
 
 
 def _how(plan: Plan, *, is_exact: bool) -> list[str]:
-    """Sampling, clipping and noise in sentences, without what they promise."""
+    """Sampling, clipping and noise in sentences, without the promise."""
     lines = takewhile(lambda line: not line.startswith("Between"), plan.explain().splitlines())
     return [*map(_sentence, lines), *([EXACT] if is_exact else [])]
 

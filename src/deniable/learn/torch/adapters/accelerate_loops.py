@@ -1,4 +1,4 @@
-"""Private training in a loop with `accelerate.Accelerator`: a subclass whose loader and backward are a plan's.
+"""Private training in a loop with `accelerate.Accelerator`: a subclass whose loader and backward follow a plan.
 
 accelerator = PrivateAccelerator(plan=plan, mixed_precision="bf16")
 model, optimizer, batches = accelerator.prepare(model, optimizer, loader)
@@ -32,11 +32,11 @@ KINDS = (DistributedType.NO, DistributedType.MULTI_CPU, DistributedType.MULTI_GP
 class PrivateAccelerator(accelerate.Accelerator):
     """An `accelerate.Accelerator` whose `prepare` gives batches of a plan, and whose `backward` clips them.
 
-    Promise: that of `deniable.learn.torch.Trainer`, which is the third result of `prepare`, and `run`. `prepare` takes
-    a model, an optimizer and a DataLoader, in this order. Of the loader it uses the dataset, `collate_fn`, and
-    `batch_size` as the bound on physical batches; its sampler is replaced by the plan's coins. Iterate once over what
-    `prepare` returns, for all steps; with several processes each draws from its share of the data. `optimizer.step()`
-    and `zero_grad()` may stay in the loop, and have no effect.
+    Promise: as for `deniable.learn.torch.Trainer`, which is the third result of `prepare`, and the attribute `run`.
+    `prepare` takes a model, an optimizer and a DataLoader, in this order. Of the loader it uses the dataset,
+    `collate_fn`, and `batch_size` as the bound on physical batches; its sampler is replaced by the plan's coins.
+    Iterate once over what `prepare` returns, for all steps; with several processes each draws from its share of the
+    data. `optimizer.step()` and `zero_grad()` may stay in the loop, and have no effect.
 
     `private` has further arguments for `deniable.learn.torch.Trainer`: after_step= (for a scheduler), ledger=, delta=,
     noise=, canaries=. Raises `InvalidParameter` for settings that would break the guarantee.

@@ -39,22 +39,22 @@ FILE: Final = "private_run.pt"
 """The checkpoint of the private run in each checkpoint folder of transformers."""
 
 OWNERS: Final = ("loss", "train_loss", "grad_norm", "total_flos")
-"""Entries of a log that are computed from the training data, or mean nothing here."""
+"""Entries of a log that are computed from the training data, or have no meaning here."""
 
 
 class PrivateTrainer(transformers.Trainer):
-    """A `transformers.Trainer` whose training steps are those of a plan.
+    """A `transformers.Trainer` whose training steps are the steps of a plan.
 
-    Promise: that of `deniable.learn.torch.Trainer`, which is `private` and holds the guarantee. One step of
-    transformers is one step of the plan: the batch is drawn from `train_dataset` by the plan's coins and cut into
+    Promise: as for `deniable.learn.torch.Trainer`, which is the attribute `private` and holds the guarantee. One step
+    of transformers is one step of the plan: the batch is drawn from `train_dataset` by the plan's coins and cut into
     physical batches of `per_device_train_batch_size`. `num_train_epochs` and `max_steps` come from the plan. Schedules,
-    callbacks, evaluation and checkpoints are those of transformers; a checkpoint also has the private run's own file,
+    callbacks, evaluation and checkpoints work as in transformers; a checkpoint also has the private run's own file,
     from which `train(resume_from_checkpoint=)` continues.
 
     `private` has further arguments for `deniable.learn.torch.Trainer`: ledger=, session=, delta=, noise=, canaries=.
     `compute_loss_func(outputs, labels, num_items_in_batch)` must return one loss for each example; without it, losses
-    are made from the logits of language models and classifiers. Training losses are not private: they are logged only
-    with `losses="owner"`. Raises `InvalidParameter` for settings that would break the guarantee.
+    are computed from the logits of language models and classifiers. Training losses are not private: they are logged
+    only with `losses="owner"`. Raises `InvalidParameter` for settings that would break the guarantee.
     """
 
     args: Any
@@ -133,7 +133,7 @@ class PrivateTrainer(transformers.Trainer):
         return 0
 
     def log(self, logs: dict[str, float], *given: Any, **named: Any) -> None:
-        """Log, without what is computed from training data unless `losses="owner"`."""
+        """Log. Entries computed from training data are left out unless `losses="owner"`."""
         super().log({name: value for name, value in logs.items() if self._is_told(name)}, *given, **named)
 
     def _is_told(self, name: str) -> bool:
@@ -172,7 +172,7 @@ class PrivateTrainer(transformers.Trainer):
             self._opened().load(place)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        """Nothing: random numbers of the model must not be repeated."""
+        """Does nothing: random numbers of the model must not be repeated."""
 
 
 def _settings(args: Any) -> Iterator[Setting]:

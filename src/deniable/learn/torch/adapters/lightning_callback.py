@@ -42,7 +42,7 @@ PRECISIONS: Final = ("32-true", "64-true", "bf16-mixed", "bf16-true")
 class PrivateSteps(lightning.Callback):
     """A callback for `lightning.Trainer`: each of its training steps is one step of a plan.
 
-    Promise: that of `deniable.learn.torch.Trainer`. The attribute `run` is this trainer, and has the guarantee. Pass
+    Promise: as for `deniable.learn.torch.Trainer`. The attribute `run` is this trainer, and has the guarantee. Pass
     `loader` to `fit`. It yields only the numbers of steps; each step draws its own batch from `dataset`, by the plan's
     sampling. The module's `training_step(batch, batch_idx)` must return one loss for each example (reduction="none").
     Inside of it, `self.log` and `self.trainer` have no effect: training losses are not private, and a module must not

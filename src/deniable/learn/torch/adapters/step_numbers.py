@@ -60,7 +60,7 @@ def _only(members: list[Any]) -> Any:
 
 
 def fresh_seed() -> None:
-    """Seed torch's generators with bits that nobody knows: dropout masks must stay secret, and hosts set seeds."""
+    """Seed torch's generators with secret random bits: dropout masks must stay secret, and hosts set seeds."""
     torch.manual_seed(int.from_bytes(os.urandom(8), "little") >> 1)
 
 

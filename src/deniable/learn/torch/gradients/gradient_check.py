@@ -93,7 +93,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
         mine = found.each(name, 0, count)
         difference = expected if mine is None else mine - expected
         apart[name] = float((difference.reshape(count, -1).square().sum(1).sqrt() / lengths).max())
-    # Norms may be larger, on the safe side, and never smaller; weighted sums must be those of the same gradients.
+    # Norms may be larger, which is safe, but not smaller; weighted sums must agree with the same gradients.
     shorter = float((1 - found.squared(made).sqrt() / lengths).max())
     factors = torch.linspace(0.5, 1.0, count, device=lengths.device, dtype=lengths.dtype)
     sums = {name: torch.zeros_like(expected[0]) for name, expected in truth.items()}

@@ -51,7 +51,7 @@ class GradientSums:
         target += part
 
     def taken(self) -> dict[str, Tensor]:
-        """The sums of all parameters, zeros for those without a gradient. They are removed from here."""
+        """The sums of all parameters, zeros for parameters without a gradient. They are removed from this object."""
         totals = {}
         for name, parameter in self._parameters.items():
             total = self._sums.pop(name, None)

@@ -55,8 +55,9 @@ class Passed:
 
 
 def passed(module: nn.Module, x: Tensor, g: Tensor, layout: Layout, count: int) -> Passed:
-    """The call in one precision. What autocast computed in half precision is rounded as it was. Then it is held in
-    single precision, except for convolutions and linear maps with several places on an accelerator."""
+    """The call in one precision. Values that autocast computed in half precision keep their rounding. They are then
+    held in single precision, except for convolutions and linear maps with several places on an accelerator.
+    """
     if g.dtype in HALF:
         x = x.to(g.dtype) if x.is_floating_point() else x
         if is_quick(g) or not is_held_in_half(module, g, count):

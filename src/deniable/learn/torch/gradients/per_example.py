@@ -43,7 +43,7 @@ from deniable.learn.torch.gradients.stacked_layers import Family
 from deniable.learn.torch.kernels import half_products
 
 SMALL = 2**13
-"""Per-example gradients with at most so many entries each are concatenated, for fewer and larger operations."""
+"""Per-example gradients with at most this many entries each are concatenated, for fewer and larger operations."""
 
 Block = tuple[int, int]
 """Rows of a parameter: from the first number up to, and without, the second."""

@@ -1,8 +1,8 @@
 """Layer normalisations of large models, whose gradients are summed over places while the backward pass runs.
 
-The gradient at the output of a normalisation has B·T·w numbers, and those of its weight and bias, example by example,
-only B·w each. If all output gradients and inputs were kept until the end of the backward pass, they would be a third of
-its memory. So a hook on the node of autograd's graph computes the sums, and keeps neither.
+The gradient at the output of a normalisation has B·T·w numbers, but the per-example gradients of its weight and bias
+have only B·w each. If all output gradients and inputs were kept until the end of the backward pass, they would be a
+third of its memory. So a hook on the node of autograd's graph computes the sums, and keeps neither.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Node = Any
 
 
 PENDING = 2**26
-"""How many numbers of inputs and output gradients may wait, so that one kernel computes the sums of several layers."""
+"""The most numbers of inputs and output gradients that may wait, so that one kernel computes the sums of several
+layers.
+"""
 
 
 @final

@@ -51,10 +51,10 @@ PEEKS = ("aten::_local_scalar_dense", "aten::equal", "aten::is_nonzero")
 
 
 NOWHERE = -1
-"""Stands for the storage of a tensor without one (a sparse tensor)."""
+"""Stands for the storage of a tensor that has no storage (a sparse tensor)."""
 
 WITH_OPERATIONS = (Tensor, tuple, type(None), type(NotImplemented))
-"""Types that a function may return if it ran operations, because the trace has seen these."""
+"""Types that a function may return if it ran operations, because the trace has seen those operations."""
 
 NORMS = frozenset({"batch_norm", "native_batch_norm"})
 """Functions with statistics over the examples of the first axis. `training` is the sixth argument of each."""
@@ -361,7 +361,7 @@ def _unfollowed(what: str) -> InvalidParameter:
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
-    """The id of a tensor's storage and its address; NOWHERE and 0 if it has none of its own."""
+    """The id of a tensor's storage and its address; NOWHERE and 0 if it has no storage of its own."""
     with torch._C.DisableTorchFunction():  # the trace's own question, not the model's
         try:
             storage = tensor.untyped_storage()

@@ -22,8 +22,8 @@ SHARE = 1 / 16
 class SumComparison:
     """Compares Σ_i w_i · gradient_i with autograd's gradient of Σ_i w_i · loss_i, for random weights w_i.
 
-    If a gradient of some example is wrong, the sums differ with probability 1. That the loss of an example depends on
-    no other example does not follow.
+    If a gradient of some example is wrong, the sums differ with probability 1. The comparison does not prove that the
+    loss of an example depends on no other example.
     """
 
     def __init__(self, entropy: chance.Entropy | None) -> None:
@@ -38,7 +38,7 @@ class SumComparison:
         return bool(chance.bernoulli(p=SHARE, size=(1,), entropy=self._entropy)[0])
 
     def check(self, losses: Tensor, book: Bookkeeping) -> None:
-        """Raise `Alone` if the sums differ. An example that is not finite says nothing: then there is no comparison."""
+        """Raise `Alone` if the sums differ. With an example that is not finite, there is no comparison."""
         count = losses.shape[0]
         if count == 1:
             return

@@ -141,7 +141,9 @@ class GivenOperation:
         """Whether it draws from a given generator, or from torch's own after its seed was set."""
 
     def value(self, *names: str) -> Any:
-        """The value of the first of these arguments that the operation has, or its default; None if it has none."""
+        """The value of the first of these arguments that the operation has, or its default; None if the operation has
+        none of them.
+        """
         known, defaults, _ = _names(self.func)
         for name in names:
             if name in known:
