@@ -151,7 +151,7 @@ def _merge_bins(ahead: Law, back: Law, edges: Floats, side: Side) -> FiniteLaw:
     p_above, q_above = first - ahead.infinity, second * np.exp(-edges)
     q_below, p_below, back_error = back.tails(-edges)
     q_below, p_below = q_below - back.infinity, p_below * np.exp(edges)
-    # The middle bin contains the median of P; its masses are what the other bins leave.
+    # The middle bin contains the median of P; its masses are the finite mass minus the other bins.
     middle = int(np.searchsorted(-p_above, -0.5))
     masses, tails = [], []
     for below, above, whole in ((p_below, p_above, 1 - ahead.infinity), (q_below, q_above, 1 - back.infinity)):
@@ -176,11 +176,11 @@ def quantized(
 ) -> Curve:
     """The same mechanism seen through bins: post-processing, so never worse (Pandey, Maleki & Kulkarni 2025).
 
-    Give `width` or `edges`. `width` (a Gaussian curve): the answer is known only up to bins [offset + n width, offset +
-    (n+1) width), in units of the noise's standard deviation. This is one position of the true answers relative to the
-    bins (the person changes the answer from 0 to μ): a guarantee over all datasets needs the worst offset. `edges` (one
-    atom): only the bin of the privacy loss between these increasing edges is seen; outcomes that only one of the
-    datasets can have stay separate.
+    Give exactly one of `width` and `edges`. `width` (a Gaussian curve): the answer is known only up to bins
+    [offset + n width, offset + (n+1) width), in units of the noise's standard deviation. This is one position of the
+    true answers relative to the bins (the person changes the answer from 0 to μ): a guarantee over all datasets needs
+    the worst offset. `edges` (one atom): only the bin of the privacy loss between these increasing edges is seen;
+    outcomes that only one of the datasets can have stay separate.
     """
     check_curve("curve", curve)
     if curve_arguments.exactly_one(width=width, edges=edges) == "edges":

@@ -46,7 +46,7 @@ class GridLaw(NamedTuple):
 
 
 class HasTails(Protocol):
-    """What `chords` asks of a law, or of a column of laws."""
+    """The methods that `chords` needs from a law, or from a column of laws."""
 
     def tails(self, loss: Floats) -> Tails: ...
 
@@ -154,7 +154,7 @@ def _below(law: Law, points: Floats, inside: NDArray[np.bool_], merged: Spike | 
         at_left[other] = np.where(right < 0, 0.0, left)
         at_right[other] = np.maximum(right, 0.0)
     value = np.empty_like(points)
-    # To the left of the grid: the line of the test at its first point. What lies below that point is dropped.
+    # To the left of the grid: the line of the test at its first point. Mass below that point is dropped.
     start = law.tails(points[:1])
     error = float(np.asarray(start.error).ravel()[0])
     total = max(min(float(start.first[0]) * (1 - error), 1 - 1e-15) - infinity * (1 + 1e-15), 0.0)

@@ -43,13 +43,13 @@ def masses_beyond(law: Law, cut: float) -> CutMasses:
 
 
 def shift_above(law: Law, cut: float) -> float:
-    """log(G / F): what conditioning on a loss above the cut adds to it."""
+    """log(G / F): the amount that conditioning on losses above the cut adds to each loss."""
     beyond = masses_beyond(law, cut)
     return math.log(beyond.second / beyond.above) - cut
 
 
 def shift_below(law: Law, cut: float) -> float:
-    """log((1 - G) / (1 - F)): what conditioning on a loss up to the cut adds to it."""
+    """log((1 - G) / (1 - F)): the amount that conditioning on losses up to the cut adds to each loss."""
     beyond = masses_beyond(law, cut)
     # F - G = (F - e^c G) + (e^c - 1) G: both parts are positive for c >= 0.
     more = beyond.gap + beyond.second * -math.expm1(-cut)

@@ -2,8 +2,8 @@
 
 A test of level α between neighbours has power g(α). Along a chain of `size` neighbours the power of one step is the
 level of the next, so the chain's power function is g∘...∘g (Dong, Roth, Su 2022, Theorem 2.14). The losses of a chain
-reach `size` times as far as those of one step, and levels e^-loss underflow. So a polygon is stored as (log level, log
-power), starting at level 0, whose logarithm is -inf.
+reach `size` times as far as the losses of one step, and levels e^-loss underflow. So a polygon is stored as (log level,
+log power), starting at level 0, whose logarithm is -inf.
 
 Every polygon lies on its side of the exact power function. In a lower bound each of its points is a real test, and so
 is every chord between them, because the power function is concave. An upper bound is moved up by more than all rounding
@@ -61,7 +61,7 @@ def _polygon_of(law: FiniteLaw, side: Side) -> Polygon:
 
 
 def _composed(outer: Polygon, inner: Polygon, side: Side) -> Polygon:
-    """The power function of `outer` applied to that of `inner`."""
+    """The power function of `outer` applied to the power function of `inner`."""
     # Its kinks are the kinks of the inner polygon, and the points where the inner one reaches a kink of the outer one.
     reached = outer.level[(outer.level > inner.power[0]) & (outer.level < inner.power[-1])]
     level = np.unique(np.concatenate((inner.level, _read(reached, inner.power, inner.level))))

@@ -414,8 +414,8 @@ def optimal_composition_step(
 ) -> float:
     """Largest ε per (ε, δ)-DP release for k of them to be (total_epsilon, total_delta)-DP: rounded down.
 
-    Found by bisection over floats, each tried with `optimal_composition_delta`. Needs total_delta < 1, or any ε would
-    do, and total_delta >= 1 - (1-δ)^k, or none would.
+    Found by bisection over floats, each tried with `optimal_composition_delta`. Needs total_delta < 1 (otherwise every
+    ε fits) and total_delta >= 1 - (1-δ)^k (otherwise no ε fits).
 
     >>> optimal_composition_step(delta=0, count=100, total_epsilon=1, total_delta=1e-6)
     0.024011080397159816

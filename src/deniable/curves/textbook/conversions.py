@@ -79,8 +79,8 @@ def laplace_scale(*, sensitivity: Number, epsilon: Number, delta: Number) -> flo
 def classical_gaussian_sigma(*, sensitivity: Number, epsilon: Number, delta: Number) -> float:
     """The classical Gaussian calibration σ = Δ₂ √(2 log(1.25/δ))/ε, rounded up; proved only for 0 < ε < 1, 0 < δ < 1.
 
-    At larger ε it becomes false (for δ = 1e-5 above ε = 8.42); inside its range it wastes noise. `gaussian_sigma` does
-    neither. Source: Dwork & Roth (2014), Theorem A.1.
+    At larger ε it becomes false (for δ = 1e-5 above ε = 8.42); inside its range it adds more noise than needed.
+    `gaussian_sigma` is exact at every ε. Source: Dwork & Roth (2014), Theorem A.1.
 
     >>> classical_gaussian_sigma(sensitivity=1, epsilon=0.5, delta=1e-5)
     9.68961052521078
@@ -420,8 +420,8 @@ def _tighter(order: float, log_inverse_delta: float) -> float:
 
 
 def _best_order(objective: Callable[[float], float]) -> float:
-    """An order with a small objective: a grid over log(α - 1), then golden section. It only steers; it
-    proves nothing.
+    """An order with a small objective: a grid over log(α - 1), then golden section. The result only chooses an order;
+    every order gives a valid bound.
     """
 
     def at(x: float) -> float:
