@@ -220,10 +220,10 @@ def _log_falls(scales: Floats, start: float, r: Floats) -> Floats:
 class LinearReconstruction(GroupAttack):
     """Linear programming: the point of [0, 1]^n with the smallest maximal error on the answers, each entry rounded.
 
-    If every answer has an error of at most E, so has the solution, and it differs from the truth by at most 2E on every
-    question. For all 2^n subsets there are then at most 8E wrong entries (4E for a point of {0, 1}^n); for random
-    questions o(n), if E is o(√n). So bounded noise does not protect, and the attacker need not know the bound (Dinur &
-    Nissim 2003; Dwork, McSherry & Talwar 2007).
+    If every answer has an error of at most E, the solution has at most this error too, and it differs from the truth by
+    at most 2E on every question. For all 2^n subsets there are then at most 8E wrong entries (4E for a point of
+    {0, 1}^n); for random questions o(n), if E is o(√n). So bounded noise does not protect, and the attacker need not
+    know the bound (Dinur & Nissim 2003; Dwork, McSherry & Talwar 2007).
 
     >>> from deniable.attacks import BoundedNoise
     >>> attack = LinearReconstruction(people=24, questions=96, seed=1)

@@ -2,7 +2,8 @@
 
 A table of ratings without names is published. The attacker knows a few of a person's ratings from another source; some
 are wrong, and none is exact. Every published record gets a score: rare items count more, and similar ratings count
-partly. If the best score stands out, the record is taken for the person's, and all its contents are known.
+partly. If the best score stands out, the attacker takes this record for the person's record and learns all its
+contents.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from deniable.local.binary_responses import FlippedAnswer
 from deniable.mechanisms import Mechanism
 
 NEAR = 1.5
-"""Two ratings at this distance count e^-1 of a hit."""
+"""Two ratings at this distance count as e^-1 of a hit."""
 STARS = 5
 
 
@@ -110,7 +111,7 @@ class Scoreboard(Attack):
         return items, np.clip(exact + shift, 1, STARS)
 
     def found(self, *, trials: int, seed: int = 0) -> float:
-        """The share of random persons whose record is found. Others have no match, or a wrong one."""
+        """The share of random persons whose record is found. The other persons have no match, or a wrong match."""
         chance = np.random.default_rng(seed)
         who = chance.integers(0, self.people, size=curve_arguments.integer("trials", trials, 1))
         return float(np.mean([self.matched(self.scores(*self.remembered(int(p), chance))) == p for p in who]))
