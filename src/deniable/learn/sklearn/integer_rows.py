@@ -227,7 +227,7 @@ class Gram:
         """Release the upper triangle of UᵀU, for rows of squared length at most `square` and entries up to STEPS.
 
         A row u adds u_i u_j for i ≤ j. This vector has squared length (‖u‖⁴ + Σu_i⁴)/2 ≤ (q² + S² q)/2 with
-        q = `square`, because Σu_i⁴ ≤ S² ‖u‖². For all neighbours D, D′ the triangles differ by that of one row.
+        q = `square`, because Σu_i⁴ ≤ S² ‖u‖². For all neighbours D, D′ the triangles differ by the triangle of one row.
         """
         width = U.shape[1]
         upper = np.triu_indices(width)

@@ -82,8 +82,8 @@ class LogisticRegression(_LinearClassifier):
     more classes), and with Gaussian noise all releases together are μ-GDP. The number of rows is not used directly; the
     noisy curvature contains it.
 
-    `classes` are all labels that may occur. `bounds` are those of the features: (low, high), or a dict by column. `C`
-    is as in scikit-learn, for features scaled to [−1, 1]. `row_norm` scales down longer rows, in units of half the
+    `classes` are all labels that may occur. `bounds` are the bounds of the features: (low, high), or a dict by column.
+    `C` is as in scikit-learn, for features scaled to [−1, 1]. `row_norm` scales down longer rows, in units of half the
     width of the bounds, including the constant; by default no row is scaled down.
 
     >>> import numpy as np
@@ -221,7 +221,7 @@ class LinearRegression(_SquaresRegressor):
     upper triangle of uuᵀ, a vector of length √((‖u‖⁴ + Σu_i⁴)/2). The sum is released once with Gaussian noise. The
     number of rows is the corner of that matrix, so it is released with the rest.
 
-    `bounds` are those of the features, `target_bounds` those of the target.
+    `bounds` bound the features, and `target_bounds` the target.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -349,9 +349,9 @@ class QuantileRegressor(_SlopesRegressor):
     """The q-quantile of the target as a linear function of the features, by noisy gradients of the pinball loss.
 
     For all neighbours D, D′ that differ by one row: as for `LogisticRegression`, with derivatives between −q and 1 − q,
-    so a row changes a gradient by at most max(q, 1 − q)‖u‖. The corner of the loss is smoothed over a width `corner`,
-    a fraction of half the width of the target's bounds. The loss has a flat slope, so it needs more steps than others;
-    averaging the last half of the steps removes most of the noise that they add.
+    so a row changes a gradient by at most max(q, 1 − q)‖u‖. The corner of the loss is smoothed over a width `corner`, a
+    fraction of half the width of the target's bounds. The gradient of this loss changes slowly, so it needs more steps
+    than other losses; averaging the last half of the steps removes most of the noise that they add.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)

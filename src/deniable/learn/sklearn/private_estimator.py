@@ -88,7 +88,7 @@ class Private(BaseEstimator, ABC):
         return self
 
     def _hidden(self) -> str:
-        """What the noise of this fit hides, in words, or nothing. It must follow from released values only."""
+        """What the noise of this fit hides, in words; "" if nothing. It must follow from released values only."""
         return ""
 
     def _without_session(self) -> Self:

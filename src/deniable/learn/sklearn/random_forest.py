@@ -1,6 +1,7 @@
 """Forests whose trees do not depend on the rows. Only the values of their leaves are learned, by noisy gradient steps.
 
-1. *Counts.* The noisy number of rows decides the number of steps: with more rows for the same noise, more steps pay.
+1. *Counts.* The noisy number of rows decides the number of steps: with more rows for the same noise, more steps are
+worth their cost.
    The noisy counts of the classes give the score that all rows begin with.
 2. *Trees.* Features and thresholds of all nodes are drawn at random. For tables that are large for their noise, half of
    the trees have their thresholds at random quantiles of a noisy histogram, instead of evenly between the bounds.
@@ -119,8 +120,8 @@ class Trees:
 def quantiles_of(purse: Purse, rows: Floats, share: Fraction) -> Floats:
     """For each feature, the ends of CELLS intervals that are equally likely by a noisy histogram, in steps.
 
-    A row adds 1 to a cell of each of d features: a vector of squared length d. Cells with no more rows than noise share
-    what remains, at least a tenth, evenly.
+    A row adds 1 to a cell of each of d features: a vector of squared length d. Cells whose count does not exceed the
+    noise share the remaining mass, at least a tenth, evenly.
     """
     features = rows.shape[1]
     cells = np.minimum((rows.astype(np.int64) + STEPS) // (2 * STEPS // CELLS), CELLS - 1)
@@ -183,7 +184,7 @@ class _Forest(Private):
     random_state: Any
     trees_: Trees
     leaf_values_: Floats
-    """What each leaf adds to the scores (tree, leaf, output)."""
+    """The contribution of each leaf to the scores (tree, leaf, output)."""
     intercept_: Floats
     box_: Box
 

@@ -515,7 +515,7 @@ def square(values: Tensor) -> Tensor:
 
 
 def counted(dtype: torch.dtype) -> torch.dtype:
-    """The precision for norms and sums: that of the parameter, or single precision for half precision."""
+    """The precision for norms and sums: the precision of the parameter, or single precision for half precision."""
     return torch.float32 if dtype in HALF else dtype
 
 
@@ -527,14 +527,14 @@ def _by_example(values: Tensor, count: int) -> Tensor:
 
 
 class Ghost(Protocol):
-    """Has norms from inner products between all pairs of its places: a ghost norm."""
+    """A capture whose norm comes from inner products between all pairs of places: a ghost norm."""
 
     @property
     def places(self) -> int: ...
 
     @property
     def maps(self) -> int:
-        """How many weights, or blocks of a weight, the inner products cover."""
+        """The number of weights, or blocks of a weight, that the inner products cover."""
 
     def inner(self, low: int, high: int, onto: Tensor | None) -> Tensor:
         """(g_it·g_is)(a_it·a_is) of examples low, …, high - 1, added to `onto`."""

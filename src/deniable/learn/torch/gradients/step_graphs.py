@@ -1,7 +1,7 @@
 """A step's forward and backward pass as one graph of operations, captured once for a shape of batches.
 
 The graph computes the losses and the factors of all captures (`gradient_captures`) from parameters, buffers and a
-batch. `step_graph` makes it by running model and loss once on tensors without values. What Python decided then is
+batch. `step_graph` makes it by running model and loss once on tensors without values. Decisions of Python code are then
 fixed: code of the model does not run for later batches.
 """
 
@@ -49,7 +49,8 @@ FACTORS: dict[type[Capture], tuple[str, ...]] = {
 @final
 class NotCaptured(Exception):
     """This model or this loss has no graph, for a reason that does not depend on the data. If not `is_final`, it may
-    have one after a batch that ran as ever, from which its layers are learned."""
+    have one after a batch that ran without compilation, from which its layers are learned.
+    """
 
     def __init__(self, why: str, *, is_final: bool = True) -> None:
         super().__init__(why)
@@ -84,7 +85,7 @@ class LayerOutput:
 @final
 @dataclass(frozen=True, slots=True)
 class StepGraph:
-    """The graph, and what its outputs are."""
+    """The graph, and the meaning of its outputs."""
 
     whole: fx.GraphModule
     """(parameters and buffers, tensors of the batch) -> losses, outputs of the layers, factors of the captures."""
@@ -94,7 +95,7 @@ class StepGraph:
     scale: float
 
     def part(self, *, is_forward: bool) -> fx.GraphModule:
-        """The graph up to losses and outputs of layers, or the one of losses and factors alone."""
+        """The graph up to losses and outputs of layers (`is_forward`), or the graph of losses and factors alone."""
         made = copy.deepcopy(self.whole)
         (last,) = made.graph.find_nodes(op="output")
         listed, split = last.args[0], 1 + len(self.layers)
@@ -136,7 +137,7 @@ def step_graph(model: nn.Module, book: Bookkeeping, losses_of: Losses, batch: An
         raise
     except Alone as error:
         raise NotCaptured(error.why, is_final=False) from None
-    except Exception as error:  # whatever the model's code does with tensors that have no values
+    except Exception as error:  # code of the model may raise any error on tensors that have no values
         raise NotCaptured(f"an operation that cannot be captured ({type(error).__name__})") from None
     if any(node.op == "get_attr" for node in whole.graph.nodes):
         raise NotCaptured("a constant tensor that the forward pass uses")

@@ -44,7 +44,7 @@ def check_plan(plan: Any) -> Plan:
 
 
 def check_ledger(ledger: Any, session: Any) -> Ledger | None:
-    """The ledger to charge: the given one, or that of the session; None if neither is given."""
+    """The ledger to charge: the given ledger, or the ledger of the session; None if neither is given."""
     if ledger is not None and session is not None:
         raise InvalidParameter("ledger and session", NOTHING, "both were given; give one of them")
     given = session if ledger is None else ledger
@@ -182,7 +182,7 @@ def check_model(model: Any) -> nn.Module:
 
 
 def check_optimizer(optimizer: Any, model: nn.Module) -> torch.optim.Optimizer:
-    """Raise unless the optimizer has all trained parameters of the model, and no parameter of another one."""
+    """Raise unless the optimizer has all trained parameters of the model, and no parameter of another model."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InvalidParameter("optimizer", type_of(optimizer), "must be a torch.optim.Optimizer")
     if isinstance(optimizer, torch.optim.LBFGS):

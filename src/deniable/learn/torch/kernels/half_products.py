@@ -52,12 +52,13 @@ def _kernels_of(device: torch.device) -> ModuleType | None:
 
 
 ADDRESSES = 2**16
-"""Room for so many addresses of tensors while a CUDA graph is recorded: two for each layer, a few times."""
+"""The number of tensor addresses that fit while a CUDA graph is recorded: two for each layer, a few times."""
 
 
 def recorded(addresses: Tensor) -> AbstractContextManager[None]:
-    """While a CUDA graph is recorded, kernels keep addresses in this pinned memory, which must stay as long as the
-    graph."""
+    """While a CUDA graph is recorded, kernels keep addresses in this pinned memory, which must live as long as the
+    graph.
+    """
     compiled = _kernels_of(torch.device("cuda"))
     return nullcontext() if compiled is None else compiled.recorded(addresses)
 
