@@ -1,7 +1,6 @@
 """Forests whose trees do not depend on the rows. Only the values of their leaves are learned, by noisy gradient steps.
 
-1. *Counts.* The noisy number of rows decides the number of steps: with more rows for the same noise, more steps are
-worth their cost.
+1. *Counts.* The noisy number of rows decides the number of steps: with more rows for the same noise, more steps help.
    The noisy counts of the classes give the score that all rows begin with.
 2. *Trees.* Features and thresholds of all nodes are drawn at random. For tables that are large for their noise, half of
    the trees have their thresholds at random quantiles of a noisy histogram, instead of evenly between the bounds.
