@@ -170,7 +170,7 @@ CURVE = Life(
         ),
         Step(
             "Take the tightest route",
-            "Gaussians are merged by μ²; one law alone has a closed form. ε of many runs is a contour integral instead.",
+            "Gaussians merge by μ²; one law alone has a closed form. ε of many runs is a contour integral instead.",
             ("curves.composition.factor_merging:simplify", "curves.composition.law_product:Product.delta"),
             "otherwise: several laws, each with a power",
         ),
