@@ -107,6 +107,27 @@ def test_one_draw_is_exact_however_it_is_drawn() -> None:
             ) == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.parametrize("neighbours", ["replaced", "added"])
+def test_a_tied_curve_of_a_replaced_person_holds_in_both_orders(neighbours: str) -> None:
+    """`tied` orders the neighbours with and without a person. A replaced person has no such order."""
+    one, two = (
+        [Fraction(3, 10), Fraction(3, 10), Fraction(4, 10)],
+        [Fraction(1, 100), Fraction(49, 100), Fraction(1, 2)],
+    )
+    odds = Fraction(27, 20)
+    # One of four people is drawn. The others have the answer of one law, the person that of the other law.
+    ahead, back = ([(3 * a + b) / 4 for a, b in zip(p, q, strict=True)] for p, q in ((one, two), (two, one)))
+    pairs = [(ahead, one), (one, ahead), (back, two), (two, back)]
+    truth = max(sum(max(a - odds * b, Fraction(0)) for a, b in zip(p, q, strict=True)) for p, q in pairs)
+    for order in ((one, two), (two, one)):
+        base = curves.from_pmf(*([float(p) for p in law] for law in order), tied=True)
+        for name in ("sampled_without_replacement", "sampled_with_replacement"):
+            curve = getattr(base, name)(size=1, population=4, neighbours=neighbours)
+            assert curve.delta(epsilon=math.log(odds)) >= truth * (1 - Fraction(1, 10**9))
+        once = base.sampled_with_replacement(size=1, population=1)
+        assert once.forward.delta_bounds(epsilon=0.3) == once.backward.delta_bounds(epsilon=0.3)
+
+
 @pytest.mark.parametrize("rate", [Fraction(1, 4), Fraction(1, 2)])
 def test_coins_with_one_person_replaced_leak_at_most_the_curve(rate: Fraction) -> None:
     """A bit moves the sum by one or not at all, so both curves of the table are those of one bit replaced."""

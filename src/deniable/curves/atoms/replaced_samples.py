@@ -17,6 +17,7 @@ a record, this counts as one person removed: `sampled(rate=)` holds for these ne
 records, and so do M_k and M_k′. Let the curve hold for one person replaced, and G = Σ w_k (its group of size k), as a
 mixture. Then one person replaced has q δ_G(log y) by the same argument (Balle et al., Theorem 10), and one person added
 or removed has the sampled pair of G at rate q, because a sample without the person has the law of the case K = 0.
+Of the curve's two directions the worse one counts, at every ε: a replaced person has no order of with and without.
 
 **Samples of fixed size, one person added or removed.** A uniform sample of `size` of the `population` people, the
 person among them, contains the person with probability q = size/population. Without the person it is a uniform sample S
@@ -155,6 +156,7 @@ def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Ne
     check_neighbours(neighbours)
     if not derived.check_curve("curve", curve).factors:
         return curve
+    curve = curve.symmetrized()  # it holds for a replaced person, who has no order of with and without
     if people == 1:
         return derived.group(curve, size=draws)
     rate = min(1.0, above(-math.expm1(draws * math.log1p(-1 / people))))
