@@ -39,6 +39,28 @@ def test_both_directions_are_the_exact_sums(coins: int, p: float, shift: int) ->
             assert high - low <= 1e-7 * high + 1e-80
 
 
+@pytest.mark.parametrize("p", [0.2, 0.5, 0.8])
+def test_a_person_may_lower_or_raise_the_statistic(p: float) -> None:
+    """A Poisson sample of people who add 1 or -1 to a sum: both orders of the two laws are possible."""
+    masses = [math.comb(8, k) * Fraction(p) ** k * (1 - Fraction(p)) ** (8 - k) for k in range(9)]
+    nobody, rate, odds = [Fraction(0), *masses, Fraction(0)], Fraction(1, 3), Fraction(9, 2)
+    truth = Fraction(0)
+    for moved in ([Fraction(0), Fraction(0), *masses], [*masses, Fraction(0), Fraction(0)]):
+        someone = [rate * b + (1 - rate) * a for a, b in zip(nobody, moved, strict=True)]
+        for one, two in ((nobody, someone), (someone, nobody)):
+            truth = max(
+                truth, sum((max(a - odds * b, Fraction(0)) for a, b in zip(one, two, strict=True)), Fraction(0))
+            )
+    curve = curves.binomial(coins=8, p=p)
+    found = curve.sampled(rate=1 / 3).delta(epsilon=math.log(odds))
+    assert float(truth) * (1 - 1e-9) <= found <= float(truth) * (1 + 1e-6)
+    if p == 0.5:
+        assert curve.allocated(steps=3).delta(epsilon=0.5) > 0
+    else:
+        with pytest.raises(InvalidParameter, match="which of the two laws is the one without the person"):
+            curve.allocated(steps=3)
+
+
 def test_many_coins_are_nearly_gaussian_noise() -> None:
     normal = curves.gaussian(sigma=500).epsilon(delta=1e-6)
     assert curves.binomial(coins=10**6).epsilon(delta=1e-6) == pytest.approx(normal, rel=0.01)

@@ -1,8 +1,9 @@
 """Binomial noise: a statistic plus the number of heads of n coins. Many people can each add a few coins.
 
-The statistic is a whole number that moves by `sensitivity` = s. Without the person the output is B, with them B + s, B
-~ Binomial(n, p). Both laws are finite, so the pair is exact. Outputs below s are impossible with the person, and
-outputs above n are impossible without: the loss is infinite there, and δ is at least P(B < s). (Dwork, Kenthapadi,
+The statistic is a whole number that moves by `sensitivity` = s. One neighbour's output is B, the other's B + s, B ~
+Binomial(n, p). If p is not 1/2, the two directions differ. A person may raise the statistic or lower it, so the
+direction may flip from one use to the next. Both laws are finite, so the pair is exact. Outputs below s are impossible
+for B + s, and outputs above n for B: the loss is infinite there, and δ is at least P(B < s). (Dwork, Kenthapadi,
 McSherry, Mironov & Naor 2006, "Our data, ourselves", use fair coins; Agarwal, Suresh, Yu, Kumar & McMahan 2018,
 "cpSGD", bound other p.)
 """
@@ -49,6 +50,11 @@ class BinomialAtom(Atom):
         if not 1e-6 <= self.p <= 1 - 1e-6:
             raise InvalidParameter("p", self.p, "must lie between 1e-6 and 1 - 1e-6")
 
+    @property
+    def tied(self) -> bool:
+        # A person may raise the statistic or lower it, and coins that are not fair tell the two apart.
+        return self.p == 0.5
+
     def pair(self) -> LawPair:
         n, s = self.coins, self.sensitivity
         spread = math.sqrt(n * self.p * (1 - self.p))
@@ -59,8 +65,10 @@ class BinomialAtom(Atom):
             raise InvalidParameter("coins", n, "has too many relevant outputs", "take a coarser grid")
         numbers = np.arange(first, last + 1, dtype=float)
         logs = finite_law.log_binomial(n, numbers, self.p)
-        # The output b has the mass of b - s with the person, and the mass of b without.
-        return LawPair(self._side(numbers, logs, numbers - s), self._side(numbers, logs, numbers + s))
+        # At the output b, B has the mass of b, and B + s that of b - s.
+        ahead = self._side(numbers, logs, numbers - s)
+        # Heads and tails of fair coins may be exchanged, and with them the two directions.
+        return LawPair(ahead, ahead if self.p == 0.5 else self._side(numbers, logs, numbers + s))
 
     def _side(self, numbers: Floats, logs: Floats, other: Floats) -> Sided:
         """Bounds on the law of the loss. `logs` are the log masses of `numbers`; the other law has the masses of
@@ -84,8 +92,8 @@ class BinomialAtom(Atom):
 def binomial(*, coins: int, p: float = 0.5, sensitivity: int = 1) -> Curve:
     """Noise of `coins` coins with probability `p` of heads, on an integer statistic that moves by `sensitivity`.
 
-    Promise: for data with and without a person, whose statistics differ by `sensitivity`. Some outputs are possible for
-    only one of the two, so δ is never 0. `coins` is at most 10^9 and `p` from 1e-6 to 1 - 1e-6; raises InvalidParameter
+    Promise: for data whose statistics differ by `sensitivity`, whichever is larger. Some outputs are possible for only
+    one of the two, so δ is never 0. `coins` is at most 10^9 and `p` from 1e-6 to 1 - 1e-6; raises InvalidParameter
     otherwise.
 
     >>> from deniable import curves

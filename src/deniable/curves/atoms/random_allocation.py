@@ -93,7 +93,11 @@ class AllocatedAtom(Atom):
 def _check_base(curve: Curve) -> None:
     """Raises InvalidParameter unless both directions of the curve come from one known pair of laws."""
     forward, _ = product_of(curve)
-    if forward.needs_panels or not is_exact(curve) or not is_tied(curve):
+    if not is_tied(curve):
+        rule = "does not say which of the two laws is the one without the person, and an average of steps depends on it"
+        fix = "if a person moves the answer in one direction only, give both laws: from_pmf(without, with, tied=True)"
+        raise InvalidParameter("curve", curve.expression(), rule, fix)
+    if forward.needs_panels or not is_exact(curve):
         rule = "must be one mechanism whose output laws are known: Gaussian noise, Laplace noise, a pmf"
         raise InvalidParameter("curve", curve.expression(), rule, "allocate each mechanism, and multiply the results")
     pair = curve_pair(curve)
