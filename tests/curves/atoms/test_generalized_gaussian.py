@@ -10,6 +10,7 @@ import pytest
 
 from deniable import audit, curves
 from deniable.curves import Curve
+from deniable.curves.atoms.generalized_gaussian import GeneralizedGaussianLaw
 from deniable.errors import InvalidParameter
 
 
@@ -37,6 +38,47 @@ def test_the_profile_is_the_integral(scale: float, power: float) -> None:
         low, high = curve.delta_bounds(epsilon=epsilon)
         assert low <= integral(scale, power, epsilon) <= high
         assert high - low <= 1e-9
+
+
+def exact_tails(shift: float, power: float, loss: float) -> tuple[mp.mpf, mp.mpf]:
+    """P(L > loss) and e^loss Q(L > loss), with the output of this loss found by bisection."""
+    move, beta = mp.mpf(shift), mp.mpf(power)
+    low, high = mp.mpf(-1000), mp.mpf(1000)
+    for _ in range(200):
+        middle = (low + high) / 2
+        is_above = abs(middle - move) ** beta - abs(middle) ** beta > loss
+        low, high = (middle, high) if is_above else (low, middle)
+
+    def below(x: mp.mpf) -> mp.mpf:
+        size = mp.gammainc(1 / beta, abs(x) ** beta, regularized=True) / 2
+        return size if x < 0 else 1 - size
+
+    return below(low), mp.exp(loss) * below(low - move)
+
+
+@pytest.mark.parametrize("power", [1.05, 1.5, 2.0, 5.0, 16.0])
+@pytest.mark.parametrize("shift", [1e-9, 1e-5, 0.01, 1.0, 1.4])
+def test_tails_are_as_exact_as_they_say(shift: float, power: float) -> None:
+    """For small shifts the loss is a small difference of large powers."""
+    law = GeneralizedGaussianLaw(shift, power)
+    with mp.workdps(60):
+        outputs = [mp.mpf(x) for x in (-2.5, -0.7, -1e-3, 0.2, 1.3)]
+        losses = [float(abs(x - mp.mpf(shift)) ** power - abs(x) ** power) for x in outputs]
+        found = law.tails(np.array(losses))
+        for place, loss in enumerate(losses):
+            for tail, truth in zip(
+                (found.first[place], found.second[place]), exact_tails(shift, power, loss), strict=True
+            ):
+                if truth > 1e-290:
+                    assert abs(tail / truth - 1) <= np.broadcast_to(found.error, len(losses))[place] < 1e-6
+
+
+@pytest.mark.parametrize(("power", "shift", "epsilon"), [(2.0, 20.0, 690.0), (2.0, 20.0, 730.0), (16.0, 1.4, 1200.0)])
+def test_the_lower_end_holds_where_one_tail_underflows(power: float, shift: float, epsilon: float) -> None:
+    with mp.workdps(60):
+        first, second = exact_tails(shift, power, epsilon)
+        low, high = curves.generalized_gaussian(scale=1, power=power, sensitivity=shift).delta_bounds(epsilon=epsilon)
+        assert low <= first - second <= high <= low * (1 + 1e-6)
 
 
 def test_a_power_of_two_is_gaussian_noise() -> None:
@@ -73,6 +115,7 @@ def test_groups_records_and_wrong_arguments() -> None:
         {"scale": 0, "power": 2},
         {"scale": 1, "power": 99},
         {"scale": 1e-6, "power": 2},
+        {"scale": 1e10, "power": 2},
     ):
         with pytest.raises(InvalidParameter):
             curves.generalized_gaussian(**given)
