@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import mpmath as mp
 import numpy as np
 import pytest
 
 from deniable import audit, curves
 from deniable.curves import Curve
+from deniable.curves.atoms import binomial_noise
+from deniable.curves.laws import finite_law
 from deniable.errors import InvalidParameter
 
 
@@ -59,6 +62,20 @@ def test_a_person_may_lower_or_raise_the_statistic(p: float) -> None:
     else:
         with pytest.raises(InvalidParameter, match="which of the two laws is the one without the person"):
             curve.allocated(steps=3)
+
+
+@pytest.mark.parametrize("coins", [10**8, binomial_noise.MOST_COINS])
+def test_masses_of_many_coins_have_the_digits_that_are_claimed(coins: int) -> None:
+    """A loss is a difference of two logarithms, so each of them may have half of the error."""
+    for p in (0.01, 0.45, 0.9):
+        spread = math.sqrt(coins * p * (1 - p))
+        numbers = np.round(coins * p + spread * np.array([-20.0, -7.0, 1.0, 10.0, 20.0]))
+        found = finite_law.log_binomial(coins, numbers, p)
+        with mp.workdps(50):
+            for number, log in zip(numbers.tolist(), found.tolist(), strict=True):
+                ways = mp.loggamma(coins + 1) - mp.loggamma(number + 1) - mp.loggamma(coins - number + 1)
+                truth = ways + number * mp.log(mp.mpf(p)) + (coins - number) * mp.log1p(-mp.mpf(p))
+                assert abs(log - truth) <= binomial_noise.DIGITS / 2
 
 
 def test_many_coins_are_nearly_gaussian_noise() -> None:
