@@ -13,6 +13,8 @@ import pytest
 from deniable import audit, curves
 from deniable.audit import zoo_samplers
 from deniable.curves import Curve
+from deniable.curves.laws import likelihood_average
+from deniable.curves.laws.likelihood_average import Ratio
 from deniable.errors import InvalidParameter
 
 
@@ -195,3 +197,16 @@ def test_a_bound_without_output_laws_cannot_be_allocated(curve: Curve) -> None:
 def test_steps_must_be_a_sensible_number(steps: object) -> None:
     with pytest.raises(InvalidParameter):
         curves.gaussian(sigma=1).allocated(steps=steps)  # type: ignore[arg-type]  # what a user may pass by mistake
+
+
+@pytest.mark.parametrize("side", ["upper", "lower"])
+def test_errors_of_masses_multiply(side: likelihood_average.Bound) -> None:
+    """Masses of an average are products, so a mass may be 1.5 × 1.5 times what it should be, not only 2 times."""
+    one = Ratio(np.array([0.5, 1.5]), np.array([0.5, 0.5]), 0.0, 0.5, 0.25)
+    both = likelihood_average.average(one, 1, one, 1, side=side)
+    assert both.mass_error >= 1.25
+    assert 0.25 <= both.value_error < 0.26
+    assert likelihood_average.allocated(one, 10**7, side="upper").mass_error < math.inf
+    for law in likelihood_average.laws(both._replace(infinity=0.125), 1.0 if side == "upper" else -1.0):
+        assert law.relative_error >= 2.25 * 1.25 - 1
+        assert 0 <= law.infinity <= 1

@@ -51,9 +51,14 @@ CUT = 1e-33
 """R-mass of the largest ratios, and S-mass of the smallest ones, that have no cells of their own."""
 
 
+LARGEST_ERROR = 1e300
+"""A mass with such an error may be anything; a larger one would overflow."""
+
+
 class Ratio(NamedTuple):
     """A likelihood ratio under S: increasing values (0 among them, if it has mass) with their S-masses, the R-mass of
-    infinite loss, and bounds on the relative errors of every mass and of every value.
+    infinite loss, and bounds e on the relative errors of every mass and of every value: true numbers are at most 1 + e
+    times larger or smaller.
     """
 
     values: Floats
@@ -93,14 +98,22 @@ def pair_of_ratios(upper: Ratio, lower: Ratio) -> LawPair:
 
 def laws(ratio: Ratio, outwards: float) -> tuple[FiniteLaw, FiniteLaw]:
     """The finite laws of S against R and of R against S, their losses moved outwards by the error of the values."""
-    error = ratio.mass_error + ratio.value_error
+    error = _together(ratio.mass_error, ratio.value_error)
     some = ratio.values > 0
     values, masses = ratio.values[some], ratio.masses[some]
     nothing = float(np.sum(ratio.masses[~some]))
     losses, doubt = np.log(values), outwards * (2 * ratio.value_error + 1e-15)
-    away = 1 + outwards * 2 * error
+    away = max(0.0, 1 + outwards * 2 * error)
     without = FiniteLaw(-losses[::-1] + doubt, masses[::-1], min(nothing * away, 1.0), error)
     return without, FiniteLaw(losses + doubt, masses * values, min(ratio.infinity * away, 1.0), error)
+
+
+def _together(*errors: float) -> float:
+    """The relative error of a product of numbers with these relative errors."""
+    total = 0.0
+    for error in errors:
+        total = min(total + error + total * error, LARGEST_ERROR)
+    return total
 
 
 def average(first: Ratio, weight: int, second: Ratio, other: int, *, side: Bound) -> Ratio:
@@ -112,8 +125,8 @@ def average(first: Ratio, weight: int, second: Ratio, other: int, *, side: Bound
     infinity = (weight * first.infinity + other * second.infinity) / total
     # At most ENTRIES terms in a partial sum, then one addition for each part.
     roundings = UNIT_ROUNDOFF * (ENTRIES + 2 * COARSE + len(x) * len(y) / ENTRIES + 16)
-    mass_error = first.mass_error + second.mass_error + roundings
-    value_error = max(first.value_error, second.value_error) + 2 * roundings
+    mass_error = _together(first.mass_error, second.mass_error, roundings)
+    value_error = _together(max(first.value_error, second.value_error), 2 * roundings)
     fine = placed(RatioCells(edges, without, present), infinity, mass_error, value_error, side)
     return thinned(fine, side)
 
@@ -233,4 +246,4 @@ def thinned(fine: Ratio, side: Bound) -> Ratio:
         _summed(index, masses * values, len(edges) - 1),
     )
     more = UNIT_ROUNDOFF * (len(values) + 16)
-    return placed(cells, infinity, fine.mass_error + more, fine.value_error + 2 * more, side)
+    return placed(cells, infinity, _together(fine.mass_error, more), _together(fine.value_error, 2 * more), side)
