@@ -16,7 +16,7 @@ from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.ledger import Cost
 from deniable.noise import ReplayEntropy
 from deniable.queries.running_totals import TotalsNoise, blocks
-from tests.queries.test_standing_questions import COUNT, MEAN, ROWS, WARDS, opened, table
+from tests.queries.test_standing_questions import COUNT, MEAN, ROWS, SCHEMA, WARDS, opened, table
 from tests.wording import worded
 
 PURE, GAUSSIAN = dn.Budget.pure(epsilon=2), dn.Budget(epsilon=3, delta=1e-6)
@@ -191,3 +191,28 @@ def test_blocks_are_the_best_of_all_bases() -> None:
         assert base**levels > steps
         every = [mean(steps, b, n) for b in range(2, steps + 2) for n in range(1, 12) if b**n > steps]
         assert mean(steps, base, levels) <= min(every) * 1.000001
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"x": dn.Domain.integer(0, 1)},  # noise for 1 on totals that hold a 10
+        {"y": dn.Domain.real(0, 1000)},  # exact numbers on another grid
+        {"ward": dn.Domain.text("B", "A")},  # groups in another order
+        {"ward": dn.Domain.text("A", "C")},
+        {"ward": dn.Domain.text("A", "B", "C")},
+    ],
+)
+def test_another_schema_does_not_continue_totals(tmp_path: Path, changed: dict[str, Any]) -> None:
+    schema = {**SCHEMA, "y": dn.Domain.real(0, 100)}
+    frame = table(4).assign(y=50.0)
+    text = "SELECT ward, SUM(x) AS x, SUM(y) AS y FROM visits GROUP BY ward"
+    with opened(frame, tmp_path / "ledger", schema=schema) as session:
+        session.standing("year", [text], by="day", epsilon=1, totals=3).reveal(0)
+    with opened(frame, tmp_path / "ledger", schema={**schema, **changed}) as session:
+        before = len(list(session.ledger.entries()))
+        with pytest.raises(InvalidOperation, match="declared with another schema"):
+            session.standing("year").reveal(1)
+        assert len(list(session.ledger.entries())) == before
+    with opened(frame, tmp_path / "ledger", schema=schema) as session:
+        session.standing("year").reveal(1)

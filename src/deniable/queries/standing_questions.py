@@ -22,6 +22,11 @@ by add/remove and statistics that are sums over rows; other questions are refuse
 all of them together cost as much as one question, because a person moves all days together by at most R. Rows of days
 that were left out are counted with the next day that is answered. The exact numbers of each day stay in the ledger,
 encrypted; so a total goes on when old rows are deleted.
+
+**Other schemas.** A day alone may be answered with another schema than the days before: its rows are clamped to the
+bounds of that schema, and its noise is planned from them, so it moves by c_d/R of its own Δ_d, and the promise above
+holds with any Δ_d. A running total adds up exact numbers of earlier days, with noise for one Δ. So the declaration
+stores the hash of each question, which covers bounds and keys, and other hashes are refused.
 """
 
 from __future__ import annotations
@@ -87,7 +92,8 @@ class Standing:
 
         Free: all days were paid for when the questions were declared. A person's rows beyond `unit.rows`, over all days
         together, are not counted. Raises InvalidOperation if the day was answered with another schema of the table; for
-        running totals also if it is before the last answered day, or if all days that were paid for are answered.
+        running totals also if the table has other bounds or keys than when they were declared, if the day is before the
+        last answered day, or if all days that were paid for are answered.
         """
         told = self.recall(day)
         if told is not None:
@@ -95,6 +101,7 @@ class Standing:
         session, table = self.session, self._table()
         day = checked_day(table, self.by, day)
         plans = self._plans()
+        self._check_hashes(plans)
         known = [self._sealed(day, at, made) for at, made in enumerate(plans)]
         with self._part(table, day) as part:
             if self.totals is None:
@@ -152,6 +159,17 @@ class Standing:
 
     def _plans(self) -> list[NoisePlan]:
         return [_planned(self.session, each, self.table) for each in self.questions]
+
+    def _check_hashes(self, plans: Sequence[NoisePlan]) -> None:
+        """Refuse to continue running totals with another schema: their noise is planned for the declared one."""
+        if self.totals is None:
+            return
+        record = standing_records.declaration(self.session.ledger, self.name)
+        if record is None or record.get("hashes") != [made.question.hash for made in plans]:
+            raise InvalidOperation(
+                f"{self.name!r} has running totals, which were declared with another schema of {self.table!r}; "
+                "open the session with that schema, or declare a new set"
+            )
 
     def _part(self, table: Table, day: Day) -> Session:
         """A session on the rows of one day; for running totals, on all rows after the last answered day."""
@@ -304,7 +322,7 @@ def declared(
         "by": by,
         "unit": {"rows": schema.unit.rows, "column": schema.unit.column},
         "questions": list(questions),
-        **({} if steps is None else {"totals": steps}),
+        **({} if steps is None else {"totals": steps, "hashes": [made.question.hash for made in plans]}),
     }
     known = standing_records.declaration(session.ledger, name)
     if known is not None and asked.share is not None and {**known, "units": None} == {**record, "units": None}:
