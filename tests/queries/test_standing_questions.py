@@ -15,6 +15,7 @@ import pytest
 import deniable as dn
 from deniable.errors import BudgetExceeded, InvalidOperation, InvalidParameter, QuestionRefused
 from deniable.ledger import Cost, Ledger, State
+from deniable.queries import standing_records
 from deniable.queries.engines.duckdb import DuckDBEngine
 from deniable.queries.standing_records import begun
 from tests.wording import worded
@@ -136,6 +137,30 @@ def test_used_rows_are_stored_encrypted_and_under_pseudonyms(tmp_path: Path) -> 
     assert not any(b"ann" in each for each in answers)
     assert "ann" not in (tmp_path / "export.jsonl").read_text()
     assert b"ann-secret-id" not in (tmp_path / "ledger").read_bytes()
+
+
+@pytest.mark.parametrize("kind", [dn.Domain.integer(), dn.Domain.date(dt.date(2000, 1, 1), dt.date(2027, 1, 1))])
+def test_ids_of_another_kind_are_other_pseudonyms_and_refused(tmp_path: Path, kind: dn.Domain) -> None:
+    """The id "01" read as an integer is "1", which would have all its rows again."""
+    frame = table(4).assign(patient_id="01")
+    with opened(frame, tmp_path / "ledger") as session:
+        session.standing("daily", [COUNT], by="day", epsilon=1).reveal(0)
+    with opened(frame, tmp_path / "ledger", schema={**SCHEMA, "patient_id": kind}) as session:
+        with pytest.raises(InvalidOperation, match="ids of kind text"):
+            session.standing("daily")
+        with pytest.raises(InvalidParameter):
+            session.standing("daily", [COUNT], by="day", epsilon=1)
+
+
+def test_a_declaration_without_the_kind_of_ids_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(table(4)) as session:
+        session.standing("daily", [COUNT], by="day", epsilon=1)
+        known = standing_records.declaration(session.ledger, "daily")
+        assert known is not None
+        del known["unit"]["kind"]
+        monkeypatch.setattr(standing_records, "declaration", lambda *_: known)
+        with pytest.raises(InvalidOperation, match="does not say of which kind"):
+            session.standing("daily")
 
 
 # -- paying and reading ----------------------------------------------------------------------------------------------

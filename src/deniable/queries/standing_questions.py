@@ -53,7 +53,7 @@ from deniable.queries.relations.relation_nodes import FilterRows, Project, Relat
 from deniable.queries.running_totals import Step, TotalsNoise, checked_steps
 from deniable.queries.standing_days import Day, Days
 from deniable.queries.standing_records import EncryptedDays, begun, people_in, total_rows
-from deniable.tables.kinds import Kind
+from deniable.tables.kinds import Domain, Kind
 from deniable.units import Relation
 
 if TYPE_CHECKING:
@@ -316,11 +316,10 @@ def declared(
     plans = [_planned(session, each, table) for each in questions]
     if len({made.question.hash for made in plans}) < len(plans):
         raise InvalidParameter("questions", NOTHING, "contain the same question twice", "ask it once")
-    assert schema.unit is not None
     record = {
         "table": table,
         "by": by,
-        "unit": {"rows": schema.unit.rows, "column": schema.unit.column},
+        "unit": _unit_record(schema),
         "questions": list(questions),
         **({} if steps is None else {"totals": steps, "hashes": [made.question.hash for made in plans]}),
     }
@@ -347,14 +346,28 @@ def found(session: Session, name: str, confidence: float) -> Standing:
     if record is None:
         raise InvalidParameter("name", name, "is no set of standing questions in this ledger", "declare it first")
     schema = _checked_table(session, record["table"], record["by"])
-    assert schema.unit is not None
-    if record["unit"] != {"rows": schema.unit.rows, "column": schema.unit.column}:
+    then, now = record["unit"], _unit_record(schema)
+    if (then["rows"], then["column"]) != (now["rows"], now["column"]):
         raise InvalidOperation(
-            f"{name!r} was declared for {record['unit']['rows']} rows of each {record['unit']['column']!r}; "
-            "open the session with this unit"
+            f"{name!r} was declared for {then['rows']} rows of each {then['column']!r}; open the session with this unit"
+        )
+    if "kind" not in then:
+        raise InvalidOperation(f"{name!r} does not say of which kind its ids are; declare a new set")
+    if then["kind"] != now["kind"]:
+        raise InvalidOperation(
+            f"{name!r} was declared with ids of kind {then['kind']} in {then['column']!r}, and ids of kind "
+            f"{now['kind']} would name other people; open the session with the declared kind"
         )
     cost, questions = Cost(int(record["units"])), tuple(record["questions"])
     return Standing(session, name, record["table"], record["by"], questions, cost, confidence, record.get("totals"))
+
+
+def _unit_record(table: Table) -> dict[str, Any]:
+    """What must stay as it was declared, because a pseudonym is a hash of the id as text: "01" is 1 as an integer."""
+    assert table.unit is not None
+    assert table.unit.column is not None
+    kind = dict(table.columns).get(table.unit.column, Domain(Kind.TEXT)).kind
+    return {"rows": table.unit.rows, "column": table.unit.column, "kind": kind.value}
 
 
 def _engine_beside(session: Session) -> Any:
