@@ -296,9 +296,13 @@ def answer_of(session: Session, made: NoisePlan, sealed: Entry, confidence: floa
 
 
 def declared(
-    session: Session, name: str, questions: Sequence[str], by: str, asked: AskedCost, totals: Any, payer: str | None
-) -> Standing:
-    """Check, charge and store a set of standing questions; `Session.standing` describes the arguments."""
+    session: Session, name: str, questions: Sequence[str], by: str, asked: AskedCost, totals: Any, payer: str | None,
+    dataset: str | None = None,
+) -> Standing:  # fmt: skip
+    """Check, charge and store a set of standing questions; `Session.standing` describes the arguments.
+
+    On a server, where datasets may share a ledger, the set belongs to one `dataset`.
+    """
     checked_path_name("name", name, 'write "daily"')
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
@@ -321,6 +325,7 @@ def declared(
         "by": by,
         "unit": _unit_record(schema),
         "questions": list(questions),
+        **({} if dataset is None else {"dataset": dataset}),
         **({} if steps is None else {"totals": steps, "hashes": [made.question.hash for made in plans]}),
     }
     known = standing_records.declaration(session.ledger, name)

@@ -107,6 +107,24 @@ def test_each_answer_has_a_signed_label_that_analysts_read(world: World) -> None
 
 
 @pytest.mark.slow
+def test_a_set_belongs_to_its_dataset_and_not_to_the_family(world: World) -> None:
+    """Both datasets have one ledger, and a table of the same name and schema."""
+    owner, place = Person("olga", Role.OWNER), "/v1/datasets/copy/standing"
+    assert world.curator.register(owner, "copy", {"visits": "day0.csv"}, SCHEMA, None)["linked"]
+    world.newcomer("eve", Role.ANALYST)
+    world.curator.grant(owner, "copy", "eve", None, None)
+    said(world.call("olga", "POST", PLACE, DECLARED))
+    said(world.call("olga", "POST", f"{PLACE}/daily/days", {"day": 0}))
+    for who in ("eve", "olga"):
+        assert said(world.call(who, "GET", place))["standing"] == []
+        for path in ("daily", "daily/days/0"):
+            assert world.call(who, "GET", f"{place}/{path}").status_code == 404
+    assert world.call("olga", "POST", f"{place}/daily/days", {"day": 1}).status_code == 404
+    assert world.call("olga", "POST", place, DECLARED).status_code == 422  # the name is taken in their ledger
+    assert said(world.call("ana", "GET", PLACE))["standing"][0]["days"] == [0]
+
+
+@pytest.mark.slow
 def test_versions_and_restarts_go_on_and_no_rows_come_back(tmp_path: Path) -> None:
     first = opened(tmp_path, is_new=True)
     with first.client:

@@ -3,6 +3,8 @@
 The ledger has the declaration, and the answers of each day. The owner decides when a day's rows are complete, so only
 the owner's requests read data, and only the owner sees errors of such a request. Each answer is a release with a label
 of its own, which everybody who may see the dataset may read.
+Datasets of one family share a ledger, so the declaration has the name of its dataset, and no other dataset finds the
+set.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import InvalidOperation, InvalidParameter, QuestionRefused
-from deniable.queries.standing_questions import Standing
-from deniable.queries.standing_records import declaration_key
+from deniable.queries.plan.pricing import AskedCost
+from deniable.queries.standing_questions import Standing, declared
+from deniable.queries.standing_records import declaration, declaration_key
 from deniable.server.noted_questions import NotedStanding
 from deniable.server.problems import Problem
 from deniable.server.wire import stood, told
@@ -39,7 +42,8 @@ class StandingAnswers:
     ) -> dict[str, Any]:
         """Declare a set, and charge it once. The same declaration again is free."""
         session = self._curator.paying(person, dataset, declaration_key(name))
-        made = session.standing(name, questions, by=by, payer=person.name, **cost)
+        asked = AskedCost(**{each: value for each, value in cost.items() if each != "totals"})
+        made = declared(session, name, questions, by, asked, cost.get("totals"), person.name, dataset)
         self._curator.work.charged = True
         self._curator.datasets.witness.note(self._curator.work.family, session.ledger)
         return stood(dataset, made, with_prices=True)
@@ -47,7 +51,7 @@ class StandingAnswers:
     def listed(self, person: Person, dataset: str) -> dict[str, Any]:
         """All sets of a dataset, oldest first, with the days that were answered."""
         session = self._curator.open(person, dataset).session
-        return {"standing": [stood(dataset, each, with_prices=False) for each in _readable(session)]}
+        return {"standing": [stood(dataset, each, with_prices=False) for each in _readable(session, dataset)]}
 
     def described(self, person: Person, dataset: str, name: str, *, prices: bool = False) -> dict[str, Any]:
         """One set: its questions, the days that were answered, and with `prices` how exact they are. Reads no data."""
@@ -77,7 +81,7 @@ class StandingAnswers:
 
     def _found(self, person: Person, dataset: str, name: str, confidence: float = 0.95) -> Standing:
         session = self._curator.open(person, dataset).session
-        if name not in session.standings():
+        if name not in session.standings() or not _is_of(session, name, dataset):
             raise Problem("not_found", _NOT_HERE)
         return session.standing(name, confidence=confidence)
 
@@ -111,10 +115,18 @@ class StandingAnswers:
         return {"dataset": dataset, "name": name, "day": day, "answers": [told(dataset, each) for each in answers]}
 
 
-def _readable(session: Any) -> list[Standing]:
-    """The sets of a ledger that are about tables of this session: datasets of one family share a ledger."""
+def _is_of(session: Any, name: str, dataset: str) -> bool:
+    """Whether the set of this name was declared for this dataset."""
+    record = declaration(session.ledger, name)
+    return record is not None and record.get("dataset") == dataset
+
+
+def _readable(session: Any, dataset: str) -> list[Standing]:
+    """The sets of a dataset that its schema can read."""
     found = []
     for name in session.standings():
+        if not _is_of(session, name, dataset):
+            continue
         try:
             found.append(session.standing(name))
         except (InvalidParameter, InvalidOperation):
