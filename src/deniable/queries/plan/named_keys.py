@@ -25,6 +25,8 @@ _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 _ORDERED: Final = frozenset({Kind.DATE, Kind.TIMESTAMP, *NUMBERS})
 _WHOLE: Final = 2**53
 """Below this, integers and reals are compared exactly in every engine."""
+_KEY: Final = ""
+"""Stands for a computed key in the conditions on it. Columns of tables have names that are not empty."""
 
 Passes = Callable[[Scalar | None], bool]
 
@@ -97,14 +99,23 @@ def _candidates(expression: Expression, relation: RelationNode) -> tuple[tuple[S
         values = next((each for each in named if each is not None), None)
     if values is None:
         return None
-    alone = [
-        each for each in below.conditions if isinstance(below.expression, Column) and set(columns_used(each)) == used
-    ]
-    tests = [typed(each, below.columns).value for each in alone]
+    name = below.expression.name if isinstance(below.expression, Column) else _KEY
+    alone = [each for each in (_over(name, below.expression, each) for each in below.conditions)
+             if set(columns_used(each)) == {name}]  # fmt: skip
+    columns = {**below.columns, **({} if name in below.columns else {name: found})}
+    tests = [typed(each, columns).value for each in alone]
     evaluation_limit.spend(len(values) * sum(each.parts for each in alone))
-    name = below.expression.name if isinstance(below.expression, Column) else ""
     kept = _branches(below, found.kind)
     return values, lambda value: (kept is None or value in kept) and all(test({name: value}) is True for test in tests)
+
+
+def _over(name: str, key: Expression, condition: Expression) -> Expression:
+    """A condition with a column called `name` in place of the key: it is on the key alone if it reads nothing else."""
+    if same(condition, key):
+        return Column(name)
+    if isinstance(condition, Call):
+        return Call(condition.operator, tuple(_over(name, key, each) for each in condition.arguments))
+    return condition
 
 
 def _branches(below: _Below, kind: Kind) -> set[Scalar | None] | None:
