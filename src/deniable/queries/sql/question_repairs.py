@@ -21,8 +21,11 @@ from deniable.tables.kinds import Kind
 from deniable.tables.schema import Table
 
 _MOST_TRIED: Final = 60
-_LONGEST: Final = 4000
-"""The longest text that is repaired part by part."""
+_MOST_READ: Final = 6000
+"""Characters of all texts that are tried, together. Reading takes time in proportion to them, so a refusal costs little
+more than a question; a limit on seconds would let the repair of one text depend on the load of the machine."""
+_MOST_MISSPELLED: Final = 8
+"""Unknown names that are compared with all names of the tables."""
 _CLAUSES: Final = ("qualify", "limit", "offset", "order", "having", "distinct", "where")
 
 
@@ -41,12 +44,14 @@ def repaired(text: str, tables: Mapping[str, Table], accepts: Callable[[str], bo
     simplest = [f'SELECT COUNT(*) AS n FROM "{name}"' for name in (*named, *private)]
     whole = (0, len(text))
     with suppress(QuestionRefused, RecursionError):
-        tree = read(text).tree
-        if len(text) <= _LONGEST:
-            for node, made in islice(_variants(tree, tables), _MOST_TRIED):
-                written = made.sql(dialect="duckdb")
-                if accepts(written):
-                    return Repair(_span(node, text) or whole, written)
+        left = _MOST_READ
+        for node, made in islice(_variants(read(text).tree, tables) if len(text) <= left else (), _MOST_TRIED):
+            written = made.sql(dialect="duckdb")
+            left -= len(written)
+            if left < 0:
+                break
+            if accepts(written):
+                return Repair(_span(node, text) or whole, written)
     return Repair(whole, next((each for each in simplest if accepts(each)), ""))
 
 
@@ -93,11 +98,13 @@ def _renamed(tree: exp.Expression, tables: Mapping[str, Table]) -> Iterator[tupl
     columns |= {str(t.unit.column).casefold(): str(t.unit.column) for t in tables.values() if t.unit and t.unit.column}
     known = {name.casefold(): name for name in tables} | columns
     aliases = {str(each.alias).casefold() for each in tree.find_all(exp.Alias, exp.TableAlias, exp.CTE, exp.Subquery)}
+    unknown: dict[tuple[type[exp.Expression], str], exp.Expression] = {}
     for node in tree.find_all(exp.Column, exp.Table):
         name = str(node.name).casefold()
+        if name and name not in known and name not in aliases:
+            unknown.setdefault((type(node), name), node)
+    for (_, name), node in islice(unknown.items(), _MOST_MISSPELLED):
         among = columns if isinstance(node, exp.Column) else {each.casefold(): each for each in tables}
-        if not name or name in known or name in aliases:
-            continue
         for near in difflib.get_close_matches(name, among, n=2, cutoff=0.6):
             copy = tree.copy()
             for each in copy.find_all(type(node)):
