@@ -26,7 +26,6 @@ from deniable.errors import InvalidParameter, QuestionRefused
 from deniable.ledger import DeclaredVersion
 from deniable.ledger.declared_versions import other_data
 from deniable.ledger.entries import checked_version
-from deniable.queries.engines.price_engine import Unread
 from deniable.queries.relations.relation_nodes import tables_read
 from deniable.tables.schema import read_schema, write_schema
 
@@ -123,6 +122,7 @@ def _declaration(ledger: Ledger, table: Table, version: str, report: Registratio
 
 def recalled(session: Session, question: str | Question, version: str, confidence: float) -> Answer | None:
     """The newest stored answer about an earlier version, read with the schema of that time; None if not stored."""
+    from deniable.queries.engines.price_engine import Unread  # clients without an engine import this module, too
     from deniable.queries.session import Session as Opened
 
     checked_version(version)
