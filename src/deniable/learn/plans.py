@@ -232,10 +232,10 @@ class DPSGD(Plan):
     >>> from deniable import learn
     >>> plan = learn.DPSGD(clip=1.0, batch_size=8192, records=60_000, steps=293).calibrate(epsilon=3, delta=1e-5)
     >>> plan
-    DPSGD(clip=1.0, rate=0.136533, steps=293, noise=3.39941)
+    DPSGD(clip=1.0, rate=0.136533, steps=293, noise=3.39938)
     >>> print(plan.explain())
     Each of 293 steps takes each record with probability 0.13653, independently: 8192 of 60000 on average.
-    gradients longer than 1 are scaled down to it; their sum gets Gaussian noise of standard deviation 3.3995.
+    gradients longer than 1 are scaled down to it; their sum gets Gaussian noise of standard deviation 3.3994.
     Between data that differ by one record, an attacker who sees every step reaches at most ε = 3 at δ = 1e-05.
     With Rényi accounting, the same run would report ε = 3.2..., with Abadi's moments accountant ε = 3.7...
 
