@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import deniable as dn
-from deniable.errors import InvalidOperation, InvalidParameter
+from deniable.errors import InvalidOperation, InvalidParameter, NotPrivateWarning
 from deniable.ledger import Cost
 from deniable.noise import ReplayEntropy
 from deniable.queries.running_totals import TotalsNoise, blocks
@@ -157,7 +157,8 @@ def test_the_noise_of_totals_has_the_stated_deviation(budget: dn.Budget) -> None
     empty = dict.fromkeys(plan.collect.known, (0,))
     entropy = ReplayEntropy(7)
     for _ in range(11):
-        steps.append(made.step(steps, empty, entropy))
+        with pytest.warns(NotPrivateWarning):
+            steps.append(made.step(steps, empty, entropy))
     for count, stated in enumerate(made.deviations(), 1):
         released = made.released(steps[:count])
         found = float(np.std(released.parts[0].astype(float)))

@@ -29,7 +29,7 @@ ELSEWHERE: tuple[Case, ...] = (
          _queries("sql/test_date_expressions", "today_is_one_day_in_the_whole_question_also_at_midnight",
                   "a_question_about_today_is_another_one_tomorrow", "every_name_of_today_is_known_to_whoever_keeps_plans")),
     Case("Q20", "windows of an answer, with and without a person", "they read noisy values alone, and cost nothing",
-         _queries("sql/test_windows_of_answers", "windows_read_noisy_values_alone", "a_window_costs_nothing_and_has_no_interval",
+         _queries("sql/test_windows_of_answers", "windows_read_noisy_values_alone", "a_window_costs_nothing_and_has_an_interval",
                   "a_window_that_reads_across_people_is_refused")),
     Case("B3", "4 × 64 and 2 × 256 threads in processes of their own for the last of a budget in a file",
          "exactly what fits is granted", _ledger("race", "four_processes_of_64_threads_share_the_last_of_a_budget",
