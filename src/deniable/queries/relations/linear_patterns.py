@@ -4,7 +4,9 @@ DuckDB uses RE2, which never backtracks; Spark uses Java's engine, which may tak
 accepted for which backtracking cannot help: what follows a repetition (x*, x+, x{2,}) must not begin with a character
 that x may match. Then only the longest repetition can lead to a match, and for Java it is written as possessive (x*+),
 which never backtracks. A part that may be missing (x?, or a group with ?) doubles the ways to match. At most
-`_MOST_WAYS` such parts are accepted where what follows may begin with the same characters.
+`_MOST_WAYS` such parts are accepted where what follows may begin with the same characters. In a group that
+repeats, the next character decides which alternative matches and whether a part is missing: (a|a){50}b would be tried
+in 2⁵⁰ ways.
 
 A pattern is a sequence of characters, classes ([a-z], [^/], \\d, \\w, \\s, the dot) and groups, each with ?, *, + or
 {m,n}; groups may have alternatives; ^ stands at the beginning and $ at the end. The dot matches everything but a line
@@ -26,6 +28,8 @@ _LAST: Final = 0x10FFFF
 _MOST_LETTERS: Final = 200
 _MOST_TIMES: Final = 50
 _MOST_WAYS: Final = 4
+_MOST_PATHS: Final = 64
+"""The most combinations of alternatives that can begin with the same letter."""
 _CLASSES: Final[dict[str, Ranges]] = {
     "d": ((48, 57),),
     "w": ((48, 57), (65, 90), (95, 95), (97, 122)),
@@ -127,7 +131,7 @@ def pattern(text: str) -> Pattern:
     if len(text) > _MOST_LETTERS:
         raise UnfitPattern(f"a pattern has at most {_MOST_LETTERS} characters")
     found = _Reader(text).whole()
-    _check(found.parts, None if not found.ends else (), [0], inside=False)
+    _check(found.parts, None if not found.ends else (), [0, 1], repeated=False)
     return found
 
 
@@ -255,10 +259,11 @@ class _Reader:
         return _Times(part, least, end)
 
 
-def _check(parts: tuple[_Times, ...], after: Ranges | None, ways: list[int], *, inside: bool) -> None:
+def _check(parts: tuple[_Times, ...], after: Ranges | None, ways: list[int], *, repeated: bool) -> None:
     """Raise `UnfitPattern` if what follows a repetition may begin with a character that it repeats.
 
-    `after` has the characters that may follow `parts`; None: the match may end there.
+    `after` has the characters that may follow `parts`; None: the match may end there. In a group that repeats
+    (`repeated`), two ways to match the same would be doubled by each repetition, so the next character must decide.
     """
     for i, each in enumerate(parts):
         follows = _first(parts[i + 1 :], after)
@@ -267,23 +272,48 @@ def _check(parts: tuple[_Times, ...], after: Ranges | None, ways: list[int], *, 
             if repeats and any(_unbounded(way) for way in each.part.ways):
                 raise UnfitPattern("a group that repeats holds a part that repeats without end")
             starts = _first((_Times(each.part, 1, 1),), ())
-            if each.most is None or (each.most > 1 and each.least != each.most):
+            if each.most is None or (each.least != each.most and (repeats or repeated)):
                 if follows is not None and _overlap(starts or (), follows):
                     raise UnfitPattern("after a group that repeats stands something that it may also match")
                 if any(all(_is_nullable(one) for one in way) for way in each.part.ways):
                     raise UnfitPattern("a group that repeats may be empty")
+            _check_alternatives(each.part, ways, repeated=repeated or repeats)
             if each.least != each.most or len(each.part.ways) > 1:
                 _count(ways)
+            further = _merged([*(follows or ()), *((starts or ()) if repeats else ())])
             for way in each.part.ways:
-                _check(way, _merged([*(follows or ()), *((starts or ()) if repeats else ())]), ways, inside=True)
+                _check(way, further, ways, repeated=repeated or repeats)
         elif each.least != each.most:
             clear = follows is None or not _overlap(each.part.letters, follows)
             if each.most is None and not clear:
                 raise UnfitPattern("after a part that repeats without end stands something that it may also match")
             if not clear:
                 _count(ways)
-                if each.most is not None and each.most - each.least > 1:
+                if repeated or (each.most is not None and each.most - each.least > 1):
                     raise UnfitPattern("after a part that repeats stands something that it may also match")
+
+
+def _check_alternatives(group: _Group, ways: list[int], *, repeated: bool) -> None:
+    try:
+        _check_told_apart(group)
+    except UnfitPattern:
+        if repeated:
+            raise
+        ways[1] *= len(group.ways)
+        if ways[1] > _MOST_PATHS:
+            raise UnfitPattern("too many alternatives begin with the same letter") from None
+
+
+def _check_told_apart(group: _Group) -> None:
+    """Raise `UnfitPattern` unless the first letter tells which alternative of a group matches."""
+    seen: Ranges = ()
+    for way in group.ways:
+        if len(group.ways) > 1 and all(_is_nullable(one) for one in way):
+            raise UnfitPattern("an alternative of a group that repeats may be empty")
+        first = _first(way, ()) or ()
+        if _overlap(seen, first):
+            raise UnfitPattern("two alternatives of a group that repeats begin with the same letter")
+        seen = _merged([*seen, *first])
 
 
 def _count(ways: list[int]) -> None:
