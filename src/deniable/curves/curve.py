@@ -202,7 +202,8 @@ class Curve:
 
         For neighbours that replace one person's answer, if all others follow the protocol. The curve must be of pure
         DP. `distance` is the total variation distance between reports of two answers, if it is the same for all pairs
-        of answers; it makes the curve tighter. See `atoms.shuffled_reports` for the theorem.
+        of answers; it makes the curve tighter. Give it to nine digits: a bound on the distance, from above or from
+        below, is not safe. See `atoms.shuffled_reports` for the theorem.
 
         >>> from deniable import curves
         >>> one = curves.randomized_response(epsilon=2, categories=4)

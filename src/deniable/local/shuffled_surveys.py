@@ -29,13 +29,6 @@ RESPONSES = (
 """Protocols that are randomized response. DuchiMean first rounds the answer at random to one of the two bounds. So the
 report of an answer between the bounds is a mixture of their reports, and reveals no more (joint convexity)."""
 
-ALIKE = (
-    categorical_responses.SymmetricUnary,
-    categorical_responses.OptimizedUnary,
-    categorical_responses.SubsetSelection,
-)
-"""Protocols that treat all categories alike: the reports of any two answers have the same total variation distance."""
-
 
 @final
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -88,9 +81,24 @@ def shuffled_curve(protocol: Protocol, *, people: int) -> Curve:
     one = protocol.curve
     if isinstance(protocol, RESPONSES):
         return one.shuffled(people=people)
-    if isinstance(protocol, ALIKE):
-        return one.shuffled(people=people, distance=one.advantage())
+    if (distance := _distance(protocol)) is not None:
+        return one.shuffled(people=people, distance=distance)
     return curves.pure(epsilon=one.epsilon(delta=0.0)).shuffled(people=people)
+
+
+def _distance(protocol: Protocol) -> float | None:
+    """The total variation distance of the reports of two answers, if it is the same for all pairs of answers.
+
+    The advantage of the curve is this number, but it is rounded up and has fewer digits near ε = 0.
+    """
+    match protocol:
+        case categorical_responses.SymmetricUnary(odds=odds):
+            return float(odds.root().excess / (odds.root().number + 1))
+        case categorical_responses.OptimizedUnary(odds=odds):
+            return float(odds.excess / (odds.number + 1)) / 2
+        case categorical_responses.SubsetSelection(odds=odds, size=w, categories=d):
+            return float(odds.excess / (w * odds.number + d - w)) * w * (d - w) / (d - 1)
+    return None
 
 
 def shuffled_reports(done: Survey, entropy: Entropy | None) -> ShuffledSurvey:

@@ -27,6 +27,10 @@ For binary randomized response T = (e - 1)/(e + 1), so w = 0. The lower bound is
 same answer, if there are two answers, and a third answer, if there are more; then the counts of reports 0 and 1 are (X
 + Δ, Y + Δ′) with (Δ, Δ′) = (1, 0), (0, 1) or (0, 0) with the probabilities ep, p, 1 - (e + 1)p, or exchanged.
 
+T must be known. More clones hide the person better, so δ_C decreases in p, and the factor (e + 1) p increases: neither
+an upper nor a lower bound of T is enough alone. If T lies between two bounds, the lower one is valid in δ_C and the
+upper one in the factor.
+
 Another pair is used if T is unknown or differs between pairs of answers, or if the other pair gives a tighter bound
 (Feldman, McMillan & Talwar 2021): n - 1 draws of probabilities e^-ε₀/2, e^-ε₀/2 and the rest, and Δ as above. *Proof.*
 We have r >= max(r₀, r₁)/e >= (r₀ + r₁)/(2e), and r₀ = (e Q₀ + Q₁)/(e + 1), r₁ = (Q₀ + e Q₁)/(e + 1) with the densities
@@ -67,6 +71,9 @@ AT_A_TIME = 400_000
 CELLS = 30_000
 STEEPEST = 30.0
 """Largest ε₀: e^ε₀ stays far from the roundings of 1."""
+
+DISTANCE_ERROR = 1e-9
+"""Relative error of a given distance that is allowed for, in both directions."""
 
 REACH = 12.6
 """Standard deviations after which a binomial tail is below CUT, with the allowance of `_window` for skewness."""
@@ -130,18 +137,22 @@ class ShuffledAtom(Atom):
             return 1 / (self._odds + response.categories - 1)
         return min(self.distance / (self._odds - 1), 1 / (self._odds + 1))
 
+    @property
+    def _trusted(self) -> float:
+        """The relative error of p: parameters of randomized response are exact up to rounding."""
+        return 1e-12 if self._response() is not None else DISTANCE_ERROR
+
     def _clones(self) -> Clones:
-        return Clones(self.people, self._told or 0.5 / self._odds, self._odds / (self._odds + 1), 1 / (self._odds + 1))
+        told = self._told * (1 - self._trusted)
+        return Clones(self.people, told or 0.5 / self._odds, self._odds / (self._odds + 1), 1 / (self._odds + 1))
 
     def pair(self) -> LawPair:
         odds, told, response = self._odds, self._told, self._response()
-        # A given distance is assumed to be right to twelve digits; the parameters of randomized response are exact up
-        # to rounding.
-        doubt = (1e-14 if response is not None or not told else 2e-12) * (100 + self.people)
+        doubt = 1e-14 * (100 + self.people)
         known = self._clones()
         upper = _law(known._replace(clone=0.5 / odds), "upper", doubt)
         if told:
-            share = min(1.0, (odds + 1) * told * (1 + 1e-12))
+            share = min(1.0, (odds + 1) * told * (1 + self._trusted))
             upper = min(_diluted(_law(known, "upper", doubt), share), upper, key=_usual_epsilon)
         lower: Law = finite_law.nothing()
         if response is not None and response.categories == 2:
