@@ -15,6 +15,7 @@ from deniable.ledger import Budget, Ledger, Renewal
 from deniable.ledger.stores.home_and_secret import derived
 from deniable.ledger.stores.store_opening import checked_place
 from deniable.queries.data_versions import checked_versions, settled
+from deniable.queries.engines.kept_tables import remove_kept
 from deniable.queries.session import Session
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema
@@ -96,6 +97,8 @@ def session(
             with _shown(name, progress) as report:
                 given = sources[name] if name in sources else opened[name]
                 registered[name] = worker.register(name, given, table, secret, report)
+                if not keep:
+                    remove_kept(_folder_beside(ledger), name)
         if kept is None:
             kept = account(fresh)  # created last, so that a refused call leaves no new account behind
             if kept.secret_for(_ROWS) != secret:
@@ -315,13 +318,17 @@ def _engine(engine: object, ledger: str | Path | Ledger | None = None) -> Engine
     if engine == "duckdb":
         from deniable.queries.engines.duckdb import DuckDBEngine
 
-        beside = None if ledger is None or isinstance(ledger, Ledger) or "://" in str(ledger) else f"{ledger}.tables"
-        return DuckDBEngine(kept=beside)
+        return DuckDBEngine(kept=_folder_beside(ledger))
     if type(engine).__module__.startswith("pyspark."):
         from deniable.queries.engines.spark import SparkEngine
 
         return SparkEngine(engine)
     raise InvalidParameter("engine", engine, 'must be "duckdb", an Engine, or a Spark session')
+
+
+def _folder_beside(ledger: str | Path | Ledger | None) -> Path | None:
+    """The folder for kept tables beside the file of a ledger; None if it is not a file."""
+    return None if ledger is None or isinstance(ledger, Ledger) or "://" in str(ledger) else Path(f"{ledger}.tables")
 
 
 def _shown(name: str, progress: bool) -> AbstractContextManager[Any]:

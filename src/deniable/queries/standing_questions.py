@@ -383,8 +383,10 @@ def _engine_beside(session: Session) -> Any:
     engine = session._engine
     if not isinstance(engine, Apart):
         return DuckDBEngine()
-    is_duckdb = isinstance(engine.make, partial) and engine.make.func is DuckDBEngine
-    return engine.beside(engine.make if is_duckdb else DuckDBEngine)
+    if not (isinstance(engine.make, partial) and engine.make.func is DuckDBEngine):
+        return engine.beside(DuckDBEngine)
+    # Without a folder for kept tables: the rows of a day are not kept, and would remove those of the table there.
+    return engine.beside(partial(DuckDBEngine, *engine.make.args, **{**engine.make.keywords, "kept": None}))
 
 
 # -- what can stand ----------------------------------------------------------------------------------------------------

@@ -354,3 +354,25 @@ def test_a_new_folder_of_hive_is_appended(tmp_path: Path, reads: list[str]) -> N
     (folder / "day=2").rename(folder / "day=3")
     assert told(folder, table, kept) == told(folder, table, None)
     assert reads[4:] == ["all", "all"]
+
+
+@pytest.mark.parametrize("how", ["small", "frame", "keep=False"])
+def test_a_registration_that_is_not_kept_removes_the_kept_file(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise rows that were erased from a source would stay in the folder for ever."""
+    source, ledger = tmp_path / "t.parquet", tmp_path / "account.ledger"
+    write(source, drawn(80, 1))
+    given: dict[str, Any] = {"unit": Unit.person("who", rows=3), "ledger": ledger}
+    given["schema"] = {"who": Domain.integer()}
+    with dn.session({"t": source, "u": source}, budget=dn.Budget.pure(epsilon=1), **given):
+        pass
+    folder = tmp_path / "account.ledger.tables"
+    before = {each.name for each in folder.iterdir() if each.suffix != ".lock"}
+    assert len(before) == 4
+    if how == "small":
+        monkeypatch.setattr(kept_tables, "_LEAST", 1 << 40)
+    again = parquet.read_table(source) if how == "frame" else source
+    with dn.session({"t": again}, keep=how != "keep=False", **given):
+        pass
+    assert len(before & {each.name for each in folder.iterdir()}) == 2  # those of the other table

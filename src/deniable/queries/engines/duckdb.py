@@ -36,7 +36,7 @@ from deniable.queries.engines.engine import (
     gathered,
 )
 from deniable.queries.engines.kept_contents import TableCount, declared_pieces, kept_location, read_about, write_about
-from deniable.queries.engines.kept_tables import KeptFile, KeptTable, kept_table
+from deniable.queries.engines.kept_tables import KeptFile, KeptTable, kept_table, remove_kept
 from deniable.queries.engines.question_clock import QuestionClock
 from deniable.queries.engines.registration_report import Registration
 from deniable.queries.engines.registration_sql import (
@@ -182,11 +182,11 @@ class DuckDBEngine(Engine):
                 raise InvalidOperation("questions were asked already; register every table before the first one")
             check_registration(name, table, secret, self._tables)
             people = same_people(self._people, table)
-            place = None
-            if not (person_kind(table) is Kind.TEXT and self._numbers is not None):
-                place = kept_table(self._kept, source, table, name, secret, duckdb.__version__)
+            kept = None if person_kind(table) is Kind.TEXT and self._numbers is not None else self._kept
+            place = kept_table(kept, source, table, name, secret, duckdb.__version__)
             if place is None:
                 stored, about = self._registered(source, table, secret, progress)
+                remove_kept(self._kept, name)
             else:
                 with place.alone():
                     stored, about = self._lasting(place, source, table, secret, progress)

@@ -7,8 +7,8 @@ the SHA-256 of the database file. All hashes are computed and compared at each u
 sources and the kept file are unchanged, byte for byte; sizes and times of files are never trusted. Otherwise (another
 schema or secret, a changed, truncated or missing file) the table is registered again from its source.
 
-A table has one kept file: the next registration under its name replaces it, so rows that were erased from a source
-leave the folder with the next version.
+A table has one kept file: the next registration under its name replaces it, or removes it if the new rows are not kept,
+so rows that were erased from a source leave the folder with the next version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, final
@@ -78,7 +78,7 @@ class KeptTable:
         self, folder: Path, table: Table, title: str, source: tuple[str, list[str]], secret: bytes, version: str
     ) -> None:
         self._folder, self._secret = folder, secret
-        self._slot = hashlib.sha256(title.encode()).hexdigest()[:16]
+        self._slot = _slot(title)
         self.path, self.files = source
         about = [_FORMAT, version, write_schema({table.name: table}, form="json"), repr(table.unit), table.unique]
         shape = self._keyed("schema", json.dumps(about))
@@ -111,7 +111,7 @@ class KeptTable:
         draft = path.with_suffix(".draft")
         draft.write_text(text)
         os.replace(draft, self._seal)
-        self._remove_others(path.name)
+        _remove(self._folder, self._slot, but=path.name)
 
     def abandon(self, made: KeptFile) -> None:
         """Remove an incomplete file."""
@@ -122,18 +122,9 @@ class KeptTable:
         """Whether a source file has changed since it was hashed."""
         return self.content.files != tuple(self._keyed("file", each) for each in _contents(self.files))
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """A lock: other processes wait while this one looks for the table and keeps it."""
-        if fcntl is None:
-            yield
-            return
-        descriptor = os.open(self._folder / f"{self._slot}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
+        return _alone(self._folder, self._slot)
 
     @property
     def _seal(self) -> Path:
@@ -146,12 +137,6 @@ class KeptTable:
 
     def _keyed(self, purpose: str, text: str) -> str:
         return hmac.new(self._secret, f"kept tables, {purpose}: {text}".encode(), hashlib.sha256).hexdigest()
-
-    def _remove_others(self, current: str) -> None:
-        for each in self._folder.glob(f"{self._slot}-*"):
-            if each.name != current:
-                with suppress(OSError):
-                    each.unlink()
 
 
 def kept_table(
@@ -173,6 +158,40 @@ def kept_table(
         return KeptTable(folder, table, title, (path, files), secret, version)
     except (OSError, InvalidParameter):  # registration reports what is wrong with the source
         return None
+
+
+def remove_kept(folder: Path | None, title: str) -> None:
+    """Remove the kept file of a table whose new rows are not kept, if there is one."""
+    slot = _slot(title)
+    if folder is None or not any(folder.glob(f"{slot}*")):
+        return
+    with suppress(OSError), _alone(folder, slot):
+        (folder / f"{slot}.json").unlink(missing_ok=True)
+        _remove(folder, slot)
+
+
+def _slot(title: str) -> str:
+    return hashlib.sha256(title.encode()).hexdigest()[:16]
+
+
+def _remove(folder: Path, slot: str, *, but: str = "") -> None:
+    for each in folder.glob(f"{slot}-*"):
+        if each.name != but:
+            with suppress(OSError):
+                each.unlink()
+
+
+@contextmanager
+def _alone(folder: Path, slot: str) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
+    descriptor = os.open(folder / f"{slot}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _contents(files: list[str]) -> Iterator[str]:
