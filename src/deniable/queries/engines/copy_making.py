@@ -6,10 +6,12 @@ later questions use it. Which copies are made depends on the questions alone, ne
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, final
+from weakref import WeakSet
 
 from deniable.queries.engines.row_positions import Wish
 
@@ -19,10 +21,13 @@ _AGAIN: Final = 0.05
 
 @final
 class CopyMaker:
-    """Makes requested copies one after another, by `make(wish)`, in a thread that ends when no request is left."""
+    """Makes requested copies one after another, by `make(wish)`, in a thread that ends when no request is left.
 
-    def __init__(self, make: Callable[[Wish], None]) -> None:
-        self._make = make
+    `interrupt()` breaks off the copy that is being made.
+    """
+
+    def __init__(self, make: Callable[[Wish], None], interrupt: Callable[[], None]) -> None:
+        self._make, self._interrupt = make, interrupt
         self._queue = SimpleQueue[Wish]()
         self._asked: set[tuple[str, str]] = set()
         self._given: set[tuple[str, str]] = set()
@@ -43,6 +48,7 @@ class CopyMaker:
             self._queue.put(wish)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True)
+                _WORKING.add(self)
                 self._thread.start()
 
     def settle(self) -> None:
@@ -50,12 +56,12 @@ class CopyMaker:
         while (thread := self._thread) is not None:
             thread.join()
 
-    def close(self, interrupt: Callable[[], None]) -> None:
-        """Start no further copy, and stop the one that is being made, by `interrupt`."""
+    def close(self) -> None:
+        """Start no further copy, and stop the one that is being made."""
         with self._turn:
             self._closed = True
-        while (thread := self._thread) is not None:
-            interrupt()  # again and again, because it has no effect just before a statement starts
+        while (thread := self._thread) is not None and thread.is_alive():  # in a forked process it is not
+            self._interrupt()  # again and again, because it has no effect just before a statement starts
             thread.join(_AGAIN)
 
     def _work(self) -> None:
@@ -69,3 +75,13 @@ class CopyMaker:
                     self._thread = None
                     return
             self._make(wish)
+
+
+_WORKING: Final = WeakSet[CopyMaker]()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread that is inside DuckDB while the interpreter shuts down could abort the process."""
+    for each in list(_WORKING):
+        each.close()

@@ -165,8 +165,8 @@ class DuckDBEngine(Engine):
         self._locked = False
         self._closed = False
         self._turn = threading.Lock()
-        self._copies = CopyMaker(self._copy)
         self._maker = self._connection.cursor()
+        self._copies = CopyMaker(self._copy, self._maker.interrupt)
         self._numbers: exp.Table | None = None
         self._frozen = False
         self._kept = None if kept is None else Path(kept)
@@ -468,7 +468,7 @@ class DuckDBEngine(Engine):
         with self._turn:
             if not self._closed:
                 self._closed = True
-                self._copies.close(self._maker.interrupt)
+                self._copies.close()
                 self._maker.close()
                 self._tables.clear()
                 for clock in (self._clock, self._briefly):
