@@ -61,6 +61,11 @@ ATOMS: dict[str, Curve] = {
     "from_cells": curves.from_density(normal_density(0.7), normal_density(0.0), support=(-math.inf, math.inf)),
     "from_cells by cdf": curves.from_cdf(normal_cdf(0.7), normal_cdf(0.0), points=np.linspace(-9, 10, 2001).tolist()),
     "tradeoff": curves.tradeoff(lambda a: (1 - a) ** 2),
+    "allocated": GAUSS.allocated(steps=4),
+    "shuffled": curves.pure(epsilon=1.0).shuffled(people=50),
+    "binomial": curves.binomial(coins=40),
+    "generalized_gaussian": curves.generalized_gaussian(scale=2, power=1.5),
+    "sampled_replaced": GAUSS.sampled(rate=0.3, replaced=curves.gaussian(sigma=0.75)),
 }
 EPSILON = np.array([-1.7, -0.6, 0.0, 0.4, 1.1, 2.3])
 
@@ -120,6 +125,9 @@ def single_use_profile(curve: Curve, way: str, points: np.ndarray) -> np.ndarray
         return getattr(curve, way).delta_bounds(epsilon=points)[1]
     return curve.delta(epsilon=points)
 
+
+DOUBT = {"allocated": 3e-7, "shuffled": 3e-10}
+"""Twice the relative error of the masses of these laws (1.4e-7, 1.0e-10). Laws made of them and others bear it in all masses."""
 
 RENYI_ONLY = {"best_of_poisson_repeats", "best_of_repeats", "zcdp", "renyi"}
 """Promises that no pair of distributions attains: their two bounds do not meet."""
@@ -295,7 +303,7 @@ def test_sampling_is_never_worse(atom: Curve) -> None:
     sampled = atom.sampled(rate=0.4)
     assert np.all(sampled.delta_bounds(epsilon=EPSILON)[0] <= atom.delta_bounds(epsilon=EPSILON)[1] + 1e-12)
     assert np.all(sampled.delta(epsilon=EPSILON) <= atom.delta(epsilon=EPSILON) + 1e-9)
-    if atom.factors[0][0].name not in RENYI_ONLY:  # no pair attains such a promise, so its order is not certified
+    if atom.factors[0][0].name not in RENYI_ONLY | {"shuffled"}:  # no pair attains the promise: no certified order
         assert sampled <= atom.symmetrized()
 
 
@@ -361,7 +369,8 @@ def test_worst_of_is_the_largest_profile(atom: Curve) -> None:
     assert np.all(low <= np.maximum(parts[0][1], parts[1][1]) + 1e-12)
     assert np.all(high >= np.maximum(parts[0][0], parts[1][0]) - 1e-12)
     if atom.factors[0][0].name not in RENYI_ONLY:
-        assert np.all(high <= np.maximum(parts[0][1], parts[1][1]) * (1 + 1e-9) + 1e-12)
+        doubt = DOUBT.get(atom.factors[0][0].name, 0.0)
+        assert np.all(high <= np.maximum(parts[0][1], parts[1][1]) * (1 + 1e-9) + 1e-12 + doubt)
     assert curves.worst_of(atom, atom) == atom
     assert curves.worst_of(atom) == atom
 
@@ -375,7 +384,8 @@ def test_a_mixture_is_the_weighted_mean_of_profiles(atom: Curve) -> None:
         assert np.all(low <= 0.3 * a[1] + 0.7 * b[1] + 1e-12)
         assert np.all(high >= 0.3 * a[0] + 0.7 * b[0] - 1e-12)
         if atom.factors[0][0].name not in RENYI_ONLY:
-            assert np.all(high <= (0.3 * a[1] + 0.7 * b[1]) * (1 + 1e-9) + 1e-12)
+            doubt = DOUBT.get(atom.factors[0][0].name, 0.0)
+            assert np.all(high <= (0.3 * a[1] + 0.7 * b[1]) * (1 + 1e-9) + 1e-12 + doubt)
 
 
 def test_mixtures_forget_weights_of_zero() -> None:
@@ -395,6 +405,9 @@ NO_EXACT_LOSS = {
     "from_kernel",
     "group",
     "symmetrized",
+    "shuffled",
+    "allocated",
+    "sampled_replaced",
 }
 
 
