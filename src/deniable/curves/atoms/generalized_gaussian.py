@@ -106,9 +106,10 @@ class GeneralizedGaussianLaw(Law):
         first = np.where(loss >= 0, below, -np.expm1(log_far))
         second = np.where(loss >= 0, np.exp(loss + log_far), np.exp(np.minimum(loss, 0.0)) * above_it)
         # The output is as far off as the roundings of its loss allow. Density over tail is largest at x - shift, where
-        # it is below 6 β max(1, z)^(1 - 1/β) with z = |x - shift|^β, because Γ(a, z) >= z^a e^-z/(z + 1 - a).
+        # it is below β y^(1 - 1/β) (1 + 4.5/y) with y = max(1, |x - shift|^β), because Γ(a, z) >= z^a e^-z/(z + 1 - a).
         moved = 2e-15 * (2 + self.power) * size / slope + 1e-15 * (np.abs(at) + self.shift)
-        rate = 6 * self.power * np.maximum(far, 1.0) ** (1 - 1 / self.power)
+        more = np.maximum(far, 1.0)
+        rate = self.power * more ** (1 - 1 / self.power) * (1 + 4.5 / more)
         # Roundings of x^β in the exponent of a tail come in addition. Where 1 minus a tail is taken, they hardly count.
         error = 2e-15 * (1 + self.power) * (1 + far) + 2 * rate * moved
         counts = np.where(loss >= 0, 1.0, np.where(at < 0, 2 * np.exp(log_near), 1.0))
