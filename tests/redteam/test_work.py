@@ -22,7 +22,7 @@ from deniable.queries.engines.sql_generation import write
 from deniable.queries.plan.noise_planner import plan
 from deniable.queries.relations.work_bound import MOST_WORK, work
 from deniable.queries.sql.sql_reader import parse
-from deniable.server.catalogue.catalogue import Person
+from deniable.server.catalogue.catalogue import DatasetRecord, Person
 from deniable.server.datasets.open_datasets import Datasets
 from deniable.server.operations.settings import Settings
 from deniable.server.request_bodies import BudgetBody
@@ -206,6 +206,11 @@ def measured(there: bool, sql: str, engine: Any, process: Any) -> tuple[float, i
         return after - before, peak
 
 
+def the_servers_engine(folder: Path) -> Any:
+    record = DatasetRecord("visits", "olga", {}, {}, "", {}, "visits", 0.0)
+    return Datasets(Settings(state=folder, data=(folder,)), None, None)._engine(record)  # type: ignore[arg-type]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @case(
@@ -219,7 +224,7 @@ def test_the_work_of_one_person_is_small(kind: str, tmp_path: Path) -> None:
     assert sql
     found = []
     for there in (False, True):
-        engine = Datasets(Settings(state=tmp_path, data=(tmp_path,)), None, None)._engine()  # type: ignore[arg-type]
+        engine = the_servers_engine(tmp_path)
         found.append(measured(there, sql, engine, lambda engine=engine: engine.process))
     (cpu, peak), (more, higher) = found
     print(kind, found)
@@ -333,7 +338,7 @@ def test_everybody_is_gathered_whoever_is_there(tmp_path: Path) -> None:
     sql = gathered("MAX(age)", "WHERE a = 117", 12)
     found = []
     for there in (False, True):
-        engine = Datasets(Settings(state=tmp_path, data=(tmp_path,)), None, None)._engine()  # type: ignore[arg-type]
+        engine = the_servers_engine(tmp_path)
         found.append(measured(there, sql, engine, lambda engine=engine: engine.process)[0])
     print(found)
     assert min(found) > 0.2, "the work is large enough to be seen"

@@ -251,7 +251,8 @@ def test_a_phone_scrolls_down_and_never_sideways(place: Place, who: str) -> None
     }
     for path in paths[who]:
         page.goto(f"{place.url}/console/{path}")
-        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+        wide = "[...document.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > 360).map(e => e.outerHTML)"
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, (path, page.evaluate(wide)[-3:])
         unnamed = page.evaluate(
             "[...document.querySelectorAll('input:not([type=hidden]), select, textarea, button, a')]"
             ".filter(e => !(e.labels?.length || e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)"

@@ -45,6 +45,7 @@ from deniable.curves.composition.jump_split import JumpSplit
 from deniable.curves.composition.profile_search import largest, least_over_orders, smallest
 from deniable.curves.composition.rounded_panel import Panel
 from deniable.curves.composition.tilt_plan import Factor, LatticePlan, Target
+from deniable.curves.laws.conditioned_laws import masses_beyond
 from deniable.curves.laws.derived_laws import IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
@@ -399,6 +400,8 @@ class Product:
         if law.infinity > 0 or law.atoms or not 0 < epsilon < math.inf:
             return None
         cut = jump_split.cut_for(law, uses, epsilon, delta)
+        if cut is not None and not masses_beyond(law, cut).above > 0:  # large losses are so rare that floats have none
+            return None
         return None if cut is None else JumpSplit(law, uses, cut, delta, lambda factors: Product(factors, factors))
 
     @staticmethod

@@ -133,6 +133,8 @@ def _without_conditions(tree: exp.Expression, select: exp.Select) -> Iterator[tu
         parts = conjoined(node.this)
         for part in parts:
             kept = [each.copy() for each in parts if each is not part]
+            if not all(isinstance(each, exp.Condition) for each in kept):  # a bare sub-query is refused anyway
+                continue
             made = type(node)(this=exp.and_(*kept)) if kept else None
             yield part, _changed(tree, select, {clause: made})
 
