@@ -12,7 +12,6 @@ import pytest
 from deniable import curves, learn
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.learn.epoch_batches import EpochDraws, least_epsilon
-from tests.learn.runs import data, made, run
 
 
 def plan(batches: str = "allocated", **more):
@@ -95,35 +94,6 @@ def test_the_lower_bound_of_shuffling_is_reached_by_a_real_event() -> None:
     assert (curves.gaussian(sigma=sigma).sampled(rate=1 / batches) ** batches).epsilon(delta=delta) < found
     assert found < curves.gaussian(sigma=sigma).epsilon(delta=delta)
     assert least_epsilon(sigma, batches, batches - 1, delta) == 0.0
-
-
-@pytest.mark.parametrize("batches", ["allocated", "shuffled"])
-def test_a_trainer_visits_everybody_once_in_each_epoch(batches: str) -> None:
-    x, y = data()
-    numbered = x.clone()
-    numbered[:, 0] = 0
-    trainer = made(plan=plan(batches), dataset=(numbered, y), separation="assumed")
-    before = trainer._draws.drawn
-    steps: list[int] = []
-    trainer._draws.drawn = lambda *given: steps.append(len(taken := before(*given))) or taken
-    run(trainer)
-    assert [sum(steps[:4]), sum(steps[4:])] == [40, 40]
-
-
-def test_a_run_that_continues_keeps_the_batches_of_its_epoch(tmp_path) -> None:
-    first = made(plan=plan())
-    run(first, first.take(2))
-    first.save(tmp_path / "run.pt")
-    again = made(plan=plan())
-    again.load(tmp_path / "run.pt")
-    everybody = np.arange(40)
-    for step in (2, 3):
-        assert np.array_equal(again._draws.drawn(everybody, step, None), first._draws.drawn(everybody, step, None))
-    lost = EpochDraws("allocated", 4)
-    assert [len(lost.drawn(everybody, step, None)) for step in (2, 3)] == [0, 0]
-    assert sum(len(lost.drawn(everybody, step, None)) for step in (4, 5, 6, 7)) == 40
-    with pytest.raises(InvalidParameter, match="the epoch began with 40"):
-        again._draws.drawn(np.arange(41), 3, None)
 
 
 def test_epochs_are_not_cheaper_than_their_parts() -> None:

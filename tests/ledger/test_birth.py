@@ -38,8 +38,10 @@ def known(tmp_path: Path) -> None:
         pytest.skip("this file system does not say when a file was made")
 
 
-def restored(folder: Path, kind: str) -> Path | None:
+def restored(folder: Path, kind: str, number_of_try: int) -> Path | None:
     """A ledger that was copied, spent from, deleted and copied back; None if its file got another number."""
+    if folder.exists():
+        folder.rename(folder.with_name(f"failed {number_of_try}"))
     folder.mkdir()
     path, copy = folder / "ledger", folder / "copy"
     Ledger.open(address(path, kind), **ABOUT).close()
@@ -55,7 +57,7 @@ def restored(folder: Path, kind: str) -> Path | None:
 @KINDS
 @pytest.mark.usefixtures("known")
 def test_a_copy_that_gets_the_number_of_the_deleted_file_gives_no_second_budget(tmp_path: Path, kind: str) -> None:
-    tries = (restored(tmp_path / str(number), kind) for number in range(20))
+    tries = (restored(tmp_path / "tried", kind, number) for number in range(20))
     path = next((each for each in tries if each is not None), None)
     if path is None:
         pytest.skip("this file system did not use the number of a deleted file again in 20 tries")
