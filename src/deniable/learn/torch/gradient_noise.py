@@ -121,6 +121,12 @@ class DeviceNoise(GradientNoise):
         )
         return (floating, *_replayable(self._entropy))
 
+    def __getstate__(self) -> dict[str, object]:
+        """The state without the generators: a copy that had them would draw the same noise, which then cancels between
+        two runs, and a pickled generator contains the seed of all noise.
+        """
+        return {**vars(self), "_generators": {}}
+
     def open(self, plan: Plan, coordinates: int) -> None:
         self._sigma = plan.sigma
 
