@@ -242,7 +242,7 @@ HINTS = {
     "a file": (["mine_to_audit.py:noisy", "--neighbours", "0", "1"], "write mine_to_audit:noisy"),
     "half a trial": (["mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "1.5"], "such as 100000"),
     "endless": (["mine_to_audit:noisy", "--neighbours", "0", "1", "--trials", "inf"], "such as 100000"),
-    "zoo, drawn": (["--zoo", "--plot", "z.png"], "the zoo has no picture"),
+    "zoo, drawn": (["--zoo", "--plot", "z.png"], "cannot be drawn for the zoo"),
 }
 
 
@@ -267,7 +267,7 @@ def test_a_claim_without_epsilon_hints_at_delta(folder: Path) -> None:
 
 def test_what_never_changes_has_no_rule(folder: Path) -> None:
     _, out, _ = run("mine_to_audit:nothing", "--neighbours", "0", "1", "--trials", "200", "--claim", "pure(epsilon=1)")
-    assert "By no rule: nothing in the answers was worth a guess." in out
+    assert "No rule was found: the answers do not distinguish the neighbours." in out
     assert "0 of its 0" not in out
 
 

@@ -500,10 +500,10 @@ PICK, CLOCK = mechanisms.NoisyMax(sensitivity=1, epsilon=1), itertools.count()
     [
         (lambda i: (i, random.random()), InvalidOperation, "random"),
         (lambda i: random.random() < 0.5, InvalidOperation, "random"),
-        (lambda i: (i, next(CLOCK)), InvalidOperation, "has a memory"),
-        (lambda i: [i, object()], NotCertifiable, "cannot be read whole"),
-        (lambda i: {"picked": lambda: i}, NotCertifiable, "cannot be read whole"),
-        (lambda i: np.array([object(), i]), NotCertifiable, "cannot be read whole"),
+        (lambda i: (i, next(CLOCK)), InvalidOperation, "has state"),
+        (lambda i: [i, object()], NotCertifiable, "cannot be read completely"),
+        (lambda i: {"picked": lambda: i}, NotCertifiable, "cannot be read completely"),
+        (lambda i: np.array([object(), i]), NotCertifiable, "cannot be read completely"),
     ],
     ids=["noise", "coin", "clock", "object", "function", "array"],
 )  # fmt: skip

@@ -84,9 +84,9 @@ def test_a_part_that_was_not_read_is_never_consistent(name: str) -> None:
     assert found.read.shut
     assert found.seen
     assert (found.verdict, found.refuted) == ("nothing seen", False)
-    assert found.sentence.startswith("Nothing seen of a part of the answers: ")
+    assert found.sentence.startswith("Nothing seen in a part of the answers: ")
     assert ", ".join(found.read.shut) in found.sentence
-    assert "let it return numbers, texts, lists or dicts" in found.sentence
+    assert "let the mechanism return numbers, texts, lists or dicts" in found.sentence
     assert "onsistent" not in found.sentence
 
 

@@ -36,7 +36,7 @@ __all__ = [
     "plain",
 ]
 
-UNREADABLE: Final = "which cannot be read whole; let it return numbers, texts, lists or dicts"
+UNREADABLE: Final = "which cannot be read completely; let the mechanism return numbers, texts, lists or dicts"
 """The end of a sentence about an opaque answer."""
 MOST_CELLS: Final = 2**28
 """The most numbers in all answers together: two gigabytes."""
@@ -310,16 +310,16 @@ def _of_list(listed: list[Any]) -> Answers:
         words.append(found.words)
         keys[i], kinds[i] = _single(answer) or (hash(found.identity), hash(found.kind))
         forms[i] = places.setdefault(shape, len(places))
-        came = answer.answer if isinstance(answer, Kept) else answer
-        types[type(came).__name__ if not isinstance(came, Raised) else str(came)] += 1
+        original = answer.answer if isinstance(answer, Kept) else answer
+        types[type(original).__name__ if not isinstance(original, Raised) else str(original)] += 1
         shut.update(found.shut)
         if len(looks) < NAMEABLE:
             looks.update({int(code): said for code, said in zip(found.words, found.looks, strict=True)})
         cells += len(found.numbers)
         if cells > MOST_CELLS:
             raise NotCertifiable(
-                f"the answers hold more than {MOST_CELLS:,} numbers together, after {i:,} of {len(listed):,}; ask for "
-                f"fewer trials (some {i // 2:,}), or let it return the numbers that matter"
+                f"the first {i:,} of {len(listed):,} answers hold more than {MOST_CELLS:,} numbers; ask for about "
+                f"{i // 2:,} trials, or let the mechanism return only the numbers that matter"
             )
     named = {shape: answer_reading.places(shape) for shape in groups}
     tables = [
@@ -329,10 +329,10 @@ def _of_list(listed: list[Any]) -> Answers:
         for which in (0, 1)
     ]
     shapes = tuple(tuple((path, kind) for _, path, kind, *_ in shape) for shape in places)
-    told = tuple(name for name, _ in types.most_common())
+    type_names = tuple(name for name, _ in types.most_common())
     unread = tuple(name for name, _ in shut.most_common())
-    told_apart = with_signs(tables[1], tables[0], looks)
-    return Answers(listed, tables[0], told_apart, keys, kinds, forms, shapes, looks, told, unread)
+    all_words = with_signs(tables[1], tables[0], looks)
+    return Answers(listed, tables[0], all_words, keys, kinds, forms, shapes, looks, type_names, unread)
 
 
 # -- single answers --------------------------------------------------------------------------------------------------

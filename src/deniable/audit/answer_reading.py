@@ -89,6 +89,7 @@ class Raised:
 
 
 def safely(read: Callable[[Any], Any], answer: Any, instead: Any) -> Any:
+    """`read(answer)`, or `instead` if that raises."""
     try:
         return read(answer)
     except Exception:  # an answer may be a user's object: its __repr__, __hash__ or __float__ may raise any error
@@ -105,6 +106,7 @@ def look(answer: Any) -> str:
 
 
 def shortened(said: str) -> str:
+    """A text cut to LONGEST characters."""
     return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
 
 
@@ -297,7 +299,7 @@ def drained(value: Iterator[Any]) -> list[Any]:
         items.append(item)
         if len(items) > MANY:
             raise Endless(
-                f"an answer of type {type(value).__name__} has more than {MANY:,} items, if it ends at all; let the "
+                f"an answer of type {type(value).__name__} has more than {MANY:,} items and may be endless; let the "
                 "mechanism return a list"
             )
     return items
@@ -340,8 +342,8 @@ def _set(found: Read, path: Path, kind: str, value: Set[Any]) -> Parts:
     for item in members:
         if not isinstance(item, float):
             found.number((*path, f"has {safely(repr, item, '')}"), "member", 1.0)
-    come = [] if (listed := list(value)) == members else listed
-    return [((*path, i), item) for i, item in enumerate(members)] + [((*path, "as", i), x) for i, x in enumerate(come)]
+    order = [] if (listed := list(value)) == members else listed
+    return [((*path, i), item) for i, item in enumerate(members)] + [((*path, "as", i), x) for i, x in enumerate(order)]
 
 
 def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:

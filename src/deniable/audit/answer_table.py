@@ -124,7 +124,7 @@ class Sparse(AnswerTable):
         place = np.full(self.count, -1)
         place[kept] = np.arange(len(kept))
         if len(np.unique(kept)) != len(kept):
-            raise ValueError("answers are chosen once each")
+            raise ValueError("each answer may be chosen only once")
         rows = place[self.rows_of]
         there = rows >= 0
         ends = np.concatenate([[0], np.cumsum(there)])

@@ -85,11 +85,9 @@ def audit_command(
             print(fitted(f"{by}: {event.words}.", width))
             print(f"{tally.right:,} of its {tally.right + tally.wrong:,} guesses were right.")
         else:
-            print("By no rule: nothing in the answers was worth a guess. Do they ever change?")
+            print("No rule was found: the answers do not distinguish the neighbours. Do the answers ever change?")
         if found.claim is not None and math.isinf(found.claimed):
-            print(
-                fitted(f"The claim says no ε at δ = {found.delta:.3g}; it does at a larger one: --delta 1e-5.", width)
-            )
+            print(fitted(f"The claim has no finite ε at δ = {found.delta:.3g}; give a larger δ: --delta 1e-5.", width))
         if event.hint:
             print(fitted(event.hint, width))
         print(fitted(found.read.sentence, width))
@@ -218,7 +216,7 @@ def _not_imported(target: str, error: BaseException) -> InvalidParameter:
         remedy = 'put what its file runs as a program under if __name__ == "__main__":'
         return InvalidParameter("target", target, rule, remedy)
     rule = f"cannot be imported: it raises {type(error).__name__} ({where})"
-    failed = InvalidParameter("target", target, rule, "see that python -c 'import ...' runs")
+    failed = InvalidParameter("target", target, rule, "check that python -c 'import ...' runs")
     if said := said_by(error):
         failed.add_note(f"It said: {said}")
     return failed
@@ -231,7 +229,7 @@ def literal(text: str) -> Any:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         rule = "must be values as Python writes them: 0, 1.5, [1, 2], 'word'"
         raise InvalidParameter(
-            "neighbours", text, rule, "put words in quotes, twice for the shell: \"'word'\""
+            "neighbours", text, rule, "quote words for Python and again for the shell: \"'word'\""
         ) from None
 
 
@@ -292,11 +290,11 @@ def _bar(words: str, *, show: bool) -> Iterator[Progress | None]:
         task = bars.add_task(words, total=None)
         after = bars.add_task(SEARCHING, total=None, visible=False)
 
-        def told(done: int, total: int) -> None:
+        def update(done: int, total: int) -> None:
             bars.update(task, completed=done, total=total, visible=done < total)
             bars.update(after, visible=done >= total)  # of unknown length
 
-        yield told
+        yield update
 
 
 # -- the zoo ---------------------------------------------------------------------------------------------------------
@@ -315,10 +313,12 @@ def zoo_command(
     """Audit every entry of the zoo, and print claim, truth, measured ε and verdict. Returns the exit code: 0 if all
     verdicts are right, NOTHING_SEEN if a sound entry was not tested, else 1."""
     if target is not None or neighbours is not None or claim is not None:
-        remedy = "ask for one or the other"
-        raise InvalidParameter("zoo", NOTHING, "brings its own mechanisms, neighbours and claims", remedy)
+        remedy = "leave out either --zoo or the mechanism"
+        raise InvalidParameter("zoo", NOTHING, "has its own mechanisms, neighbours and claims", remedy)
     if plot is not None:
-        raise InvalidParameter("plot", str(plot), "the zoo has no picture", "leave --plot out, or audit one mechanism")
+        raise InvalidParameter(
+            "plot", str(plot), "cannot be drawn for the zoo", "leave --plot out, or audit one mechanism"
+        )
     curve_arguments.integer("trials", trials, LEAST)
     curve_arguments.inner_probability("confidence", confidence)
     from rich.console import Console

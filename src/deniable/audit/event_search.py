@@ -231,14 +231,14 @@ class _Best:
         self, score: Score, sample: Sample, judges: int, delta: float, miss: float, levels: list[ClaimLevel]
     ) -> None:
         on = scored(score, sample.answers)
-        said = ~np.isnan(on)
-        if not said.any():
+        has_score = ~np.isnan(on)
+        if not has_score.any():
             return
-        first, second = np.sort(on[sample.is_first & said]), np.sort(on[~sample.is_first & said])
-        borders = _borders(np.sort(on[said]))
+        first, second = np.sort(on[sample.is_first & has_score]), np.sort(on[~sample.is_first & has_score])
+        borders = _borders(np.sort(on[has_score]))
         # A pass counts as right half of the time.
-        heard = len(first) * len(second) / max(1, int(sample.is_first.sum()) * int((~sample.is_first).sum()))
-        area = 0.5 + heard * (_area(first, second) - 0.5)
+        rated = len(first) * len(second) / max(1, int(sample.is_first.sum()) * int((~sample.is_first).sum()))
+        area = 0.5 + rated * (_area(first, second) - 0.5)
         if area > self.area:
             self.area, self.ruler = area, (score, _spread(borders))
         right, wrong, directions, place = _pairs(first, second, borders)
@@ -351,8 +351,8 @@ def band(rulers: Sequence[Ruler], sample: Sample, miss: float) -> Band:
 
 def _from(on: Floats, borders: Floats) -> Any:
     """How many scores are at least each threshold. Passes do not count."""
-    told = np.sort(on[~np.isnan(on)])
-    return len(told) - np.searchsorted(told, borders, "left")
+    ranked = np.sort(on[~np.isnan(on)])
+    return len(ranked) - np.searchsorted(ranked, borders, "left")
 
 
 def _hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -92,7 +92,7 @@ def exact(mechanism: Any, *, neighbours: tuple[Any, Any] | None = None) -> Curve
     if isinstance(mechanism, Kernel):
         return mechanism.curve
     if not isinstance(neighbours, tuple | list) or len(neighbours) != 2:
-        raise InvalidParameter("neighbours", NOTHING, "must be two values that the mechanism can be asked about")
+        raise InvalidParameter("neighbours", NOTHING, "must be a pair of values that the mechanism accepts")
     found = factors(mechanism, neighbours[0], neighbours[1])
     return curves.product(_curve(p, q) for p, q in found if p != q)
 
@@ -146,7 +146,8 @@ def _single(mechanism: Any, value: Any) -> Law:
     if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
         return _thresholds(mechanism, list(value))
     raise InvalidOperation(
-        f"the law of {type(mechanism).__name__} is not known; give it a method law(value), or audit.measure it"
+        f"the output distribution of {type(mechanism).__name__} is not known; give it a method law(value), or use "
+        "audit.measure"
     )
 
 
@@ -157,7 +158,7 @@ def _not_too_rare(law: Law) -> Law:
 
 
 def _apart(why: str) -> InvalidOperation:
-    return InvalidOperation(f"the values are too far apart: {why}; take nearer ones, or audit.measure it")
+    return InvalidOperation(f"the values are too far apart: {why}; take nearer values, or use audit.measure")
 
 
 def _checked(law: Any) -> Law:
@@ -178,7 +179,7 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
         inner = inner.mechanism
     read = _release_of(inner)
     if read is None:
-        raise InvalidOperation("post-processing of an answer with several parts may mix them; audit.measure it")
+        raise InvalidOperation("post-processing may mix the parts of an answer with several parts; use audit.measure")
 
     def once(outcome: Any) -> Any:
         release = read(outcome)
@@ -196,8 +197,8 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
         found = once(outcome)
         if any(once(outcome) != found for _ in range(again)):
             raise InvalidOperation(
-                "the post-processing function returns different results for the same answer: it is random or has a "
-                "memory, so its distribution is not known; audit.measure it"
+                "the post-processing function returns different results for the same answer: it is random or has "
+                "state, so its output distribution is not known; use audit.measure"
             )
         return found
 
@@ -282,7 +283,9 @@ def _coordinates(noisy: Additive, a: list[int], b: list[int]) -> Factors:
 
 def _real(mechanism: Any) -> InvalidOperation:
     name = type(mechanism).__name__
-    return InvalidOperation(f"{name} for real numbers has some 2**50 outcomes; audit.measure it, or make it for ints")
+    return InvalidOperation(
+        f"{name} for real numbers has about 2**50 outcomes; use audit.measure, or make the mechanism for integers"
+    )
 
 
 def _is_gaussian(noisy: Any) -> bool:
@@ -300,7 +303,7 @@ def _noise(noisy: Additive) -> dict[int, float]:
     width = float(noisy.width)
     core = math.ceil(width * (SIGMAS if _is_gaussian(noisy) else REACH) + 1)
     if 2 * core > MOST_OUTCOMES:
-        raise InvalidOperation("the noise is too wide for an enumeration; audit.measure it")
+        raise InvalidOperation(f"noise with more than {MOST_OUTCOMES:,} outcomes is not enumerated; use audit.measure")
     reach = 3 * core
     z = np.arange(-reach, reach + 1)
     if isinstance(noisy, Gaussian):
@@ -328,7 +331,7 @@ def _shifted(law: dict[int, float], a: int, b: int, *, unbounded: bool = False) 
     """The distributions of noise around two integers: the middle third outcome by outcome, the rest as tails."""
     core = max(law) // 3
     if abs(a - b) > core:
-        raise _apart("an enumeration would never end")
+        raise _apart("their outcomes are too many to enumerate")
     first, last = min(a, b) - core, max(a, b) + core
     here, there = (_window(law, at, first, last, side if unbounded else "") for at, side in ((a, "a"), (b, "b")))
     return here, there
@@ -406,7 +409,7 @@ def _peeled(selector: Selection, scores: list[Fraction], count: int) -> Iterator
             yield from go([i for i in left if i != place], (*taken, place), mass * p)
 
     if math.perm(len(places), count) > MOST_OUTCOMES:
-        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+        raise InvalidOperation(f"more than {MOST_OUTCOMES:,} outcomes are not enumerated; use audit.measure")
     yield from go(places, (), 1.0)
 
 
@@ -416,7 +419,7 @@ def _one_shot(selector: Selection, scores: list[Fraction], count: int) -> Law:
     """
     size = len(scores)
     if math.perm(size, count) > MOST_OUTCOMES:
-        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+        raise InvalidOperation(f"more than {MOST_OUTCOMES:,} outcomes are not enumerated; use audit.measure")
     if max(scores) - min(scores) > FARTHEST * selector.scale:
         raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
     at = np.array([float((score - max(scores)) / selector.scale) for score in scores])
@@ -486,7 +489,7 @@ def threshold_law(asked: list[float], *, threshold_scale: float, answer_scale: f
     (0.5, 0.5)
     """
     if 2 ** len(asked) > MOST_OUTCOMES:
-        raise InvalidOperation("there are too many outcomes for an enumeration; audit.measure it")
+        raise InvalidOperation(f"more than {MOST_OUTCOMES:,} outcomes are not enumerated; use audit.measure")
     if asked and max(map(abs, asked)) > FARTHEST * max(threshold_scale, answer_scale):
         raise _apart("some outcome is too rare for a float, and a pure ε may depend on it")
     nodes, weights = laplace_nodes(threshold_scale, asked, answer_scale)

@@ -113,7 +113,7 @@ class Finding:
             breaks = f"at ε = {at.epsilon:.4g} the claim allows δ = {at.delta:.3g}, and the guesses show more"
         else:
             breaks = "an attack has fewer misses at the same false alarms than the claim allows"
-        return f"Refuted with confidence {sure}: {breaks}. Measured besides: {measured}, where the claim says {said}."
+        return f"Refuted with confidence {sure}: {breaks}. Also measured: {measured}, where the claim says {said}."
 
     def _nothing(self, sure: str, level: str) -> str:
         """The sentence if no difference was proved, with a likely reason."""
@@ -133,7 +133,7 @@ class Finding:
 
     def _partly(self, sure: str, measured: str) -> str:
         """The sentence if a part of the answers could not be read."""
-        begin = "Nothing seen of a part of the answers: what was not read may tell everything"
+        begin = "Nothing seen in a part of the answers: the part that was not read may reveal everything"
         evidence = "" if self.claim is None else ", so this is not evidence for the claim"
         return f"{begin}{evidence}.{self._unread} Measured in the rest, with confidence {sure}: {measured}."
 

@@ -61,7 +61,7 @@ def local_factors(protocol: Protocol, a: Any, b: Any) -> Factors:
         return [_subsets(float(protocol.odds.number), protocol.categories, protocol.size)]
     if isinstance(protocol, LocalHashing):
         return [_hashes(float(protocol.odds.number), protocol.buckets)]
-    raise InvalidOperation(f"the law of {type(protocol).__name__} is not known; audit.measure it")
+    raise InvalidOperation(f"the output distribution of {type(protocol).__name__} is not known; use audit.measure")
 
 
 def _coin(p: Any, q: Any) -> tuple[Law, Law]:
@@ -164,8 +164,8 @@ def _sketches(protocol: CountMeanSketch | HadamardSketch, a: str, b: str) -> tup
     places = ((protocol.place_of(a, number=j), protocol.place_of(b, number=j)) for j in range(protocol.hashes))
     apart = sum(one != two for one, two in places) / protocol.hashes
     if isinstance(protocol, HadamardSketch):
-        kept, told = 1 - 1 / (1 + float(protocol.odds.number)), apart / 2
-        here, there = ({None: 1 - told, True: told * p, False: told * (1 - p)} for p in (kept, 1 - kept))
+        kept, differ = 1 - 1 / (1 + float(protocol.odds.number)), apart / 2
+        here, there = ({None: 1 - differ, True: differ * p, False: differ * (1 - p)} for p in (kept, 1 - kept))
         return here, there
     kept = 1 - 1 / (1 + float(protocol.odds.root().number))
     laws: list[Law] = []

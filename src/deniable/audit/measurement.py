@@ -329,7 +329,7 @@ class _Question:
 def _count(trials: Any, name: str = "trials") -> int:
     count = curve_arguments.integer(name, trials, LEAST)
     if count > MOST:
-        raise InvalidParameter(name, count, f"must be at most {MOST:,}: all answers are kept")
+        raise InvalidParameter(name, count, f"must be at most {MOST:,}, because all answers are kept in memory")
     return count
 
 
@@ -341,7 +341,7 @@ def _claim(mechanism: Any, claim: Any) -> Curve | None:
             return None
         return claim if isinstance(claim, Curve) else None
     if not isinstance(claim, Curve):
-        raise InvalidParameter("claim", claim, "must be a curve", "deniable.curves makes them")
+        raise InvalidParameter("claim", claim, "must be a curve", "make one with deniable.curves")
     return claim
 
 

@@ -250,20 +250,22 @@ def _batch(batch: Many, value: Any, count: int) -> Any:
     try:
         found = batch(value, count)
     except _Unanswered as error:
-        rule = f"many(value, count) must answer every call, and it raised {error}"
-        raise InvalidParameter("mechanism", NOTHING, rule, "or leave many out, to be asked one by one") from None
+        rule = f"many(value, count) must return answers, but it raised {error}"
+        raise InvalidParameter(
+            "mechanism", NOTHING, rule, "remove many, and the mechanism is called once a trial"
+        ) from None
     except Exception as error:  # the value violates a public rule, so every single call would raise it
         return [Raised.by(error)] * count
     if isinstance(found, Mapping | str | bytes) or not hasattr(found, "__len__") or len(found) != count:
-        raise InvalidParameter("mechanism", NOTHING, f"many(value, count) must return count answers, here {count:,}")
+        raise InvalidParameter("mechanism", NOTHING, f"many(value, {count}) must return a sequence of {count} answers")
     return found
 
 
 def _done_to(block: Any, functions: list[Callable[[Any], Any]]) -> list[Any]:
     found = block.tolist() if isinstance(block, np.ndarray) and block.ndim == 1 else list(block)
     for function in functions:
-        came = (answer.answer if isinstance(answer, Kept) else answer for answer in found)
-        found = [answer if isinstance(answer, Raised) else _answer(function, answer) for answer in came]
+        originals = (answer.answer if isinstance(answer, Kept) else answer for answer in found)
+        found = [answer if isinstance(answer, Raised) else _answer(function, answer) for answer in originals]
     return found
 
 
@@ -305,8 +307,8 @@ def _must_say_something(answers: Any) -> None:
         return
     if kind is Raised and len({answer.error for answer in answers}) == 1:
         failed = NotCertifiable(
-            f"all {count:,} calls {answers[0]}: there is nothing to audit; call the mechanism once with each neighbour "
-            "and see why"
+            f"all {count:,} calls {answers[0]}, so nothing can be audited; call the mechanism once with each neighbour "
+            "to see why"
         )
         if answers[0].message:  # as a note, for the person who audits their own mechanism
             failed.add_note(f"The first call said: {answers[0].message}")
@@ -344,9 +346,9 @@ def _in_time(work: Callable[[], Any], seconds: float, done: list[int], total: in
     if not result:
         answered = done[0]
         raise NotCertifiable(
-            f"the mechanism answered {answered:,} of {total:,} calls within {seconds:g} seconds; give it more seconds "
-            f"or fewer trials (at this pace {answered // 2:,}, two calls each); large answers are slow, so let it "
-            "return the few numbers that matter; and if one call never ends, that is a finding too: its time "
-            "depends on what it was asked"
+            f"the mechanism answered {answered:,} of {total:,} calls within {seconds:g} seconds; allow more seconds, "
+            f"or ask for {answered // 2:,} trials (two calls each), which fit at this pace; large answers are slow to "
+            "read, so let the mechanism return only the numbers that matter; if one call never ends, this is a leak "
+            "too, because the time depends on the input"
         )
     return result[0]

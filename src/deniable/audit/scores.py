@@ -255,8 +255,8 @@ class Outcomes(Score):
         looks: dict[int, str] = {}
         for side, mine in zip((first, second), codes, strict=True):
             keys, places = np.unique(mine, return_index=True)
-            told = np.isin(keys, found.known)
-            for key, place in zip(keys[told].tolist(), places[told].tolist(), strict=True):
+            is_known = np.isin(keys, found.known)
+            for key, place in zip(keys[is_known].tolist(), places[is_known].tolist(), strict=True):
                 if key not in looks:
                     looks[key] = _look(side, what, place, key, path)
         return cls(what, found.known, found.ratios, tuple(looks[key] for key in found.known.tolist()), subject, path)
@@ -281,9 +281,9 @@ class Outcomes(Score):
         if not self.looks or has_the_rest or not inside.any():
             return Score.where(self, least=least, most=most)
         order = [int(i) for i in np.argsort(-np.abs(self.ratios), kind="stable") if inside[i]]
-        told = [self.looks[i] for i in order[:NAMED]]
+        listed = [self.looks[i] for i in order[:NAMED]]
         more = f" or one of {len(order) - NAMED:,} more" if len(order) > NAMED else ""
-        return f"{self.subject} is {' or '.join(told)}{more}"
+        return f"{self.subject} is {' or '.join(listed)}{more}"
 
 
 def _codes(answers: Answers, what: str, path: Path) -> Ints:
@@ -336,8 +336,8 @@ class JointScore(Score):
 
 LAST_DIGIT: Final = "the place of the last binary digit"
 FLOATS_LEAK: Final = (
-    "Floats that are added leave gaps, and these tell which value the noise was added to (in the zoo: naive float "
-    "Laplace). Noise on a grid mends it; to judge the scale of the noise alone, audit rounded answers."
+    "Sums of floats leave gaps that reveal to which value the noise was added (in the zoo: naive float Laplace). Noise "
+    "on a grid removes this leak; to judge the scale of the noise alone, audit rounded answers."
 )
 
 
@@ -400,8 +400,8 @@ class DigitsRatio(Score):
         return f"the log-likelihood ratio of {self.name}"
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
-        told = None if self.inner is None else self.inner.where(least=least, most=most)
-        return told if told is not None and told.startswith(self.name) else Score.where(self, least=least, most=most)
+        where = None if self.inner is None else self.inner.where(least=least, most=most)
+        return where if where is not None and where.startswith(self.name) else Score.where(self, least=least, most=most)
 
     @property
     def hint(self) -> str:
@@ -426,7 +426,7 @@ class GivenScore(Score):
             raw = (y.answer if isinstance(y, Kept) else y for y in answers.raw)
             found = [math.nan if isinstance(y, Raised) else float(self.function(y)) for y in raw]
         except Exception as error:  # a user's function may raise any error; its message may contain an answer
-            rule = f"must return a number for every answer, and raised {type(error).__name__}"
+            rule = f"must return a number for every answer, but raised {type(error).__name__}"
             raise InvalidParameter("likelihood_ratio", NOTHING, rule) from None
         return np.array(found, dtype=np.float64)
 

@@ -162,10 +162,10 @@ def worded(path: Path) -> str:
     if last == SIGN:
         return f"the sign of a zero, {named(tuple(before), 0)},"
     if last == BITS:
-        return f"what is stored in a NaN, {named(tuple(before), 0)},"
+        return f"the payload of a NaN, {named(tuple(before), 0)},"
     if last in (ORDER, "type", PATTERN):
         return f"the {'order of keys' if last == ORDER else last} of {where}"
-    return f"what stands at {_shown(path)}" + _of_text(path)
+    return f"the value at {_shown(path)}" + _of_text(path)
 
 
 def _where(path: Path) -> str:

@@ -103,8 +103,8 @@ def one_run(
     >>> from deniable import audit
     >>> rng = np.random.default_rng(3)
     >>> included = rng.random(1000) < 0.5
-    >>> told = audit.one_run(included + rng.normal(0, 0.5, 1000), included, delta=1e-6, confidence=0.95)
-    >>> 1.5 < told.epsilon < 4.4 / 0.5
+    >>> found = audit.one_run(included + rng.normal(0, 0.5, 1000), included, delta=1e-6, confidence=0.95)
+    >>> 1.5 < found.epsilon < 4.4 / 0.5
     True
     """
     marks, coins = _canaries(scores, included)
@@ -224,9 +224,10 @@ def _canaries(scores: Any, included: Any) -> tuple[NDArray[np.float64], NDArray[
     """Scores and coins in random order: ties are broken by position, and the given order may follow the coins."""
     marks, coins = np.asarray(scores, dtype=float), np.asarray(included)
     if marks.ndim != 1 or marks.shape != coins.shape or len(marks) < 10 or coins.dtype.kind not in "bi":
-        raise InvalidParameter("scores", NOTHING, "must be one number for each canary, at least 10, with its coin")
+        rule = "must be one number for each of at least 10 canaries, and `included` one coin for each"
+        raise InvalidParameter("scores", NOTHING, rule)
     if not np.isfinite(marks).all() or not np.isin(coins, (0, 1)).all():
-        raise InvalidParameter("scores", NOTHING, "must be finite, and coins True or False")
+        raise InvalidParameter("scores", NOTHING, "must be finite, and `included` must be True or False")
     order = np.random.default_rng().permutation(len(marks))
     return marks[order], coins.astype(np.bool_)[order]
 

@@ -258,14 +258,16 @@ def _add(
 ONE: Final = curves.pure(epsilon=1.0)
 
 _add("half the sensitivity", zoo_samplers.noisy(1.0), (0.0, 2.0), curves.laplace(scale=1.0),
-     _constant(2.0), "The scale follows the sensitivity; half of it is twice the ε.", "Dwork & Roth 2014")  # fmt: skip
+     _constant(2.0), "The scale must match the sensitivity: half the scale is twice the ε.",
+     "Dwork & Roth 2014")  # fmt: skip
 _add("histogram, a row replaced", zoo_samplers.noisy(1.0), ([1.0, 0.0], [0.0, 1.0]), ONE,
      lambda: curves.laplace(scale=1.0) ** 2, "A replaced row leaves one bin and enters another.",
      "Dwork & Roth 2014, 3.3")  # fmt: skip
 _add("sparse vector 3: shows the value",
      zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=1, values=True),
      ([0] * 6, [1] * 5 + [0]), ONE, lambda: _value_too(5),
-     "A noisy value tells how low the noisy threshold was. Grows with every question.", f"{LYU}, Alg. 3")  # fmt: skip
+     "A noisy value reveals how low the noisy threshold was; the leak grows with every question.",
+     f"{LYU}, Alg. 3")  # fmt: skip
 _add("sparse vector 4: noise ignores c",
      zoo_samplers.sparse_vector(threshold_scale=4.0, answer_scale=4 / 3, positives=5),
      ([1] * 8 + [0] * 5, [0] * 8 + [1] * 5), ONE,
@@ -278,15 +280,16 @@ _add("sparse vector 5: answers without noise",
 _add("sparse vector 6: never stops",
      zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=2.0, positives=None),
      ([0] * 10, [1] * 5 + [-1] * 5), ONE, _pmf(_sparse(2.0, 2.0, None), ([0] * 10, [1] * 5 + [-1] * 5)),
-     "Every positive answer costs: without an end there is no ε.", f"{LYU}, Alg. 6")  # fmt: skip
+     "Every positive answer costs ε: without a limit on them, ε has no bound.", f"{LYU}, Alg. 6")  # fmt: skip
 _add("noisy max with its value", zoo_samplers.largest_value("laplace", 2.0), ([0] * 5, [1] * 5), ONE,
-     _constant(2.5), "The index costs ε; the winning value tells about every score.", "Ding et al. 2018")  # fmt: skip
+     _constant(2.5), "The index costs ε; the winning value reveals more, about every score.",
+     "Ding et al. 2018")  # fmt: skip
 _add("noisy max with its value, one-sided", zoo_samplers.largest_value("exponential", 2.0), ([0] * 5, [1] * 5), ONE,
-     _constant(math.inf), "One-sided noise has an end, and the end moves with the data.",
+     _constant(math.inf), "One-sided noise has a smallest value, which moves with the data.",
      "Ding et al. 2018")  # fmt: skip
 _add("noisy max, scale 1/ε, any scores", zoo_samplers.largest_index("laplace", 1.0), ([0, 5], [1, 4]), ONE,
      _pmf(_probabilities(MonotoneNoisyMax(sensitivity=1, epsilon=1)), ([0, 5], [1, 4])),
-     "Without monotone scores two scores move apart by 2.", "Dwork & Roth 2014, 3.9")  # fmt: skip
+     "If scores are not monotone, the difference of two scores moves by 2.", "Dwork & Roth 2014, 3.9")  # fmt: skip
 _add("exponential mechanism without the 1/2", zoo_samplers.largest_index("gumbel", 1.0),
      ([0] + [1] * 9, [1] + [0] * 9), ONE,
      _pmf(_probabilities(Exponential(sensitivity=1, scale=1)), ([0] + [1] * 9, [1] + [0] * 9)),
@@ -294,12 +297,12 @@ _add("exponential mechanism without the 1/2", zoo_samplers.largest_index("gumbel
 _add("noise scaled to the data", zoo_samplers.scaled_to_the_data, ([0.0, 0.0], [0.0, 1.0]), ONE, _constant(math.inf),
      "The scale of the noise is an output too: local sensitivity leaks.", "Nissim et al. 2007")  # fmt: skip
 _add("nothing to hide at zero", zoo_samplers.silent_zero, (0, 1), curves.laplace(scale=1.0), _constant(math.inf),
-     "An exact answer in a special case tells that the case is there.", "folklore")  # fmt: skip
+     "An exact answer in a special case reveals that the case occurred.", "folklore")  # fmt: skip
 _add("one seed for two answers", zoo_samplers.one_seed, ([10.0, 20.0], [11.0, 20.0]), curves.laplace(scale=1.0) ** 2,
      _constant(math.inf), "Equal noise cancels: the difference of the answers is exact.",
      "Garfinkel & Leclerc 2020")  # fmt: skip
 _add("naive float Laplace", zoo_samplers.float_laplace, (0.0, 1.0), curves.laplace(scale=1.0), _constant(math.inf),
-     "The last digits of a float tell which value the noise was added to.", "Mironov 2012")  # fmt: skip
+     "The last digits of a float reveal to which value the noise was added.", "Mironov 2012")  # fmt: skip
 _add("naive float Gaussian", zoo_samplers.float_gaussian, (0.0, 1.0), curves.gaussian(sigma=1.0), _constant(math.inf),
      "The same for every noise that is drawn and added in floats.", "Jin et al. 2022",
      delta=SMALL)  # fmt: skip
@@ -313,7 +316,7 @@ _add("threshold on the raw count", zoo_samplers.raw_threshold, (4, 5), curves.la
      "Whether something is shown at all must be decided by a noisy count.", "folklore")  # fmt: skip
 _add("keys that nobody paid for", zoo_samplers.low_threshold, (0, 1), curves.laplace(scale=1.0) * curves.approximate(
      epsilon=0.0, delta=SMALL), _constant(math.inf),
-     "A key that is there for one person only shows the person: δ = P(noise >= threshold - 1).",
+     "A key that only one person has reveals that person: δ = P(noise >= threshold - 1).",
      "Korolova et al. 2009", delta=SMALL)  # fmt: skip
 _add("RAPPOR without memory", zoo_samplers.repeated_response(1.0, 10), (False, True), ONE,
      _pmf(_binomial(1.0, 10), (False, True)), "Fresh noise in every report: ten reports cost ten times.",
@@ -332,11 +335,11 @@ _add("gradient noise divided twice", zoo_samplers.averaged_gradient(2.0, 10), (0
      "Tramèr et al. 2022", delta=SMALL)  # fmt: skip
 _add("a batch clipped as a whole", zoo_samplers.clipped_batch(2.0, 10), ([0.0] * 10, [100.0] + [0.0] * 9),
      curves.gaussian(sigma=2.0), lambda: curves.gaussian(sigma=0.2),
-     "Every gradient is clipped by itself: a clipped mean moves by as much as one outlier wants.",
+     "Clip every gradient separately: one outlier moves a mean that is clipped as a whole by up to its bound.",
      "Tramèr et al. 2022", delta=SMALL)  # fmt: skip
 _add("shuffled, counted as sampled", zoo_samplers.shuffled_batches(0.3, 2), (0.0, 1.0),
      curves.gaussian(sigma=0.3).sampled(rate=0.5) ** 2, lambda: _two_batches(0.3, 0.6),
-     "In shuffled batches everybody is there once; chance alone would have left some out.",
+     "In shuffled batches everybody takes part once; Poisson sampling leaves some people out.",
      "Chua et al. 2024", delta=0.6)  # fmt: skip
 
 _add("Laplace", zoo_samplers.noisy(1.0), (0.0, 1.0), curves.laplace(scale=1.0), lambda: curves.laplace(scale=1.0),
@@ -345,10 +348,11 @@ _add("histogram, a row added", zoo_samplers.noisy(1.0), ([1.0, 0.0], [1.0, 1.0])
      lambda: curves.laplace(scale=1.0), "One row, one bin.", "Dwork & Roth 2014", sound=True)  # fmt: skip
 _add("sparse vector 1", zoo_samplers.sparse_vector(threshold_scale=2.0, answer_scale=8.0, positives=2),
      ([0] * 8, [1] * 4 + [-1] * 4), ONE, _pmf(_sparse(2.0, 8.0, 2), ([0] * 8, [1] * 4 + [-1] * 4)),
-     "Noise on the threshold, more on the answers, and an end.", f"{LYU}, Alg. 1", sound=True)  # fmt: skip
+     "Noise on the threshold, more on the answers, and a limit on positive answers.", f"{LYU}, Alg. 1",
+     sound=True)  # fmt: skip
 _add("noisy max, index only", zoo_samplers.largest_index("exponential", 2.0), ([0, 8], [1, 7]), ONE,
      _pmf(_probabilities(PermuteAndFlip(sensitivity=1, epsilon=1)), ([0, 8], [1, 7])),
-     "The index alone, one-sided noise: ε exactly.", "Ding et al. 2021", sound=True)  # fmt: skip
+     "Only the index is released, with one-sided noise: exactly ε.", "Ding et al. 2021", sound=True)  # fmt: skip
 _add("noisy max, scale 2/ε", zoo_samplers.largest_index("laplace", 2.0), ([0, 8], [1, 7]), ONE,
      _pmf(_probabilities(NoisyMax(sensitivity=1, epsilon=1)), ([0, 8], [1, 7])),
      "The factor 2 that any scores need.", "Dwork & Roth 2014", sound=True)  # fmt: skip
@@ -362,7 +366,7 @@ _add("RAPPOR with memory", zoo_samplers.remembered_response(1.0, 10), (False, Tr
      lambda: curves.randomized_response(epsilon=1.0), "Ten reports of one memory cost once.",
      "Erlingsson et al. 2014", sound=True)  # fmt: skip
 _add("classic Gaussian at ε = 2", None, (0.0, 1.0), curves.approximate(epsilon=2.0, delta=SMALL),
-     lambda: curves.gaussian(sigma=CLASSIC / 2), "Not proved at ε = 2, and yet true: folklore blames it wrongly.",
+     lambda: curves.gaussian(sigma=CLASSIC / 2), "The formula is not proved at ε = 2, but it holds there.",
      "Balle & Wang 2018", delta=SMALL, sound=True)  # fmt: skip
 
 
@@ -374,8 +378,8 @@ class _Entries(dict[str, ZooEntry]):
 
     def __missing__(self, name: object) -> ZooEntry:
         near = difflib.get_close_matches(name, self, 1) if isinstance(name, str) else []
-        meant = f"did you mean {near[0]!r}? " if near else ""
-        raise InvalidParameter("entry", name, "is not in the zoo", f"{meant}list(zoo.entries) has all names")
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InvalidParameter("entry", name, "is not in the zoo", f"{hint}list(zoo.entries) has all names")
 
 
 entries: Final[dict[str, ZooEntry]] = _Entries((entry.name, entry) for entry in _LIST)

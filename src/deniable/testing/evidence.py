@@ -57,6 +57,7 @@ class Evidence:
 
     @property
     def broken(self) -> bool:
+        """Whether the event violates the promise."""
         return self.excess > 0
 
     @property
@@ -66,6 +67,7 @@ class Evidence:
 
     @property
     def words(self) -> str:
+        """The event in words; the caller adds the other neighbour."""
         return f"an event has probability at least {self.low:.4g} for one neighbour and at most {self.high:.4g}"
 
 

@@ -106,7 +106,7 @@ def _checks(
     yield _echo(case)
     yield _nan(case)
     same = before == _shown(mechanism) and "<unprintable" not in before
-    words = "says the same before and after" if same else "changed with the data it was given, or cannot be shown"
+    words = "is the same before and after releases" if same else "changed after releases, or raised an error"
     yield Check("repr", same, words)
     yield _seed(case)
 
@@ -117,17 +117,17 @@ def _missing(mechanism: Any) -> str:
         remedy = (
             "; a local protocol is checked as testing.OnePerson(protocol)" if hasattr(mechanism, "randomize") else ""
         )
-        return f"there is no release(value){remedy}"
+        return f"the method release(value) is missing{remedy}"
     try:
         curve = mechanism.curve
     except AttributeError:
-        return "there is no curve: deniable.curves makes them"
+        return "the attribute curve is missing; make a curve with deniable.curves"
     except Exception as refused:  # a user's property may raise any error, which is reported
         return f"curve raised {type(refused).__name__}"
     if isinstance(curve, Curve):
         return ""
     remedy = "; make it a property" if callable(curve) else ""
-    return f"curve must be a deniable.curves.Curve, and is a {type(curve).__name__}{remedy}"
+    return f"curve must be a deniable.curves.Curve, but is a {type(curve).__name__}{remedy}"
 
 
 @final
@@ -153,7 +153,7 @@ def _laws(mechanism: Any, law: Laws | None, neighbours: tuple[Any, Any]) -> tupl
     if given is None:
         return None
     if not callable(given):
-        rule = "must be a function of the value that gives its probabilities by outcome"
+        rule = "must be a function that maps a value to the probability of each outcome"
         raise InvalidParameter("law", NOTHING, rule, "write law=lambda value: {0: 0.5, 1: 0.5}")
     left, right = (given(value) for value in neighbours)
     if callable(left) and callable(right):
@@ -219,8 +219,8 @@ def _support(case: _Case) -> Check:
         evidence.one_sided, *case.samples, evidence.promise_of(case.curve, case.trials), case.miss
     )
     if found.broken:
-        return Check("support", False, f"of a kind seen on one side only, {found.words} for the other")
-    return Check("support", True, "no kind of answer belongs to one neighbour alone")
+        return Check("support", False, f"by the kinds of answers, {found.words} for the other")
+    return Check("support", True, "no kind of answer was proved to belong to one neighbour only")
 
 
 def _privacy(case: _Case) -> Check:
@@ -238,7 +238,7 @@ def _privacy(case: _Case) -> Check:
     true = _true_deltas(case, promise)
     if np.any(true > promise.deltas * (1 + 1e-9) + statistics.UNSURE):
         worst = int(np.argmax(true / np.maximum(promise.deltas, statistics.UNSURE)))
-        words = f"worked out from what it is, δ({promise.epsilons[worst]:.3g}) = {true[worst]:.4g}"
+        words = f"computed from its definition, δ({promise.epsilons[worst]:.3g}) = {true[worst]:.4g}"
         return Check("privacy", False, f"{words}; the curve says {promise.deltas[worst]:.4g}")
     found = evidence.strongest(evidence.telling, *case.samples, promise, case.miss)
     if found.broken:
@@ -247,7 +247,7 @@ def _privacy(case: _Case) -> Check:
     measured, said = found.epsilon(delta), float(case.curve.epsilon(delta=delta))
     if case.laws is None and not found.seen:
         words = (
-            f"nothing seen: {case.trials:,} releases on each neighbour prove no difference between them, which is no "
+            f"nothing seen: {case.trials:,} releases on each neighbour prove no difference between them, which is not "
         )
         remedy = f"evidence for ε = {said:.3f}; take more trials or other neighbours, or give law="
         return Check("privacy", None, words + remedy, unseen=True)
@@ -273,7 +273,7 @@ def _error(case: _Case, distance: Callable[[Any, Any], float] | None) -> Check:
     try:
         reaches = {c: float(case.mechanism.error(confidence=c)) for c in COVERED}
     except (AttributeError, TypeError, InvalidOperation, InvalidParameter):
-        return Check("error", None, "the mechanism tells no error, or not by confidence= alone")
+        return Check("error", None, "the mechanism has no method error(confidence=)")
     how = _far if distance is None else distance
     worst, at = 1.0, COVERED[0]
     for value, answers in zip(case.neighbours, case.samples, strict=True):
@@ -288,7 +288,7 @@ def _error(case: _Case, distance: Callable[[Any, Any], float] | None) -> Check:
     bound = min(1.0, 2 * len(COVERED) * worst)
     if bound <= case.miss:
         return Check("error", False, f"error(confidence={at}) is exceeded too often: p-value {bound:.2g}")
-    return Check("error", True, f"covers at {', '.join(map(str, COVERED))}")
+    return Check("error", True, f"holds at confidence {', '.join(map(str, COVERED))}")
 
 
 def _far(value: Any, answer: Any) -> float:
@@ -305,7 +305,7 @@ def _power(case: _Case) -> Check:
     try:
         runs = case.mechanism**RUNS
     except TypeError:
-        return Check("power", None, "the mechanism has no **")
+        return Check("power", None, "the mechanism does not support **")
     if runs.curve != case.curve**RUNS:
         return Check("power", False, f"(m ** {RUNS}).curve is not m.curve ** {RUNS}")
     draws, value = max(100, case.trials // 4), case.neighbours[0]
@@ -351,11 +351,11 @@ def _copies(case: _Case) -> Check:
             return Check("copies", False, f"{name} raised {type(refused).__name__}")
         if (is_comparable and other != case.mechanism) or other.curve != case.curve:
             return Check("copies", False, f"{name} gives a mechanism that is not equal, or has another curve")
-    unsaid = "" if is_importable else " (a class that no module holds was not pickled)"
+    unpickled = "" if is_importable else " (not pickled: the class is not found in its module)"
     if not is_comparable:
-        words = f"{' and '.join(ways)} keep the curve{unsaid}; the class defines no __eq__ to tell more"
+        words = f"{' and '.join(ways)} keep the curve{unpickled}; equality is not checked: the class has no __eq__"
         return Check("copies", None, words)
-    return Check("copies", True, f"{' and '.join(ways)} give an equal mechanism with the same curve{unsaid}")
+    return Check("copies", True, f"{' and '.join(ways)} give an equal mechanism with the same curve{unpickled}")
 
 
 # -- leaks -----------------------------------------------------------------------------------------------------------
@@ -372,8 +372,8 @@ def _echo(case: _Case) -> Check:
         else:
             is_echo = evidence.certified(hits, case.trials, others, case.trials, promise, case.miss / 4).broken
         if is_echo:
-            return Check("echo", False, "the exact value comes back more often than the promise allows")
-    return Check("echo", True, "the exact value comes back no more often than it may")
+            return Check("echo", False, "the exact value is released more often than the promise allows")
+    return Check("echo", True, "the exact value is released no more often than the promise allows")
 
 
 def _nan(case: _Case) -> Check:
@@ -392,7 +392,7 @@ def _nan(case: _Case) -> Check:
         return Check("nan", False, f"NaN must be refused by a ValueError or answered, not by {type(failed).__name__}")
     row = numbers_of(answer)
     if row is not None and bool(np.isnan(row).any()):
-        return Check("nan", False, "NaN comes back: it tells for sure that it was in the data")
+        return Check("nan", False, "NaN is released, which reveals that NaN was in the data")
     return Check("nan", True, "NaN is answered by a number")
 
 
@@ -405,11 +405,13 @@ def _seed(case: _Case) -> Check:
                 "seed", False, f"{name} takes {', '.join(sorted(bad))}: noise that can be chosen hides nothing"
             )
     if bad := SEEDS & {name for name in dir(case.mechanism) if not _is_private(name)}:
-        return Check("seed", False, f"it holds {', '.join(sorted(bad))}: noise that can be chosen hides nothing")
+        return Check(
+            "seed", False, f"it has the attribute {', '.join(sorted(bad))}: noise that can be chosen hides nothing"
+        )
     if "entropy" in _parameters(kind.release) and not _warns(case):
         return Check("seed", False, "replayable entropy must warn: deniable.errors.NotPrivateWarning")
     if _replays(case):
-        return Check("seed", False, "the same answers come again after random.seed or numpy.random.seed")
+        return Check("seed", False, "random.seed or numpy.random.seed determines the answers")
     return Check("seed", True, "no way to choose the noise was found")
 
 
