@@ -90,7 +90,7 @@ def test_an_outcome_says_all_in_one_sentence() -> None:
     assert "nobody is right more often than 73.11 %" in str(outcome)
     bare = attacks.Outcome("an attack", "no privacy", 100, 100, None)
     assert bare.cap == 1.0
-    assert "nothing else stands in the way" in bare.sentence
+    assert "nothing limits the attacker" in bare.sentence
 
 
 def test_intervals_are_exact_clopper_pearson() -> None:
@@ -226,7 +226,7 @@ WRONG = {
     "no number": (
         lambda a: a.run(mechanisms.Laplace(sensitivity=1.0, epsilon=1.0).then(lambda y: "much"), trials=5),
         InvalidParameter,
-        "with a number",
+        "release a number",
     ),
     "epsilon 0": (lambda a: attacks.sweep(a, epsilon=[0.0]), InvalidParameter, "positive"),
     "epsilon nan": (lambda a: attacks.sweep(a, epsilon=[math.nan]), InvalidParameter, "epsilon=nan: must not be NaN"),
@@ -300,15 +300,15 @@ HIDDEN = {
     "chosen later": (
         LAPLACE.followed_by(lambda answers: SMALL, curve=SMALL.curve).then(lambda answers: answers[1]),
         InvalidOperation,
-        "yet to be chosen",
+        "chosen adaptively",
     ),
     "a catastrophe": (
         mechanisms.cautionary.Catastrophe(SMALL, statistic=lambda y: y, delta=0),
         InvalidOperation,
-        "says its sensitivity",
+        "attribute sensitivity",
     ),
-    "one of their own": (Wrapped(SMALL), InvalidOperation, "says its sensitivity"),
-    "one of their own, then": (Wrapped(SMALL).then(float), InvalidOperation, "says its sensitivity"),
+    "one of their own": (Wrapped(SMALL), InvalidOperation, "attribute sensitivity"),
+    "one of their own, then": (Wrapped(SMALL).then(float), InvalidOperation, "attribute sensitivity"),
 }
 
 

@@ -72,7 +72,7 @@ def test_small_bounded_noise_gives_everybody_away_and_dp_does_not():
 def test_what_cannot_be_searched_is_refused():
     with pytest.raises(InvalidParameter, match="2\\*\\*people"):
         ExhaustiveReconstruction(people=17)
-    with pytest.raises(InvalidParameter, match="every subset"):
+    with pytest.raises(InvalidParameter, match="each subset"):
         ExhaustiveReconstruction(people=3).reconstruct([1, 2])
 
 

@@ -116,10 +116,10 @@ BAD = {
     "one name": (lambda: anonymity({"a": [1]}, quasi="a"), "list of column names"),
     "ragged": (lambda: anonymity({"a": [1], "b": [1, 2]}, quasi=["a", "b"]), "equal length"),
     "empty": (lambda: anonymity({"a": []}, quasi=["a"]), "at least one row"),
-    "lists": (lambda: anonymity({"a": np.array([[1], None], dtype=object)}, quasi=["a"]), "can be compared"),
+    "lists": (lambda: anonymity({"a": np.array([[1], None], dtype=object)}, quasi=["a"]), "not lists"),
     "order": (lambda: anonymity({"a": [1], "s": [3]}, quasi=["a"], secret="s", order=[1, 2]), "every secret"),
-    "cells": (lambda: expected_uniqueness([10], cells=1.0), "more than one cell"),
-    "sizes": (lambda: expected_uniqueness([0], cells=10.0), "one person each"),
+    "cells": (lambda: expected_uniqueness([10], cells=1.0), "cells more than 1"),
+    "sizes": (lambda: expected_uniqueness([0], cells=10.0), "at least 1 each"),
     "areas": (lambda: attacks.population(areas=0, seed=1), "at least 1"),
     "seed": (lambda: attacks.population(areas=1, seed=-1), "at least 0"),
     "size": (lambda: attacks.Homogeneity(size=0), "at least 1"),
@@ -131,7 +131,7 @@ BAD = {
         lambda: attacks.Homogeneity(size=3).run(
             mechanisms.Histogram(categories=(0, 1), unit=Unit.row(), epsilon=1.0), trials=3
         ),
-        "one row replaced",
+        "Unit.replaced_row",
     ),
 }
 

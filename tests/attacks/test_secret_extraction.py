@@ -63,7 +63,7 @@ def test_outcomes_say_what_came_out_and_what_can() -> None:
     assert Extraction((1,) * 40, 1024, curves.pure(epsilon=0.1)).beats_cap
     assert not Extraction((1,) * 40, 1024, None).beats_cap
     assert "of 1,024 guesses" in str(behind)
-    assert "Nothing stands in the way" in str(Extraction((1,), 10, None))
+    assert "Nothing limits the attacker" in str(Extraction((1,), 10, None))
 
 
 def test_a_model_that_says_nothing_exposes_nothing_and_wrong_trainings_are_refused() -> None:

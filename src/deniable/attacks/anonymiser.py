@@ -42,7 +42,7 @@ def span(width: float) -> Step:
         try:
             low = np.floor(float(value) / wide) * wide
         except (TypeError, ValueError):
-            raise InvalidParameter("span", wide, "is a step for numbers; a column of text needs another") from None
+            raise InvalidParameter("span", wide, "applies to numbers only; use cut() or hidden for text") from None
         return f"{low:g}-{low + wide:g}"
 
     return coarser
@@ -113,7 +113,7 @@ def anonymise(
         done[widest] += 1
     kept = ~small
     if not np.any(kept):
-        raise InvalidParameter("k", least, "no class is that large after the last steps", "add coarser steps")
+        raise InvalidParameter("k", least, "no class has that many rows after the last steps", "add coarser steps")
     return Anonymised(
         {name: column[kept] for name, column in made.items()},
         done,

@@ -64,7 +64,7 @@ def codes(column: NDArray[Any]) -> Ints:
         try:
             numbered.append(known.setdefault(None if missing else value, len(known)))
         except TypeError:
-            raise InvalidParameter("table", NOTHING, "must hold values that can be compared: no lists") from None
+            raise InvalidParameter("table", NOTHING, "must hold numbers, texts or dates, not lists") from None
     return np.array(numbered, dtype=np.int64)
 
 
@@ -179,5 +179,5 @@ def expected_uniqueness(sizes: Any, *, cells: float) -> float:
     """
     people, count = curve_arguments.numbers_array("sizes", sizes), curve_arguments.positive("cells", cells)
     if np.any(people < 1) or count <= 1:
-        raise InvalidParameter("sizes, cells", NOTHING, "must be at least one person each, and more than one cell")
+        raise InvalidParameter("sizes, cells", NOTHING, "sizes must be at least 1 each, and cells more than 1")
     return float(np.sum(people * np.exp((people - 1) * np.log1p(-1 / count))) / people.sum())

@@ -85,11 +85,11 @@ class Differencing(Attack):
     def _play(self, defence: Defence, rounds: int, chance: np.random.Generator) -> int:
         secrets = coins(rounds, chance)
         others = chance.binomial(self.people - 1, BLIND, size=rounds)
-        reported, heard = secrets, defence
+        reported, mechanism = secrets, defence
         if isinstance(defence, Protocol):
-            reported, heard = np.asarray(defence.randomize(secrets)), None  # the others' reports cancel
-        everybody = noisy(heard, others + reported, chance)
-        without = noisy(heard, others, chance)
+            reported, mechanism = np.asarray(defence.randomize(secrets)), None  # the others' reports cancel
+        everybody = noisy(mechanism, others + reported, chance)
+        without = noisy(mechanism, others, chance)
         return right(secrets, everybody - without - BLIND, chance)
 
 
@@ -162,4 +162,6 @@ def noise_deviation(defence: Any) -> float:
         return math.sqrt(2 * r) / (1 - r)
     if isinstance(defence, Gaussian):
         return defence.sigma if defence.exponent is not None else math.sqrt(defence.sigma**2 + 1 / 12)
-    raise InvalidOperation(f"the noise of {type(defence).__name__} is not known here")
+    raise InvalidOperation(
+        f"the standard deviation of the noise of {type(defence).__name__} is not known; use Laplace or Gaussian noise"
+    )

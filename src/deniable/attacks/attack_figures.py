@@ -58,8 +58,8 @@ def several(sweep: Sweep) -> Figure:
     panel = Panel(Axis(sweep.label, *ends, "log"), Axis("right guesses", LOWEST, HIGHEST), tuple(marks))
     sure = sweep.outcomes[0].confidence
     note = (
-        f"Dots: measured, with {100 * sure:.10g} % intervals. Lines: closed form, where there is one. "
-        "Dashed: what nobody can beat. Both are worked out at a few places and joined by straight lines. "
+        f"Dots: measured, with {100 * sure:.10g} % confidence intervals. Lines: closed form, if known. "
+        "Dashed: the cap, which nobody can beat. Both are computed at a few points, joined by straight lines. "
         "A coin decides the secret: a blind guess is right half of the time."
     )
     return Figure(_title(sweep.attack), (panel,), note, height=4.4)

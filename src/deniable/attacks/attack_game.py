@@ -127,7 +127,7 @@ class Outcome:
         sure = f"{percent(self.confidence)} % sure: {_down(low)} to {_up(high)} %"
         said = f"{self.attack} against {self.defence}: right {100 * self.rate:.1f} % of the time ({sure}). "
         if self.curve is None:
-            return said + f"Blind guesses are right {100 * BLIND:.0f} % of the time; nothing else stands in the way."
+            return said + f"Blind guesses are right {100 * BLIND:.0f} % of the time; nothing limits the attacker."
         return said + (
             f"Blind guesses are right {100 * BLIND:.0f} % of the time, and behind this curve nobody is right more "
             f"often than {percent_up(self.cap)}."
@@ -198,7 +198,7 @@ class Attack(ABC):
                 "defence",
                 type_of(defence),
                 "must be a mechanism, a protocol of the local model, or None for no privacy",
-                "deniable.mechanisms and deniable.local make them",
+                "make one with deniable.mechanisms or deniable.local",
             )
         return None if defence is None or isinstance(defence, BoundedNoise) else self.seen(defence)
 
@@ -252,25 +252,28 @@ def moves_by_one(defence: Mechanism, attack: str) -> Mechanism:
         for part, _ in defence.runs:
             moves_by_one(part, attack)
     elif isinstance(defence, Adaptive):
-        raise InvalidOperation(f"{attack} cannot see how far a person moves an answer of a mechanism yet to be chosen")
+        raise InvalidOperation(
+            f"{attack} needs the sensitivity of the mechanism, which is unknown if a mechanism is chosen adaptively; "
+            "give a fixed mechanism"
+        )
     elif isinstance(defence, Asked):
         raise InvalidOperation(
-            f"{attack} cannot see how far a person moves a statistic; give the mechanism itself, without on()"
+            f"{attack} needs to know how far a person moves the statistic; give the mechanism itself, without on()"
         )
     else:
-        said = getattr(defence, "sensitivity", None)
-        if not isinstance(said, int | float | Fraction):
+        sensitivity = getattr(defence, "sensitivity", None)
+        if not isinstance(sensitivity, int | float | Fraction):
             raise InvalidOperation(
-                f"{attack} cannot see how far a person may move an answer of {type(defence).__name__}; give it a "
-                "mechanism that says its sensitivity"
+                f"{attack} needs to know how far a person moves an answer of {type(defence).__name__}; give a "
+                "mechanism with an attribute sensitivity"
             )
-        if not said >= 1:
+        if not sensitivity >= 1:
             raise InvalidParameter(
-                "sensitivity", float(said), f"must be at least 1: a person moves an answer of {attack} by 1"
+                "sensitivity", float(sensitivity), f"must be at least 1: a person moves an answer of {attack} by 1"
             )
         if isinstance(defence, Additive) and defence.dimension not in (None, 1):
             raise InvalidParameter(
-                "dimension", defence.dimension, "must be left out: each answer is released by itself"
+                "dimension", defence.dimension, "must be left out: each answer is released separately"
             )
     return defence
 
@@ -293,7 +296,7 @@ def noisy(defence: Defence, answers: Ints, chance: np.random.Generator) -> Float
     try:
         return np.array([float(one) for one in listed]).reshape(answers.shape)
     except (TypeError, ValueError):
-        raise InvalidParameter("defence", NOTHING, "must answer a whole number with a number") from None
+        raise InvalidParameter("defence", NOTHING, "must release a number for a whole number") from None
 
 
 def coins(rounds: int, chance: np.random.Generator) -> Bits:

@@ -108,8 +108,8 @@ def story(name: str | None) -> Story:
         raise InvalidParameter("attack", NOTHING, "must be named", f"there are {', '.join(STORIES)}")
     if name not in STORIES:
         near = difflib.get_close_matches(name, STORIES, 1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise InvalidParameter("attack", name, "is not known", f"{meant}there are {', '.join(STORIES)}")
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InvalidParameter("attack", name, "is not known", f"{hint}there are {', '.join(STORIES)}")
     return STORIES[name]
 
 
@@ -121,8 +121,8 @@ def _list_names() -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column()
-    for name, told in STORIES.items():
-        table.add_row(name, told.opening)
+    for name, each in STORIES.items():
+        table.add_row(name, each.opening)
     console = Console(highlight=False, width=min(Console().width, 100))
     console.print(table)
     console.print("\nTry: deniable attack reconstruction --epsilon 0.1 1 10", markup=False)
@@ -143,27 +143,27 @@ def attack_command(
     if name is None and not levels and not as_json:
         _list_names()
         return None
-    told = story(name)
+    chosen = story(name)
     levels = levels or list(USUAL)
     if len(levels) > MOST_LEVELS:
         raise InvalidParameter("--epsilon", levels, f"give 1 to {MOST_LEVELS} numbers", "try --epsilon 0.1 1 10")
     if plot is not None:
         _check_plot(plot)
-    attack = told.make()
+    attack = chosen.make()
     total = rounds_of(attack, epsilon=levels, delta=delta, trials=trials)
     with _progress(attack.NAME, total) as progress:
         found = sweep(attack, epsilon=levels, delta=delta, trials=trials, confidence=confidence, progress=progress)
     if plot is not None:
         from deniable import plots
 
-        with _progress("working out the lines", None):
+        with _progress("computing the lines", None):
             figure = found.figure
         plots.render(figure, plot)
     if delta is not None and attack.defences(epsilon=levels[0]).keys() == found.series.keys():
-        print(f"--delta changes nothing: against {attack.NAME} there is no Gaussian noise to try.", file=sys.stderr)
+        print(f"--delta has no effect: {attack.NAME} has no defence with Gaussian noise.", file=sys.stderr)
     if as_json:
         return record(found)
-    show(told, found)
+    show(chosen, found)
     return None
 
 
@@ -220,7 +220,7 @@ def record(found: Sweep) -> dict[str, Any]:
     }
 
 
-def show(told: Story, found: Sweep) -> None:
+def show(chosen: Story, found: Sweep) -> None:
     """Print the story as a table."""
     from rich.console import Console
     from rich.table import Table
@@ -245,7 +245,7 @@ def show(told: Story, found: Sweep) -> None:
         for place, (name, series) in enumerate(found.series.items()):
             add(f"{level:g}" if place == 0 else "", name, series[level])
     console.print()
-    console.print("\n".join(textwrap.wrap(told.opening, console.width)), markup=False)
+    console.print("\n".join(textwrap.wrap(chosen.opening, console.width)), markup=False)
     console.print()
     console.print(table)
     console.print()

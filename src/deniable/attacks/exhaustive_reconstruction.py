@@ -66,7 +66,7 @@ class ExhaustiveReconstruction(GroupAttack):
         """
         said = curve_arguments.numbers_array("answers", answers)
         if len(said) != self.questions:
-            raise InvalidParameter("answers", NOTHING, f"must be {self.questions:,}: one for every subset")
+            raise InvalidParameter("answers", NOTHING, f"must be {self.questions:,} numbers, one for each subset")
         few = np.linspace(0, self.questions - 1, min(FIRST, self.questions)).astype(int)
         bound = np.max(np.abs(self.asked @ self.asked[few].T - said[few]), axis=1)
         best, least = 0, np.inf

@@ -56,7 +56,10 @@ class TableAttack(Attack):
         if isinstance(defence, Histogram):
             if len(defence) != 2 or defence.unit.relation is not Relation.REPLACE:
                 raise InvalidParameter(
-                    "defence", defence, "must count two secrets, one row replaced", "write attack.defences(epsilon=)"
+                    "defence",
+                    defence,
+                    "must be a Histogram of two secrets for Unit.replaced_row()",
+                    "write attack.defences(epsilon=)",
                 )
             return defence.curve**self._releases
         if isinstance(defence, FlippedAnswer):
@@ -265,7 +268,9 @@ class Intersection(TableAttack):
     def __post_init__(self) -> None:
         curve_arguments.integer("size", self.size, 1)
         if curve_arguments.probability("chance", self.chance) > BLIND:
-            raise InvalidParameter("chance", self.chance, "must be at most 1/2: it is the probability of each value")
+            raise InvalidParameter(
+                "chance", self.chance, "must be at most 1/2: each of two values has this probability"
+            )
         curve_arguments.integer("releases", self.releases, 1)
 
     @property
@@ -350,7 +355,7 @@ def candidates(*releases: tuple[Table, dict[str, Any]], secret: str) -> set[Any]
     if not releases:
         raise InvalidParameter("releases", 0, "must be at least one table")
     if not all(isinstance(each, tuple) and len(each) == 2 for each in releases):
-        raise InvalidParameter("releases", NOTHING, "must be pairs (table, values that are known)")
+        raise InvalidParameter("releases", NOTHING, "must be pairs (table, dict of known values)")
     left: set[Any] | None = None
     for table, known in releases:
         *given, secrets = anonymity_measures.columns(table, [*known, secret])

@@ -83,10 +83,12 @@ class StatisticsMembership(Attack):
         if not np.all((rows == 0) | (rows == 1)):
             raise InvalidParameter("attributes", NOTHING, "must be columns of yes and no (1 and 0), none missing")
         if len(rows) < curve_arguments.integer("people", people, 1) + 1:
-            raise InvalidParameter("people", people, "must be fewer than the table has rows")
+            raise InvalidParameter("people", people, "must be less than the number of rows of the table")
         rates = rows.mean(axis=0)
         if np.any((rates == 0) | (rates == 1)):
-            raise InvalidParameter("attributes", NOTHING, "must not be the same for everybody")
+            raise InvalidParameter(
+                "attributes", NOTHING, "must vary: leave out attributes that all people or none have"
+            )
         made = object.__new__(cls)
         made._fill(people, rates, rows == 1)
         return made
@@ -171,7 +173,7 @@ class ModelMembership(Attack):
     def __init__(self, *, features: Any, labels: Any, people: int, penalty: float) -> None:
         x, y = features_of(features, labels)
         if not 1 <= curve_arguments.integer("people", people, 1) < len(x):
-            raise InvalidParameter("people", people, "must be fewer than the rows to draw from")
+            raise InvalidParameter("people", people, "must be less than the number of rows to draw from")
         for name, value in (
             ("model", LogisticModel(penalty=curve_arguments.positive("penalty", penalty))),
             ("features", x),

@@ -278,5 +278,5 @@ def nearest(asked: Any, answers: Any) -> Floats:
         method="highs",
     )
     if found.x is None:
-        raise NotCertifiable("the linear program could not be solved")
+        raise NotCertifiable("the linear program could not be solved; use fewer people or questions")
     return np.asarray(found.x[:count])

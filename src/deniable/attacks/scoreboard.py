@@ -130,6 +130,6 @@ class Scoreboard(Attack):
             if match is None:
                 continue
             # A wrong record contains another person's secret, which is a coin.
-            told = said[i] if match == person else chance.integers(0, 2) == 1
-            evidence[i] = 1.0 if told else -1.0
+            guess = said[i] if match == person else chance.integers(0, 2) == 1
+            evidence[i] = 1.0 if guess else -1.0
         return right(secrets, evidence, chance)

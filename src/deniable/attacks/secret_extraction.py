@@ -108,8 +108,8 @@ class Extraction:
             "average."
         )
         if self.curve is None:
-            return said + " Nothing stands in the way."
-        return said + f" Behind this curve nobody gets a secret out more often than {percent_up(self.cap(bits=whole))}."
+            return said + " Nothing limits the attacker."
+        return said + f" Under this curve nobody extracts a secret more often than {percent_up(self.cap(bits=whole))}."
 
 
 @final
@@ -147,7 +147,7 @@ class SecretExtraction:
         """
         rounds, chance = curve_arguments.integer("trials", trials, 1), np.random.default_rng()
         if not callable(train):
-            raise InvalidParameter("train", type_of(train), "must train a model on a secret and return its scores")
+            raise InvalidParameter("train", type_of(train), "must be a function that trains a model on a secret")
         listed, ranks = self.candidates, []
         for place in chance.integers(0, len(listed), size=rounds).tolist():
             scores = curve_arguments.numbers_array("scores", train(listed[place])(listed))

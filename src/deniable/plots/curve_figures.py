@@ -136,7 +136,7 @@ def loss(curve: Curve, *, delta: float | None = None, direction: Shown = "both")
     marked: nearly all of the probability that δ covers lies beyond it.
     """
     if not isinstance(curve, Curve):
-        raise InvalidOperation(f"the loss distribution of one curve can be drawn, not of {type(curve).__name__}")
+        raise InvalidOperation(f"loss() draws the loss distribution of one curve, not of a {type(curve).__name__}")
     _shown(direction)
     allowed, name = _level(delta), _short(curve.expression(), 56)
     if direction in ("both", "apart"):
@@ -218,7 +218,7 @@ def intervals(
     """
     if not 1 <= len(points) <= MOST_INTERVALS:
         rule = f"between 1 and {MOST_INTERVALS} intervals can be drawn together"
-        raise InvalidParameter("points", len(points), rule, "keep fewer rows: ORDER BY and LIMIT do that")
+        raise InvalidParameter("points", len(points), rule, "keep fewer rows, with ORDER BY and LIMIT")
     marks: list[Mark] = []
     for at, (_, value, low, high) in enumerate(reversed(points)):
         marks += [Line("", (float(low), float(high)), (float(at), float(at))), Marker(float(value), float(at))]
@@ -243,9 +243,9 @@ def _tradeoff_panel(named: dict[str, Curve], form: Form = "tradeoff", direction:
     draw, x_axis, y_axis = FORMS[form]
     marks: list[Mark] = [Line("learns nothing", *draw(np.array([0, 1.0]), np.array([1.0, 0])), REFERENCE, "dashed")]
     lines = {
-        f"{label}{said}": (curve, parts)
+        f"{label}{suffix}": (curve, parts)
         for label, curve in named.items()
-        for said, parts in _orders(curve, direction).items()
+        for suffix, parts in _orders(curve, direction).items()
     }
     for colour, (label, (curve, parts)) in enumerate(lines.items()):
         alpha, beta = _lowest([part.polygon() for part in parts])
@@ -341,8 +341,8 @@ def _profile_panel(named: dict[str, Curve], level: float | None) -> Panel:
         low, high, at = np.maximum(low, floor * 1e-3), np.maximum(high, floor * 1e-3), epsilon
         marks.append(ShadedBand(_floats(at), _floats(low), _floats(high), colour))
         met = curve.epsilon(delta=level) if level else math.inf
-        said = f"{label}: ε = {rounded_up(met, 4)}" if math.isfinite(met) else label
-        marks.append(Line(said, _floats(at[shown]), _floats(high[shown]), colour))
+        name = f"{label}: ε = {rounded_up(met, 4)}" if math.isfinite(met) else label
+        marks.append(Line(name, _floats(at[shown]), _floats(high[shown]), colour))
         if math.isfinite(met):
             marks.append(Marker(met, level or 0.0, colour=colour))
     return Panel(Axis("ε", 0, 1.02 * right), Axis("δ", floor, 1, "log"), tuple(marks))
@@ -462,12 +462,12 @@ def _level(delta: float | None) -> float | None:
 def _checked_growth(curve: Curve, delta: float, most: int) -> tuple[float, float]:
     """(ε of one run, δ), checked for the composition theorems; `InvalidParameter` otherwise."""
     if not isinstance(curve, Curve):
-        raise InvalidOperation(f"the growth of one curve can be drawn, not of {type(curve).__name__}")
+        raise InvalidOperation(f"growth() draws the composition of one curve, not of a {type(curve).__name__}")
     rule = "must be a whole number between 2 and 1,000,000"
     arguments.python_int("most", most, NumberRange(rule, least=2, most=10**6))
     allowed, each = _level(delta), curve.epsilon(delta=0.0)
     if allowed is None or not 0 < allowed < 1:
-        raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1", "advanced composition needs some δ")
+        raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1", "advanced composition needs δ > 0")
     if not 0 < each < math.inf:
         raise InvalidParameter(
             "curve", curve, "must be pure DP with ε > 0", "textbook composition starts from a pure ε"

@@ -39,9 +39,9 @@ class Explorer:
         except ImportError:
             raise MissingExtra("ipywidgets", "notebook") from None
         self.sliders: dict[str, Any] = _sliders(ipywidgets)
-        self._said = ipywidgets.HTML()
+        self._sentences = ipywidgets.HTML()
         self._pictures = [ipywidgets.Image(format="svg+xml") for _ in range(3)]
-        self._box = ipywidgets.VBox([*self.sliders.values(), self._said, *self._pictures])
+        self._box = ipywidgets.VBox([*self.sliders.values(), self._sentences, *self._pictures])
         for slider in self.sliders.values():
             slider.observe(self._moved, names="value")
         self._moved()
@@ -111,7 +111,7 @@ class Explorer:
         if self.sliders["rate"].disabled and self.value("rate") < 1:
             self.sliders["rate"].value = 1.0  # calls this method again
             return
-        self._said.value = "<br>".join(self.words)
+        self._sentences.value = "<br>".join(self.words)
         for picture, figure in zip(self._pictures, self.figures, strict=True):
             picture.value = svg(figure).encode()
 

@@ -58,10 +58,10 @@ def laws(
     else:
         losses = found if isinstance(found, Losses) else found.losses
         figure, drawn = loss_laws(losses, names, epsilon, rate), found.name if isinstance(found, AnswerPart) else ""
-    told = f" Drawn: {drawn}; all else has the same law on both values, and tells nothing." if drawn else ""
+    extra = f" Drawn: {drawn}; all else has the same law on both values, and reveals nothing." if drawn else ""
     if found.before:
-        told += f" It is about {found.before}: an answer is made of it, and tells no more."
-    return replace(figure, note=figure.note + told)
+        extra += f" The figure shows {found.before}: an answer is computed from it, and reveals no more."
+    return replace(figure, note=figure.note + extra)
 
 
 def _parts(mechanism: Any, x: Any, x2: Any) -> list[Told]:
@@ -71,7 +71,7 @@ def _parts(mechanism: Any, x: Any, x2: Any) -> list[Told]:
     if isinstance(mechanism, PiecewiseMean):
         return [AnswerPart(_law(mechanism, x), _law(mechanism, x2))]
     if isinstance(mechanism, TableResponse):
-        return differing(_reports(told, f"column {name}") for name, told in mechanism.told_apart(x, x2).items())
+        return differing(_reports(each, f"column {name}") for name, each in mechanism.told_apart(x, x2).items())
     if isinstance(mechanism, Protocol):
         return [_reports(mechanism.told_apart(x, x2))]
     raise _undrawable(mechanism)
@@ -95,7 +95,7 @@ def _is_rich(part: AnswerPart) -> bool:
 
 def _undrawable(mechanism: Any) -> InvalidOperation:
     return InvalidOperation(
-        f"the laws of a mechanism or of a local protocol can be drawn, not of {type(mechanism).__name__}"
+        f"laws() draws the output distributions of a mechanism or a local protocol, not of a {type(mechanism).__name__}"
     )
 
 
@@ -214,7 +214,7 @@ def _band(across: Axis, ratio: Any, epsilon: float) -> tuple[list[Mark], str]:
 def _alone(never: tuple[float, float], names: tuple[str, str]) -> str:
     return (
         f"The loss is infinite with probability {never[0]:.3g} on {names[0]} and {never[1]:.3g} on {names[1]}: "
-        "such answers come on one of the two alone"
+        "such answers occur on one of the two only"
     )
 
 
@@ -267,7 +267,7 @@ def _short(names: tuple[str, str]) -> tuple[str, str]:
 def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protocol], value: Any = 0) -> Figure:
     """The laws of several mechanisms on one value, for example Laplace noise of several scales. A dict gives names."""
     if not mechanisms:
-        raise InvalidOperation("the laws of mechanisms can be drawn; give one or more")
+        raise InvalidOperation("density() draws the output distributions of mechanisms; give at least one mechanism")
     found = [(name or _named(m), _law(m, value)) for name, m in _each(mechanisms)]
     marks: list[Mark] = []
     drawn = [_seen(law) for _, law in found]
@@ -292,12 +292,14 @@ def chances(*mechanisms: Mechanism | Mapping[str, Mechanism], rows: int) -> Figu
     n = curve_arguments.integer("rows", rows, 1)
     named = _each(mechanisms)
     if not named or not all(isinstance(m, Mechanism) and hasattr(m, "probabilities") for _, m in named):
-        raise InvalidOperation("mechanisms that tell the probabilities of 0 and 1 can be drawn; give one or more")
+        raise InvalidOperation(
+            "chances() draws mechanisms with a method probabilities and the outputs 0 and 1; give at least one"
+        )
     ones = range(n + 1)
     marks: list[Mark] = []
     for colour, (name, mechanism) in enumerate(named):
-        said: Any = mechanism
-        found = [float(said.probabilities([1] * s + [0] * (n - s))[1]) for s in ones]
+        binary: Any = mechanism
+        found = [float(binary.probabilities([1] * s + [0] * (n - s))[1]) for s in ones]
         marks.append(Line(name or repr(mechanism), *_pairs(ones, found), colour))
     level = max(float(m.curve.epsilon(delta=0.0)) for _, m in named)
     above = [s for s in ones if 2 * s > n]
@@ -392,18 +394,18 @@ def _best_test(p: Any, q: Any, ratio: Any, rate: float) -> _Test:
 
     Where the log-ratio is at the threshold, the test flips a coin (Neyman & Pearson), so that it alarms at this rate.
     """
-    told = np.round(np.where(np.maximum(p, q) > 0, ratio, math.inf), 12)
-    told = np.where(np.isnan(told), math.inf, told)
-    from_the_end = -1 if told[-1] <= told[0] else 1
-    order = np.lexsort((from_the_end * np.arange(len(told)), told))
+    rounded = np.round(np.where(np.maximum(p, q) > 0, ratio, math.inf), 12)
+    rounded = np.where(np.isnan(rounded), math.inf, rounded)
+    from_the_end = -1 if rounded[-1] <= rounded[0] else 1
+    order = np.lexsort((from_the_end * np.arange(len(rounded)), rounded))
     count = int(np.searchsorted(np.cumsum(p[order]), rate, side="right"))
     last = order[min(count, len(order) - 1)]
-    below, at = told < told[last], told == told[last]
+    below, at = rounded < rounded[last], rounded == rounded[last]
     spent, tied = float(np.sum(p[below])), float(np.sum(p[at]))
     coin = min(1.0, (rate - spent) / tied) if tied > 0 else 1.0
     hits = float(np.sum(q[below]) + coin * np.sum(q[at]))
     seen = float(np.sum(p[below]) + np.sum(q[below]))
-    alarms = np.zeros(len(told), dtype=bool)
+    alarms = np.zeros(len(rounded), dtype=bool)
     alarms[order[:count]] = True
     left = rate - float(np.sum(p[order[:count]]))
     part = left / float(p[last]) if count < len(order) and p[last] > 0 else 0.0
