@@ -101,7 +101,7 @@ class EpsilonDeltaFilter:
     def __init__(self, *, epsilon: float, delta: float, orders: Sequence[float] = ORDERS) -> None:
         kept = tuple(float(curve_arguments.positive("orders", each)) for each in orders)
         if not kept or min(kept) <= 1 or max(kept) > 1e6 or len(set(kept)) != len(kept):
-            raise InvalidParameter("orders", NOTHING, "must be different numbers above 1, at most 1e6, at least one")
+            raise InvalidParameter("orders", NOTHING, "must be one or more different numbers above 1, up to 1e6")
         object.__setattr__(self, "epsilon", curve_arguments.not_negative("epsilon", epsilon))
         object.__setattr__(self, "delta", curve_arguments.inner_probability("delta", delta))
         object.__setattr__(self, "orders", kept)
@@ -109,7 +109,7 @@ class EpsilonDeltaFilter:
 
     def _after(self, curve: Curve) -> EpsilonDeltaFilter:
         if not isinstance(curve, Curve):
-            raise InvalidParameter("curve", curve, "must be a curve", "make one with curves.gaussian(sigma=...), say")
+            raise InvalidParameter("curve", curve, "must be a curve", "for example curves.gaussian(sigma=...)")
         costs = (curve.renyi_function(order) for order in self.orders)
         sums = tuple(above(old + cost) if cost > 0 else old for old, cost in zip(self.spent, costs, strict=True))
         charged = object.__new__(EpsilonDeltaFilter)
@@ -127,8 +127,8 @@ class EpsilonDeltaFilter:
         """
         charged = self._after(curve)
         if not charged._holds():
-            left = f"part of epsilon={self.epsilon:g}, delta={self.delta:g}"
-            raise BudgetExceeded("a release that does not fit", left, "nothing was spent; ask with more noise")
+            left = f"a part of epsilon={self.epsilon:g}, delta={self.delta:g}"
+            raise BudgetExceeded("a release that costs more", left, "nothing was spent; use more noise")
         return charged
 
     @quietly

@@ -38,7 +38,7 @@ def _target(
             "target", NOTHING, "give epsilon= (with delta=), mu=, advantage=, equal_error_rate= or rho="
         )
     if len(chosen) > 1:
-        raise InvalidParameter(" and ".join(chosen), NOTHING, "give one target", "calibrate to the other and compare")
+        raise InvalidParameter(" and ".join(chosen), NOTHING, "give one target only", "calibrate to each and compare")
     if epsilon is not None:
         wanted = curve_arguments.not_negative("epsilon", epsilon, down)
         small = curve_arguments.probability("delta", 0.0 if delta is None else delta, down)
@@ -48,7 +48,7 @@ def _target(
         small = curve_arguments.probability("delta", 0.0 if delta is None else delta, down)
         return _Target(f"mu={wanted:g}", wanted, lambda c: c.gdp(delta=small))
     if delta is not None:
-        raise InvalidParameter("delta", delta, "goes with epsilon= or mu=", "add the epsilon at which delta is meant")
+        raise InvalidParameter("delta", delta, "is given with epsilon= or mu= only", "add the epsilon for this delta")
     if advantage is not None:
         wanted = curve_arguments.probability("advantage", advantage, down)
         return _Target(f"advantage={wanted:g}", wanted, lambda c: c.advantage())
@@ -142,7 +142,7 @@ class _Search:
         for exponent in (0, -1, 1, -3, 3, -7, 7, -14, 14, -30, 30):
             if self.cost(2.0**exponent) is not None:
                 return 2.0**exponent
-        raise ImpossibleTarget(f"make_curve refuses every value tried; the last reason: {self.refusal}")
+        raise ImpossibleTarget(f"make_curve raised an error for every value tried; the last error: {self.refusal}")
 
     def _bracket(self, start: float) -> tuple[float, float]:
         """A value that meets the target and one that misses it (or is not allowed), found by doubling and halving. If
@@ -169,23 +169,23 @@ class _Search:
             if len(seen) == 2:
                 return seen[True], seen[False]
         if True in seen:
-            # Every value meets the target: the least private value is the answer (rate = 1, say).
+            # Every value meets the target: the least private value is the answer (for example rate = 1).
             most = max(c for c in self.known.values() if c is not None)
             tied = [v for v, c in self.known.items() if c == most]
-            # If the target does not distinguish them (ε = 0 for all, say), the advantage decides which end is less
-            # private.
+            # If the target does not distinguish them (for example if ε = 0 for all), the advantage decides which end
+            # is less private.
             worst = max(min(tied), max(tied), key=lambda v: self.make_curve(v).advantage())
             return worst, worst
         least = min((c, v) for v, c in self.known.items() if c is not None)
         if math.isinf(least[0]):
             raise ImpossibleTarget(
-                f"no value meets {self.target.words}: every value tried costs infinitely much there; a loss without "
-                "bound, such as a Gaussian's, needs delta= larger than 0, and what is lost with some probability needs "
-                "delta= at least that"
+                f"no value meets {self.target.words}: the cost of every value tried is infinite; if the privacy loss "
+                "has no bound, as with Gaussian noise, give delta= above 0; if everything is revealed with some "
+                "probability, give delta= of at least that probability"
             )
         raise ImpossibleTarget(
-            f"no value meets {self.target.words}: the most private one found is {least[1]:.6g}, and it gives "
-            f"{least[0]:.6g}; raise the target, or change what make_curve keeps fixed"
+            f"no value meets {self.target.words}: the most private value found, {least[1]:.6g}, gives {least[0]:.6g}; "
+            "raise the target, or change the parameters that make_curve keeps fixed"
         )
 
     def _moves(self, value: float, before: float) -> bool:

@@ -104,10 +104,10 @@ class Curve:
         """Both mechanisms run on the same data (the second may look at the first's answer): adaptive composition."""
         if isinstance(other, numbers.Number):
             raise InvalidOperation(
-                f"a curve times a number means nothing; to run it {other} times write curve ** {other}"
+                f"a curve cannot be multiplied by a number; to run it {other} times write curve ** {other}"
             )
         if not isinstance(other, Curve):
-            raise InvalidOperation(f"a curve multiplies with a curve, not with {type(other).__name__}")
+            raise InvalidOperation(f"a curve can be multiplied by a curve, not by {type(other).__name__}")
         counts, total = dict(self._counts), self._hash
         for atom, count in other._counts.items():
             before = counts.get(atom, 0)
@@ -123,7 +123,9 @@ class Curve:
         return self.__mul__(other)
 
     def __add__(self, other: object) -> Curve:
-        raise InvalidOperation("curves do not add; two releases together are curve * curve, many are curve ** count")
+        raise InvalidOperation(
+            "curves can only be multiplied; two releases together are curve * curve, many are curve ** count"
+        )
 
     __radd__ = __sub__ = __truediv__ = __add__
 
@@ -134,7 +136,7 @@ class Curve:
             return Curve({})
         counts = {atom: count * uses for atom, count in self._counts.items()}
         if max(counts.values(), default=0) > MOST_USES:
-            raise InvalidParameter("power", uses, f"no mechanism may be used more than {MOST_USES:,} times")
+            raise InvalidParameter("power", uses, f"a mechanism may be used at most {MOST_USES:,} times")
         return Curve(counts)
 
     def then(self, *processing: object) -> Curve:
@@ -531,7 +533,7 @@ class Curve:
 
     def expression(self) -> str:
         """The curve as a user would write it. `curves.parse` and `deniable curve "<expression>"` read it back, except
-        for curves of long tables (`from_density`, say), whose expression only names them.
+        for curves of long tables (for example `from_density`), whose expression only names them.
         """
         parts = [a.expression() + (f"**{c}" if c != 1 else "") for a, c in self._counts.items()]
         return " * ".join(parts) if parts else "identity()"

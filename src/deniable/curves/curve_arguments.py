@@ -85,7 +85,7 @@ def ratio(name: str, rounded: float, given: Any) -> str:
     except (ValueError, ZeroDivisionError):
         exact = None
     if exact is None or exact <= 0 or up(exact) != rounded or written(exact) != given:
-        raise InvalidParameter("ratio", given, f"must be a ratio of whole numbers that {name} is, rounded up")
+        raise InvalidParameter("ratio", given, f"must be the ratio of whole numbers from which {name} was rounded up")
     return str(given)
 
 

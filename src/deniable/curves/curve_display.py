@@ -137,9 +137,9 @@ def _bracket(low: float, high: float) -> tuple[str, str]:
 
 
 def _mu(curve: Curve, delta: float) -> tuple[str, str]:
-    mu, but = curve.gdp(), curve.gdp(delta=delta)
-    if math.isfinite(but) and but < 0.99 * mu:
-        return rounded_up(mu), f"Gaussian DP; {rounded_up(but)} but for δ = {delta:g}"
+    mu, approximate = curve.gdp(), curve.gdp(delta=delta)
+    if math.isfinite(approximate) and approximate < 0.99 * mu:
+        return rounded_up(mu), f"Gaussian DP; {rounded_up(approximate)} up to δ = {delta:g}"
     if math.isinf(mu):
         return "∞", "not Gaussian DP"
     return rounded_up(mu), "Gaussian DP: no easier than N(0,1) against N(μ,1)"

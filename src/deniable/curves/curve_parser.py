@@ -94,7 +94,7 @@ def parse(text: str) -> Curve:
     <Curve gaussian(sigma=50)**1000 * laplace(scale=4)>
     >>> parse("gausian(sigma=50)")
     Traceback (most recent call last):
-    deniable.errors.InvalidExpression: expression='gausian(sigma=50)': column 1: there is no curve called 'gausian'; ...
+    deniable.errors.InvalidExpression: expression='gausian(sigma=50)': column 1: the curve 'gausian' is not known; ...
     """
     if not isinstance(text, str):
         raise InvalidExpression("expression", text, "must be a string", _GRAMMAR)
@@ -123,12 +123,12 @@ class _Reader:
         window = self.text[left : left + 100]
         caret = " " * (start - left) + "^" + "~" * (min(end, left + len(window)) - start - 1)
         picture = f"\n    {window}\n    {caret}"
-        said = f"column {start + 1}: {rule}"
+        placed = f"column {start + 1}: {rule}"
         if remedy:
-            raise InvalidExpression("expression", self.text, said, remedy + picture) from cause
-        raise InvalidExpression("expression", self.text, said + picture) from cause
+            raise InvalidExpression("expression", self.text, placed, remedy + picture) from cause
+        raise InvalidExpression("expression", self.text, placed + picture) from cause
 
-    # -- the first two gates -----------------------------------------------------------------------------------------
+    # -- scanning and Python's grammar -------------------------------------------------------------------------------
 
     def scan(self) -> None:
         """Accept known tokens only, with bounded bracket depth and number length: the rest cannot harm
@@ -136,16 +136,16 @@ class _Reader:
         """
         place, depth = 0, 0
         if not self.text.strip():
-            self.refuse((0, 1), "there is nothing to read")
+            self.refuse((0, 1), "the expression is empty")
         while place < len(self.text):
             match = _TOKEN.match(self.text, place)
             if match is None:
-                self.refuse((place, place + 1), f"the character {self.text[place]!r} has no meaning in an expression")
+                self.refuse((place, place + 1), f"the character {self.text[place]!r} is not allowed in an expression")
             here = match.span()
             if match["number"]:
                 after = self.text[match.end() : match.end() + 1]
                 if after.isidentifier() or after == ".":
-                    self.refuse(here, f"the number {_short(match['number'])} runs into {after!r}")
+                    self.refuse(here, f"the number {_short(match['number'])} is followed by {after!r}")
                 if len(match["number"]) > MOST_DIGITS:
                     self.refuse(here, f"a number may have at most {MOST_DIGITS} characters", "round it, or write 1e-6")
             depth += bool(match["open"]) - bool(match["close"])
@@ -163,7 +163,7 @@ class _Reader:
         except (RecursionError, MemoryError) as error:
             self.refuse((0, 1), "is nested too deeply", "write it flatter", cause=error)
 
-    # -- the third gate ----------------------------------------------------------------------------------------------
+    # -- walking the tree --------------------------------------------------------------------------------------------
 
     def curve(self, node: ast.expr, depth: int) -> Curve:
         """The curve of a node."""
@@ -195,7 +195,7 @@ class _Reader:
             case ast.Name(id=name):
                 made = available().get(name)
                 hint = f"write {name}({_parameters(inspect.signature(made))})" if made else self.known(name)
-                self.refuse(node, f"{name!r} stands alone", hint)
+                self.refuse(node, f"{name!r} has no arguments in brackets", hint)
         self.refuse(node, f"{self.source(node)} is not a curve, a number, True, False or a list of these")
 
     def chain(self, node: ast.BinOp, depth: int) -> Any:
@@ -212,7 +212,7 @@ class _Reader:
             if all(curves) and isinstance(step.op, ast.Mult):
                 total = self.built(step, operator.mul, total, other)
             elif any(curves):
-                rule = "a curve combines by * with a curve, and by ** with a whole number"
+                rule = "a curve can be multiplied by a curve (*), and raised to a whole number (**)"
                 self.refuse(step, rule, "write curve ** 3 for three runs")
             else:
                 total = self.arithmetic(step, total, other)
@@ -224,7 +224,7 @@ class _Reader:
         try:
             return self.bounded(node, _ARITHMETIC[type(node.op)](left, right))
         except ZeroDivisionError as error:
-            self.refuse(node, f"{self.source(node)} has no value", "write the number itself", error)
+            self.refuse(node, f"{self.source(node)} divides by zero", "write the number itself", error)
 
     def power(self, node: ast.BinOp, base: Any, exponent: Number) -> Curve | Number:
         if isinstance(base, Curve):
@@ -232,7 +232,7 @@ class _Reader:
         if not _is_number(base):
             self.refuse(node, f"{self.source(node)} is not a power of a curve or of a number")
         if base == 0 and exponent < 0:
-            self.refuse(node, f"{self.source(node)} has no value", "write the number itself")
+            self.refuse(node, f"{self.source(node)} divides by zero", "write the number itself")
         # Checked by the logarithm: a huge power is refused before it is computed.
         size = exponent * math.log(abs(base)) if base else 0.0
         if size > math.log(LARGEST) or (base < 0 and exponent != int(exponent)):
@@ -255,7 +255,7 @@ class _Reader:
     def constructor(self, node: ast.expr, name: str) -> Callable[..., Any]:
         found = available().get(name)
         if found is None:
-            self.refuse(node, f"there is no curve called {name!r}", self.known(name))
+            self.refuse(node, f"the curve {name!r} is not known", self.known(name))
         return found
 
     def method(self, node: ast.expr, owner: ast.expr, name: str, depth: int) -> Callable[..., Any]:
@@ -267,7 +267,7 @@ class _Reader:
             start = _end(owner) + self.text[_end(owner) :].index(name)
             guess = difflib.get_close_matches(name, METHODS, 1)
             hint = f"did you mean .{guess[0]}()?" if guess else f"there are {', '.join(f'.{m}()' for m in METHODS)}"
-            self.refuse((start, start + len(name)), f"a curve has no .{name}() here", hint)
+            self.refuse((start, start + len(name)), f"the method .{name}() is not known", hint)
         return getattr(curve, name)  # type: ignore[no-any-return]  # one of METHODS
 
     def call(self, node: ast.Call, function: Callable[..., Any], shown: str, depth: int) -> Curve:

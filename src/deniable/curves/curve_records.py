@@ -94,7 +94,7 @@ def from_dict(record: Any, depth: int = 0) -> Curve:
     if version > VERSION:
         raise UnreadableRecord(f"version {version} is newer than this library reads ({VERSION}); update deniable")
     if depth > DEEPEST:
-        raise UnreadableRecord(f"nested deeper than {DEEPEST} curves")
+        raise UnreadableRecord(f"curves are nested more than {DEEPEST} deep")
     unknown = set(record) - {"format", "version", "factors"}
     if unknown:
         raise UnreadableRecord(
@@ -163,5 +163,5 @@ def _value(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         return from_dict(value, depth + 1)
     if depth > DEEPEST:
-        raise UnreadableRecord(f"nested deeper than {DEEPEST} lists")
+        raise UnreadableRecord(f"lists are nested more than {DEEPEST} deep")
     return tuple(_value(v, depth + 1) for v in value) if isinstance(value, list) else value

@@ -36,7 +36,7 @@ def exact_amount(name: str, value: Amount, rule: str = "must be at least 0 and b
         longer = isinstance(value, Rational) or (math.isfinite(value) and float(value) != value)
         exact = rational(value) if longer else _written(repr(float(value)))
     if exact is None:
-        raise InvalidParameter(name, value, "must be a finite number, or one written as a decimal or a ratio")
+        raise InvalidParameter(name, value, "must be a finite number, or the text of a decimal number or a ratio")
     if not 0 <= exact < 10**300 or 0 < exact <= _SMALLEST:
         raise InvalidParameter(name, value, rule)
     return exact

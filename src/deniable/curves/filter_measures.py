@@ -77,7 +77,7 @@ class PrivacyMeasure(ABC):
         """
         if (curve is None) == (amount is None):
             remedy = f"write charge({parameter}=...) or charge(curve)"
-            raise InvalidParameter(parameter, None, "needs exactly one cost", remedy)
+            raise InvalidParameter(parameter, None, "give exactly one cost", remedy)
         if amount is not None:
             return math.ceil(amount**self.power / UNIT)
         exact = self._exact_of_curve(curve)
@@ -85,13 +85,13 @@ class PrivacyMeasure(ABC):
             return math.ceil(exact / UNIT)
         read = getattr(curve, self.method, None)
         if not callable(read):
-            remedy = f"a number needs its name: charge({parameter}=...)"
-            raise InvalidParameter("curve", curve, f"is not a curve with a method {self.method}()", remedy)
+            remedy = f"give a number by its name: charge({parameter}=...)"
+            raise InvalidParameter("curve", curve, f"must be a curve with a method {self.method}()", remedy)
         bound = float(self.bound(read))
         if bound == math.inf:
             return -1
         if not bound >= 0:
-            raise InvalidParameter("curve", bound, f"its {self.method} must be a number that is at least 0")
+            raise InvalidParameter("curve", bound, f"its {self.method}() must be at least 0")
         return math.ceil(Fraction(bound) ** self.power / UNIT)  # the bound holds for its exact binary value
 
     def _exact_of_curve(self, curve: object) -> Fraction | None:

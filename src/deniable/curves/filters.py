@@ -21,10 +21,10 @@ losses ℓ(y) of the first release and candidates δ₁, δ₂ for the second, t
 δ₂(ε - ℓ(y))), which exceeds both products as soon as δ₁ and δ₂ cross. The four currencies above avoid this, because
 what is left to spend is one number: at equal cost no candidate is worse than another.
 
-**The δ column.** Beside its currency every filter has a δ that adds. Each release may fail with probability δ_i (show a
-rare key, say) and is otherwise as private as charged: its laws are (1 - δ_i)P' + δ_i P''. Along any path the good parts
-carry weight Π(1 - δ_i) >= 1 - Σδ_i >= 1 - δ, so the whole is (1 - δ) × (what the filter promises) + δ × anything. The
-promise holds *up to δ*, and as (ε, δ' + δ)-DP wherever the currency alone gives (ε, δ')-DP.
+**The δ column.** Beside its currency every filter has a δ that adds. Each release may fail with probability δ_i (for
+example, show a rare key) and otherwise costs what was charged: its laws are (1 - δ_i)P' + δ_i P''. Along any path the
+good parts carry weight Π(1 - δ_i) >= 1 - Σδ_i >= 1 - δ, so the whole is (1 - δ) × (what the filter promises) + δ ×
+anything. The promise holds *up to δ*, and as (ε, δ' + δ)-DP wherever the currency alone gives (ε, δ')-DP.
 
 **Exact arithmetic.** Amounts are whole multiples of `UNIT` = 10^-30 (the smallest δ of this library is 1e-30; 38
 decimal digits then reach 10^8). A cost is rounded UP to a unit, a limit DOWN; sums are sums of integers. A str, int,
@@ -192,8 +192,8 @@ class Filter(ABC):
         """
         units, delta_units = self._price(curve, None, delta)
         if units < 0:
-            remedy = "use another kind of budget; a small chance to fail is not part of the curve: give it as delta="
-            raise InvalidParameter("curve", curve, f"has no finite {self.adds}", remedy)
+            remedy = "use another kind of budget; give a small probability of failure as delta=, not in the curve"
+            raise InvalidParameter("curve", curve, f"must have a finite {self.adds}", remedy)
         return units, delta_units
 
     def charge_units(self, units: int, delta_units: int = 0) -> Self:
@@ -230,7 +230,7 @@ class Filter(ABC):
             return charged
         left = f"{self.adds}={self.remaining}, delta={self.remaining_delta}"
         if units < 0:
-            remedy = f"nothing was spent; this release has no finite {self.adds}, so use another kind of budget"
+            remedy = f"nothing was spent; the {self.adds} of this release is infinite, so use another kind of budget"
             raise BudgetExceeded(f"an infinite {self.adds}", left, remedy)
         asked = f"{self.adds}={amount_of(units)}" + (f", delta={amount_of(delta)}" if delta else "")
         raise BudgetExceeded(asked, left, "nothing was spent; lower " + " and ".join(lacks))
@@ -436,7 +436,7 @@ class GaussianFilter(Filter):
 
 def _finite(units: int) -> int:
     if units < 0:
-        raise InvalidParameter("curve", math.inf, "an infinite cost would end every later reading")
+        raise InvalidParameter("curve", math.inf, "must have a finite cost: an odometer cannot add an infinite one")
     return units
 
 
@@ -512,7 +512,7 @@ class RenyiOdometer:
     ) -> RenyiOdometer:
         """The odometer after a release with this divergence at `order`, or of this curve, or of this ρ (D_α <= αρ)."""
         if rho is not None and epsilon is not None:
-            raise InvalidParameter("rho", rho, "needs exactly one cost", "write charge(epsilon=...) or charge(rho=...)")
+            raise InvalidParameter("rho", rho, "give exactly one cost", "write charge(epsilon=...) or charge(rho=...)")
         amount = None if epsilon is None else exact_amount("epsilon", epsilon)
         if rho is not None:
             amount = Fraction(self.order) * exact_amount("rho", rho)

@@ -52,7 +52,7 @@ class BinomialAtom(Atom):
 
     @property
     def tied(self) -> bool:
-        # A person may raise the statistic or lower it, and coins that are not fair tell the two apart.
+        # A person may raise the statistic or lower it. With fair coins both cases have the same pair of laws.
         return self.p == 0.5
 
     def pair(self) -> LawPair:
@@ -62,7 +62,9 @@ class BinomialAtom(Atom):
         reach = 20.5 * spread + 140 + 1
         first, last = max(0, math.floor(n * self.p - reach)), min(n, math.ceil(n * self.p + reach))
         if last - first + 1 > finite_law.LARGEST_SUPPORT:
-            raise InvalidParameter("coins", n, "has too many relevant outputs", "take a coarser grid")
+            raise InvalidParameter(
+                "coins", n, "gives more outputs than can be enumerated", "use fewer coins and coarser steps"
+            )
         numbers = np.arange(first, last + 1, dtype=float)
         logs = finite_law.log_binomial(n, numbers, self.p)
         # At the output b, B has the mass of b, and B + s that of b - s.

@@ -123,9 +123,9 @@ def bracketed(curve: Curve) -> str:
 def check_curve(name: str, value: object) -> Curve:
     """The curve. Raises InvalidParameter if it is not a Curve or is nested too deeply."""
     if not isinstance(value, Curve):
-        raise InvalidParameter(name, value, "must be a curve", "make one with curves.gaussian(sigma=...), say")
+        raise InvalidParameter(name, value, "must be a curve", "for example curves.gaussian(sigma=...)")
     if nesting(value) >= DEEPEST_NESTING:
-        raise InvalidParameter(name, "...", f"curves inside curves go at most {DEEPEST_NESTING} deep")
+        raise InvalidParameter(name, "...", f"curves may be nested at most {DEEPEST_NESTING} deep")
     return value
 
 
@@ -312,7 +312,8 @@ def _finite(law: Law, side: Side, size: int) -> FiniteLaw:
         law = FiniteLaw(grid.losses, grid.masses, grid.infinity)
     if len(law.losses) * size > finite_law.LARGEST_SUPPORT:
         raise NotCertifiable(
-            f"a group of {size} needs more than {finite_law.LARGEST_SUPPORT:,} points for this mechanism"
+            f"a group of {size} needs more than {finite_law.LARGEST_SUPPORT:,} points for this mechanism; use a "
+            "smaller group, or a mechanism with a closed form"
         )
     return law
 

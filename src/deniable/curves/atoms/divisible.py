@@ -48,7 +48,7 @@ def infinitely_divisible(*, variance: float, jumps: Mapping[float, float]) -> Cu
     for size, rate in jumps.items():
         x, here = curve_arguments.finite("jumps", size), curve_arguments.positive("rate", rate)
         if x == 0 or abs(x) > 300:
-            raise InvalidParameter("jumps", size, "a jump must not be 0, and must stay within [-300, 300]")
+            raise InvalidParameter("jumps", size, "a jump size must lie within [-300, 300] and must not be 0")
         there = curve_arguments.positive("rate", here * math.exp(min(x, 300.0)))
         one = Curve.of(PoissonAtom(min(here, there), max(here, there), True))
         result = result * (one if x > 0 else one.reversed())
@@ -156,14 +156,14 @@ class Merton(Atom):
         for name in ("variance", "rate", "mean", "spread"):
             object.__setattr__(self, name, curve_arguments.finite(name, getattr(self, name)))
             if name in ("mean", "spread") and abs(getattr(self, name)) > 10:
-                raise InvalidParameter(name, getattr(self, name), "must be at most 10 in size")
+                raise InvalidParameter(name, getattr(self, name), "must lie within [-10, 10]")
         curve_arguments.not_negative("spread", self.spread)
         if curve_arguments.positive("variance", self.variance) > 1e4:
             raise InvalidParameter("variance", self.variance, "must be at most 10,000")
         jumps = curve_arguments.positive("rate", self.rate) * max(1.0, math.exp(self.mean + 0.5 * self.spread**2))
         if jumps > MOST_JUMPS:
             rule = f"there would be {jumps:.3g} jumps on average, and at most {MOST_JUMPS} are summed"
-            raise InvalidParameter("rate", self.rate, rule, "compose smaller ones with **, or take a Gaussian")
+            raise InvalidParameter("rate", self.rate, rule, "compose curves of a lower rate with **, or use a Gaussian")
 
     def law(self, sign: int) -> MertonLaw:
         return MertonLaw(self.variance, self.rate, self.mean, self.spread, sign)
@@ -272,10 +272,12 @@ class NormalInverseGaussian(Atom):
             object.__setattr__(self, name, value)
         if not -a < b < a - 1:
             raise InvalidParameter(
-                "beta", b, f"must lie strictly between -alpha and alpha - 1 = {a - 1:g}", "E e^X must be 1"
+                "beta", b, f"must lie strictly between -alpha and alpha - 1 = {a - 1:g}", "otherwise E e^X cannot be 1"
             )
         if not 1e-3 <= self.size <= 1e4 or a > 1e4:
-            raise InvalidParameter("size", self.size, "size must lie in [0.001, 10,000] and alpha below 10,000")
+            raise InvalidParameter(
+                "size", self.size, "must lie within [0.001, 10,000], and alpha must be at most 10,000"
+            )
 
     def law(self, sign: int) -> NigLaw:
         return NigLaw(self.alpha, self.beta, self.size, sign)

@@ -137,7 +137,9 @@ class GeneralizedGaussianAtom(Atom):
             raise InvalidParameter("sensitivity", self.sensitivity, "is too large for this noise", "add more noise")
         if self.sensitivity < SMALLEST_SHIFT * self.scale:
             rule = f"must be at least {SMALLEST_SHIFT:g} of the scale, so that powers of it do not underflow"
-            raise InvalidParameter("sensitivity", self.sensitivity, rule, "take a larger sensitivity: it holds, too")
+            raise InvalidParameter(
+                "sensitivity", self.sensitivity, rule, "give a larger sensitivity: its curve is a valid bound"
+            )
 
     def pair(self) -> LawPair:
         return LawPair.symmetric(GeneralizedGaussianLaw(above(self.sensitivity / self.scale), self.power))

@@ -37,7 +37,7 @@ class HiddenShifts(Atom):
         object.__setattr__(self, "shifts", tuple(curve_arguments.not_negative("shifts", m) for m in self.shifts))
         if abs(sum(self.weights) - 1) > 1e-9 or len(self.weights) != len(self.shifts) or max(self.shifts) == 0:
             raise InvalidParameter(
-                "weights", "...", "must sum to 1, one for each shift, with a positive shift among them"
+                "weights", "...", "must sum to 1, one for each shift; at least one shift must be positive"
             )
         object.__setattr__(self, "weights", tuple(curve_arguments.normalized(np.array(self.weights)).tolist()))
 

@@ -33,7 +33,7 @@ def _rows(matrix: Any) -> Rows:
     except TypeError:
         raise InvalidDistribution("matrix", matrix, "must be a list of rows of probabilities") from None
     if not listed or len({len(row) for row in listed}) != 1:
-        raise InvalidDistribution("matrix", "...", "must have at least one row, all of one length")
+        raise InvalidDistribution("matrix", "...", "must have at least one row, and all rows must have one length")
     rows = []
     for i, row in enumerate(listed):
         array = curve_arguments.numbers_array("matrix", row)
@@ -103,7 +103,7 @@ class Kernel:
         if not isinstance(other, Kernel):
             return NotImplemented
         if len(self.rows) != len(other.rows) or self.pairs != other.pairs:
-            raise InvalidOperation("kernels multiply when they have the same datasets and the same neighbours")
+            raise InvalidOperation("kernels can be multiplied only if they have the same datasets and neighbours")
         product = np.einsum("iy,iz->iyz", self.matrix, other.matrix).reshape(len(self.rows), -1)
         return Kernel.of(product, self.pairs)
 
@@ -116,7 +116,7 @@ class Kernel:
         if len(shares) != len(kernels) or np.any(shares < 0) or abs(float(np.sum(shares)) - 1) > 1e-9:
             raise InvalidParameter("weights", "...", "must be one for each kernel, at least 0, and sum to 1")
         if len({(len(k.rows), len(k.rows[0]), k.pairs) for k in kernels}) != 1:
-            raise InvalidOperation("kernels mix when they have the same datasets, answers and neighbours")
+            raise InvalidOperation("kernels can be mixed only if they have the same datasets, answers and neighbours")
         mixed = sum((w * k.matrix for w, k in zip(shares, kernels, strict=True)), np.zeros_like(kernels[0].matrix))
         return Kernel.of(mixed, kernels[0].pairs)
 
@@ -160,7 +160,7 @@ class Kernel:
         gap, matrix = _nearest_garbling(self.matrix, other.matrix)
         if gap > curve_arguments.not_negative("tolerance", tolerance):
             raise InvalidOperation(
-                f"no post-processing of this kernel gives the other: the nearest one is off by {gap:.3g} in some entry"
+                f"no post-processing of this kernel gives the other: the nearest one differs by {gap:.3g} in some entry"
             )
         return Kernel.of(matrix, ())
 
@@ -176,7 +176,7 @@ def _nearest_garbling(first: Floats, second: Floats) -> tuple[float, Floats]:
 
     inner, outer = first.shape[1], second.shape[1]
     if second.size * inner * outer > LARGEST_PROGRAMME:
-        raise NotCertifiable("these kernels have too many answers for the linear programme; use smaller ones")
+        raise NotCertifiable("these kernels have too many answers for the linear programme; use smaller kernels")
     # Variables: R row by row, then the gap. |(first R - second)_iz| <= gap, rows of R sum to 1.
     moved = np.kron(first, np.eye(outer))
     gap = -np.ones((len(moved), 1))

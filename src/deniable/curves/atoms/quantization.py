@@ -47,7 +47,7 @@ class QuantizedGaussian(Atom):
         cells = (42.0 + self.mu) / self.width
         if cells > finite_law.LARGEST_SUPPORT:
             raise NotCertifiable(
-                f"bins of width {self.width:g} are too fine to hold; the curve is gaussian(mu={self.mu:g})'s"
+                f"bins of width {self.width:g} are too many to enumerate; use gaussian(mu={self.mu:g}), a valid bound"
             )
         first = math.floor((-21.0 - self.offset) / self.width)
         edges = self.offset + self.width * np.arange(first, first + math.ceil(cells) + 3, dtype=float)

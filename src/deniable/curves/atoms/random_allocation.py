@@ -94,7 +94,9 @@ def _check_base(curve: Curve) -> None:
     """Raises InvalidParameter unless both directions of the curve come from one known pair of laws."""
     forward, _ = product_of(curve)
     if not is_tied(curve):
-        rule = "does not say which of the two laws is the one without the person, and an average of steps depends on it"
+        rule = (
+            "must say which of its two laws is the one without the person, because the average of steps depends on it"
+        )
         fix = "if a person moves the answer in one direction only, give both laws: from_pmf(without, with, tied=True)"
         raise InvalidParameter("curve", curve.expression(), rule, fix)
     if forward.needs_panels or not is_exact(curve):
@@ -102,7 +104,9 @@ def _check_base(curve: Curve) -> None:
         raise InvalidParameter("curve", curve.expression(), rule, "allocate each mechanism, and multiply the results")
     pair = curve_pair(curve)
     if max(pair.forward.upper.scale, pair.backward.upper.scale) > FARTHEST / 13:
-        raise InvalidParameter("curve", curve.expression(), "has losses too large to average", "add more noise")
+        raise InvalidParameter(
+            "curve", curve.expression(), "has privacy losses that are too large to average", "add more noise"
+        )
 
 
 @quietly

@@ -179,8 +179,8 @@ def _most_repeats(draws: int, chance: float) -> int:
     while most < draws and most * (1 + math.log(mean) - math.log(most)) - mean > math.log(RARE):
         most += 1
     if most > MOST_REPEATS:
-        rule = f"would draw a person up to {most:,} times"
-        raise InvalidParameter("size", draws, rule, "draw less, or without replacement")
+        rule = f"may draw one person {most:,} times, and at most {MOST_REPEATS:,} times are computed"
+        raise InvalidParameter("size", draws, rule, "draw fewer people, or draw without replacement")
     return min(most, draws)
 
 

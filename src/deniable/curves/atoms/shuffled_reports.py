@@ -109,13 +109,13 @@ class ShuffledAtom(Atom):
             rule = f"must be ε-DP with an ε of at most {STEEPEST:g}: shuffling is for reports of pure DP"
             raise InvalidParameter("curve", self.curve.expression(), rule)
         if self.distance > self.curve.advantage() * (1 + 1e-9):
-            rule = f"must be at most {self.curve.advantage():.6g}, what the curve of a report allows"
+            rule = f"must be at most {self.curve.advantage():.6g}, the largest distance that the curve allows"
             raise InvalidParameter("distance", self.distance, rule)
         clones = self._clones()
         if _counts(clones) > MOST_COUNTS:
             most = int(self.people * MOST_COUNTS / _counts(clones))
-            rule = f"is too many for this report; about {most:,} can be computed"
-            raise InvalidParameter("people", self.people, rule, "the curve for fewer people is valid for more, too")
+            rule = f"must be at most about {most:,} for this report, to be computed"
+            raise InvalidParameter("people", self.people, rule, "use the curve for fewer people: it is a valid bound")
 
     @property
     def is_exact(self) -> bool:
@@ -130,7 +130,7 @@ class ShuffledAtom(Atom):
         return math.exp(self.curve.epsilon(delta=0.0)) * (1 + 1e-15)
 
     @property
-    def _told(self) -> float:
+    def _clone(self) -> float:
         """p of the theorem: the mass of q₀ and of q₁; 0 if the distance of the reports is unknown."""
         response = self._response()
         if response is not None:
@@ -143,29 +143,29 @@ class ShuffledAtom(Atom):
         return 1e-12 if self._response() is not None else DISTANCE_ERROR
 
     def _clones(self) -> Clones:
-        told = self._told * (1 - self._trusted)
-        return Clones(self.people, told or 0.5 / self._odds, self._odds / (self._odds + 1), 1 / (self._odds + 1))
+        clone = self._clone * (1 - self._trusted)
+        return Clones(self.people, clone or 0.5 / self._odds, self._odds / (self._odds + 1), 1 / (self._odds + 1))
 
     def pair(self) -> LawPair:
-        odds, told, response = self._odds, self._told, self._response()
+        odds, clone, response = self._odds, self._clone, self._response()
         doubt = 1e-14 * (100 + self.people)
         known = self._clones()
         upper = _law(known._replace(clone=0.5 / odds), "upper", doubt)
-        if told:
-            share = min(1.0, (odds + 1) * told * (1 + self._trusted))
+        if clone:
+            share = min(1.0, (odds + 1) * clone * (1 + self._trusted))
             upper = min(_diluted(_law(known, "upper", doubt), share), upper, key=_usual_epsilon)
         lower: Law = finite_law.nothing()
         if response is not None and response.categories == 2:
             lower = _same_answers(self.people, response.epsilon)
         elif response is not None:
-            lower = _law(Clones(self.people, told, odds * told, told), "lower", doubt)
+            lower = _law(Clones(self.people, clone, odds * clone, clone), "lower", doubt)
         # Exchanging the two kinds exchanges the two datasets: both directions are alike.
         side = Sided(upper, lower)
         return LawPair(side, side)
 
     def expression(self) -> str:
-        told = f", distance={show(self.distance)}" if self.distance else ""
-        return f"{bracketed(self.curve)}.shuffled(people={self.people}{told})"
+        distance = f", distance={show(self.distance)}" if self.distance else ""
+        return f"{bracketed(self.curve)}.shuffled(people={self.people}{distance})"
 
     def inherited_renyi(self, order: float) -> tuple[float, float] | None:
         worst = self.curve.renyi_function(order)  # post-processing of the reports in order

@@ -133,7 +133,7 @@ class SkellamAtom(Atom):
         variance = curve_arguments.positive("variance", self.variance, down)
         if not 1e-3 <= variance <= LARGEST_VARIANCE:
             rule = f"must lie between 0.001 and {LARGEST_VARIANCE:,}"
-            remedy = "take a coarser grid: rounding adds a variance of at most 1/4 for each summand"
+            remedy = "use a coarser grid: rounding adds a variance of at most 1/4 for each summand"
             raise InvalidParameter("variance", variance, rule, remedy)
         object.__setattr__(self, "variance", variance)
         object.__setattr__(self, "sensitivity", curve_arguments.integer("sensitivity", self.sensitivity, 1))
@@ -144,7 +144,9 @@ class SkellamAtom(Atom):
         while float(_log_rate(np.array([float(reach)]), variance)[0]) < NEGLIGIBLE_EXPONENT:
             reach = math.ceil(1.1 * reach)
         if 2 * reach + shift > finite_law.LARGEST_SUPPORT:
-            raise InvalidParameter("sensitivity", shift, "has too many relevant outputs", "take a coarser grid")
+            raise InvalidParameter(
+                "sensitivity", shift, "gives more outputs than can be enumerated", "use a coarser grid"
+            )
         logs = _log_masses(variance, reach + shift)
         outputs = np.arange(-reach, reach + shift + 1)
         near = logs[np.abs(outputs)]

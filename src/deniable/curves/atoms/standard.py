@@ -175,7 +175,8 @@ class DiscreteLaplaceAtom(Atom):
         # 0..Δ.
         if self.sensitivity > finite_law.LARGEST_SUPPORT:
             raise NotCertifiable(
-                f"discrete_laplace with sensitivity {self.sensitivity}: use laplace(scale=, sensitivity=)"
+                f"discrete_laplace with sensitivity {self.sensitivity} has more losses than can be enumerated; use "
+                "laplace(scale=, sensitivity=)"
             )
         t, shift = quotient_up(1.0, self.scale), self.sensitivity
         inner = np.arange(1, shift, dtype=float)
@@ -252,9 +253,9 @@ def _integers(sigma: float, shift: int, name: str) -> Floats:
     reach = math.ceil(21.0 * sigma) + 2
     if 2 * reach + shift > finite_law.LARGEST_SUPPORT:
         instead = (
-            "gaussian(sigma=, sensitivity=), which never promises more"
+            "gaussian(sigma=, sensitivity=), a valid bound"
             if name == "rounded_gaussian"
-            else "zcdp(rho=sensitivity**2 / (2 * sigma**2)), which holds for it"
+            else "zcdp(rho=sensitivity**2 / (2 * sigma**2)), a valid bound"
         )
         raise NotCertifiable(
             f"{name} with sigma={sigma:g}, sensitivity={shift} has more than {finite_law.LARGEST_SUPPORT:,} relevant "
@@ -501,7 +502,8 @@ class PoissonAtom(Atom):
         # (Beyond 1e15, neighbouring counts are not distinct floats.)
         if last - first > finite_law.LARGEST_SUPPORT or b > 1e15:
             raise NotCertifiable(
-                f"poisson(low={a:g}, high={b:g}) has more than {finite_law.LARGEST_SUPPORT:,} relevant counts"
+                f"poisson(low={a:g}, high={b:g}) has more than {finite_law.LARGEST_SUPPORT:,} relevant counts; use "
+                "lower rates"
             )
         counts = np.arange(first, last + 1)
         p, q = _poisson_mass(counts, a), _poisson_mass(counts, b)

@@ -65,7 +65,8 @@ class FromPmf(Atom):
     def __post_init__(self) -> None:
         p, q = _masses("p", self.p), _masses("q", self.q)
         if len(p) != len(q):
-            raise InvalidDistribution("q", f"{len(q)} masses", f"p has {len(p)}", "list both on the same outcomes")
+            rule = f"must have as many masses as p, {len(p)}"
+            raise InvalidDistribution("q", f"{len(q)} masses", rule, "list both on the same outcomes")
         object.__setattr__(self, "p", tuple(p.tolist()))
         object.__setattr__(self, "q", tuple(q.tolist()))
         arguments.boolean("tied", self.is_tied)
@@ -128,7 +129,7 @@ class FromCells(Atom):
         for name in ("doubt_p", "doubt_q"):
             doubts = curve_arguments.numbers_array(name, getattr(self, name) or (0.0,))
             if len(doubts) not in (1, len(self.p)) or np.any(doubts < 0):
-                raise InvalidDistribution(name, "...", "must be at least 0, for each cell or for none")
+                raise InvalidDistribution(name, "...", "must be one number of at least 0 for each cell, or empty")
         sizes = {len(self.p), len(self.q), len(self.lowest), len(self.highest)}
         if len(sizes) != 1:
             raise InvalidDistribution("p", sizes, "all lists must be of one length")
@@ -138,7 +139,7 @@ class FromCells(Atom):
             masses = curve_arguments.numbers_array(name, getattr(self, name))
             total = math.fsum(masses) + getattr(self, f"missing_{name}") + self.rest
             if np.any(masses < 0) or not 1 - 1e-6 < total < 1 + 1e-2:
-                raise InvalidDistribution(name, "...", "must be at least 0 and sum to 1 with what is missing")
+                raise InvalidDistribution(name, "...", "must be at least 0 and, with the missing mass, sum to 1")
         if np.any(
             curve_arguments.numbers_array("lowest", self.lowest)
             > curve_arguments.numbers_array("highest", self.highest)
@@ -215,7 +216,7 @@ def _call(name: str, function: Callable[[Floats], Any], at: Floats) -> Floats:
     try:
         values = np.asarray(function(at), dtype=float)
     except (TypeError, ValueError):
-        raise InvalidDistribution(name, "...", "must turn an array of numbers into an array of numbers") from None
+        raise InvalidDistribution(name, "...", "must map an array of numbers to an array of numbers") from None
     if values.shape != at.shape:
         raise InvalidDistribution(name, values.shape, f"must return an array of shape {at.shape}")
     bad = ~np.isfinite(values)
@@ -379,7 +380,7 @@ def _check_bounded(
     """
     found = float(np.max(np.abs(loss[exact]), initial=0.0))
     if found > most * (1 + 1e-9) + 1e-12:
-        raise InvalidDistribution("largest_loss", most, f"the loss reaches {found:.9g}", "give the largest one")
+        raise InvalidDistribution("largest_loss", most, f"the loss reaches {found:.9g}", "give the largest loss")
     seen = exact & (masses[0] > 0) & (masses[1] > 0)
     return min(max(miss + float(np.sum(mass[~seen])) for miss, mass in zip(misses, masses, strict=True)), 1.0)
 
@@ -417,7 +418,7 @@ def from_cdf(
         values = _call(name, function, at)
         if np.any(np.diff(values) < 0):
             raise InvalidDistribution(
-                name, "...", f"falls after {at[int(np.argmax(np.diff(values) < 0))]:.6g}", "a cdf never falls"
+                name, "...", f"decreases after {at[int(np.argmax(np.diff(values) < 0))]:.6g}", "a cdf never decreases"
             )
         if values[0] < 0 or values[-1] > 1 + 1e-12:
             raise InvalidDistribution(name, f"[{values[0]:.6g}, {values[-1]:.6g}]", "must stay within [0, 1]")
@@ -534,7 +535,7 @@ def _check_tradeoff(level: Floats, value: Floats) -> None:
             refuse(float(level[int(np.argmax(bad))]), reason)
     rises = np.diff(value) > 1e-13
     if np.any(rises):
-        refuse(float(level[1:][int(np.argmax(rises))]), "it rises")
+        refuse(float(level[1:][int(np.argmax(rises))]), "it increases")
     # Convexity: each value lies below the chord of its neighbours, up to rounding.
     share = (level[1:-1] - level[:-2]) / (level[2:] - level[:-2])
     chord = value[:-2] + share * (value[2:] - value[:-2])
@@ -568,7 +569,7 @@ def _tradeoff_values(f: Callable[[Floats], Any], level: Floats) -> Floats:
         try:
             values = np.array([float(f(np.array(a))) for a in level])
         except (TypeError, ValueError):
-            raise InvalidTradeoff("f", "...", "must turn numbers in [0, 1] into numbers in [0, 1]") from None
+            raise InvalidTradeoff("f", "...", "must map numbers in [0, 1] to numbers in [0, 1]") from None
     if values.shape != level.shape:
         raise InvalidTradeoff("f", values.shape, f"must return an array of shape {level.shape}")
     _check_tradeoff(level, values)

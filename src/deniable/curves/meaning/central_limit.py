@@ -81,8 +81,8 @@ def _clt_of(curve: Curve, known: list[tuple[LossMoments, int]]) -> GaussianAppro
     variance = math.fsum(n * (m.kappa2 - m.kl * m.kl) for m, n in known)
     if not math.isfinite(square):
         raise InvalidOperation(
-            "no finite moments of the privacy loss are known (some outcome reveals everything, or cannot be shown not "
-            "to), so there is no limit theorem"
+            "the moments of the privacy loss are infinite or not known, because some outcome may reveal everything; "
+            "the central limit theorem does not apply"
         )
     if square <= 0:  # nearly equal laws, by rounding
         return GaussianApproximation(0.0, 0.0, 0.0, 0.0, 0.0)

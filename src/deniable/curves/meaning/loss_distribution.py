@@ -86,7 +86,7 @@ def of_product(product: Product) -> LossDistribution:
     panels = [panel for panel in product.panels_for(target, ("upper",)) if isinstance(panel, DeltaPanel)]
     if not panels:
         uses = sum(f.uses for f in product.upper)
-        raise NotCertifiable(f"the loss of {uses:,} uses together is not resolved; look at fewer of them")
+        raise NotCertifiable(f"the loss distribution of {uses:,} uses cannot be resolved; use fewer")
     panel = panels[0]
     masses = (panel.heads[:-1] - panel.heads[1:]) * math.exp(panel.log_scale)
     # A block of lattice points is placed at its middle.

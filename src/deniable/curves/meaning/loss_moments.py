@@ -255,9 +255,9 @@ def _kappa3(curve: Curve, is_forward: bool) -> float:
     if not all(atom.possible_pairs() for atom, _ in curve.factors):
         forward, backward = curve_readings.product_of(curve)
         return _or_inf(covering_moments(*((forward, backward) if is_forward else (backward, forward)))[1])
-    if not (lying := list(_lying(curve, is_forward))):
+    if not (combinations := list(_combinations(curve, is_forward))):
         return _or_inf(_cubes_bound(curve, is_forward))
-    return max(_cubes(ahead, back) for ahead, back in lying)
+    return max(_cubes(ahead, back) for ahead, back in combinations)
 
 
 def _cubes(ahead: list[tuple[Sided, int]], back: list[tuple[Sided, int]]) -> float:
@@ -275,7 +275,7 @@ def _cubes(ahead: list[tuple[Sided, int]], back: list[tuple[Sided, int]]) -> flo
     return max(_or_inf(cube + 2 * negative_cubes(curve_readings.product_of_sides(back))), abs(cube))
 
 
-def _lying(curve: Curve, is_forward: bool) -> Iterator[tuple[list[tuple[Sided, int]], ...]]:
+def _combinations(curve: Curve, is_forward: bool) -> Iterator[tuple[list[tuple[Sided, int]], ...]]:
     """For every combination of directions of the factors that may flip: the laws of both directions with their numbers
     of uses. Empty if there are too many combinations.
     """

@@ -106,7 +106,7 @@ def _written(delta: Given) -> Fraction:
 
 def _of_epsilon(epsilon: float) -> str:
     if math.isinf(epsilon):
-        return "epsilon inf protects nobody: an answer may tell all about a person"
+        return "epsilon inf protects nobody: an answer may reveal everything about a person"
     # e^ε as a power of ten: it is larger than any float from ε = 710 on.
     exponent = epsilon / math.log(10)
     whole = math.floor(exponent)
@@ -121,8 +121,8 @@ def _of_epsilon(epsilon: float) -> str:
 def _of_mu(mu: float) -> str:
     right = math.floor(10_000 * (1 - 0.5 * math.erfc(mu / 2 / math.sqrt(2)))) / 100
     return (
-        f"mu {mu:.4g} protects little: at delta {USUAL_DELTA:g} its epsilon is above {MOST_EPSILON}, and whoever "
-        f"starts from even odds guesses right {right:g} % of the time; mu at most 1 is usual"
+        f"mu {mu:.4g} protects little: at delta {USUAL_DELTA:g} its epsilon is above {MOST_EPSILON}, and an attacker "
+        f"with even odds guesses right {right:g} % of the time; mu at most 1 is usual"
     )
 
 

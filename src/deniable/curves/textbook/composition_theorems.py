@@ -72,7 +72,7 @@ def basic_composition_of(*, costs: Iterable[tuple[Number, Number]]) -> EpsilonDe
 def _block_epsilons(epsilons: Iterable[Number]) -> list[Fraction]:
     exact = sorted((non_negative("epsilons", epsilon) for epsilon in epsilons), reverse=True)
     if not exact:
-        raise InvalidParameter("epsilons", (), "needs at least one block")
+        raise InvalidParameter("epsilons", (), "must have at least one block")
     return exact
 
 
@@ -354,7 +354,7 @@ class _Responses:
 
 def _responses(epsilon: Fraction, count: int) -> _Responses:
     if count > 10**7:
-        raise NotCertifiable(f"count={count}: the optimal composition is summed term by term, up to 10**7 of them")
+        raise NotCertifiable(f"count={count}: the optimal composition is computed for at most 10**7 releases")
     return _Responses(epsilon, count)
 
 

@@ -53,9 +53,9 @@ def randomized_response_estimate(*, share: Number, nu: Number) -> AsPrinted:
     >>> randomized_response_estimate(share=0.4, nu=0.5).right
     0.30000000000000004
     """
-    said, n = float(probability("share", share)), float(positive("nu", nu))
+    yes, n = float(probability("share", share)), float(positive("nu", nu))
     return AsPrinted(
-        said / n**2 - (1 - n) / (2 * n), said / n - (1 - n) / (2 * n), "the sum is divided by n ν, not by n ν²"
+        yes / n**2 - (1 - n) / (2 * n), yes / n - (1 - n) / (2 * n), "the sum is divided by n ν, not by n ν²"
     )
 
 
