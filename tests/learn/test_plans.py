@@ -308,7 +308,7 @@ def test_tiny_rates_are_calibrated_on_the_safe_side(rate, steps):
         if steps == 1:
             assert told_by_one_step(rate, found * (1 - 1e-3), 1, 1) > share * chance
     for delta in (chance * (1 + 1e-9), 2 * chance, 0.5):
-        with pytest.raises(InvalidParameter, match=r"record's chance .* of being drawn in .* take a smaller delta"):
+        with pytest.raises(InvalidParameter, match=r"probability that a record is drawn in .* give a smaller one"):
             plan.calibrate(epsilon=1, delta=delta)
 
 

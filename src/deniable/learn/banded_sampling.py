@@ -88,10 +88,10 @@ class BandMF(Plan):
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
         fill(self, "unit", protected(unit))
         if isinstance(self.clip, AdaptiveNorm):
-            rule = "is not for correlated noise: the counts of its steps would not be covered by the curve"
+            rule = "must not adapt with correlated noise: the curve does not cover the noisy counts of the steps"
             raise InvalidParameter("clip", self.clip, rule, "use DPSGD, or clip=Automatic(...)")
         if self.batch_size * self.bands > self.records:
-            rule = f"must be at most a group, {self.records // self.bands} of the {self.records} records"
+            rule = f"must be at most the size of a group, {self.records // self.bands} of the {self.records} records"
             raise InvalidParameter("batch_size", batch_size, rule, "use fewer bands, or smaller batches")
 
     def _with(self, noise: float) -> Self:
@@ -130,7 +130,7 @@ class BandMF(Plan):
 
     def check_records(self, count: int) -> None:
         if self.records != count:
-            rule = f"has {count} {noun(self.unit, 2)}, and the plan's groups are of {self.records}"
+            rule = f"has {count} {noun(self.unit, 2)}, but the plan is for {self.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
     @property

@@ -208,11 +208,11 @@ class ObjectivePerturbation:
 
     def explain(self) -> str:
         """The plan and its guarantee in words. Raises before calibration."""
-        said = (
+        sentence = (
             f"A random linear term of standard deviation {rounded_up(_chosen(self.noise))} in each coordinate is added "
             f"before minimising: ε = {rounded_up(self.epsilon)} at δ = {self.delta:g}."
         )
-        return "\n".join([said, *weaknesses(epsilon=self.epsilon, delta=self.delta)])
+        return "\n".join([sentence, *weaknesses(epsilon=self.epsilon, delta=self.delta)])
 
 
 def _chosen(noise: float | None) -> float:

@@ -69,7 +69,7 @@ class EpochDraws:
             elif turn == 0:
                 self._drawn = noise.permutation(len(records), entropy=entropy) % self._count
         if self._drawn is not None and len(self._drawn) != len(records):
-            rule = f"has {len(records)} records here, and the epoch began with {len(self._drawn)}"
+            rule = f"has {len(records)} records, but the epoch began with {len(self._drawn)}"
             raise InvalidParameter("dataset", NOTHING, rule, "continue with the dataset of the checkpoint")
         return records[:0] if self._drawn is None else records[self._drawn == turn]
 

@@ -128,16 +128,16 @@ class Federated(PricedPlan):
         fill(self, "noise", None if noise is None else curve_arguments.positive("noise", noise))
         fill(self, "unit", protected(unit))
         if self.missing >= self.clients:
-            rule = f"must be below the number of clients, {self.clients}: nobody would add noise"
+            rule = f"must be below the number of clients, {self.clients}, so that at least one client adds noise"
             raise InvalidParameter("missing", missing, rule)
         if self.rate == 0:
-            raise InvalidParameter("rate", rate, "must be above 0: no client would take part")
+            raise InvalidParameter("rate", rate, "must be above 0, so that clients take part")
         if self.deviation > LARGEST:
-            rule = f"must be at most {LARGEST}: finer steps gain nothing, rounding is far smaller than noise"
+            rule = f"must be at most {LARGEST}: finer steps gain nothing, because rounding is far below the noise"
             raise InvalidParameter("deviation", deviation, rule)
         if self.noise is not None and max(self.largest_square, self.modulus) > 2**62:
-            rule = "needs integers of more than 62 bits for sums, or for squared lengths"
-            raise InvalidParameter("noise", noise, rule, "take more noise, or a lower deviation=")
+            rule = "is so small that sums or squared lengths need more than 62 bits"
+            raise InvalidParameter("noise", noise, rule, "use more noise, or a lower deviation=")
 
     def _with(self, noise: float) -> Self:
         return type(self)(
@@ -267,7 +267,7 @@ class Federated(PricedPlan):
         except Exception:  # its own message may show data
             raise InvalidParameter("update", NOTHING, "must be a vector of numbers") from None
         if given.shape != (self.dimension,):
-            rule = f"must be a vector of {self.dimension} numbers, and has the shape {given.shape}"
+            rule = f"must be a vector of {self.dimension} numbers, but has the shape {given.shape}"
             raise InvalidParameter("update", NOTHING, rule, "flatten the parameters, in a fixed order")
         largest = float(np.max(np.abs(given)))
         if not math.isfinite(largest) or largest == 0:
@@ -290,8 +290,8 @@ class Federated(PricedPlan):
         if count > self.clients:
             raise InvalidParameter("received", received, f"must be at most the number of clients, {self.clients}")
         if count < self.clients - self.missing:
-            rule = f"{self.clients - count} of {self.clients} clients are missing, and the plan allows {self.missing}"
-            raise InvalidOperation(f"{rule}; give the round up without looking at the sum")
+            rule = f"{self.clients - count} of {self.clients} clients are missing, but the plan allows {self.missing}"
+            raise InvalidOperation(f"{rule}; discard the round without using the sum")
         sums = np.asarray(total)
         if sums.shape != (self.dimension,) or sums.dtype.kind not in "iu":
             raise InvalidParameter("total", NOTHING, f"must be a vector of {self.dimension} integers")

@@ -59,11 +59,11 @@ class FederatedRun:
             raise InvalidParameter("plan", type_of(plan), "must be a learn.Federated plan")
         plan.calibrated()
         if len(clients) != plan.clients:
-            rule = f"has {len(clients)} clients, and the plan is for {plan.clients}"
+            rule = f"must be one function for each of the plan's {plan.clients} clients, not {len(clients)}"
             raise InvalidParameter("clients", NOTHING, rule, "make the plan for these clients")
         weights = np.array(start, dtype=np.float64)
         if weights.shape != (plan.dimension,):
-            rule = f"must be a vector of {plan.dimension} weights, and has the shape {weights.shape}"
+            rule = f"must be a vector of {plan.dimension} weights, but has the shape {weights.shape}"
             raise InvalidParameter("start", NOTHING, rule)
         self.plan, self.weights = plan, weights
         self.rounds_taken = 0
@@ -90,10 +90,12 @@ class FederatedRun:
         before any sum is used.
         """
         if self.finished:
-            raise InvalidOperation(f"all {self.plan.rounds} rounds of the plan are taken; plan a new run")
+            raise InvalidOperation(
+                f"all {self.plan.rounds} rounds of the plan have been run; make a plan for more rounds"
+            )
         gone = {int(each) for each in dropped}
         if not gone <= set(range(self.plan.clients)):
-            raise InvalidParameter("dropped", NOTHING, f"must have numbers of clients, 0 to {self.plan.clients - 1}")
+            raise InvalidParameter("dropped", NOTHING, f"must be numbers of clients, from 0 to {self.plan.clients - 1}")
         if self._ledger is not None and self._cost is not None and self._entry is None:
             words = f"federated run of {self.plan!r}"
             question = hashlib.sha256(words.encode()).hexdigest()

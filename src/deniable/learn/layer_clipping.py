@@ -38,7 +38,7 @@ class PerLayer:
 
     def __init__(self, norms: Mapping[str, float]) -> None:
         if not isinstance(norms, Mapping) or not norms or not all(isinstance(name, str) for name in norms):
-            rule = "must be a mapping from names of layers to norms, with one layer at least"
+            rule = "must be a mapping from names of layers to norms, with at least one layer"
             raise InvalidParameter("norms", type_of(norms), rule, 'for instance {"encoder": 1.0, "head": 0.5}')
         pairs = tuple((name, curve_arguments.positive(f"norms[{name!r}]", norms[name])) for name in sorted(norms))
         object.__setattr__(self, "layers", pairs)

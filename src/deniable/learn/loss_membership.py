@@ -83,8 +83,8 @@ def membership_test(
 
     >>> import numpy as np
     >>> included = np.arange(1000) % 2 == 0
-    >>> told = membership_test(np.where(included, 0.1, 0.2), included, false_alarms=[0.01])
-    >>> told.rates[0].found
+    >>> test = membership_test(np.where(included, 0.1, 0.2), included, false_alarms=[0.01])
+    >>> test.rates[0].found
     1.0
     """
     own = _losses("losses", losses, 1)
@@ -102,7 +102,7 @@ def membership_test(
         scores, shadows = _ratios(own, others, _marks("shadow_included", shadow_included, others.shape)), len(others)
     members, rest = scores[inside], np.sort(scores[~inside])[::-1]
     if not len(members) or not len(rest):
-        raise InvalidParameter("included", NOTHING, "must have members and others")
+        raise InvalidParameter("included", NOTHING, "must mark at least one member and at least one other record")
     return MembershipTest(
         tuple(_rate(members, rest, curve_arguments.probability("false_alarms", each), sure) for each in false_alarms),
         len(members),
@@ -152,7 +152,9 @@ def _losses(name: str, given: Any, axes: int) -> Floats:
         found = np.empty(0)
     if found.ndim != axes or not found.size or not np.all(np.isfinite(found)):
         shape = "a row of numbers" if axes == 1 else "a table of numbers"
-        raise InvalidParameter(name, NOTHING, f"must be {shape}, all finite", "compute it with reduction='none'")
+        raise InvalidParameter(
+            name, NOTHING, f"must be {shape} that are all finite", "compute it with reduction='none'"
+        )
     return found
 
 

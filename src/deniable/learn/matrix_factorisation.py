@@ -73,7 +73,7 @@ def sensitivity_squared(
     """
     bands = len(coefficients)
     if bands > separation:
-        remedy = "use fewer bands, or smaller batches, so that a record returns later"
+        remedy = "use fewer bands, or smaller batches, so that a record takes part again later"
         raise InvalidParameter("bands", bands, f"must be at most the separation, {separation} steps", remedy)
     total = Fraction(0)
     for place in range(0, steps, separation)[:participations]:
@@ -153,7 +153,7 @@ class DPFTRL(Plan):
         fill = object.__setattr__
         fill(self, "clip", clipping(clip))
         if isinstance(self.clip, AdaptiveNorm):
-            rule = "is not for a fixed order of records: the counts of its steps would not be covered by the curve"
+            rule = "must not adapt for a fixed order of records: the curve does not cover the noisy counts of the steps"
             raise InvalidParameter("clip", self.clip, rule, "use DPSGD, or clip=Automatic(...)")
         fill(self, "records", curve_arguments.integer("records", records, 1))
         fill(self, "batch_size", curve_arguments.integer("batch_size", batch_size, 1))
@@ -221,7 +221,7 @@ class DPFTRL(Plan):
 
     def check_records(self, count: int) -> None:
         if self.records != count:
-            rule = f"has {count} {noun(self.unit, 2)}, and the plan's order is one of {self.records}"
+            rule = f"has {count} {noun(self.unit, 2)}, but the plan is for {self.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "make the plan for this dataset")
 
     @property

@@ -287,7 +287,7 @@ class DPSGD(Plan):
         if batches != "sampled":
             share = 1 / _visits(1.0, share)
             if truncate_at is not None:
-                rule = f"bounds sampled batches, and these are {batches}"
+                rule = f"applies to sampled batches only, and these are {batches}"
                 raise InvalidParameter("truncate_at", truncate_at, rule, "leave it out")
         fill = object.__setattr__
         fill(self, "batches", batches)
@@ -306,8 +306,8 @@ class DPSGD(Plan):
         alone = self.steps * math.log1p(-self.rate) if self.rate < 1 and self.batches == "sampled" else -math.inf
         drawn = -math.expm1(alone)
         if 0 < drawn <= allowed < 1:
-            rule = f"is at least a record's chance {drawn:.3g} of being drawn in {self.steps} steps"
-            remedy = "even publishing the drawn records without noise would meet it; take a smaller delta"
+            rule = f"is at least {drawn:.3g}, the probability that a record is drawn in {self.steps} steps"
+            remedy = "publishing the drawn records without noise would satisfy this delta; give a smaller one"
             raise InvalidParameter("delta", delta, rule, remedy)
         return Plan.calibrate(self, epsilon=epsilon, delta=delta)
 
@@ -348,7 +348,7 @@ class DPSGD(Plan):
     def check_records(self, count: int) -> None:
         """Accepts any number, because each record has its own coin; with `truncate_at`, at most `records`."""
         if self.truncate_at is not None and self.records is not None and count > self.records:
-            rule = f"has {count} records, and the price of truncation is one for at most {self.records}"
+            rule = f"has {count} records, but the price of truncation is computed for at most {self.records}"
             raise InvalidParameter("dataset", NOTHING, rule, "give the plan a larger records=")
 
     def expected_batch(self, records: int) -> float:
@@ -515,8 +515,8 @@ def unit_changes(planned: Unit, asked: Unit) -> int:
     if asked.column is None:
         return 2 * asked.row_changes
     if asked.column != planned.column:
-        rule = f"protects people by {planned.column!r}, and the ledger protects people by {asked.column!r}"
-        raise InvalidParameter("plan", NOTHING, rule, "plan for the people of the ledger")
+        rule = f"protects people by {planned.column!r}, but the ledger protects people by {asked.column!r}"
+        raise InvalidParameter("plan", NOTHING, rule, "make the plan with the unit of the ledger")
     return 1 if asked.relation is Relation.ADD_REMOVE else 2
 
 
@@ -550,7 +550,7 @@ def _rate(rate: float | None, batch_size: int | None, records: int | None) -> fl
     if curve_arguments.exactly_one(rate=rate, batch_size=batch_size) == "rate":
         share = curve_arguments.probability("rate", rate)
         if share == 0:
-            raise InvalidParameter("rate", rate, "must be above 0: no record would take part")
+            raise InvalidParameter("rate", rate, "must be above 0, so that records take part")
         return share
     size = curve_arguments.integer("batch_size", batch_size, 1)
     if records is None:
@@ -567,7 +567,7 @@ def _most(truncate_at: int | None, records: int | None) -> int | None:
     most = curve_arguments.integer("truncate_at", truncate_at, 1)
     if records is None:
         rule = "needs records=, a public upper bound on the number of records"
-        raise InvalidParameter("truncate_at", most, rule, "the more there are, the more often a batch is truncated")
+        raise InvalidParameter("truncate_at", most, rule, "a larger bound means that batches are truncated more often")
     return most
 
 

@@ -257,7 +257,7 @@ def _own_guarantee(result: Any) -> Guarantee | None:
 
 def _check_covered(own: Guarantee, claimed: Guarantee) -> None:
     if own.unit != claimed.unit:
-        rule = f"is for {claimed.unit!r}, and the result of a run is for {own.unit!r}"
+        rule = f"is for {claimed.unit!r}, but the result of a run is for {own.unit!r}"
         raise InvalidParameter("guarantee", NOTHING, rule, "give the guarantee of one run")
     if own.curve != claimed.curve and not own.curve <= claimed.curve:
         rule = "the result of a run has a weaker guarantee than the one that was given for every run"

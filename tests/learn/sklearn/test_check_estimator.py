@@ -41,7 +41,7 @@ from tests.learn.sklearn.cases import (
 
 NO_NOISE = 1e12
 EMPTY = {
-    "check_estimators_empty_data_messages": "no rows is a neighbour of one row, so an error would tell them apart",
+    "check_estimators_empty_data_messages": "an error for an empty table would distinguish it from its neighbours",
 }
 TARGETS = {"check_supervised_y_no_nan": "a target that is no number is left out; an error would tell that it is there"}
 LABELS = {

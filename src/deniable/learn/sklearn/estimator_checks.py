@@ -8,7 +8,7 @@ from sklearn.base import is_classifier, is_regressor
 
 _NOISE: Final = "compares two fits, which have different noise"
 _ALL: Final = {
-    "check_estimators_empty_data_messages": "no rows is a neighbour of one row, so an error would tell them apart",
+    "check_estimators_empty_data_messages": "an error for an empty table would distinguish it from its neighbours",
     "check_fit_idempotent": _NOISE,
 }
 _SUPERVISED: Final = {

@@ -115,7 +115,7 @@ class GaussianPurse(Purse):
         part = float_root_down(self._mu**2 * share / times)
         self._left -= Fraction(part) ** 2 * times
         if self._left < 0:
-            raise AssertionError("more was asked than the purse holds")
+            raise AssertionError("the shares of a fit exceed its budget")
         return part
 
 
@@ -154,7 +154,7 @@ class FitAccount:
             raise InvalidParameter("epsilon", epsilon, "and mu were both given" if mu else "is missing", SAY)
         if mu is not None:
             if delta is not None:
-                raise InvalidParameter("delta", delta, "goes with epsilon=", "leave it out beside mu=")
+                raise InvalidParameter("delta", delta, "is given with epsilon= only", "leave it out beside mu=")
             return cls(rational_parameters.down(rational_parameters.positive("mu", mu)), Unit.row())
         if delta is None:
             raise InvalidParameter("delta", NOTHING, "is missing", "Gaussian noise has no pure ε; " + SAY)
@@ -169,7 +169,7 @@ class FitAccount:
     def _of_session(cls, epsilon: Any, delta: Any, mu: Any, session: Any) -> FitAccount:
         if isinstance(session, LeftBehind):
             remedy = "set it again with set_params(session=...); in cross-validation, use n_jobs=1 or joblib's threads"
-            raise InvalidParameter("session", session, "does not travel with a pickled estimator", remedy)
+            raise InvalidParameter("session", session, "was left out when the estimator was pickled", remedy)
         ledger: Ledger = getattr(session, "ledger", session)
         if not callable(getattr(ledger, "reserve", None)):
             raise InvalidParameter("session", type_of(session), "must be a session or a ledger")

@@ -35,7 +35,7 @@ NOISY_TRIAL = 3.0
 """A search issues a warning if its trials have more than this many times the noise of one fit. On three tables of the
 benchmark, at ε = 1, such searches lost 0 to .07 of AUROC to the defaults.
 """
-STATELESS = "the steps of the pipeline that learn nothing look at each row by itself"
+STATELESS = "the steps of the pipeline that learn nothing process each row separately"
 
 
 def parts_of(model: Any) -> Iterator[Private]:
@@ -86,7 +86,9 @@ def guarantee(model: Any) -> Guarantee:
     for each in parts:
         check_is_fitted(each)
     if len({each.guarantee_.unit for each in parts}) != 1:
-        raise InvalidOperation("the steps of this pipeline have no guarantee, or guarantees for different units")
+        raise InvalidOperation(
+            "the steps of this pipeline have no guarantee, or guarantees for different units; make all for one unit"
+        )
     words = dict.fromkeys(word for each in parts for word in each.guarantee_.assumptions)
     whole = curves.product(each.guarantee_.curve for each in parts)
     return Guarantee(whole, parts[0].guarantee_.unit, assumptions=(*words, *_assumed(model)))
@@ -209,7 +211,7 @@ class GridSearch(MetaEstimatorMixin, Private):
         steps = list(parts_of(made))
         for step in steps:
             if isinstance(step, GridSearch):
-                raise InvalidParameter("estimator", type_of(step), "is a search too", "put both grids into one")
+                raise InvalidParameter("estimator", type_of(step), "is itself a GridSearch", "put both grids into one")
             if not (step.epsilon is step.delta is step.mu is step.session is None):
                 rule = "has its own budget, but the search sets it"
                 raise InvalidParameter("estimator", type_of(step), rule, "leave out epsilon=, delta=, mu= and session=")

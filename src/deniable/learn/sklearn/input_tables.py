@@ -48,7 +48,7 @@ def rows_of(X: Any) -> Any:
     found = as_given("X", X)
     if found.ndim != 2:
         remedy = "Reshape your data: X.reshape(-1, 1) is one column, X.reshape(1, -1) one row"
-        raise _refused("X", f"must have two dimensions, rows and columns, and has {found.ndim}", remedy)
+        raise _refused("X", f"must have two dimensions, rows and columns, but has {found.ndim}", remedy)
     if not found.shape[1]:
         raise _refused("X", "must have at least one column")
     return found

@@ -69,7 +69,7 @@ def part(name: str, share: Any) -> Fraction:
     """A share as an exact fraction. Raises unless it lies strictly between 0 and 1."""
     found = rational_parameters.positive(name, share)
     if not found < 1:
-        raise InvalidParameter(name, share, "must be a part of the whole: more than 0 and less than 1")
+        raise InvalidParameter(name, share, "must be above 0 and below 1")
     return found
 
 

@@ -168,7 +168,7 @@ class PrivateClassifier(ClassifierMixin, Private):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # by scikit-learn's measure: on 300 rows, noise may hide what there is
+        tags.classifier_tags.poor_score = True  # by scikit-learn's measure: on 300 rows, noise may hide the signal
         return tags
 
     def _labels(self) -> Any:
@@ -214,7 +214,7 @@ class PrivateRegressor(RegressorMixin, Private):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # by scikit-learn's measure: on 200 rows, noise may hide what there is
+        tags.regressor_tags.poor_score = True  # by scikit-learn's measure: on 200 rows, noise may hide the signal
         return tags
 
 
@@ -231,9 +231,9 @@ def declared(classes: Any) -> Any:
     except (TypeError, ValueError):
         raise InvalidParameter("classes", NOTHING, kinds) from None
     if given.dtype.kind == "U" and not all(isinstance(label, str) for label in listed):
-        raise InvalidParameter("classes", NOTHING, kinds, "a number beside a text would be read as a text")
+        raise InvalidParameter("classes", NOTHING, kinds, "give only numbers or only texts")
     if given.ndim != 1 or len(found) < 2 or len(found) != len(listed) or _has_nan(found):
-        raise InvalidParameter("classes", NOTHING, "must be two different labels or more, none of them missing")
+        raise InvalidParameter("classes", NOTHING, "must be at least two different labels, none of them missing")
     return found
 
 
@@ -247,7 +247,7 @@ def of_one_kind(y: Any, classes: Any) -> None:
     texts, numbers = "US", "biuf"
     kinds = y.dtype.kind, classes.dtype.kind
     if (kinds[0] in texts and kinds[1] in numbers) or (kinds[0] in numbers and kinds[1] in texts):
-        rule = "are texts where y has numbers, or the reverse"
+        rule = "must be texts if y has texts, and numbers if y has numbers"
         raise InvalidParameter("classes", NOTHING, rule, "declare labels as they are in y")
 
 

@@ -26,7 +26,7 @@ class Records:
         self._dataset, self._collate = dataset, collate
         self.count = len(dataset)
         if self.count == 0:
-            raise InvalidParameter("dataset", NOTHING, "is empty")
+            raise InvalidParameter("dataset", NOTHING, "must have at least one record")
         rank, processes = share
         self.mine: Places = np.arange(rank, self.count, processes, dtype=np.int64)
 

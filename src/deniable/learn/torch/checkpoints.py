@@ -49,10 +49,10 @@ def check_plan_of(path: Path, record: dict[str, Any], plan: Plan, optimizer: tor
     """Raise if a checkpoint is of another plan or another kind of optimizer."""
     for name, mine in (("plan", plan.in_full()), ("noise", plan.calibrated())):
         if record[name] != mine:
-            rule = f"is of another {name}: {record[name]}"
+            rule = f"belongs to another {name}: {record[name]}"
             raise InvalidParameter("path", path.name, rule, "make the trainer with the plan of the checkpoint")
     if record.get("kind", kind := type(optimizer).__name__) != kind:
-        rule = f"has the state of {record['kind']}, and this trainer's optimizer is {kind}"
+        rule = f"has the state of {record['kind']}, but this trainer's optimizer is {kind}"
         raise InvalidParameter("path", path.name, rule, "make the trainer with the optimizer of the checkpoint")
 
 
@@ -63,7 +63,7 @@ def check_fits(path: Path, record: dict[str, Any], model: nn.Module, optimizer: 
         if name not in theirs or name not in mine:
             rule = f"lacks {name!r}, which the model has" if name in mine else f"has {name!r}, which the model lacks"
         elif mine[name] != theirs[name]:
-            rule = f"has {name!r} of shape {theirs[name]}, and the model has shape {mine[name]}"
+            rule = f"has {name!r} of shape {theirs[name]}, but the model has shape {mine[name]}"
         else:
             continue
         raise InvalidParameter("path", path.name, rule, "make the trainer with the model of the checkpoint")

@@ -36,7 +36,7 @@ class ClipNorms:
     ) -> None:
         self._rule, self._entropy = plan.clip, entropy
         if isinstance(self._rule, AdaptiveNorm) and isinstance(optimizer, AdamBC):
-            rule = "takes off the variance of the noise, which changes with an adaptive norm"
+            rule = "subtracts the variance of the noise, which changes with an adaptive norm"
             raise InvalidParameter("optimizer", "AdamBC", rule, "use Adam, or clip=Flat(...)")
         if isinstance(self._rule, PerLayer):
             for name in parameters:  # raises for a parameter without a norm, before anything is charged
@@ -67,7 +67,9 @@ class ClipNorms:
         """
         rule = self._rule
         if (squared.dim() == 2) != isinstance(rule, PerLayer):
-            raise InvalidOperation("gradients must be divided into layers, and only for clip=PerLayer(...)")
+            raise InvalidOperation(
+                "gradients must be divided into layers for clip=PerLayer(...), and for no other rule"
+            )
         # Slightly more than the norm, to cover the rounding of single precision and underflow.
         lengths = squared.clamp_(min=0).sqrt_().mul_(1 + 2**-16).add_(lost)
         if isinstance(rule, Automatic):

@@ -10,8 +10,8 @@ from torch import Tensor, float32
 from deniable.errors import NOTHING, InvalidParameter
 
 SCALED: Final = (
-    "gradients are clipped to a fixed norm: those of a loss that is 65,536 times as large would nearly all be cut, and "
-    "the scaler would find no gradients to divide"
+    "gradients are clipped to a fixed norm: nearly all gradients of a loss that is 65,536 times as large would be "
+    "clipped, and the scaler would find no gradients to divide"
 )
 UNSCALED: Final = (
     "leave the scaler out, give trainer.backward the losses themselves, and use bfloat16 or single precision: neither "

@@ -39,9 +39,9 @@ class Past:
             if before:
                 torch._foreach_add_(mixed, list(before.values()), alpha=weight)
         noisy = noise.add(mixed)
-        for weight, told in zip(self._coefficients[1:], self._released[1:], strict=False):
-            if told:
-                torch._foreach_add_(noisy, list(told.values()), alpha=-weight)
+        for weight, earlier in zip(self._coefficients[1:], self._released[1:], strict=False):
+            if earlier:
+                torch._foreach_add_(noisy, list(earlier.values()), alpha=-weight)
         self._sums[0], self._released[0] = sums, dict(zip(totals, noisy, strict=True))
         return [each.to(total.dtype, copy=True) for each, total in zip(noisy, totals.values(), strict=True)]
 
@@ -106,5 +106,5 @@ def past_of(plan: Plan) -> Past | BufferedPast | None:
 
 def _check_none_lost(lost: int) -> None:
     if lost:
-        rule = f"{lost} steps were taken after it, and the noise of later steps would have to match theirs"
+        rule = f"{lost} steps were taken after this checkpoint, and the noise of later steps depends on them"
         raise InvalidParameter("path", NOTHING, rule, "save after every step of a DPFTRL run, or start anew")

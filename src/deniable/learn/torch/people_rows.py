@@ -34,13 +34,13 @@ ONE_EXAMPLE = "the plan's unit: the rows of a person are one example, which is c
 def check_people(plan: Plan, people: Any, canaries: Any) -> None:
     """Raise unless ids are given exactly if the plan protects people."""
     if people is None and plan.unit.column is not None:
-        rule = f"is missing, and the plan's unit is {plan.unit!r}"
+        rule = f"is needed, because the plan's unit is {plan.unit!r}"
         raise InvalidParameter("people", NOTHING, rule, "give Trainer(people=) the id of the person of each row")
     if people is not None and plan.unit.column is None:
         rule = "is for a plan whose unit is a person"
         raise InvalidParameter("people", NOTHING, rule, "write DPSGD(..., unit=Unit.person(column, rows=))")
     if people is not None and canaries is not None:
-        raise InvalidParameter("canaries", NOTHING, "are rows of nobody, and this plan draws people", "leave them out")
+        raise InvalidParameter("canaries", NOTHING, "belong to no person, but this plan draws people", "leave them out")
 
 
 @final
@@ -82,7 +82,7 @@ def _by_person(people: Any, count: int) -> Sequence[Places]:
     if isinstance(people, str | bytes) or not isinstance(people, Collection):
         raise InvalidParameter("people", type_of(people), "must be a list or an array with one id for each row")
     if len(people) != count:
-        rule = f"has {len(people)} ids, and the dataset has {count} rows"
+        rule = f"has {len(people)} ids, but the dataset has {count} rows"
         raise InvalidParameter("people", NOTHING, rule, "give the id of the person of each row")
     found: dict[Hashable, list[int]] = {}
     for place, person in enumerate(people):

@@ -78,13 +78,13 @@ class History:
         with Progress(*columns, transient=True, console=console) as progress:
             task = progress.add_task("private steps", total=last, completed=done, words="")
 
-            def told(steps: int) -> None:
+            def update(steps: int) -> None:
                 loss = self.latest if shown == "owner" else None
                 words = f"{steps} of {plan.steps}"
                 words += "" if loss is None else f", loss {loss:.4f} (not private)"
                 progress.update(task, completed=steps, words=words)
 
-            yield told
+            yield update
 
     def figure(self, plan: Plan, steps: int, delta: float) -> Figure:
         """Two panels: losses, and ε so far at `delta`, rounded up."""

@@ -47,11 +47,11 @@ class Payment:
         plan, ledger = self._plan, self.ledger
         try:
             cost = plan.price(ledger.budget, unit=ledger.unit, delta=self._delta)
-            question, said, key = _question(run, plan), f"training: {plan!r}", _key(run)
+            question, words, key = _question(run, plan), f"training: {plan!r}", _key(run)
             self.entry = ledger.keyed(key)
             if self.entry is not None:  # a trainer that resumed from another copy of the checkpoint has paid already
                 return self._check_open(self.entry)
-            self.entry = ledger.reserve(cost, question=question, description=said, key=key)
+            self.entry = ledger.reserve(cost, question=question, description=words, key=key)
         except BudgetExceeded as refused:
             more = f"plan more noise, {plan.cheaper_by}"
             remedy = f"nothing was spent; {more}: plan.calibrate(epsilon=, delta=) for what is left"

@@ -32,7 +32,7 @@ class Shards:
         if not self._modules:
             return
         if process_group is None:
-            rule = "is sharded by fully_shard, and the trainer was given no process group"
+            rule = "is sharded by fully_shard, but the trainer has no process group"
             remedy = "give Trainer(process_group=) the group of its mesh"
             raise InvalidParameter("model", type_of(model), rule, remedy)
         for module in self._modules:

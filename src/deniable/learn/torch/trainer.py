@@ -292,8 +292,8 @@ class Trainer:
                         yield batch
                         self._processes.check_not_forked()
                         if self._loop is not mine:
-                            rule = "another loop over this trainer began, so this one is over"
-                            raise InvalidOperation(f"{rule}; its steps would be mixed up: loop over it once at a time")
+                            rule = "another loop over this trainer began, so this one cannot continue"
+                            raise InvalidOperation(f"{rule}; run one loop at a time, or their steps would be mixed up")
                         if self._open is not None or not self._is_added:
                             self._open = None
                             rule = "was not called for a batch, or failed; leaving a batch out would depend on the data"
@@ -562,7 +562,9 @@ class Trainer:
         record = checkpoints.read(place)
         checkpoints.check_plan_of(place, record, self.plan, self.optimizer)
         if record["entry"] is not None and self._payment is None:
-            raise InvalidParameter("ledger", None, "paid for this run before", "give the trainer the same ledger")
+            raise InvalidParameter(
+                "ledger", None, "must be the ledger that paid for this run", "give it to the trainer"
+            )
         there = checkpoints.journals(place, record)
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"

@@ -59,7 +59,7 @@ class PrivateAccelerator(accelerate.Accelerator):
             names = ", ".join(type(each).__name__ for each in given)
             raise InvalidParameter("prepare", names, rule, remedy)
         if self.run is not None:
-            rule = "prepare was called before, and another run would spend as much again"
+            rule = "prepare was called before, and another run would spend the same budget again"
             raise InvalidOperation(f"{rule}; make a new PrivateAccelerator for it")
         model, optimizer, loader = given
         fresh_seed()
@@ -77,7 +77,7 @@ class PrivateAccelerator(accelerate.Accelerator):
     def backward(self, loss: Tensor, **_: Any) -> None:
         """`Trainer.backward`: `loss` has one loss for each example."""
         if self.run is None:
-            raise InvalidOperation("there is no batch yet; call prepare(model, optimizer, loader) first")
+            raise InvalidOperation("no batch was drawn yet; call prepare(model, optimizer, loader) first")
         self.run.backward(loss)
 
     def clip_grad_norm_(self, *_: Any, **__: Any) -> NoReturn:

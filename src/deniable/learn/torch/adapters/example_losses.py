@@ -25,7 +25,7 @@ WRITE = (
 def of_model(model: Any, outputs: Any, labels: Tensor | None) -> Tensor:
     """The losses of a model with known outputs; raises InvalidParameter for other models."""
     if labels is None:
-        raise InvalidParameter("train_dataset", "labels", "has no labels, so there is no loss", WRITE)
+        raise InvalidParameter("train_dataset", "labels", "has no labels, so no loss can be computed", WRITE)
     logits, kind = outputs["logits"], getattr(model, "loss_type", None)
     if getattr(model.config, "is_encoder_decoder", False) and logits.dim() == 3:
         return of_tokens(logits, labels)

@@ -91,13 +91,13 @@ class PrivateTrainer(transformers.Trainer):
     def train(self, *given: Any, **named: Any) -> TrainOutput:
         """Carry out the plan. As `transformers.Trainer.train`; only once, because a second run spends again."""
         if self.private is not None:
-            rule = "this PrivateTrainer has begun its run, and another run would spend as much again"
-            raise InvalidOperation(f"{rule}; make a new one; with resume_from_checkpoint= it continues a run")
+            rule = "this PrivateTrainer has begun its run, and another run would spend the same budget again"
+            raise InvalidOperation(f"{rule}; make a new one, which continues a run with resume_from_checkpoint=")
         fresh_seed()
         done = super().train(*given, **named)
         loss = done.training_loss if self._is_for_owner else float("nan")
         return TrainOutput(
-            done.global_step, loss, {name: value for name, value in done.metrics.items() if self._is_told(name)}
+            done.global_step, loss, {name: value for name, value in done.metrics.items() if self._is_logged(name)}
         )
 
     def get_train_dataloader(self) -> DataLoader[Any]:
@@ -134,9 +134,9 @@ class PrivateTrainer(transformers.Trainer):
 
     def log(self, logs: dict[str, float], *given: Any, **named: Any) -> None:
         """Log. Entries computed from training data are left out unless `losses="owner"`."""
-        super().log({name: value for name, value in logs.items() if self._is_told(name)}, *given, **named)
+        super().log({name: value for name, value in logs.items() if self._is_logged(name)}, *given, **named)
 
-    def _is_told(self, name: str) -> bool:
+    def _is_logged(self, name: str) -> bool:
         return name not in OWNERS or (self._is_for_owner and "loss" in name)
 
     def _opened(self) -> Trainer:
@@ -166,7 +166,7 @@ class PrivateTrainer(transformers.Trainer):
         if checkpoint is not None:
             place = Path(checkpoint) / FILE
             if not place.exists():
-                rule = f"has no {FILE}, so the steps that were taken before are not known"
+                rule = f"lacks {FILE}, so the number of earlier steps is not known"
                 remedy = "resume from a folder that PrivateTrainer saved, with save_only_model=False"
                 raise InvalidParameter("resume_from_checkpoint", str(checkpoint), rule, remedy)
             self._opened().load(place)

@@ -73,8 +73,8 @@ class PrivateSteps(lightning.Callback):
         if stage != "fit":
             return
         if self.run is not None:
-            rule = "this PrivateSteps has begun its run, and another run would spend as much again"
-            raise InvalidOperation(f"{rule}; make a new one; with checkpoint= and ckpt_path= it continues a run")
+            rule = "this PrivateSteps has begun its run, and another run would spend the same budget again"
+            raise InvalidOperation(f"{rule}; make a new one, which continues a run with checkpoint= and ckpt_path=")
         check_settings(_settings(trainer))
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:

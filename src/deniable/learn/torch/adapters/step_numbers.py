@@ -49,7 +49,7 @@ def step_numbers(plan: Plan, dataset: Any) -> DataLoader[Any]:
     check_plan(plan)
     if not hasattr(dataset, "__len__"):
         rule = "must have a length and records by number: a stream cannot be sampled"
-        raise InvalidParameter("dataset", type_of(dataset), rule, "list(stream) is one, if it fits into memory")
+        raise InvalidParameter("dataset", type_of(dataset), rule, "use list(stream), if it fits into memory")
     records = len(dataset[0]) if isinstance(dataset, tuple) and isinstance(dataset[0], Tensor) else len(dataset)
     numbers = [{"step": number} for number in range(steps_in_epoch(plan, records))]
     return DataLoader(numbers, batch_size=1, collate_fn=_only)

@@ -60,7 +60,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     book.forget()
     made = of(model, batch)
     if made.dim() != 1 or not made.shape[0]:
-        rule = "must have one loss for each example, of at least one"
+        rule = "must be one loss for each of at least one example"
         raise InvalidParameter("losses", tuple(made.shape), rule, "write reduction='none'")
     count = int(made.shape[0])
     coarsest = {dtype for call in book.listener.calls for dtype in call.dtypes} & {torch.bfloat16, torch.float16}
@@ -68,8 +68,8 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     try:
         book.gradients(made)  # the first batch is for learning; training uses the path of the second one
     except Alone:
-        rule = "a loss or a gradient of this batch is not finite, so there is nothing to compare with"
-        raise InvalidOperation(f"{rule}; training counts such an example as nothing: leave it out here") from None
+        rule = "a loss or a gradient of this batch is not finite, so gradients cannot be compared"
+        raise InvalidOperation(f"{rule}; leave such examples out here: training counts their gradient as 0") from None
     made = of(model, batch)
     found = book.gradients(made)
     parameters = {name: each.tensor.detach() for name, each in book.parameters.items()}
@@ -84,7 +84,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
             truth = vmap(grad(loss), in_dims=(None, axes), randomness="error")(parameters, batch)
     except RuntimeError as error:
         rule = (
-            "torch's vmap cannot run this model or loss, so there is nothing to compare with; training can do without"
+            "torch's vmap cannot run this model or loss, so gradients cannot be compared; training does not need vmap"
         )
         raise InvalidOperation(rule) from error
     lengths = sum(each.reshape(count, -1).square().sum(1) for each in truth.values()).sqrt().clamp(min=1e-30)

@@ -178,7 +178,7 @@ class _Capturing:
             listed = zip(layouts or [None] * len(call.shapes), call.shapes, strict=True)
             self.layers += [LayerOutput(layout, tuple(shape), layouts is None) for layout, shape in listed]
         if len(self.layers) != len(self._heard):
-            raise NotCaptured("a layer that was not heard")
+            raise NotCaptured("a layer that was not recorded")
         outputs: list[Tensor] = []
         for name, blocks in gathered.items():
             for rows, captures in blocks.items():

@@ -53,7 +53,9 @@ def check_alone(
     scale = float(among.abs().max()) + 1e-6
     if not float((once - among).abs().max()) <= tolerance[call.dtypes[at]] * scale:  # NaN counts as different
         rule = "its output for one example depends on the other examples of the batch"
-        raise InvalidParameter("model", shown(call.path), rule, "no batch statistics: use GroupNorm or LayerNorm")
+        raise InvalidParameter(
+            "model", shown(call.path), rule, "use GroupNorm or LayerNorm instead of batch statistics"
+        )
 
 
 @contextmanager

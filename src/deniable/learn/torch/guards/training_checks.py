@@ -39,7 +39,9 @@ def check_plan(plan: Any) -> Plan:
     plan.calibrated()
     if plan.clip.norm < SHORTEST:
         rule = f"must be at least {SHORTEST:g} for training: squares of smaller norms are lost in rounding"
-        raise InvalidParameter("clip", plan.clip.norm, rule, "multiply the losses, and clip, by the same number")
+        raise InvalidParameter(
+            "clip", plan.clip.norm, rule, "multiply the losses and the clipping norm by the same number"
+        )
     return plan
 
 
@@ -177,7 +179,7 @@ def check_model(model: Any) -> nn.Module:
     for name, parameter in trained:
         _refuse(name, (check(parameter) for check in PARAMETER_CHECKS))
     if not trained:
-        raise InvalidParameter("model", type_of(model), "has nothing to train", "requires_grad_(True) somewhere")
+        raise InvalidParameter("model", type_of(model), "has no trained parameter", "call requires_grad_(True) on some")
     return model
 
 
@@ -214,7 +216,7 @@ def check_dataset(dataset: Any) -> Any:
         raise InvalidParameter("dataset", type_of(dataset), rule, remedy)
     if isinstance(dataset, IterableDataset) or not isinstance(dataset, Sized):
         rule = "must have a length and records by number: a stream cannot be sampled"
-        raise InvalidParameter("dataset", type_of(dataset), rule, "list(stream) is one, if it fits into memory")
+        raise InvalidParameter("dataset", type_of(dataset), rule, "use list(stream), if it fits into memory")
     if isinstance(dataset, Mapping) or hasattr(dataset, "iloc") or hasattr(dataset, "get_columns"):
         rule = "has columns by name, but records are drawn by number"
         remedy = "give a tuple of tensors with a row for each record: (x, y)"
