@@ -69,7 +69,7 @@ SHUFFLED = [(1.0, 1_000), (1.0, 100_000), (2.0, 10_000), (4.0, 100_000)]
 
 
 def published(epsilon: float, people: int, delta: float) -> str:
-    """Feldman, McMillan & Talwar (2021), Theorem 3.1; it needs ε₀ <= log(n/(16 log(2/δ)))."""
+    """The closed formula of Feldman, McMillan & Talwar (2021); it needs ε₀ <= log(n/(16 log(2/δ)))."""
     if epsilon > math.log(people / (16 * math.log(2 / delta))):
         return "–"
     odds = math.exp(epsilon)

@@ -167,7 +167,7 @@ class Curve:
         """The mechanism runs on a uniform sample of `size` of the `population`, for neighbours that replace one person,
         or that add or remove one ("added"; the population then counts the one who is added).
 
-        The curve itself must hold for neighbours that replace one person (Balle, Barthe, Gaboardi 2018, Theorem 11; see
+        The curve itself must hold for neighbours that replace one person (Balle, Barthe, Gaboardi 2018, Theorem 9; see
         `atoms.replaced_samples`).
         """
         from deniable.curves.atoms import replaced_samples

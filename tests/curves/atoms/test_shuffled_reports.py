@@ -123,7 +123,7 @@ def test_any_pure_report_is_bounded(name: str) -> None:
     ("epsilon", "people", "delta"), [(1.0, 10_000, 1e-6), (2.0, 10_000, 1e-8), (3.0, 100_000, 1e-6)]
 )
 def test_curves_are_below_the_published_formula(epsilon: float, people: int, delta: float) -> None:
-    """Feldman, McMillan & Talwar (2021), Theorem 3.1, for ε₀ <= log(n/(16 log(2/δ)))."""
+    """The closed formula of Feldman, McMillan & Talwar (2021), for ε₀ <= log(n/(16 log(2/δ)))."""
     assert epsilon <= math.log(people / (16 * math.log(2 / delta)))
     odds = math.exp(epsilon)
     spread = 8 * math.sqrt(odds * math.log(4 / delta) / people) + 8 * odds / people

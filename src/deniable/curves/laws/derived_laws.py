@@ -319,7 +319,7 @@ def mixed_loss(loss: float, rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FixedSizeLaw(Law):
-    """A sample of fixed size under replace-one (Balle, Barthe, Gaboardi 2018, Theorem 11): δ'(log(1+q(e^ε-1))) = q
+    """A sample of fixed size under replace-one (Balle, Barthe, Gaboardi 2018, Theorem 9): δ'(log(1+q(e^ε-1))) = q
     δ(ε), ε >= 0.
 
     Symmetric by construction: the profile for negative ε is the reflection of the one for positive ε.

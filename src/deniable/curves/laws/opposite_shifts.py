@@ -13,7 +13,7 @@ U and V are jointly Gaussian, E e^U = E e^V = 1, with the variances |g|² and |g
 These are at most μ², 4μ² and 2μ², and h = -g with |g| = μ reaches all three. By Kahane's inequality, the mean of a
 convex function of a e^U + b e^V with a, b >= 0 and such U, V does not decrease if the covariances increase, and s ↦ (1
 - s)₊ is convex. So h = -g is the worst, for every ε >= 0; and exchanging the two people exchanges the directions. ∎
-(Kahane 1985, "Sur le chaos multiplicatif", Lemma 1.)
+(Kahane 1985, "Sur le chaos multiplicatif".)
 """
 
 from __future__ import annotations
