@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
 import pytest
 
 from deniable import curves
-from deniable.curves.adaptive_budgets import EpsilonDeltaFilter, PersonalAccounts
+from deniable.curves.adaptive_budgets import UNIT, EpsilonDeltaFilter, PersonalAccounts
 from deniable.errors import BudgetExceeded, InvalidParameter
 
 SIZES = (0.2, 0.5)
@@ -135,3 +136,38 @@ def test_people_with_small_values_take_part_longer_within_one_promise() -> None:
 def test_wrong_costs_are_refused_without_their_values(costs: object) -> None:
     with pytest.raises(InvalidParameter, match="2 numbers of at least 0"):
         PersonalAccounts(people=2, rho=1).charge(rho=costs)
+
+
+@pytest.mark.parametrize("limit", [1.0, 0.3, 1e-12, 20.0, 999.999999999999, 1000.0])
+def test_a_limit_can_be_spent_to_the_last_unit(limit: float) -> None:
+    admitted, accounts = PersonalAccounts(people=1, rho=limit).charge(rho=[limit])
+    assert admitted.all()
+    assert not accounts.charge(rho=[1e-300])[0].any()
+    assert accounts.curve == curves.zcdp(rho=limit)
+
+
+def test_decimals_add_up_to_the_limit_exactly() -> None:
+    """As in all filters, a float is the decimal number that it prints as."""
+    accounts = PersonalAccounts(people=2, rho=1.0)
+    for _ in range(10):
+        admitted, accounts = accounts.charge(rho=[0.1, 0.1 + 2e-12])
+    assert admitted.tolist() == [True, False]
+    assert not accounts.charge(rho=[1e-12, 0.1])[0].any()
+
+
+def test_costs_between_two_units_are_rounded_up() -> None:
+    """Exact fractions: what is charged is never below the cost, and little more than one unit above it."""
+    random = np.random.default_rng(5)
+    costs = np.concatenate((random.exponential(1.0, 500), 10.0 ** random.uniform(-15, 3, 500)))
+    _, accounts = PersonalAccounts(people=1000, rho=1000).charge(rho=costs)
+    taken = accounts.spent > 0
+    assert np.count_nonzero(taken) > 990
+    for cost, spent in zip(costs[taken], accounts.spent[taken], strict=True):
+        exact = Fraction(repr(float(cost))) * UNIT
+        assert exact <= int(spent) < exact + Fraction(5, 4)
+
+
+@pytest.mark.parametrize("limit", [0.0, 1e-13, 1001.0])
+def test_limits_out_of_range_are_refused(limit: float) -> None:
+    with pytest.raises(InvalidParameter):
+        PersonalAccounts(people=1, rho=limit)

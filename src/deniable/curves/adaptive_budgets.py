@@ -70,8 +70,8 @@ MARGIN = 1e-9
 """The logarithms of the two sides of (1) must differ by at least this, which is far above their rounding errors."""
 
 CELLS = 20_000
-UNIT = 10**15
-"""Accounts of people are whole multiples of 1e-15."""
+UNIT = 10**12
+"""Accounts of people are whole multiples of 1e-12. All amounts up to LARGEST in this unit are exact in floating point."""
 
 LARGEST = 1000.0
 
@@ -153,6 +153,19 @@ class EpsilonDeltaFilter:
         return f"EpsilonDeltaFilter(epsilon={self.epsilon:g}, delta={self.delta:g}, {len(self.orders)} orders)"
 
 
+def _units(amounts: Floats, outwards: float) -> NDArray[np.int64]:
+    """Amounts in whole units, rounded towards `outwards`. As in all filters, a float is the decimal number that it
+    prints as, so decimals of at most 12 places are exact: ten times 0.1 is 1.
+    """
+    products = amounts * UNIT
+    nearest = np.rint(products)
+    # Both numbers are exact, so the quotient is the float that the decimal number prints as.
+    is_exact = nearest / UNIT == amounts
+    rounded = np.ceil if outwards > 0 else np.floor
+    # The next float covers the rounding of the product.
+    return np.where(is_exact, nearest, rounded(np.nextafter(products, outwards))).astype(np.int64)
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False, init=False, repr=False)
 class PersonalAccounts:
@@ -175,14 +188,14 @@ class PersonalAccounts:
 
     limit: int
     spent: NDArray[np.int64]
-    """What each person has spent, in units of 1e-15. Secret."""
+    """What each person has spent, in units of 1e-12. Secret."""
 
     def __init__(self, *, people: int, rho: float) -> None:
         limit = curve_arguments.positive("rho", rho)
-        if limit > LARGEST:
-            raise InvalidParameter("rho", rho, f"must be at most {LARGEST:g}")
+        if not 1 / UNIT <= limit <= LARGEST:
+            raise InvalidParameter("rho", rho, f"must lie between {1 / UNIT:g} and {LARGEST:g}")
         count = curve_arguments.integer("people", people, 1)
-        object.__setattr__(self, "limit", math.floor(limit * UNIT * (1 - 1e-15)))
+        object.__setattr__(self, "limit", int(_units(np.array([limit]), -math.inf)[0]))
         object.__setattr__(self, "spent", np.zeros(count, dtype=np.int64))
 
     def charge(self, *, rho: Any) -> tuple[NDArray[np.bool_], PersonalAccounts]:
@@ -196,8 +209,7 @@ class PersonalAccounts:
             rule = f"must be {len(self.spent)} numbers of at least 0, one for each person"
             raise InvalidParameter("rho", NOTHING, rule)
         affordable = costs <= LARGEST
-        # Rounded up: one unit, and the rounding of the product.
-        units = np.ceil(np.where(affordable, costs, 0.0) * UNIT * (1 + 1e-15)).astype(np.int64)
+        units = _units(np.where(affordable, costs, 0.0), math.inf)
         admitted = affordable & (units <= self.limit - self.spent)
         after = object.__new__(PersonalAccounts)
         object.__setattr__(after, "limit", self.limit)
@@ -209,7 +221,7 @@ class PersonalAccounts:
         """The promise for one person added or removed: ρ-zCDP, where ρ is the limit."""
         from deniable.curves.atoms.renyi_bounds import zcdp
 
-        return zcdp(rho=above(self.limit / UNIT))
+        return zcdp(rho=self.limit / UNIT)
 
     def __repr__(self) -> str:
         return f"PersonalAccounts(people={len(self.spent)}, rho={self.limit / UNIT:g})"
