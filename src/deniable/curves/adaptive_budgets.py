@@ -71,7 +71,7 @@ MARGIN = 1e-9
 
 CELLS = 20_000
 UNIT = 10**12
-"""Accounts of people are whole multiples of 1e-12. All amounts up to LARGEST in this unit are exact in floating point."""
+"""Accounts of people are whole multiples of 1e-12. Up to LARGEST, these are exact in floating point."""
 
 LARGEST = 1000.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from deniable.curves.composition.folding import ErrorLedger, Rows, TreePlan
 from deniable.curves.composition.rounded_panel import RoundedPanel
 from deniable.curves.composition.tilt_plan import Factor
 from deniable.curves.curve import Curve, product
-from deniable.curves.laws.closed_form import LaplaceColumn, LaplaceLaw
+from deniable.curves.laws.closed_form import GaussianLaw, LaplaceColumn, LaplaceLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.meaning import curve_readings
 
@@ -166,11 +167,78 @@ def test_one_more_law_gives_the_same_bounds_as_a_product_from_scratch() -> None:
         held.epsilon_bounds(delta=1e-6)
 
 
-def test_partial_products_are_kept_for_the_next_question() -> None:
+HELD = {
+    "gaussians": [curves.gaussian(sigma=50 + i / 7) for i in range(60)],
+    "laplaces": [curves.laplace(scale=20 + i / 10) for i in range(60)],
+    "responses": [curves.randomized_response(epsilon=0.02 + i / 999) for i in range(70)],
+    "mixed": [c for i in range(30) for c in (curves.laplace(scale=30 + i), curves.gaussian(sigma=20 + i))],
+    "pairs that may flip": [curves.from_pmf([0.5 + i / 999, 0.3, 0.2 - i / 999], [0.5, 0.25, 0.25]) for i in range(30)],
+}
+MORE = {
+    "gaussian": curves.gaussian(sigma=9),
+    "laplace": curves.laplace(scale=7.5),
+    "response": curves.randomized_response(epsilon=0.1),
+    "sampled": curves.gaussian(sigma=2).sampled(rate=0.01),
+    "two uses": curves.laplace(scale=9) ** 2,
+    "fails": curves.approximate(epsilon=0.1, delta=1e-9),
+    "may flip": curves.from_pmf([0.6, 0.3, 0.1], [0.55, 0.25, 0.2]),
+}
+
+
+def written_out(factors: Sequence[Factor]) -> list[object]:
+    """The factors by their values: finite laws are compared by their arrays, to the last bit."""
+    return [
+        (f.law.losses.tolist(), f.law.masses.tolist(), f.law.infinity, f.uses) if isinstance(f.law, FiniteLaw) else f
+        for f in factors
+    ]
+
+
+@pytest.mark.parametrize("more", [*MORE, "again"])
+@pytest.mark.parametrize("name", HELD)
+def test_one_more_on_many_is_not_built_again_and_is_the_same(
+    name: str, more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, one = product(HELD[name]), HELD[name][3] if more == "again" else MORE[more]
+    # The product from scratch depends on the factors alone.
+    grown = held * one * one
+    curve_readings._READ.clear()
+    afresh = curve_readings.product_of(Curve(dict(grown.factors)))
+    curve_readings._READ.clear()
+    curve_readings.product_of(held)
+
+    def again(curve: Curve) -> object:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(curve_readings, "_built", again)
+    between = held * one  # a curve does not keep the curve that it was multiplied from alive
+    curve_readings.product_of(between)
+    extended = curve_readings.product_of(between * one)
+    for direct, stepwise in zip(afresh, extended, strict=True):
+        assert written_out(stepwise.upper) == written_out(direct.upper)
+        assert written_out(stepwise.lower) == written_out(direct.lower)
+
+
+def test_gaussians_merge_to_the_same_number_in_every_order() -> None:
+    """μ² is summed exactly: 0.1² + ... in floating point depends on the order."""
+    sigmas = [3.1 * 1.37**i for i in range(40)]
+    mus = [Fraction(float(1 / s)) for s in sigmas]
+    found = set()
+    for order in (sigmas, sigmas[::-1], sorted(sigmas, key=lambda s: s % 1)):
+        forward, _ = curve_readings.product_of(product(curves.gaussian(sigma=s) for s in order))
+        (factor,) = forward.upper
+        assert isinstance(factor.law, GaussianLaw)
+        found.add(factor.law.mu)
+        exact = sum(mu * mu for mu in mus)
+        assert exact < Fraction(factor.law.mu) ** 2 < exact * (1 + Fraction(1, 10**14))
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("scale", [7.5, 20.0])  # a new law, and one that the product has already
+def test_partial_products_are_kept_for_the_next_question(scale: float) -> None:
     held = different_laplaces(200)
     held.epsilon_bounds(delta=1e-6)
     before, _ = curve_readings.product_of(held)
-    grown, _ = curve_readings.product_of(held * curves.laplace(scale=7.5))
+    grown, _ = curve_readings.product_of(held * curves.laplace(scale=scale))
     assert isinstance(before.upper, LongFactors)
     assert isinstance(grown.upper, LongFactors)
     kept = {id(row) for blocks in before.upper.head.blocks.values() for row in blocks.values()}

@@ -8,8 +8,10 @@ of these depend on the factors alone, so an answer does not depend on what was a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from deniable.curves.composition import folding
 from deniable.curves.composition.delta_panel import DeltaPanel
@@ -29,7 +31,15 @@ EXACT_SUPPORT = 4000
 FOLDED_PAIRS = 4000
 """Pairs of values that are worth multiplying exactly among so many factors that their product is folded."""
 
-MERGING = (GaussianLaw, FiniteLaw, IdentityLaw)
+MOST_FINITE = 64
+"""More different finite laws than this are not merged: a long product keeps partial products of its tree instead."""
+
+MOST_AGAIN = 24
+"""The most laws of a long product whose uses beyond the usual number are counted apart."""
+
+SHIFT = 2300
+"""Exact sums of μ² are whole numbers of 2^-SHIFT. The smallest μ is 2^-1074."""
+
 MOST_KEPT = 4
 """The most plans, and the most trees with their partial products, that a long product keeps."""
 
@@ -39,7 +49,6 @@ class Head:
     """The factors of a long product that never merge."""
 
     factors: tuple[Factor, ...]
-    laws: set[Law]
     uses: float
     highest: float
     lossy: tuple[Factor, ...]
@@ -50,14 +59,13 @@ class Head:
     @staticmethod
     def of(factors: tuple[Factor, ...]) -> Head:
         """The head that consists of these factors."""
-        nothing = Head((), set(), 0.0, 0.0, ())
+        nothing = Head((), 0.0, 0.0, ())
         return nothing.plus(factors)
 
     def plus(self, more: tuple[Factor, ...]) -> Head:
         """This head with more factors: plans and trees are extended."""
         found = Head(
             self.factors + more,
-            self.laws | {f.law for f in more},
             self.uses + math.fsum(f.uses for f in more),
             self.highest + math.fsum(f.uses * f.law.highest for f in more),
             self.lossy + tuple(f for f in more if f.law.infinity > 0),
@@ -70,21 +78,58 @@ class Head:
         return found
 
 
-class LongFactors(tuple[Factor, ...]):
-    """The factors of a long product: first the factors of its head, then the factors that may merge with new ones."""
+class Ingredients(NamedTuple):
+    """The laws of a product before merging, and how often each runs. It does not depend on the order in which they were
+    multiplied, except for the order of `finites` and `others`.
+    """
+
+    gaussian: GaussianLaw = GaussianLaw(0.0)
+    """One of the Gaussians: it is unchanged if it is the only one and runs once."""
+    gaussians: int = 0
+    square: int = 0
+    """The exact μ² of all Gaussians together, in units of 2^-SHIFT."""
+    finites: Mapping[Law, int] = {}
+    others: Mapping[Law, int] = {}
+    many: bool = False
+    """Whether there are so many finite laws that they are among the `others`."""
+
+    def plus(self, factors: Sequence[Factor]) -> Ingredients:
+        """These laws and more."""
+        gaussian, gaussians, square = self.gaussian, self.gaussians, self.square
+        finites, others = dict(self.finites), dict(self.others)
+        many = self.many or len({f.law for f in factors if isinstance(f.law, FiniteLaw)} | set(finites)) > MOST_FINITE
+        if many and not self.many:
+            others.update(finites)
+            finites = {}
+        for law, count in factors:
+            if isinstance(law, GaussianLaw):
+                gaussian, gaussians, square = law, gaussians + count, square + count * _exact_square(law.mu)
+            elif isinstance(law, FiniteLaw) and not many:
+                finites[law] = finites.get(law, 0) + count
+            elif not isinstance(law, IdentityLaw):
+                others[law] = others.get(law, 0) + count
+        return Ingredients(gaussian, gaussians, square, finites, others, many)
+
+
+class SimplifiedFactors(tuple[Factor, ...]):
+    """The factors of a product after merging, and what they were made of."""
+
+    ingredients: Ingredients
+
+
+class LongFactors(SimplifiedFactors):
+    """The factors of a long product: first the factors of its head, then those that may merge with new ones.
+
+    If few laws run more often than the `usual` number of times, the head has their usual uses, and their other uses
+    come after it: then one more use of a law changes no partial product of the head.
+    """
 
     head: Head
-
-    @staticmethod
-    def of(head: Head, rest: Sequence[Factor]) -> LongFactors:
-        """The factors of a head and the rest."""
-        found = LongFactors((*head.factors, *rest))
-        found.head = head
-        return found
+    usual: float
 
     @property
     def rest(self) -> tuple[Factor, ...]:
-        """The factors that may merge."""
+        """The factors after the head."""
         return self[len(self.head.factors) :]
 
 
@@ -135,56 +180,73 @@ def folded_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, Rou
 # -- merging ---------------------------------------------------------------------------------------------------------
 
 
-def simplify(factors: Sequence[Factor], side: Side, before: tuple[Factor, ...] = ()) -> tuple[Factor, ...]:
+def simplify(factors: Sequence[Factor], side: Side, before: SimplifiedFactors | None = None) -> SimplifiedFactors:
     """Merge factors that merge exactly: Gaussians, and finite laws while they stay small. `before` are simplified
-    factors that these are multiplied with.
+    factors that these are multiplied with; the result is the same as that of all factors together.
 
     The product is unchanged up to rounding, which goes up for the upper `side` and down for the lower one.
     """
-    if isinstance(before, LongFactors):
-        apart = [f for f in factors if not isinstance(f.law, MERGING)]
-        if len({f.law for f in apart}) == len(apart) and not any(f.law in before.head.laws for f in apart):
-            head = before.head.plus(tuple(apart)) if apart else before.head
-            merging = [*before.rest, *(f for f in factors if isinstance(f.law, MERGING))]
-            return LongFactors.of(head, _merged(_counted(merging), len(head.factors), side))
-    uses = _counted([*before, *factors])
-    rest = tuple(Factor(law, count) for law, count in uses.items() if not isinstance(law, MERGING))
-    merged = _merged(uses, len(rest), side)
-    if len(rest) + len(merged) >= folding.LEAST:
-        return LongFactors.of(Head.of(rest), merged)
-    return _with_failure((*rest, *merged))
+    known = Ingredients() if before is None else before.ingredients
+    every = known.plus(factors)
+    merged = _merged(every, side)
+    others = every.others
+    if len(others) + len(merged) < folding.LEAST:
+        short = SimplifiedFactors(_with_failure((*(Factor(law, n) for law, n in others.items()), *merged)))
+        short.ingredients = every
+        return short
+    usual = _usual(others)
+    again = [Factor(law, n - int(usual)) for law, n in others.items() if n > usual]
+    touched = [law for law in dict.fromkeys(f.law for f in factors) if law in others]
+    unchanged = all(min(known.others[law], usual) == min(others[law], usual) for law in touched if law in known.others)
+    if isinstance(before, LongFactors) and before.usual == usual and unchanged and every.many == known.many:
+        new = tuple(Factor(law, _capped(others[law], usual)) for law in touched if law not in known.others)
+        head = before.head.plus(new) if new else before.head
+    else:
+        head = Head.of(tuple(Factor(law, _capped(n, usual)) for law, n in others.items()))
+    long = LongFactors((*head.factors, *again, *merged))
+    long.ingredients, long.head, long.usual = every, head, usual
+    return long
 
 
-def _counted(factors: Sequence[Factor]) -> dict[Law, int]:
-    """How many times each law runs."""
-    uses: dict[Law, int] = {}
-    for law, count in factors:
-        uses[law] = uses.get(law, 0) + count
-    return uses
+def _usual(others: Mapping[Law, int]) -> float:
+    """How often most of these laws run, the smaller of two numbers that are as common; infinity if more than MOST_AGAIN
+    laws run more often.
+    """
+    tally = Counter(others.values())
+    usual = min(tally, key=lambda count: (-tally[count], count), default=0)
+    return usual if sum(n for count, n in tally.items() if count > usual) <= MOST_AGAIN else math.inf
 
 
-def _merged(uses: dict[Law, int], others: int, side: Side) -> list[Factor]:
-    """The Gaussians and the finite laws among these, merged; `others` factors stand beside them."""
-    gaussians = _one_gaussian([(law, count) for law, count in uses.items() if isinstance(law, GaussianLaw)], side)
-    finites = [(law, count) for law, count in uses.items() if isinstance(law, FiniteLaw)]
-    others += len(gaussians)
+def _capped(count: int, usual: float) -> int:
+    return count if count <= usual else int(usual)
+
+
+def _merged(every: Ingredients, side: Side) -> list[Factor]:
+    """The Gaussians and the finite laws, merged."""
+    gaussians = _one_gaussian(every, side)
+    others = len(every.others) + len(gaussians)
     # Beside other laws, which need the lattice anyway, an exact product must be small to be worth computing.
     most = EXACT_SUPPORT if others else math.inf
     # Many different laws are multiplied in a tree, which loses little on laws with few values.
-    pairs = FOLDED_PAIRS if others and others + len(finites) >= folding.LEAST else math.inf
+    pairs = FOLDED_PAIRS if others and others + len(every.finites) >= folding.LEAST else math.inf
+    finites = [(law, count) for law, count in every.finites.items() if isinstance(law, FiniteLaw)]
     return gaussians + _few_finite(finites, side, most, pairs)
 
 
-def _one_gaussian(gaussians: Sequence[tuple[GaussianLaw, int]], side: Side) -> list[Factor]:
+def _exact_square(mu: float) -> int:
+    """μ² in units of 2^-SHIFT."""
+    numerator, denominator = mu.as_integer_ratio()
+    return (numerator * numerator) << (SHIFT - 2 * (denominator.bit_length() - 1))
+
+
+def _one_gaussian(every: Ingredients, side: Side) -> list[Factor]:
     """All Gaussians as one factor, because μ² adds. A single one, used once, is unchanged."""
-    if len(gaussians) == 1 and gaussians[0][1] == 1:
-        return [Factor(*gaussians[0])]
-    square = 0.0
-    for law, count in gaussians:
-        square += count * law.mu * law.mu
-    if square <= 0:
+    if every.gaussians == 1:
+        return [Factor(every.gaussian, 1)]
+    if not every.square:
         return []
-    return [Factor(GaussianLaw(math.sqrt(square) * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)), 1)]
+    mu = math.isqrt(every.square) / (1 << SHIFT // 2)
+    return [Factor(GaussianLaw(mu * (1 + (8 if side == "upper" else -8) * UNIT_ROUNDOFF)), 1)]
 
 
 def _few_finite(finites: Sequence[tuple[FiniteLaw, int]], side: Side, most: float, pairs: float) -> list[Factor]:

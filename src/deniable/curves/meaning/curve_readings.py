@@ -28,7 +28,8 @@ import numpy as np
 
 from deniable.curves.atoms.atom import Atom, pair_of, symmetrized_pair_of
 from deniable.curves.composition.exponential_moments import log_moment
-from deniable.curves.composition.factor_merging import LongFactors, simplify
+from deniable.curves.composition.factor_merging import LongFactors, SimplifiedFactors, simplify
+from deniable.curves.composition.folding import LEAST
 from deniable.curves.composition.law_product import Product, renyi_epsilon
 from deniable.curves.composition.tilt_plan import SKETCH_TAIL, Factor
 from deniable.curves.laws.law import Sided
@@ -89,43 +90,42 @@ def _built(curve: Curve) -> _Read:
     mixed = flips and sum(count for _, count in factors) > 1
     pairs = [(symmetrized_pair_of(a) if mixed and not a.tied else pair_of(a), n) for a, n in factors]
     renyi = curve.renyi_function if any(atom.renyi_only for atom, _ in factors) else None
-    forward = _product([(p.forward, n) for p, n in pairs], (), (), renyi)
+    forward = _product([(p.forward, n) for p, n in pairs], None, renyi)
     if all(pair.is_symmetric for pair, _ in pairs):
         return _Read(forward, forward, False)
-    return _Read(forward, _product([(p.backward, n) for p, n in pairs], (), (), renyi), flips)
+    return _Read(forward, _product([(p.backward, n) for p, n in pairs], None, renyi), flips)
 
 
 def _extended(curve: Curve) -> _Read | None:
-    """The products of a curve, by extending the cached products of the curve it was multiplied from, so that one more
-    mechanism is cheap. None if those are not cached, or if a direction may flip.
+    """The products of a curve of many factors, by extending the cached products of the curve it was multiplied from, so
+    that one more mechanism is cheap. None if those are not cached, or if some Rényi divergences are all that is known.
     """
     origin = curve.origin
-    if origin is None or len(origin[1].factors) > MOST_ADDED:
+    if origin is None or len(origin[1].factors) > MOST_ADDED or len(origin[0].factors) < LEAST:
         return None
     read = _remembered(origin[0])
-    if read is None or not isinstance(read.forward.upper, LongFactors):
+    if read is None or read.forward.renyi is not None or any(atom.renyi_only for atom, _ in origin[1].factors):
         return None
-    new = [(pair_of(a), a, n) for a, n in origin[1].factors]
-    if read.may_flip or read.forward.renyi is not None:
-        return None
-    if any(a.renyi_only or not (a.tied or p.is_symmetric) for p, a, _ in new):
-        return None
-    forward = _product([(p.forward, n) for p, _, n in new], read.forward.upper, read.forward.lower, None)
-    if read.forward is read.backward and all(p.is_symmetric for p, _, _ in new):
-        return _Read(forward, forward, False)
-    backward = _product([(p.backward, n) for p, _, n in new], read.backward.upper, read.backward.lower, None)
-    return _Read(forward, backward, False)
+    alike = {atom for atom, _ in origin[1].factors if atom.repeated(2) is not None}
+    if alike and any(atom in alike for atom, _ in origin[0].factors):
+        return None  # the old uses and the new ones are one atom together
+    factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in origin[1].factors]
+    flips = read.may_flip or any(not atom.tied and not pair_of(atom).is_symmetric for atom, _ in factors)
+    pairs = [(pair_of(a) if a.tied else symmetrized_pair_of(a), n) for a, n in factors]
+    forward = _product([(p.forward, n) for p, n in pairs], read.forward, None)
+    if read.forward is read.backward and all(p.is_symmetric for p, _ in pairs):
+        return _Read(forward, forward, flips)
+    return _Read(forward, _product([(p.backward, n) for p, n in pairs], read.backward, None), flips)
 
 
-def _product(
-    sided: list[tuple[Sided, int]],
-    upper: tuple[Factor, ...],
-    lower: tuple[Factor, ...],
-    renyi: Callable[[float], float] | None,
-) -> Product:
+def _product(sided: list[tuple[Sided, int]], before: Product | None, renyi: Callable[[float], float] | None) -> Product:
+    """The product of these laws, multiplied with `before` if it is given."""
+    upper, lower = (None, None) if before is None else (before.upper, before.lower)
+    assert upper is None or isinstance(upper, SimplifiedFactors)
+    assert lower is None or isinstance(lower, SimplifiedFactors)
     above = simplify([Factor(s.upper, n) for s, n in sided], "upper", upper)
     exact = lower is upper and all(s.lower is s.upper for s, _ in sided)
-    if exact and isinstance(above, LongFactors) and not above.rest:
+    if exact and not above.ingredients.finites and above.ingredients.gaussians <= 1:
         return Product(above, above, renyi)  # merging rounded nothing, so one object serves both sides
     below = simplify([Factor(s.lower, n) for s, n in sided], "lower", lower)
     if isinstance(above, LongFactors) and isinstance(below, LongFactors) and below.head.factors == above.head.factors:
@@ -135,7 +135,7 @@ def _product(
 
 def product_of_sides(sided: list[tuple[Sided, int]]) -> Product:
     """The product of these laws, each run as many times as given."""
-    return _product(sided, (), (), None)
+    return _product(sided, None, None)
 
 
 def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, blur: float = 0.0) -> Floats:
