@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import mpmath
@@ -11,12 +15,15 @@ import pandas as pd
 import pytest
 
 import deniable as dn
-from deniable.errors import BudgetExceeded, InvalidParameter, LedgerMismatch
-from deniable.ledger import EVERYBODY, Budget, Cost, Ledger, Renewal
+from deniable.errors import BudgetExceeded, InvalidParameter, LedgerDamaged, LedgerMismatch, UnreadableRecord
+from deniable.ledger import EVERYBODY, Budget, Cost, Ledger, Renewal, State, keys, verify_export
+from deniable.ledger.entries import Heading, compact
+from deniable.ledger.spending_accounts import checked_terms
 from deniable.ledger.stores import store
 from deniable.units import Unit
 from tests.wording import worded
 
+ROOT = Path(__file__).parents[2]
 WEEK = 7 * 86_400
 NOW = 1_800_000_000 // WEEK * WEEK
 WEEKLY = Renewal(Budget.pure(epsilon=0.5), per="week", periods=4)
@@ -38,9 +45,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def opened(place: Path | None = None) -> Ledger:
-    ledger = Ledger.open(place, budget=WEEKLY.lifetime, unit=Unit.row(), dataset="visits")
-    WEEKLY.settle(ledger)
-    return ledger
+    return Ledger.open(place, budget=WEEKLY, unit=Unit.row(), dataset="visits")
 
 
 def spend(ledger: Ledger, tenths: int) -> bool:
@@ -153,8 +158,88 @@ def test_another_renewal_is_refused_and_the_window_stays_without_one(clock: Cloc
         assert len([each for each in ledger.accounts() if (each.name, each.window) == (EVERYBODY, WEEK)]) == 1
         other = Renewal(Budget.pure(epsilon=1), per="week", periods=2)
         assert other.lifetime == WEEKLY.lifetime
-        with pytest.raises(LedgerMismatch, match="in each week"):
-            other.settle(ledger)
+    with worded(LedgerMismatch, field="budget"):
+        Ledger.open(place, budget=other)
+    with worded(LedgerMismatch, field="budget"):
+        dn.session({"t": pd.DataFrame({"x": [1]})}, unit=Unit.row(), budget=other, ledger=Ledger.open(place))
+    Ledger.open(place, budget=WEEKLY).close()
+    Ledger.open(place, budget=WEEKLY.lifetime).close()
+
+
+# -- red team: interrupts and signatures -----------------------------------------------------------------------------
+
+_KILLS = """
+from pathlib import Path
+from deniable.ledger import Budget, EVERYBODY, Ledger, Renewal
+from tests.ledger import victims
+weekly = Renewal(Budget.pure(epsilon=0.5), per="week", periods=4)
+def opening(place):
+    if {at_once}:
+        return Ledger.open(str(place), **victims.ABOUT | {{"budget": weekly}})
+    ledger = Ledger.open(str(place), **victims.ABOUT | {{"budget": weekly.lifetime}})
+    ledger.grant(EVERYBODY, weekly.budget.limit, window=weekly.window, by="owner")
+    return ledger
+folder = Path({folder!r})
+print(*victims.opening_kills(lambda number: {place}, opening, weekly.window))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize("place", ["folder / str(number)", 'f"sqlite:///{folder}/{number}.db"'], ids=["file", "url"])
+def test_an_opening_that_is_killed_anywhere_leaves_no_ledger_without_its_window(place: str, tmp_path: Path) -> None:
+    """The window was granted in a second transaction: the same kills find ledgers in between (the power of the test)."""
+    for at_once in (True, False) if "folder /" in place else (True,):
+        code = _KILLS.format(at_once=at_once, folder=str(tmp_path / str(at_once)), place=place)
+        (tmp_path / str(at_once)).mkdir()
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+        kills, unlimited = map(int, done.stdout.split())
+        assert kills > 12
+        assert (unlimited == 0) is at_once
+
+
+def test_only_the_owner_signs_for_another_limit_of_a_period(clock: Clock, tmp_path: Path) -> None:
+    with opened(tmp_path / "ledger") as ledger:
+        with worded(InvalidParameter, parameter="account"):
+            ledger.grant(EVERYBODY, Cost(10**30), window=WEEK, by="anna")
+        ledger.grant(EVERYBODY, Cost(10**29), window=86_400, by="anna")  # another window narrows, and may be granted
+        assert not spend(ledger, 2)
+        ledger.grant(EVERYBODY, Cost(10**30), window=86_400, by="anna")
+        terms = checked_terms(EVERYBODY, Cost(10**30), WEEK, "anna")
+        with ledger._store.writing() as transaction:  # a forged grant, as somebody with write access could append it
+            transaction.append(state=State.GRANTED, description="granted", spent=transaction.spent(), terms=terms)
+        with pytest.raises(LedgerDamaged, match="only a signed adjustment"):
+            ledger.verify()
+    with opened(tmp_path / "second") as ledger:
+        ledger.adjust(EVERYBODY, Cost(10**30), window=WEEK, by="owner", reason="a busy week", key=keys.SigningKey.generate())
+        assert spend(ledger, 9)
+        ledger.verify()
+        ledger.export(tmp_path / "export.jsonl")
+    assert verify_export(tmp_path / "export.jsonl").heading.renewal == WEEKLY
+
+
+def test_the_rest_is_that_of_the_period_or_of_the_life_whichever_is_less(clock: Clock) -> None:
+    with opened() as ledger:
+        for week, (asked, rest) in enumerate([(0, 5), (5, 0), (0, 5), (4, 1), (0, 5)]):
+            clock.now = NOW + week * WEEK
+            assert asked == 0 or spend(ledger, asked)
+            assert ledger.remaining == Cost(rest * 10**29)
+        for week in range(5, 8):
+            clock.now = NOW + week * WEEK
+            assert spend(ledger, 3)
+        clock.now = NOW + 9 * WEEK
+        assert ledger.remaining == Cost(2 * 10**29)  # of the life: 2.0 - 1.8, less than a week's 0.5
+
+
+def test_a_heading_whose_life_is_not_that_of_its_periods_is_refused() -> None:
+    heading = Heading(WEEKLY.lifetime, Unit.row(), "visits", "0" * 32, renewal=WEEKLY)
+    assert Heading.read(heading.text()) == heading
+    wrong = replace(heading, budget=Budget.pure(epsilon=3))
+    with pytest.raises(UnreadableRecord):
+        Heading.read(wrong.text())
+    for broken in ("1", '{"budget":1}', '{"per":"week"}'):
+        with pytest.raises(UnreadableRecord):
+            Heading.read(heading.text().replace(compact(WEEKLY.to_dict()), broken))
 
 
 def test_a_session_renews(clock: Clock, tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from sqlalchemy import event
 
-from deniable.errors import LedgerUnavailable
+from deniable.errors import InvalidParameter, LedgerUnavailable
 from deniable.ledger import Budget, Cost, Ledger, State, keys
-from deniable.ledger.stores import database_store
+from deniable.ledger.entries import Heading
+from deniable.ledger.stores import database_store, sqlite_store
 from deniable.ledger.stores.sqlite_store import SQLiteStore, _SQLiteTransaction
 from deniable.ledger.stores.store import SeenChain, Transaction
 from deniable.units import Unit
@@ -201,6 +202,31 @@ def exact_kills(
         tick()
 
 
+def opening_kills(places: Callable[[int], Place], opening: Callable[[Place], Ledger], window: int) -> tuple[int, int]:
+    """SIGKILL a process before its n-th SQL statement while it opens a new ledger with a limit of each window, for every n.
+
+    How many n, and how many of these ledgers can be opened afterwards and spend without the limit of a window.
+    """
+    statement, unlimited = 0, 0
+    while True:
+        statement += 1
+        place = places(statement)
+
+        def work(tell: Callable[[str], None], last: int = statement, place: Place = place) -> None:
+            kill_before(last)
+            opening(place).close()
+
+        _, ended = told_by(*fork(work))
+        try:
+            with Ledger.open(str(place), dataset="victims") as ledger:
+                unlimited += window not in [each.window for each in ledger.accounts()]
+        except InvalidParameter:  # the ledger was not made
+            pass
+        if not os.WIFSIGNALED(ended):
+            assert ended == 0
+            return statement - 1, unlimited
+
+
 def kill_before(last: int) -> None:
     """From now on in this process, the n-th SQL statement is the last thing that does not happen."""
     count = 0
@@ -218,6 +244,13 @@ def kill_before(last: int) -> None:
         return connection
 
     SQLiteStore._connected = connected  # type: ignore[method-assign]
+    create = sqlite_store._create
+
+    def created(connection: sqlite3.Connection, new: Heading) -> None:
+        connection.set_trace_callback(traced)  # of the temporary file in which a ledger is made
+        create(connection, new)
+
+    sqlite_store._create = created
     make = database_store._Pool.__init__
 
     def made(pool: database_store._Pool, url: str) -> None:

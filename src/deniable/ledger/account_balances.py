@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import EVERYBODY, Entry
-from deniable.ledger.spending_accounts import Account, in_force, least_left, less, window_start
+from deniable.ledger.spending_accounts import Account, Limits, in_force, least_left, less, window_start
 from deniable.ledger.stores.store import Transaction
 
 __all__ = ["Replay", "left_of", "replay_of", "standing"]
@@ -21,16 +21,16 @@ class Replay(NamedTuple):
     left: Cost
 
 
-def standing(transaction: Transaction, limit: Cost, *payers: str) -> list[Account]:
+def standing(transaction: Transaction, limits: Limits, *payers: str) -> list[Account]:
     """The accounts of the dataset and of these payers; without payers, all accounts of the ledger.
 
-    The dataset's total limit comes first. `limit` is the limit that the ledger was made with.
+    The dataset's total limit comes first. `limits` are the limits that the ledger was made with.
     """
     wanted = (EVERYBODY, *payers) if payers else ()
-    limits = in_force(limit, transaction.terms(*wanted))
+    now_valid = in_force(limits, transaction.terms(*wanted))
     accounts = []
     lifetimes: dict[str, Cost] = {EVERYBODY: transaction.spent()}
-    for (name, window), most in sorted(limits.items(), key=lambda item: item[0][0] != EVERYBODY):
+    for (name, window), most in sorted(now_valid.items(), key=lambda item: item[0][0] != EVERYBODY):
         if name not in lifetimes:
             lifetimes[name] = transaction.paid(name)
         spent = lifetimes[name]
@@ -45,25 +45,23 @@ def standing(transaction: Transaction, limit: Cost, *payers: str) -> list[Accoun
     return accounts
 
 
-def left_of(transaction: Transaction, limit: Cost, payer: str | None) -> Cost:
+def left_of(transaction: Transaction, limits: Limits, payer: str | None) -> Cost:
     """What this payer may still spend: in each column, the least that any account that must pay has left.
 
-    Zero for a payer without an account. Without a payer: what is left of the dataset's limit.
+    Zero for a payer without an account. Without a payer: what the dataset has left, of its lifetime and of each window.
     """
-    accounts = standing(transaction, limit, payer or EVERYBODY)
-    if payer is None:
-        return accounts[0].left
-    if not any(each.name == payer for each in accounts):
+    accounts = standing(transaction, limits, payer or EVERYBODY)
+    if payer is not None and not any(each.name == payer for each in accounts):
         return Cost(0, 0)
     return least_left(accounts, Cost(0, 0))
 
 
 def replay_of(
-    transaction: Transaction, limit: Cost, question: str, version: str | None, payer: str | None
+    transaction: Transaction, limits: Limits, question: str, version: str | None, payer: str | None
 ) -> Replay | None:
     """The newest sealed answer to this question about this version, for `Ledger.replay`; None if it has no answer."""
     sealed = transaction.newest_sealed(question, version)
     if sealed is None or sealed.closes is None:
         return None
     charge = transaction.entry(sealed.closes)
-    return None if charge is None else Replay(sealed, charge, left_of(transaction, limit, payer))
+    return None if charge is None else Replay(sealed, charge, left_of(transaction, limits, payer))

@@ -23,6 +23,7 @@ from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger.budget import Budget, Cost
+from deniable.ledger.renewal import Renewal
 from deniable.units import Relation, Unit
 
 __all__ = [
@@ -125,16 +126,28 @@ class Heading:
     owner: str | None = None
     """The owner's first public key (Ed25519, in hexadecimal). None if any key may sign adjustments and checkpoints."""
 
+    renewal: Renewal | None = None
+    """The budget of each period, if the budget renews; `budget` is then that of all periods together."""
+
     @property
     def family(self) -> str:
         """The common name of all datasets that share this budget; by default the serial number."""
         return self.serial if self.linked_as is None else self.linked_as
 
+    @property
+    def limits(self) -> dict[tuple[str, int | None], Cost]:
+        """The limits that the ledger was made with, by account and window: of its lifetime and, if any, of a period."""
+        found: dict[tuple[str, int | None], Cost] = {(EVERYBODY, None): self.budget.limit}
+        if self.renewal is not None:
+            found[EVERYBODY, self.renewal.window] = self.renewal.budget.limit
+        return found
+
     def text(self) -> str:
         """The canonical form: this text is stored, and its hash is the first link of the chain."""
         unit = {"relation": self.unit.relation.value, "rows": self.unit.rows, "column": self.unit.column}
         record = {"budget": self.budget.to_dict(), "unit": unit, "dataset": self.dataset, "serial": self.serial}
-        more = {"family": self.linked_as, "owner": self.owner}
+        renewal = None if self.renewal is None else self.renewal.to_dict()
+        more = {"family": self.linked_as, "owner": self.owner, "renewal": renewal}
         return compact({"format": FORMAT, **record, **{name: each for name, each in more.items() if each is not None}})
 
     def genesis(self) -> str:
@@ -151,7 +164,11 @@ class Heading:
             texts = record["dataset"], record["serial"], record.get("family"), record.get("owner")
             if not all(isinstance(each, str) for each in (*texts[:2], *(each for each in texts if each is not None))):
                 raise TypeError
-            return cls(Budget.from_dict(record["budget"]), who, *texts)
+            budget, renewal = Budget.from_dict(record["budget"]), record.get("renewal")
+            renewing = None if renewal is None else Renewal.from_dict(renewal)
+            if renewing is not None and renewing.lifetime != budget:
+                raise ValueError
+            return cls(budget, who, *texts, renewing)
         except (AttributeError, DeniableError, KeyError, RecursionError, TypeError, ValueError) as error:
             because = f": {error}" if isinstance(error, DeniableError) else ""
             remedy = "name the ledger's own file, or one that it was exported to"

@@ -18,8 +18,8 @@ hash or checkpoint that was kept elsewhere, and the owner's signatures over late
 3. A charge (RESERVED) is added to the dataset's account and to the payer's account, which must have been granted a
    limit. It must fit under every limit that was in force at its time: in total, and in each window of time. SEALED and
    FAILED entries must close one open charge of the same question, version of the data, cost, key and payer.
-4. Limits (GRANTED, ADJUSTED) take effect from here on. The total limit of the dataset changes only by an adjustment
-   that the owner signed. Checkpoints and statements must be signed with the owner's newest key; a new key must be
+4. Limits (GRANTED, ADJUSTED) take effect from here on. The limits of the heading (of the dataset in total, and of a
+   period if its budget renews) change only by an adjustment that the owner signed. Checkpoints and statements must be signed with the owner's newest key; a new key must be
    signed with the old one.
 
 At the end, `end` compares the newest entry with the head of the chain that the store reports.
@@ -95,7 +95,7 @@ class Recount:
         self._remedy = remedy
         self._waiting: dict[int, Entry] = {}
         self._terms: list[Terms] = []
-        self._limits: Limits = in_force(heading.budget.limit, ())
+        self._limits: Limits = in_force(heading.limits, ())
         self._paid: defaultdict[str, _Paid] = defaultdict(_Paid)
 
     @property
@@ -153,7 +153,7 @@ class Recount:
         counted = self.newest is not None and self.newest.charges is not None
         if (counted or entry.charges is not None) and entry.charges != charges_with(self.newest, entry.state):
             raise self._bad(entry.number, "has a wrong count of charges")
-        if self._terms and entry.time < self.time:
+        if (self._terms or self.heading.renewal is not None) and entry.time < self.time:
             raise self._bad(entry.number, "is older than the entry before it")
 
     # -- one kind of entry each ----------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class Recount:
             )
             self._check_signature(entry, terms.signer, message, terms.signature)
             self.adjustments += 1
-        elif terms.signature is not None or (terms.account, terms.window) == (EVERYBODY, None):
+        elif terms.signature is not None or (terms.account, terms.window) in self.heading.limits:
             raise self._bad(entry.number, "changes what only a signed adjustment may change")
         self._terms.append(terms)
         self._limits[terms.account, terms.window] = terms.limit

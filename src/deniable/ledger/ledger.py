@@ -45,6 +45,7 @@ from deniable.ledger.history_verification import Recount
 from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.ledger_export import Note, newest_note, write_export
 from deniable.ledger.owner_signatures import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
+from deniable.ledger.renewal import Renewal
 from deniable.ledger.spending_accounts import Account, checked_payer, checked_terms, least_left, refuse
 from deniable.ledger.stores.home_and_secret import check_log, derived, secret_of, settle
 from deniable.ledger.stores.store import ChainHead, Store, Transaction
@@ -82,7 +83,7 @@ class Ledger:
         cls,
         place: Place | None = None,
         *,
-        budget: Budget | None = None,
+        budget: Budget | Renewal | None = None,
         unit: Unit | None = None,
         dataset: str | None = None,
         family: str | None = None,
@@ -94,7 +95,7 @@ class Ledger:
     ) -> Ledger:
         """Open the ledger at this place, or make one if the place is empty. Without a place: a new one in memory.
 
-        A new ledger needs a budget, a unit and a dataset. If the ledger exists, what you give must equal its own
+        A new ledger needs a budget (or a `Renewal`), a unit and a dataset. If the ledger exists, what you give must equal its own
         budget, unit, dataset, family and owner (LedgerMismatch otherwise); it supplies what you leave out.
 
         - `place`: a path, or the URL of a database with many ledgers, among which `dataset` chooses.
@@ -115,16 +116,15 @@ class Ledger:
         new = None
         # A checkpoint proves that a ledger existed; a new one in its place would forget what was spent.
         if not notes and budget is not None and unit is not None and dataset is not None:
-            serial = secrets.token_hex(16)
-            new = Heading(
-                checked_kind(Budget, "budget", budget), checked_kind(Unit, "unit", unit), dataset, serial, family, held
-            )
+            serial, renewal = secrets.token_hex(16), budget if isinstance(budget, Renewal) else None
+            whole = checked_kind(Budget, "budget", budget) if renewal is None else renewal.lifetime
+            new = Heading(whole, checked_kind(Unit, "unit", unit), dataset, serial, family, held, renewal)
         store = store_at(place)
         try:
             heading = opened(store, new, notes, dataset, family)
             ledger = cls(store, heading)
             for field, asked in (("budget", budget), ("unit", unit), ("family", family)):
-                found = getattr(heading, field)
+                found = heading.renewal if isinstance(asked, Renewal) else getattr(heading, field)
                 alike = isinstance(asked, Unit) and heading.unit.is_alike(asked)
                 if asked is not None and asked != found and not alike:
                     raise mismatch(field, asked, found)
@@ -165,6 +165,11 @@ class Ledger:
     def budget(self) -> Budget:
         """The budget that the ledger was made with. `limit` is what the owner has adjusted it to."""
         return self._heading.budget
+
+    @property
+    def renewal(self) -> Renewal | None:
+        """The budget of each period, if the budget renews; `budget` is then that of all periods together."""
+        return self._heading.renewal
 
     @property
     def unit(self) -> Unit:
@@ -300,13 +305,13 @@ class Ledger:
     def _append(
         self, transaction: Transaction, asks: Sequence[Ask], payer: str | None, left: _OnCharged = None
     ) -> list[Entry]:
-        accounts = standing(transaction, self.budget.limit, payer or EVERYBODY)
+        accounts = standing(transaction, self._heading.limits, payer or EVERYBODY)
         if payer is not None and not any(each.name == payer for each in accounts):
             raise InvalidParameter("payer", payer, "has no account in this ledger", "grant(...) it one first")
         total = sum((ask.cost for ask in asks), start=Cost(0, 0))
         refuse(self.budget, total, accounts)
         if left is not None:
-            left(least_left(accounts[:1] if payer is None else accounts, total))
+            left(least_left(accounts, total))
         spent = transaction.spent()
         mine = next((each.lifetime for each in accounts if each.name == payer), None)
         fields = []
@@ -356,9 +361,9 @@ class Ledger:
         new limit is below it cannot spend any more. Only `adjust` changes the dataset's total limit.
         """
         terms = checked_terms(account, checked_kind(Cost, "limit", limit), window, by)
-        if (account, window) == (EVERYBODY, None):
+        if (account, window) in self._heading.limits:
             rule = "is the limit of the whole dataset, which its owner must sign for"
-            raise InvalidParameter("account", account, rule, "use adjust(..., key=...), or give a window")
+            raise InvalidParameter("account", account, rule, "use adjust(..., key=...), or give another window")
         checked_text("reason", reason)
 
         def work(transaction: Transaction) -> Entry:
@@ -389,13 +394,13 @@ class Ledger:
     def accounts(self) -> list[Account]:
         """Every limit in force, the dataset's first, with what was spent and what is left."""
         with self._store.reading() as transaction:
-            return standing(transaction, self.budget.limit)
+            return standing(transaction, self._heading.limits)
 
     def left(self, payer: str) -> Cost:
         """What this payer may still spend now: in each column the least that any account that must pay has left."""
         checked_name("payer", payer)
         with self._store.reading() as transaction:
-            return left_of(transaction, self.budget.limit, payer)
+            return left_of(transaction, self._heading.limits, payer)
 
     # -- evidence ------------------------------------------------------------------------------------------------------
 
@@ -476,7 +481,7 @@ class Ledger:
     def replay(self, question: str, *, version: str | None = None, payer: str | None = None) -> Replay | None:
         """As `answer`, with the entry that paid for it and what the payer may still spend."""
         with self._store.reading() as transaction:
-            return replay_of(transaction, self.budget.limit, checked_question(question), version, payer)
+            return replay_of(transaction, self._heading.limits, checked_question(question), version, payer)
 
     def keyed(self, key: str) -> Entry | None:
         """The RESERVED entry with this idempotency key; None if no entry has it."""
@@ -519,7 +524,7 @@ class Ledger:
     def limit(self) -> Cost:
         """The dataset's limit in force: the budget's, or the one that its owner set last."""
         with self._store.reading() as transaction:
-            return standing(transaction, self.budget.limit, EVERYBODY)[0].limit
+            return standing(transaction, self._heading.limits, EVERYBODY)[0].limit
 
     @property
     def largest_limit(self) -> Cost:
@@ -531,9 +536,12 @@ class Ledger:
 
     @property
     def remaining(self) -> Cost:
-        """What is left of the dataset's limit, exactly. `remaining // cost` is how many such questions still fit."""
+        """What the dataset has left, exactly: the least of its lifetime's rest and of each window's rest, in each column.
+
+        `remaining // cost` is the number of such questions that still fit.
+        """
         with self._store.reading() as transaction:
-            return left_of(transaction, self.budget.limit, None)
+            return left_of(transaction, self._heading.limits, None)
 
     @property
     def spent(self) -> Curve:

@@ -15,22 +15,21 @@ a window. A clock that is set forward spends later windows early: more at once, 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable import arguments
 from deniable.arguments import NumberRange
 from deniable.curves.filters import amount_of
-from deniable.errors import InvalidParameter, LedgerMismatch
+from deniable.errors import InvalidParameter, UnreadableRecord
 from deniable.ledger import epsilon_mu_conversion
 from deniable.ledger.budget import Budget, Cost
-from deniable.ledger.entries import EVERYBODY
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
-    from deniable.ledger.ledger import Ledger
 
 __all__ = ["Renewal"]
 
@@ -107,16 +106,17 @@ class Renewal:
         tenths = min(1000, math.ceil(500 * (1 + Fraction(self.curve(periods).advantage()))))
         return Decimal(tenths) / 10
 
-    def settle(self, ledger: Ledger) -> None:
-        """Set the limit of a period in the ledger, unless it is set. LedgerMismatch if it is set to another limit."""
-        for each in ledger.accounts():
-            if (each.name, each.window) == (EVERYBODY, self.window):
-                if each.limit != self.budget.limit:
-                    found = f"{each.limit.describe(ledger.budget)} in each {self.per}"
-                    raise LedgerMismatch("budget", repr(self), found, "open it with the renewal that it was made with")
-                return
-        words = f"renewed in each {self.per}, for {self.periods:,} periods"
-        ledger.grant(EVERYBODY, self.budget.limit, window=self.window, by="owner", reason=words)
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values (JSON) that `from_dict` reads back."""
+        return {"budget": self.budget.to_dict(), "per": self.per, "periods": self.periods}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Renewal:
+        """The renewal that `to_dict` wrote; UnreadableRecord for anything else."""
+        try:
+            return cls(Budget.from_dict(record["budget"]), per=record["per"], periods=record["periods"])
+        except (InvalidParameter, KeyError, TypeError):
+            raise UnreadableRecord("this is not a renewing budget; it has a budget, per and periods") from None
 
     def __str__(self) -> str:
         many = f"{self.periods:,} {self.per}s"

@@ -94,9 +94,9 @@ def checked_payer(payer: str | None) -> str | None:
     return None if payer is None else checked_name("payer", payer)
 
 
-def in_force(limit: Cost, terms: Iterable[Terms]) -> Limits:
-    """The limits in force after these terms, oldest first; `limit` is the one that the dataset was opened with."""
-    found: Limits = {(EVERYBODY, None): limit}
+def in_force(limits: Limits, terms: Iterable[Terms]) -> Limits:
+    """The limits in force after these terms, oldest first; `limits` are those that the ledger was made with."""
+    found = dict(limits)
     for each in terms:
         found[each.account, each.window] = each.limit
     return found

@@ -271,24 +271,11 @@ def _account(
         # One budget cannot protect people in one table and rows in another.
         raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
     most = max(units, key=lambda unit: unit.rows)
-    if isinstance(budget, Renewal):
-        renewal, whole = budget, _account(ledger, budget.lifetime, units, sources)
-
-        def renewed(secret: bytes | None) -> Ledger:
-            opened = whole(secret)
-            try:
-                renewal.settle(opened)
-            except LedgerMismatch:
-                if opened is not ledger:
-                    opened.close()
-                raise
-            return opened
-
-        return renewed
-    if budget is not None and not isinstance(budget, Budget):
+    if budget is not None and not isinstance(budget, Budget | Renewal):
         raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")
     if isinstance(ledger, Ledger):
-        for field, asked, found in (("budget", budget, ledger.budget), ("unit", most, ledger.unit)):
+        mine = ledger.renewal if isinstance(budget, Renewal) else ledger.budget
+        for field, asked, found in (("budget", budget, mine), ("unit", most, ledger.unit)):
             if asked is not None and asked != found and not (field == "unit" and most.is_alike(ledger.unit)):
                 raise LedgerMismatch(field, repr(asked), repr(found), f"open the session with the ledger's {field}")
         return lambda _: ledger
