@@ -15,7 +15,7 @@ from deniable.ledger import Budget, Ledger, Renewal
 from deniable.ledger.stores.home_and_secret import derived
 from deniable.ledger.stores.store_opening import checked_place
 from deniable.queries.data_versions import checked_versions, settled
-from deniable.queries.engines.kept_tables import remove_kept
+from deniable.queries.engines.kept_tables import remove_kept, sweep_kept
 from deniable.queries.session import Session
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema
@@ -103,6 +103,7 @@ def session(
             kept = account(fresh)  # created last, so that a refused call leaves no new account behind
             if kept.secret_for(_ROWS) != secret:
                 raise LedgerUnavailable("somebody else opened this account at the same time", "open the session again")
+        sweep_kept(_folder_beside(ledger), {**sources, **opened})
         reports = {name: each for name in registered if (each := worker.registered(name)) is not None}
         versions = settled(kept, registered, reports, named)
     except BaseException:

@@ -363,9 +363,10 @@ def test_a_registration_that_is_not_kept_removes_the_kept_file(
     """Otherwise rows that were erased from a source would stay in the folder for ever."""
     source, ledger = tmp_path / "t.parquet", tmp_path / "account.ledger"
     write(source, drawn(80, 1))
+    write(tmp_path / "u.parquet", drawn(60, 2))
     given: dict[str, Any] = {"unit": Unit.person("who", rows=3), "ledger": ledger}
     given["schema"] = {"who": Domain.integer()}
-    with dn.session({"t": source, "u": source}, budget=dn.Budget.pure(epsilon=1), **given):
+    with dn.session({"t": source, "u": tmp_path / "u.parquet"}, budget=dn.Budget.pure(epsilon=1), **given):
         pass
     folder = tmp_path / "account.ledger.tables"
     before = {each.name for each in folder.iterdir() if each.suffix != ".lock"}
@@ -376,3 +377,49 @@ def test_a_registration_that_is_not_kept_removes_the_kept_file(
     with dn.session({"t": again}, keep=how != "keep=False", **given):
         pass
     assert len(before & {each.name for each in folder.iterdir()}) == 2  # those of the other table
+
+
+@pytest.mark.parametrize("change", ["renamed", "renamed and moved", "gone", "corrected", "appended", "another"])
+def test_the_kept_file_of_a_table_that_was_renamed_does_not_stay(change: str, tmp_path: Path, reads: list[str]) -> None:
+    """It stayed for ever: rows that were erased later stayed in it. A table that another session uses keeps its file."""
+    source, ledger = tmp_path / "rows" / "t.parquet", tmp_path / "account.ledger"
+    write(source, drawn(80, 1))
+    write(tmp_path / "other.parquet", drawn(60, 2))
+    given: dict[str, Any] = {"unit": Unit.person("who", rows=3), "ledger": ledger}
+    given["schema"] = {"who": Domain.integer()}
+    with dn.session({"t": source.parent, "u": source}, budget=dn.Budget.pure(epsilon=1), **given):
+        pass
+    folder, old = tmp_path / "account.ledger.tables", kept_tables._slot("t")
+    with dn.session({"t": source.parent, "u": source}, **given):
+        pass
+    assert reads == ["all", "all"]  # one source under two names of one session: both are kept
+    new = {"new": source.parent}
+    if change == "renamed and moved":
+        source.rename(tmp_path / "moved.parquet")
+        new = {"new": tmp_path / "moved.parquet"}
+    elif change != "renamed":
+        new = {"new": tmp_path / "other.parquet"}
+    if change == "gone":
+        source.unlink()
+    elif change == "corrected":
+        write(source, drawn(79, 1))
+    elif change == "appended":
+        write(source.parent / "more.parquet", drawn(20, 3))
+    with dn.session(new, **given):
+        pass
+    left = {each.name[:16] for each in folder.iterdir() if each.suffix != ".lock"}
+    assert (old in left) is (change in {"appended", "another"})
+    assert (kept_tables._slot("u") in left) is (change in {"appended", "another"})
+    assert kept_tables._slot("new") in left
+    if change == "appended":
+        with dn.session({"t": source.parent}, **given):
+            pass
+        assert reads[-1] == "new"  # only the new file was read
+
+
+@pytest.mark.parametrize("seal", ["", "{}", '{"source": 3}', '{"source": [3]}', '{"source": [["/nowhere", 1, 1]]}'])
+def test_a_seal_that_names_no_source_is_swept(seal: str, tmp_path: Path) -> None:
+    (tmp_path / "0123456789abcdef.json").write_text(seal)
+    (tmp_path / "0123456789abcdef-1.duckdb").write_text("rows")
+    kept_tables.sweep_kept(tmp_path, {"t": 3, "u": tmp_path / "nothing"})
+    assert [each.suffix for each in tmp_path.iterdir()] == [".lock"]

@@ -8,7 +8,8 @@ sources and the kept file are unchanged, byte for byte; sizes and times of files
 schema or secret, a changed, truncated or missing file) the table is registered again from its source.
 
 A table has one kept file: the next registration under its name replaces it, or removes it if the new rows are not kept,
-so rows that were erased from a source leave the folder with the next version.
+so rows that were erased from a source leave the folder with the next version. The kept file of a table that is not
+registered any more is removed if its source was registered under another name, was changed, or is gone (`sweep_kept`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,7 @@ class KeptTable:
         self._folder, self._secret = folder, secret
         self._slot = _slot(title)
         self.path, self.files = source
+        self._states = _states(self.files)  # before the content is read: a later change is another state
         about = [_FORMAT, version, write_schema({table.name: table}, form="json"), repr(table.unit), table.unique]
         shape = self._keyed("schema", json.dumps(about))
         self.content = SourceContent(shape, tuple(self._keyed("file", each) for each in _contents(self.files)))
@@ -107,7 +109,7 @@ class KeptTable:
         """Seal a complete file, and remove the one that it replaces."""
         path = Path(made.path)
         about = {"rows": path.name, "shape": made.content.shape, "files": made.content.files, "salt": made.salt}
-        text = json.dumps({**about, "seal": self._mark(made.content, path, made.salt)})
+        text = json.dumps({**about, "source": self._states, "seal": self._mark(made.content, path, made.salt)})
         draft = path.with_suffix(".draft")
         draft.write_text(text)
         os.replace(draft, self._seal)
@@ -168,6 +170,48 @@ def remove_kept(folder: Path | None, title: str) -> None:
     with suppress(OSError), _alone(folder, slot):
         (folder / f"{slot}.json").unlink(missing_ok=True)
         _remove(folder, slot)
+
+
+def sweep_kept(folder: Path | None, sources: Mapping[str, object]) -> None:
+    """Remove kept files of tables other than `sources` whose source is now one of these, was changed, or is gone.
+
+    Otherwise rows that are erased from a source would stay in the file of a table that was renamed. A change is told by
+    the size and time of a file: here an error costs a registration, and the owner can delete the folder.
+    """
+    if folder is None or not folder.is_dir():
+        return
+    here = {_slot(name) for name in sources}
+    read = {path for source in sources.values() for path in _paths(source)}
+    for seal in folder.glob("*.json"):
+        slot = seal.stem
+        if slot in here:
+            continue
+        try:
+            states = [list(each) for each in json.loads(seal.read_text())["source"]]
+            paths = [str(each[0]) for each in states]
+            is_used = not read.intersection(paths) and _states(paths) == states
+        except (OSError, ValueError, KeyError, TypeError, IndexError):
+            is_used = False
+        if not is_used:
+            with suppress(OSError), _alone(folder, slot):
+                seal.unlink(missing_ok=True)
+                _remove(folder, slot)
+
+
+def _paths(source: object) -> list[str]:
+    try:
+        return [os.path.abspath(each) for each in files_of(os.fspath(source))]  # type: ignore[call-overload]  # TypeError below
+    except (OSError, TypeError, InvalidParameter):  # not from files, or not readable
+        return []
+
+
+def _states(files: list[str]) -> list[list[object]]:
+    """The path, size and time of each file."""
+    found = []
+    for path in files:
+        state = os.stat(path)
+        found.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
+    return found
 
 
 def _slot(title: str) -> str:

@@ -31,6 +31,7 @@ from deniable.ledger import Budget, Cost, Ledger
 from deniable.ledger.incremental_verification import Growing
 from deniable.ledger.keys import SigningKey
 from deniable.queries.engines.engine_process import Apart
+from deniable.queries.engines.kept_tables import sweep_kept
 from deniable.queries.engines.price_engine import Unread
 from deniable.queries.session import Session
 from deniable.queries.session_opening import session as session_on
@@ -294,6 +295,7 @@ class Datasets:
         except BaseException:
             engine.close()
             raise
+        sweep_kept(self._kept(record), files)  # of tables that an earlier version had
         made.report_failures(partial(self.failures.add, record.name))
         return Open(record, made.tables, made, engine, self._limit)
 
@@ -406,14 +408,17 @@ class Datasets:
         for ledger in self._ledgers.values():
             ledger.close()
 
+    def _kept(self, record: DatasetRecord) -> Path:
+        """The folder for kept tables of this dataset alone."""
+        return self._settings.state / "tables" / sha256(f"{record.family} {record.name}".encode()).hexdigest()[:16]
+
     def _engine(self, record: DatasetRecord) -> Apart:
         settings = self._settings
         if settings.engine == "spark":
             return Apart(partial(_spark, settings.seconds), seconds=settings.seconds, admits=Places(settings.each).one)
         from deniable.queries.engines.duckdb import DuckDBEngine
 
-        kept = settings.state / "tables" / sha256(f"{record.family} {record.name}".encode()).hexdigest()[:16]
-        make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds, kept=kept)
+        make = partial(DuckDBEngine, memory=settings.memory, seconds=settings.seconds, kept=self._kept(record))
         return Apart(make, seconds=settings.seconds, space=settings.space, admits=Places(settings.each).one)
 
 
