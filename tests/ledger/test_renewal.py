@@ -211,7 +211,9 @@ def test_only_the_owner_signs_for_another_limit_of_a_period(clock: Clock, tmp_pa
         with pytest.raises(LedgerDamaged, match="only a signed adjustment"):
             ledger.verify()
     with opened(tmp_path / "second") as ledger:
-        ledger.adjust(EVERYBODY, Cost(10**30), window=WEEK, by="owner", reason="a busy week", key=keys.SigningKey.generate())
+        ledger.adjust(
+            EVERYBODY, Cost(10**30), window=WEEK, by="owner", reason="a busy week", key=keys.SigningKey.generate()
+        )
         assert spend(ledger, 9)
         ledger.verify()
         ledger.export(tmp_path / "export.jsonl")

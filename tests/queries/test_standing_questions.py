@@ -163,6 +163,32 @@ def test_a_declaration_without_the_kind_of_ids_is_refused(monkeypatch: pytest.Mo
             session.standing("daily")
 
 
+@pytest.mark.parametrize("is_declared", [True, False])
+@pytest.mark.parametrize("first", ["integer", "date"])
+def test_days_of_another_kind_are_refused_and_named(
+    first: str, is_declared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`days()` and running totals raised a bare ValueError. The second case is a declaration without the kind of days."""
+    kinds = {"integer": SCHEMA["day"], "date": dn.Domain.date(dt.date(2026, 1, 1), dt.date(2027, 1, 1))}
+    [other] = {*kinds} - {first}
+    frames = {"integer": table(4), "date": table(4).assign(day=dt.date(2026, 1, 1))}
+    with opened(frames[first], tmp_path / "ledger", schema={**SCHEMA, "day": kinds[first]}) as session:
+        session.standing("daily", [COUNT], by="day", epsilon=1).reveal(0 if first == "integer" else "2026-01-01")
+    if not is_declared:
+        honest = standing_records.declaration
+        known = lambda *given: {  # noqa: E731
+            name: each for name, each in honest(*given).items() if name != "by_kind"
+        }
+        monkeypatch.setattr(standing_records, "declaration", known)
+    with opened(frames[other], tmp_path / "ledger", schema={**SCHEMA, "day": kinds[other]}) as session:
+        if is_declared:
+            with pytest.raises(InvalidOperation, match=f"days of kind {first} in 'day', which has kind {other} now"):
+                session.standing("daily")
+        else:
+            with pytest.raises(InvalidOperation, match="another kind"):
+                session.standing("daily").days()
+
+
 # -- paying and reading ----------------------------------------------------------------------------------------------
 
 

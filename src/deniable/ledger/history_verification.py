@@ -19,8 +19,8 @@ hash or checkpoint that was kept elsewhere, and the owner's signatures over late
    limit. It must fit under every limit that was in force at its time: in total, and in each window of time. SEALED and
    FAILED entries must close one open charge of the same question, version of the data, cost, key and payer.
 4. Limits (GRANTED, ADJUSTED) take effect from here on. The limits of the heading (of the dataset in total, and of a
-   period if its budget renews) change only by an adjustment that the owner signed. Checkpoints and statements must be signed with the owner's newest key; a new key must be
-   signed with the old one.
+   period if its budget renews) change only by an adjustment that the owner signed. Checkpoints and statements must be
+   signed with the owner's newest key; a new key must be signed with the old one.
 
 At the end, `end` compares the newest entry with the head of the chain that the store reports.
 

@@ -95,8 +95,8 @@ class Ledger:
     ) -> Ledger:
         """Open the ledger at this place, or make one if the place is empty. Without a place: a new one in memory.
 
-        A new ledger needs a budget (or a `Renewal`), a unit and a dataset. If the ledger exists, what you give must equal its own
-        budget, unit, dataset, family and owner (LedgerMismatch otherwise); it supplies what you leave out.
+        A new ledger needs a budget or a `Renewal`, a unit and a dataset. If the ledger exists, what you give must equal
+        its own budget, unit, dataset, family and owner (LedgerMismatch otherwise); it supplies what you leave out.
 
         - `place`: a path, or the URL of a database with many ledgers, among which `dataset` chooses.
         - `family`: the common name of datasets about the same people. They all spend from one ledger.
@@ -536,7 +536,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Cost:
-        """What the dataset has left, exactly: the least of its lifetime's rest and of each window's rest, in each column.
+        """What the dataset has left, exactly: in each column the least of what its lifetime and its windows have left.
 
         `remaining // cost` is the number of such questions that still fit.
         """

@@ -323,6 +323,7 @@ def declared(
     record = {
         "table": table,
         "by": by,
+        "by_kind": schema.column(by).kind.value,
         "unit": _unit_record(schema),
         "questions": list(questions),
         **({} if dataset is None else {"dataset": dataset}),
@@ -362,6 +363,12 @@ def found(session: Session, name: str, confidence: float) -> Standing:
         raise InvalidOperation(
             f"{name!r} was declared with ids of kind {then['kind']} in {then['column']!r}, and ids of kind "
             f"{now['kind']} would name other people; open the session with the declared kind"
+        )
+    days = schema.column(record["by"]).kind.value
+    if record.get("by_kind", days) != days:
+        raise InvalidOperation(
+            f"{name!r} was declared with days of kind {record['by_kind']} in {record['by']!r}, which has kind {days} "
+            "now; open the session with the declared kind"
         )
     cost, questions = Cost(int(record["units"])), tuple(record["questions"])
     return Standing(session, name, record["table"], record["by"], questions, cost, confidence, record.get("totals"))
@@ -421,8 +428,13 @@ def checked_day(table: Table, by: str, day: object) -> Day:
 
 
 def read_day(text: str, kind: Kind) -> Day:
-    """The day of a text that `str(day)` wrote; `kind` is the kind of its column."""
-    return int(text) if kind is Kind.INTEGER else dt.date.fromisoformat(text)
+    """The day of a text that `str(day)` wrote; `kind` is the kind of its column. InvalidOperation for another kind."""
+    try:
+        return int(text) if kind is Kind.INTEGER else dt.date.fromisoformat(text)
+    except ValueError:
+        raise InvalidOperation(
+            f"days were answered when their column had another kind than {kind.value}; open the session with that kind"
+        ) from None
 
 
 def _planned(session: Session, text: str, table: str) -> NoisePlan:
