@@ -210,8 +210,12 @@ def test_fact_d5_random_pairs_through_the_lattice(seed: int) -> None:
 
 def test_lower_bounds_vanish_beyond_the_largest_loss() -> None:
     """Nothing finite is left there: what the FFT leaves behind is noise, and the ledger must cover it."""
+    equal = 0
     for case, _ in random_cases(500, 60):
         product, pair = lattice_product(case)
+        equal += len(pair.ratios()) == 1
+        if equal > 1 and len(pair.ratios()) == 1:
+            continue  # equal distributions are refined for seconds; the first such case is read
         top = log(pair.ratios()[-1])
         epsilon = np.array([max(top, 0.0) + 0.1, max(top, 0.0) + 1.0])
         product.delta(np.array([0.1, abs(top) / 2]), "lower")

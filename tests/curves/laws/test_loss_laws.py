@@ -333,8 +333,9 @@ def test_binomial_power_of_randomized_response(epsilon: float, count: int) -> No
 @pytest.mark.parametrize("epsilon", [36.0, 37.0, 40.0, 100.0, 800.0])
 def test_powers_of_a_response_that_hardly_ever_lies(epsilon: float) -> None:
     """The probability of a lie is below the spacing of floats around 1."""
-    for e in (0.5 * epsilon, 2.5 * epsilon, 3 * epsilon - 1):
-        low, high = (curves.randomized_response(epsilon=epsilon) ** 3).delta_bounds(epsilon=e)
+    asked = (0.5 * epsilon, 2.5 * epsilon, 3 * epsilon - 1)
+    bounds = (curves.randomized_response(epsilon=epsilon) ** 3).delta_bounds(epsilon=asked)
+    for e, low, high in zip(asked, *bounds, strict=True):
         assert low <= exact.binomial_delta(e, epsilon, 3) <= high + mpf("1e-45")
 
 
