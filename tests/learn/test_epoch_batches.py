@@ -11,7 +11,7 @@ import pytest
 
 from deniable import curves, learn
 from deniable.errors import InvalidOperation, InvalidParameter
-from deniable.learn.epoch_batches import EpochDraws, least_epsilon
+from deniable.learn.epoch_batches import EpochDraws, allocated_numbers, least_epsilon
 
 
 def plan(batches: str = "allocated", **more):
@@ -20,7 +20,7 @@ def plan(batches: str = "allocated", **more):
 
 @pytest.mark.parametrize("batches", ["allocated", "shuffled"])
 def test_every_record_is_drawn_once_in_each_epoch(batches: str) -> None:
-    draws, everybody = EpochDraws(batches, 4), np.arange(50)
+    draws, everybody = plan(batches).draws(), np.arange(50)
     taken = [draws.drawn(everybody, step, None) for step in range(12)]
     for epoch in range(3):
         assert sorted(np.concatenate(taken[4 * epoch : 4 * epoch + 4])) == everybody.tolist()
@@ -33,7 +33,7 @@ def test_every_record_is_drawn_once_in_each_epoch(batches: str) -> None:
 def test_batches_are_drawn_uniformly_and_independently() -> None:
     """Pairs of records fall into each pair of batches equally often; dependent or uneven draws would not."""
     everybody, count = np.arange(2), 20_000
-    draws = EpochDraws("allocated", 3)
+    draws = EpochDraws(allocated_numbers, 3)
     seen = np.zeros((3, 3))
     for epoch in range(count):
         place = [-1, -1]

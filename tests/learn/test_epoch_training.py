@@ -9,7 +9,7 @@ pytest.importorskip("torch", reason="torch is not installed: pip install torch==
 pytestmark = pytest.mark.torch
 
 from deniable.errors import InvalidParameter  # noqa: E402
-from deniable.learn.epoch_batches import EpochDraws  # noqa: E402
+from deniable.learn.epoch_batches import EpochDraws, allocated_numbers  # noqa: E402
 from tests.learn.runs import data, made, run  # noqa: E402
 from tests.learn.test_epoch_batches import plan  # noqa: E402
 
@@ -36,7 +36,7 @@ def test_a_run_that_continues_keeps_the_batches_of_its_epoch(tmp_path) -> None:
     everybody = np.arange(40)
     for step in (2, 3):
         assert np.array_equal(again._draws.drawn(everybody, step, None), first._draws.drawn(everybody, step, None))
-    lost = EpochDraws("allocated", 4)
+    lost = EpochDraws(allocated_numbers, 4)
     assert [len(lost.drawn(everybody, step, None)) for step in (2, 3)] == [0, 0]
     assert sum(len(lost.drawn(everybody, step, None)) for step in (4, 5, 6, 7)) == 40
     with pytest.raises(InvalidParameter, match="the epoch began with 40"):

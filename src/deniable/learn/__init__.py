@@ -3,6 +3,7 @@
     plans                 DPSGD: noise and sampling of private gradient descent, and its curve
     adaptive_clipping     AdaptiveNorm: a clipping norm that follows the gradients, and its price
     layer_clipping        PerLayer: a clipping norm for each layer, and its price
+    batch_rules           the values of `batches=` of DPSGD: who is drawn, the curve and the words of each
     epoch_batches         batches that visit every record once in each epoch: allocated or shuffled
     truncated_batches     the price of keeping a Poisson sample below a fixed size
     matrix_factorisation  DPFTRL: noise that is correlated over the steps, for data in a fixed order

@@ -19,6 +19,7 @@ this pair). Another lower bound is δ(ε) of the allocated pair, which arises if
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, final
 
 import numpy as np
@@ -27,11 +28,7 @@ from numpy.typing import NDArray
 from deniable.errors import NOTHING, InvalidParameter
 
 if TYPE_CHECKING:
-    from deniable.curves import Curve
     from deniable.noise import Entropy
-
-BATCHES = ("sampled", "allocated", "shuffled")
-"""How the records of a step are chosen."""
 
 Places = NDArray[np.int64]
 """Numbers of records, from 0."""
@@ -52,22 +49,18 @@ class EpochDraws:
     next epoch: a second draw could take a record twice.
     """
 
-    def __init__(self, batches: str, count: int) -> None:
-        self._batches, self._count = batches, count
+    def __init__(self, numbers: Callable[[int, int, Entropy | None], Places], count: int) -> None:
+        """`numbers` draws the batch of each record from the number of records, the number of batches and entropy."""
+        self._numbers, self._count = numbers, count
         self._epoch = -1
         self._drawn: Places | None = None
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
         """The records of the batch of this step. Every step of a run must pass the same `records`."""
-        from deniable import noise
-
         epoch, turn = divmod(step, self._count)
         if epoch != self._epoch:
-            self._epoch, self._drawn = epoch, None
-            if turn == 0 and self._batches == "allocated":
-                self._drawn = noise.uniform(below=self._count, size=(len(records),), entropy=entropy)
-            elif turn == 0:
-                self._drawn = noise.permutation(len(records), entropy=entropy) % self._count
+            self._epoch = epoch
+            self._drawn = self._numbers(len(records), self._count, entropy) if turn == 0 else None
         if self._drawn is not None and len(self._drawn) != len(records):
             rule = f"has {len(records)} records, but the epoch began with {len(self._drawn)}"
             raise InvalidParameter("dataset", NOTHING, rule, "continue with the dataset of the checkpoint")
@@ -84,12 +77,23 @@ class EpochDraws:
         self._drawn = np.array(drawn, dtype=np.int64) if isinstance(drawn, list) else None
 
 
-def epoch_curve(batches: str, *, sigma: float, batches_in_epoch: int, steps: int) -> Curve:
-    """The curve of `steps` steps; a part of an epoch counts as a whole epoch."""
-    from deniable import curves
+def allocated_numbers(records: int, batches: int, entropy: Entropy | None) -> Places:
+    """The batch of each record: each record draws one, uniformly and independently."""
+    from deniable import noise
 
-    one, epochs = curves.gaussian(sigma=sigma), -(-steps // batches_in_epoch)
-    return (one.allocated(steps=batches_in_epoch) if batches == "allocated" else one) ** epochs
+    return noise.uniform(below=batches, size=(records,), entropy=entropy)
+
+
+def shuffled_numbers(records: int, batches: int, entropy: Entropy | None) -> Places:
+    """The batch of each record: a random order, cut into batches of equal size, up to one."""
+    from deniable import noise
+
+    return noise.permutation(records, entropy=entropy) % batches
+
+
+def epochs_begun(steps: int, batches_in_epoch: int) -> int:
+    """The number of epochs in `steps` steps; a part of an epoch counts as a whole one."""
+    return -(-steps // batches_in_epoch)
 
 
 def least_epsilon(sigma: float, batches: int, steps: int, delta: float) -> float:

@@ -19,10 +19,10 @@ from deniable.curves.curve_display import rounded_up
 from deniable.curves.meaning.weakness_advice import warn_if_weak, weaknesses
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.learn.adaptive_clipping import AdaptiveNorm
+from deniable.learn.batch_rules import BATCH_RULES, BatchRule, visits
 from deniable.learn.buffered_noise import Buffers
-from deniable.learn.epoch_batches import BATCHES, EpochDraws, Places, StepDraws, epoch_curve, least_epsilon
+from deniable.learn.epoch_batches import Places, StepDraws
 from deniable.learn.layer_clipping import PerLayer
-from deniable.learn.truncated_batches import truncated_step
 from deniable.numbers import up
 from deniable.units import Guarantee, Relation, Unit
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["DPSGD", "Automatic", "Clipping", "Flat", "Plan"]
 
 MOST_STEPS = 10**9
-ORDERS = range(2, 65)
-"""Orders of Rényi divergence that `compare` tries."""
 
 
 @final
@@ -282,13 +280,12 @@ class DPSGD(Plan):
     ) -> None:
         known = None if records is None else curve_arguments.integer("records", records, 1)
         share = _rate(rate, batch_size, known)
-        if batches not in BATCHES:
-            raise InvalidParameter("batches", batches, "must be " + " or ".join(map(repr, BATCHES)))
-        if batches != "sampled":
-            share = 1 / _visits(1.0, share)
-            if truncate_at is not None:
-                rule = f"applies to sampled batches only, and these are {batches}"
-                raise InvalidParameter("truncate_at", truncate_at, rule, "leave it out")
+        rule = BATCH_RULES.get(batches) if isinstance(batches, str) else None
+        if rule is None:
+            raise InvalidParameter("batches", batches, "must be " + " or ".join(map(repr, BATCH_RULES)))
+        rule.check_truncation(truncate_at)
+        in_epoch = rule.batches_in_epoch(share)
+        share = share if in_epoch is None else 1 / in_epoch
         fill = object.__setattr__
         fill(self, "batches", batches)
         fill(self, "clip", clipping(clip))
@@ -303,8 +300,7 @@ class DPSGD(Plan):
         """See `Plan.calibrate`. Raises if δ is at least the probability 1 - (1 - rate)^steps that a record is drawn at
         all: then even publishing the drawn records would be (ε, δ)-DP."""
         allowed = curve_arguments.probability("delta", delta)
-        alone = self.steps * math.log1p(-self.rate) if self.rate < 1 and self.batches == "sampled" else -math.inf
-        drawn = -math.expm1(alone)
+        drawn = -math.expm1(self._rule.log_chance_to_stay_out(self))
         if 0 < drawn <= allowed < 1:
             rule = f"is at least {drawn:.3g}, the probability that a record is drawn in {self.steps} steps"
             remedy = "publishing the drawn records without noise would satisfy this delta; give a smaller one"
@@ -324,12 +320,16 @@ class DPSGD(Plan):
         )
 
     @property
+    def _rule(self) -> BatchRule:
+        return BATCH_RULES[self.batches]
+
+    @property
     def batches_in_epoch(self) -> int:
         """The number of batches of an epoch, 1/rate, if batches are allocated or shuffled."""
         return round(1 / self.rate)
 
     def draws(self) -> StepDraws:
-        return self if self.batches == "sampled" else EpochDraws(self.batches, self.batches_in_epoch)
+        return self._rule.draws(self)
 
     def drawn(self, records: Places, step: int, entropy: Entropy | None) -> Places:
         """Each record is drawn by its own exact coin of probability `rate`, fresh in each step. If more than
@@ -338,7 +338,7 @@ class DPSGD(Plan):
         """
         from deniable import noise
 
-        if self.batches != "sampled":
+        if self._rule.draws(self) is not self:
             raise InvalidOperation("batches of an epoch depend on each other; draw them with plan.draws().drawn(...)")
         taken = records[noise.bernoulli(p=self.rate, size=(len(records),), entropy=entropy)]
         if self.truncate_at is None or len(taken) <= self.truncate_at:
@@ -358,7 +358,7 @@ class DPSGD(Plan):
     def training_assumptions(self) -> tuple[str, ...]:
         many = noun(self.unit, 2)
         known = (f"the number of {many} is public: one is removed by blanking it, and added in place of a blank",)
-        return known if self.records is None or self.batches == "shuffled" else ()
+        return known if self.records is None or self._rule.needs_public_number else ()
 
     @property
     def cheaper_by(self) -> str:
@@ -374,32 +374,17 @@ class DPSGD(Plan):
         return self.so_far(self.steps)
 
     def so_far(self, steps: int) -> Curve:
-        from deniable import curves
-
         alone = self.calibrated()
         sigma = self.clip.together(alone) if isinstance(self.clip, AdaptiveNorm) else alone
-        if self.batches != "sampled":
-            return epoch_curve(self.batches, sigma=sigma, batches_in_epoch=self.batches_in_epoch, steps=steps)
-        if self.truncate_at is None or self.records is None:
-            return curves.gaussian(sigma=sigma).sampled(rate=self.rate) ** steps
-        once = truncated_step(sigma=sigma, rate=self.rate, records=self.records, truncate_at=self.truncate_at)
-        return once**steps
+        return self._rule.curve(self, sigma, steps)
 
     @property
     def is_gaussian(self) -> bool:
-        return (self.rate == 1 or self.batches == "shuffled") and self.truncate_at is None
+        return self._rule.is_gaussian(self)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        one, many = noun(self.unit), noun(self.unit, 2)
-        if self.batches == "allocated":
-            secret = f"every {one} draws its batch independently in each epoch, and the batches' members stay secret"
-            return (secret, "checkpoints made during the run are kept secret")
-        if self.batches == "shuffled":
-            return ()
-        drawn = (f"every {one} is drawn independently in each step, and the drawn {many} stay secret",)
-        known = (f"neighbouring datasets have at most {self.records} {many}",)
-        return (*(drawn if self.rate < 1 else ()), *(known if self.truncate_at is not None else ()))
+        return self._rule.assumptions(self, noun(self.unit), noun(self.unit, 2))
 
     def compare(self, *, delta: float) -> dict[str, float]:
         """ε of the whole run at `delta`, by the certified curve and by two older methods, each rounded up.
@@ -409,31 +394,11 @@ class DPSGD(Plan):
         ε = (A(λ) + log 1/δ)/λ. For allocated and shuffled batches: "sampled" is ε with independent coins of the same
         rate, and "at least" a lower bound on the true ε of shuffled batches.
         """
-        from deniable import curves
-        from deniable.curves import textbook
-
-        curve, small = self.curve, curve_arguments.inner_probability("delta", delta)
-        if self.batches != "sampled":
-            coins = curves.gaussian(sigma=self.calibrated()).sampled(rate=self.rate) ** self.steps
-            found = {"certified": curve.epsilon(delta=small), "sampled": coins.epsilon(delta=small)}
-            if self.batches == "shuffled":
-                found["at least"] = least_epsilon(self.calibrated(), self.batches_in_epoch, self.steps, small)
-            return found
-        divergences = {order: curve.renyi_function(float(order)) for order in ORDERS}
-        renyi = min(textbook.renyi_to_epsilon(order=a, renyi=d, delta=small) for a, d in divergences.items())
-        moments = min(
-            textbook.renyi_to_epsilon_mironov(order=a, renyi=d, delta=small) for a, d in divergences.items() if a <= 33
-        )
-        return {"certified": curve.epsilon(delta=small), "Rényi": renyi, "moments accountant": moments}
+        return self._rule.compare(self, curve_arguments.inner_probability("delta", delta))
 
     def explain(self, *, delta: float = 1e-5) -> str:
         """The plan and its guarantee in words, with ε at `delta`."""
-        average = "" if self.records is None else f": {self.rate * self.records:.6g} of {self.records} on average"
-        who = self._epochs() or (
-            f"each {noun(self.unit)} with probability {self.rate:.5g}, independently{average}"
-            if self.rate < 1
-            else f"all {noun(self.unit, 2)}"
-        )
+        who = self._rule.who(self, noun(self.unit), noun(self.unit, 2))
         most = "" if self.truncate_at is None else f"; of more than {self.truncate_at}, so many are kept at random"
         lines = [f"Each of {self.steps} steps takes {who}{most}."]
         if self.noise is None:
@@ -442,38 +407,19 @@ class DPSGD(Plan):
         spread = rounded_up(self.sigma)
         lines.append(f"{self.clip.describe()}; their sum gets Gaussian noise of standard deviation {spread}.")
         compared = self.compare(delta=delta)
-        found = {name: rounded_up(value) for name, value in compared.items()}
         lines.append(
             f"Between data that differ by one {noun(self.unit)}, an attacker who sees every step reaches at most "
-            f"ε = {found['certified']} at δ = {delta:g}."
+            f"ε = {rounded_up(compared['certified'])} at δ = {delta:g}."
         )
-        if self.batches != "sampled":
-            lines.append(f"Independent coins of the same rate would reach ε = {found['sampled']}.")
-            if self.batches == "shuffled":
-                least = math.floor(compared["at least"] * 1000) / 1000
-                lines.append(f"No gain by shuffling is proved; the true ε is at least {least:g}.")
-            return "\n".join([*lines, *weaknesses(epsilon=compared["certified"], delta=delta, people=self.records)])
-        lines.append(
-            f"With Rényi accounting, the same run would report ε = {found['Rényi']}, "
-            f"with Abadi's moments accountant ε = {found['moments accountant']}."
-        )
+        lines += self._rule.comparison(compared)
         lines += weaknesses(epsilon=compared["certified"], delta=delta, people=self.records)
         return "\n".join(lines)
-
-    def _epochs(self) -> str:
-        """Who takes part in a step, if batches are allocated or shuffled; "" otherwise."""
-        one, many, count = noun(self.unit), noun(self.unit, 2), self.batches_in_epoch
-        if self.batches == "allocated":
-            return f"the {many} that drew it: in each epoch of {count} steps, each {one} draws one, uniformly"
-        if self.batches == "shuffled":
-            return f"the next of {count} equal parts of the {many}, shuffled anew for each epoch"
-        return ""
 
     def __repr__(self) -> str:
         clip = f"{self.clip.norm!r}" if isinstance(self.clip, Flat) else repr(self.clip)
         noise = "" if self.noise is None else f", noise={self.noise:.6g}"
         most = "" if self.truncate_at is None else f", truncate_at={self.truncate_at}"
-        most += "" if self.batches == "sampled" else f", batches={self.batches!r}"
+        most += self._rule.shown()
         unit = "" if self.unit.column is None else f", unit={self.unit!r}"
         return f"DPSGD(clip={clip}, rate={self.rate:.6g}, steps={self.steps}{most}{unit}{noise})"
 
@@ -575,14 +521,7 @@ def _steps(steps: int | None, epochs: float | None, rate: float) -> int:
     if curve_arguments.exactly_one(steps=steps, epochs=epochs) == "steps":
         found = curve_arguments.integer("steps", steps, 1)
     else:
-        found = _visits(curve_arguments.positive("epochs", epochs), rate)
+        found = visits(curve_arguments.positive("epochs", epochs), rate)
     if found > MOST_STEPS:
         raise InvalidParameter("steps", found, f"must be at most {MOST_STEPS:,}")
     return found
-
-
-def _visits(epochs: float, rate: float) -> int:
-    """The number of steps of `epochs` epochs. A rate such as 1/6 is stored slightly too small; that must not add a
-    step.
-    """
-    return max(1, math.ceil(epochs / rate * (1 - 1e-12)))
