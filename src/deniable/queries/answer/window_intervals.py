@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from deniable.queries.intervals.noise_intervals import Share, smooth_reach
 from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval, moved_reach
 from deniable.queries.plan.estimators import Counted, Summed, is_cut
-from deniable.queries.plan.noisy_windows import ENDS, NEIGHBOURS, NoisyWindow
+from deniable.queries.plan.noisy_windows import NoisyWindow
 from deniable.queries.relations import operator_meanings
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import Call, Column, Expression, Literal, columns_used
@@ -149,7 +149,7 @@ class Traces:
         if trace is not None:
             return self._interval(trace, confidence)
         match expression:
-            case Column(name=name) if name in self._windows and self._windows[name].function in {"min", "max"}:
+            case Column(name=name) if name in self._windows:
                 return self._extreme(i, self._windows[name], confidence)
             case Call(operator=operator, arguments=(inner,)) if operator in _ROUNDED:
                 ends = self._ends(i, inner, confidence)
@@ -181,7 +181,11 @@ class Traces:
         return interval(Quotient(above.value, below.value), moves, shape, confidence, far)
 
     def _extreme(self, i: int, window: NoisyWindow, confidence: float) -> tuple[float, float] | None:
-        """The interval of the least or largest number: if all intervals cover, the extremes of their ends cover too."""
+        """The interval of the least or largest number: if all intervals cover, the extremes of their ends cover too.
+        None for other windows."""
+        best = window.calculation.extreme()
+        if best is None:
+            return None
         assert window.argument is not None
         value = typed(window.argument, self._domains).value
         places = [j for j in self._reads[window.name].get(i, ()) if value(self._rows[j]) is not None]
@@ -190,7 +194,6 @@ class Traces:
         known = [each for each in ends if each is not None]
         if not known or len(known) < len(ends):
             return None
-        best = min if window.function == "min" else max
         return best(low for low, _ in known), best(high for _, high in known)
 
     # --- traces -------------------------------------------------------------------------------------------------------
@@ -265,21 +268,18 @@ class Traces:
         fixed = [*window.partition, *(part.expression for part in window.order)]
         if any(not self._noisy.isdisjoint(columns_used(each)) for each in fixed):
             return None
-        argument = window.argument
-        if argument is None or window.function not in {"sum", "avg", "count", *NEIGHBOURS, *ENDS}:
+        if window.argument is None:
             return None
-        value = typed(argument, self._domains).value
         read = self._reads[window.name].get(i, [])
-        known = [j for j in read if value(self._rows[j]) is not None]
-        if window.function == "count":  # the number of values is taken as given
-            return TracedCell(Linear(float(len(known))))
-        if window.function in (*NEIGHBOURS, *ENDS):
-            at = read[:1] if window.function != "last_value" else read[-1:]
-            return self._trace(at[0], argument) if at else None
-        total: TracedCell | None = TracedCell(Linear(0.0))
-        for j in known:
-            one = self._trace(j, argument)
+        copied = window.calculation.copied(read)
+        if copied is not None:
+            return self._trace(copied, window.argument)
+        value = typed(window.argument, self._domains).value
+        found = window.calculation.linear([j for j in read if value(self._rows[j]) is not None])
+        if found is None:
+            return None
+        total: TracedCell | None = TracedCell(Linear(found.constant))
+        for j in found.rows:
+            one = self._trace(j, window.argument)
             total = None if one is None or total is None else total.plus(one)
-        if total is None or not known or window.function == "sum":
-            return total if known else None
-        return total.times(TracedCell(Linear(1 / len(known))))
+        return total if total is None or found.factor == 1 else total.times(TracedCell(Linear(found.factor)))

@@ -8,6 +8,7 @@
     estimators, single_quantile  the statistics behind each measure, and its estimate from their noisy values
     dated_extremes               MIN and MAX of dates and timestamps
     noisy_windows                ranks, running sums and moving averages over noisy answers
+    window_functions             what each function of such a window reads, computes and refuses
     pricing, answer_size, answer_notes                  cost, errors, size and notes, known before a caller pays
     currency_advice                                     what a budget in the other currency would give
     disjointness                                        whether the parts of a union are disjoint, proved without data

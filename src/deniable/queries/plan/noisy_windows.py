@@ -7,21 +7,15 @@ describes one.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, final
+from typing import Any, final
 
-from deniable.errors import QuestionRefused
+from deniable.queries.plan.window_functions import WINDOW_FUNCTIONS, Frame, OrderedPart, WindowFunction
 from deniable.queries.relations.operator_table import Value
 from deniable.queries.relations.operators import typed
 from deniable.tables.expressions import Expression
-from deniable.tables.kinds import NUMBERS, Domain, Kind
-
-RANKS: Final = ("row_number", "rank", "dense_rank")
-NEIGHBOURS: Final = ("lag", "lead")
-ENDS: Final = ("first_value", "last_value")
-TOTALS: Final = ("sum", "avg", "min", "max", "count", "median", "stddev")
+from deniable.tables.kinds import Domain
 
 NoisyRow = Mapping[str, Value]
 
@@ -56,9 +50,9 @@ def in_order(
 class NoisyWindow:
     """One window function: `function` OVER (PARTITION BY … ORDER BY … frame), a column called `name`.
 
-    `offset` is the offset of LAG and LEAD. `frame` has the first and the last row relative to the current one, None for
-    an open end. Without a frame the window reads the whole partition, or with ORDER BY all rows up to and including the
-    peers of the current row (rows that tie with it).
+    `function` is a name of `WINDOW_FUNCTIONS`. `offset` is the offset of LAG and LEAD. `frame` has the first and the
+    last row relative to the current one, None for an open end. Without a frame the window reads the whole partition, or
+    with ORDER BY all rows up to and including the peers of the current row (rows that tie with it).
     """
 
     name: str
@@ -69,18 +63,17 @@ class NoisyWindow:
     offset: int = 1
     frame: tuple[int | None, int | None] | None = None
 
+    @property
+    def calculation(self) -> WindowFunction:
+        """What the function does."""
+        return WINDOW_FUNCTIONS[self.function]
+
     def domain(self, domains: Mapping[str, Domain]) -> Domain:
         """The domain of its values; `QuestionRefused` if the argument does not fit."""
         for each in (*self.partition, *(part.expression for part in self.order)):
             typed(each, domains)
         found = None if self.argument is None else typed(self.argument, domains).domain
-        if self.function in RANKS or self.function == "count":
-            return Domain(Kind.INTEGER, None, None, False)
-        numeric = self.function in {"sum", "avg", "median", "stddev"}
-        if found is None or (numeric and found.kind not in NUMBERS):
-            raise QuestionRefused("kinds", f"{self.function} of a window takes a number", "write SUM(n) OVER (…)")
-        real = self.function in {"avg", "median", "stddev"}
-        return Domain(Kind.REAL if real else found.kind, None, None, True)
+        return self.calculation.domain(found)
 
     def mapped(self, change: Callable[[Expression], Expression]) -> NoisyWindow:
         """The window with `change` applied to each of its expressions."""
@@ -120,47 +113,16 @@ class NoisyWindow:
         found: dict[int, list[int]] = {}
         for ordered, peers in self._partitions(places, rows, domains):
             for k, i in enumerate(ordered):
-                if self.function in NEIGHBOURS:
-                    at = k - self.offset if self.function == "lag" else k + self.offset
-                    found[i] = ordered[at : at + 1] if at >= 0 else []
-                else:
-                    found[i] = ordered[slice(*self._frame(k, peers))]
+                found[i] = ordered[self.calculation.read(k, self._frame(k, peers), self.offset)]
         return found
 
     def _over(self, given: list[Any], peers: list[tuple[Value, ...]]) -> list[Any]:
         """The values for one partition in order. `given` has the arguments; rows with equal `peers` tie."""
-        size = len(given)
-        if self.function in NEIGHBOURS:
-            step = -self.offset if self.function == "lag" else self.offset
-            return [given[k + step] if 0 <= k + step < size else None for k in range(size)]
-        if self.function == "row_number":
-            return list(range(1, size + 1))
-        if self.function == "rank":
-            return [1 + peers.index(each) for each in peers]
-        if self.function == "dense_rank":
-            places = {each: k for k, each in enumerate(dict.fromkeys(peers), start=1)}
-            return [places[each] for each in peers]
-        frames = [given[slice(*self._frame(k, peers))] for k in range(size)]
-        if self.function in ENDS:
-            return [(each[0] if self.function == "first_value" else each[-1]) if each else None for each in frames]
-        return [self._total(each) for each in frames]
+        frames = [self._frame(k, peers) for k in range(len(given))]
+        return self.calculation.values(OrderedPart(given, peers, frames, self.offset))
 
-    def _frame(self, k: int, peers: list[tuple[Value, ...]]) -> tuple[int, int]:
+    def _frame(self, k: int, peers: list[tuple[Value, ...]]) -> Frame:
         if self.frame is not None:
             first, last = self.frame
             return (0 if first is None else max(0, k + first)), (len(peers) if last is None else max(0, k + last + 1))
         return 0, len(peers) - peers[::-1].index(peers[k]) if self.order else len(peers)
-
-    def _total(self, given: list[Any]) -> Any:
-        known = [each for each in given if each is not None]
-        if self.function == "count":
-            return len(known)
-        if not known:
-            return None
-        if self.function in {"min", "max"}:
-            return min(known) if self.function == "min" else max(known)
-        if self.function == "median":
-            return float(statistics.median(known))
-        if self.function == "stddev":
-            return statistics.stdev(map(float, known)) if len(known) > 1 else None
-        return sum(known) if self.function == "sum" else float(sum(known)) / len(known)

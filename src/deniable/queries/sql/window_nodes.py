@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from deniable.queries.plan.refusals import refuse
+from deniable.queries.plan.window_functions import WINDOW_FUNCTIONS
 from deniable.queries.sql.syntax_tree import exp, only, unwrapped
 
 _FUNCTIONS: Final[dict[type[exp.Expression], str]] = {
@@ -37,7 +38,7 @@ def window_parts(node: exp.Window) -> WindowParts:
         refuse("window")
     only(inner, "this", "offset")
     argument = inner.args.get("this")
-    if isinstance(argument, exp.Star) or function in {"row_number", "rank", "dense_rank"}:
+    if isinstance(argument, exp.Star) or not WINDOW_FUNCTIONS[function].takes_argument:
         argument = None
     if isinstance(argument, exp.Distinct):
         refuse("distinct aggregate")
@@ -46,7 +47,7 @@ def window_parts(node: exp.Window) -> WindowParts:
     for part in () if clause is None else clause.expressions:
         only(part, "this", "desc")
         order.append((unwrapped(part.this), bool(part.args.get("desc")), bool(part.args.get("nulls_first"))))
-    if not order and function not in {"sum", "avg", "min", "max", "count"}:
+    if not order and WINDOW_FUNCTIONS[function].needs_order:
         refuse("window")
     return WindowParts(
         function,
