@@ -8,7 +8,7 @@
     staircase, poisson_mechanism, graphs              further mechanisms
     input_values, rational_parameters, key_spelling   values, parameters and keys, read exactly
     noise_quantiles      the quantiles behind `error(confidence=)`
-    laws, distinguishing_parts, limits, small, denoise, cautionary      for planning and teaching
+    laws, noise_shapes, distinguishing_parts, limits, small, denoise, cautionary      for planning and teaching
 
 >>> from deniable import mechanisms
 >>> noisy = mechanisms.Laplace(sensitivity=1, epsilon=0.5)

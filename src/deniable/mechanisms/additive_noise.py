@@ -50,6 +50,7 @@ from deniable.curves.meaning.weakness_advice import warn_if_weak
 from deniable.curves.outward_rounding import quotient_up
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import noise_quantiles, rational_parameters
+from deniable.mechanisms.noise_shapes import DISCRETE_GAUSSIAN, LAPLACE, ROUNDED_GAUSSIAN, NoiseShape
 from deniable.mechanisms.noise_steps import Additive, check_growth, grid_exponent, is_whole
 from deniable.numbers import above
 from deniable.units import Sensitivity
@@ -87,7 +88,7 @@ class _LaplaceNoise(Additive):
     """Laplace noise, in the integer and the real-valued form."""
 
     LEVEL: ClassVar[str] = "scale"
-    NOISE: ClassVar[str] = "laplace"
+    NOISE: ClassVar[NoiseShape] = LAPLACE
 
     @property
     def scale(self) -> float:
@@ -335,7 +336,7 @@ class Gaussian(Additive):
     """
 
     LEVEL: ClassVar[str] = "sigma"
-    NOISE: ClassVar[str] = "gaussian"
+    NOISE: ClassVar[NoiseShape] = ROUNDED_GAUSSIAN
 
     def __init__(
         self,
@@ -423,7 +424,7 @@ class DiscreteGaussian(Additive):
     """
 
     LEVEL: ClassVar[str] = "sigma"
-    NOISE: ClassVar[str] = "discrete_gaussian"
+    NOISE: ClassVar[NoiseShape] = DISCRETE_GAUSSIAN
 
     def __init__(
         self,

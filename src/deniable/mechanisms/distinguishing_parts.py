@@ -25,6 +25,7 @@ import numpy as np
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
 from deniable.mechanisms.input_values import Floats
 from deniable.mechanisms.laws import Masses, NoiseLaw, OutputLaw, Pieces, Stairs, are_numbers, between, image, in_cells
+from deniable.mechanisms.noise_shapes import ROUNDED_GAUSSIAN
 
 MOST_LOSSES: Final = 1000
 """Most distinct losses; beyond, neighbouring ones are merged."""
@@ -169,8 +170,8 @@ def _borders(one: OutputLaw, two: OutputLaw) -> Floats:
     if not isinstance(one, NoiseLaw) or not isinstance(two, NoiseLaw):
         raise InvalidOperation("the laws on the two values are of two kinds, so that answers cannot be compared")
     low, high = sorted((one.centre, two.centre))
-    far = 0.0 if one.kind == "laplace" else 10 * max(one.deviation, two.deviation)
-    cells = CELLS if one.kind == "laplace" else 4 * CELLS
+    far = 0.0 if one.shape.ratio_is_constant_beyond else 10 * max(one.deviation, two.deviation)
+    cells = CELLS if one.shape.ratio_is_constant_beyond else 4 * CELLS
     if not one.is_discrete:
         return np.linspace(low - far, high + far, cells + 1)
     # A cell of integers includes its upper border: the last cell contains everything above the larger value.
@@ -194,7 +195,7 @@ def all_losses(parts: Iterable[Told]) -> Losses:
 
 
 def _is_bell(part: AnswerPart) -> bool:
-    return isinstance(part.one, NoiseLaw) and part.one.kind == "gaussian" and not part.one.is_discrete
+    return isinstance(part.one, NoiseLaw) and part.one.shape is ROUNDED_GAUSSIAN and not part.one.is_discrete
 
 
 def _along(bells: Sequence[AnswerPart]) -> AnswerPart:
@@ -203,7 +204,7 @@ def _along(bells: Sequence[AnswerPart]) -> AnswerPart:
     level = levels.pop() if len(levels) == 1 else 1.0
     unit = "" if level != 1.0 or not levels else ", in standard deviations of the noise"
     away = math.sqrt(sum(part.times * ((part.two.mean - part.one.mean) / _level(part.one)) ** 2 for part in bells))
-    one, two = (NoiseLaw("gaussian", FINE, level / FINE, False, centre) for centre in (0.0, level * away))
+    one, two = (NoiseLaw(ROUNDED_GAUSSIAN, FINE, level / FINE, False, centre) for centre in (0.0, level * away))
     name = f"how far the answer lies along the way from the first value to the second{unit}"
     return AnswerPart(one, two, name, before=bells[0].before)
 

@@ -34,16 +34,13 @@ from deniable.curves import curve_arguments
 from deniable.errors import InvalidOperation, InvalidParameter
 from deniable.mechanisms import input_values
 from deniable.mechanisms.input_values import Floats
+from deniable.mechanisms.noise_shapes import NoiseShape
 
 __all__ = ["Masses", "NoiseLaw", "OutputLaw", "Pieces", "Stairs", "masses", "poisson", "pushed"]
 
 MOST_TOLD: Final = 4096
 """The largest number of answers that a law lists, for example orders of winners."""
 LARGEST_WHOLE: Final = 2**52
-WIDE: Final = 1000.0
-"""Noise at least this many steps wide is treated as the continuous law it approximates: masses agree to one part in
-10⁷.
-"""
 
 
 class OutputLaw(ABC):
@@ -100,9 +97,9 @@ def centre(value: Any, *, is_whole: bool) -> float:
 @final
 @dataclass(frozen=True, slots=True)
 class NoiseLaw(OutputLaw):
-    """Noise in steps of `spacing` around `centre`. `kind` is laplace, gaussian (rounded) or discrete_gaussian."""
+    """Noise of a shape, in steps of `spacing` around `centre`."""
 
-    kind: str
+    shape: NoiseShape
     width: float
     """The scale or σ, in steps."""
     spacing: float
@@ -113,36 +110,15 @@ class NoiseLaw(OutputLaw):
     def is_discrete(self) -> bool:
         return self.is_whole
 
-    def _mass(self, steps: Floats) -> Floats:
-        if self.kind == "laplace":
-            return np.asarray(math.tanh(0.5 / self.width) * np.exp(-np.abs(steps) / self.width))
-        bell = np.exp(-0.5 * (steps / self.width) ** 2)
-        if self.kind == "discrete_gaussian":
-            return np.asarray(bell / _theta(self.width))
-        if self.width > WIDE:
-            return np.asarray(bell / (self.width * math.sqrt(2 * math.pi)))
-        far = -np.abs(steps)  # in the lower tail nothing cancels
-        return np.asarray(_normal((far + 0.5) / self.width) - _normal((far - 0.5) / self.width))
-
     def pdf(self, answer: Any) -> Any:
         steps = (_answers(answer) - self.centre) / self.spacing
         if not self.is_whole:
-            return _like(answer, self._mass(np.rint(steps)) / self.spacing)
-        return _like(answer, np.where(steps == np.rint(steps), self._mass(steps), 0.0))
+            return _like(answer, self.shape.mass(np.rint(steps), self.width) / self.spacing)
+        return _like(answer, np.where(steps == np.rint(steps), self.shape.mass(steps, self.width), 0.0))
 
     def cdf(self, answer: Any) -> Any:
         steps = np.floor((_answers(answer) - self.centre) / self.spacing)
-        if self.kind == "laplace":
-            r = math.exp(-1 / self.width)
-            below = np.exp(np.minimum(steps, 0.0) / self.width) / (1 + r)
-            above = 1 - np.exp(-(np.maximum(steps, 0.0) + 1) / self.width) / (1 + r)
-            return _like(answer, np.where(steps < 0, below, above))
-        if self.kind == "gaussian" or self.width > WIDE:
-            return _like(answer, _normal((steps + 0.5) / self.width))
-        reach = math.ceil(40 * self.width) + 1
-        sums = np.cumsum(self._mass(np.arange(-reach, reach + 1.0)))
-        places = np.clip(steps + reach, -1, 2 * reach).astype(int)
-        return _like(answer, np.where(places < 0, 0.0, np.minimum(sums[np.maximum(places, 0)], 1.0)))
+        return _like(answer, self.shape.below(steps, self.width))
 
     @property
     def mean(self) -> float:
@@ -150,15 +126,10 @@ class NoiseLaw(OutputLaw):
 
     @property
     def variance(self) -> float:
-        if self.kind == "laplace":
-            return self.spacing**2 / (2 * math.sinh(0.5 / self.width) ** 2)
-        if self.width > WIDE:
-            return self.spacing**2 * (self.width**2 + (1 / 12 if self.kind == "gaussian" else 0.0))
-        steps = np.arange(1.0, math.ceil(40 * self.width) + 2)
-        return self.spacing**2 * 2 * float(np.sum(steps**2 * self._mass(steps)))
+        return self.shape.variance(self.width, self.spacing**2)
 
     def points(self) -> Floats:
-        reach = 7 * self.width + 1 if self.kind == "laplace" else 4 * self.width + 1
+        reach = self.shape.reach_in_widths * self.width + 1
         if self.is_whole and reach <= 400:
             return np.asarray(self.centre + np.arange(-math.ceil(reach), math.ceil(reach) + 1.0))
         found = self.centre + self.spacing * reach * np.linspace(-1, 1, 801)
@@ -465,20 +436,6 @@ def needs_one_number(dimension: int | None, name: str) -> None:
             f"law() describes one number; this {name} releases {dimension} at once: "
             "use a mechanism for one number, or look at the curve, plots.tradeoff(mechanism.curve)"
         )
-
-
-def _normal(x: Floats) -> Floats:
-    from scipy.special import ndtr
-
-    return np.asarray(ndtr(x))
-
-
-def _theta(sigma: float) -> float:
-    """Σ e^(-z²/2σ²) over the integers."""
-    if sigma > WIDE:
-        return sigma * math.sqrt(2 * math.pi)
-    steps = np.arange(1.0, math.ceil(40 * sigma) + 2)
-    return 1 + 2 * float(np.sum(np.exp(-0.5 * (steps / sigma) ** 2)))
 
 
 def _answers(answer: Any) -> Floats:

@@ -23,6 +23,7 @@ from deniable.mechanisms import distinguishing_parts, input_values, laws, noise_
 from deniable.mechanisms.distinguishing_parts import Told
 from deniable.mechanisms.laws import NoiseLaw
 from deniable.mechanisms.mechanism import Mechanism
+from deniable.mechanisms.noise_shapes import NoiseShape
 from deniable.noise.entropy import checked_entropy
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Additive(Mechanism):
 
     LEVEL: ClassVar[str]
     """The name of the noise level: scale or sigma."""
-    NOISE: ClassVar[str]
+    NOISE: ClassVar[NoiseShape]
     """The kind of noise, as `laws.NoiseLaw` names it."""
 
     @abstractmethod
