@@ -30,6 +30,9 @@ def register(
     `grants` lists analysts who may ask from now on, each up to the whole budget. Returns all public facts about the
     dataset, with a `warning` if the server knows the data already. If the server refuses because most ids are known
     (`same_people`), call again with `people="same"` (the datasets share one budget) or `"others"`, and a `reason`.
+    `timeout` is in seconds, for each request. Raises InvalidParameter, before anything is registered, if one of
+    `grants` is not an analyst of the server; ServerRefused if the server refuses. If a grant fails after the
+    registration, the error has a note that lists the grants that were made.
     """
     wire = wire_to(url, token, timeout)
     try:
@@ -37,8 +40,8 @@ def register(
             analysts = wire.get("/v1/analysts")["analysts"]
             for each in grants:
                 if each not in analysts:
-                    known = ", ".join(analysts) or "there is none yet"
-                    rule = f"is not an analyst of this server ({known}); nothing was added"
+                    known = ", ".join(analysts) or "nobody yet"
+                    rule = f"is not an analyst of this server (its analysts: {known}); nothing was registered"
                     raise InvalidParameter("grants", each, rule, "ask an admin to invite them")
         body = {"name": name, "sources": dict(sources), "schema": schema, "budget": budget, "family": family}
         body |= {"people": people, "reason": reason}
@@ -50,7 +53,7 @@ def register(
                 given.append(wire.once(place, {"analyst": each}))
             except DeniableError as error:
                 done = ", ".join(str(one["analyst"]) for one in given) or "nobody"
-                error.add_note(f"the dataset {name!r} was added; {done} was granted it, {each} was not")
+                error.add_note(f"the dataset {name!r} was registered; it was granted to {done}, and not to {each}")
                 raise
         return made | {"grants": given}
     finally:

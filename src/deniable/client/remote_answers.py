@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deniable.units import Guarantee
 
 LatePlan = Callable[[], "NoisePlan"]
-"""Makes the plan of an answer."""
+"""A function that makes the plan of an answer, when it is first needed."""
 
 _MADE_LATE = ("_places", "_plan", "_released", "_shared")
 """Attributes that exist only after the plan was made."""
@@ -48,7 +48,7 @@ class RemoteAnswer(Answer):
     dataset: str
     question: str | Steps
     release: str | None
-    """The server's name of it, "visits:7"; None for an answer from dummy rows."""
+    """The server's name for this answer, such as "visits:7"; None for an answer from dummy rows."""
 
     def __init__(self, record: dict[str, Any], question: str | Steps, late: LatePlan | None = None) -> None:
         """`late` makes the plan; without it the answer can only be displayed."""
@@ -62,8 +62,8 @@ class RemoteAnswer(Answer):
         def __getattr__(self, name: str) -> Any:
             """Make the plan when an attribute that needs it is first used."""
             if name == "guarantee":
-                rule = "an answer from dummy rows is about nobody and promises nothing"
-                raise InvalidOperation(f"{rule}; ask with ask(...)")
+                rule = "an answer from dummy rows has no guarantee, because it uses no person's data"
+                raise InvalidOperation(f"{rule}; ask the real data with ask(...)")
             if name not in _MADE_LATE:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             self._make()
@@ -81,7 +81,9 @@ class RemoteAnswer(Answer):
     def _make(self) -> None:
         """Make the plan, and set all attributes that need it."""
         if self._late is None:
-            raise InvalidOperation("this answer was read without a session, so its plan is not known; use connect(...)")
+            raise InvalidOperation(
+                "this answer was read without a session, so its plan cannot be made; ask through connect(...)"
+            )
         plan = self._late()
         released = Released.from_bytes(self._record["papers"]["released"].encode(), plan)
         if plan.totals is not None and not released.picked:
@@ -180,7 +182,7 @@ def _fill(answer: Any, record: dict[str, Any], question: str | Steps) -> None:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, DeniableError) and not isinstance(error, UnreadableRecord):
             raise
-        raise UnreadableRecord("this is not an answer that this client can read; update deniable") from None
+        raise UnreadableRecord("this client cannot read this answer; update deniable") from None
     answer._record, answer.question = record, question
 
 
@@ -211,8 +213,8 @@ class RemoteBounds(Bounds):
         return dict(self.record)
 
     def __str__(self) -> str:
-        none = f"{self.column}: no bin stands out of the noise, so there are no bounds; spend more"
-        return f"{self.line or none}\n{self.receipt}"
+        missing = f"{self.column}: no bin exceeds the noise, so no bounds were found; spend more"
+        return f"{self.line or missing}\n{self.receipt}"
 
     __repr__ = __str__
 

@@ -89,6 +89,6 @@ class RemotePlanner:
             if built.hash == hash:
                 return plans.plan(asked, built)
         raise InvalidOperation(
-            "the schema of the dataset changed since this was answered, or the server runs another version of "
-            "deniable, so the plan cannot be made here; ask again"
+            "the plan of this answer cannot be made here: the schema of the dataset changed after the answer, or the "
+            "server runs another version of deniable; ask again"
         )

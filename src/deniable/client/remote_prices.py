@@ -45,7 +45,7 @@ class RemotePrice(Price):
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DeniableError) and not isinstance(error, UnreadableRecord):
                 raise
-            raise UnreadableRecord("this is not a price that this client can read; update deniable") from None
+            raise UnreadableRecord("this client cannot read this price; update deniable") from None
         for name, value in {**filled, "record": record, "asked": asked, "_late": late}.items():
             object.__setattr__(made, name, value)
         return made

@@ -56,13 +56,15 @@ def connect(url: str, *, token: str, dataset: str | None = None, timeout: float 
         found = wire.get("/v1/datasets")
         if "records" not in found:  # raised before anything is paid for
             rule = "runs an older version of deniable, whose records this client cannot read"
-            raise InvalidOperation(f"the server at {wire.place} {rule}; update the server, or use its own version here")
+            raise InvalidOperation(f"the server at {wire.place} {rule}; update the server, or install its version here")
         names = [each["name"] for each in found["datasets"]]
         chosen = names[0] if dataset is None and len(names) == 1 else dataset
         if chosen is None or chosen not in names:
             if not names:
-                raise InvalidParameter("dataset", dataset, "no dataset is granted to you yet", "ask its owner")
-            raise InvalidParameter("dataset", dataset, f"must be one that you may see: {', '.join(names)}")
+                raise InvalidParameter(
+                    "dataset", dataset, "you may not see any dataset yet", "ask an owner for a grant"
+                )
+            raise InvalidParameter("dataset", dataset, f"must be a dataset that you may see: {', '.join(names)}")
     except BaseException:
         wire.close()
         raise
@@ -140,7 +142,7 @@ class RemoteSession:
         if isinstance(question, list | tuple):
             return read_quoted(self._wire.post("/v1/questions:price_batch", self._several(question, paid, weights)))
         if weights is not None:
-            raise InvalidParameter("weights", NOTHING, "are for several questions", "leave them out, or give a list")
+            raise InvalidParameter("weights", NOTHING, "need several questions", "leave them out, or give a list")
         body = self._body(question, paid)
         found = self._wire.post("/v1/questions:price", body)
         if "tables" in found:
@@ -153,7 +155,7 @@ class RemoteSession:
         """
         if isinstance(question, RemotePrice):
             if question.asked.get("dataset") != self.dataset:
-                raise InvalidParameter("price", NOTHING, "must be a price of this session")
+                raise InvalidParameter("price", NOTHING, "must be a price of this session", "get one with price(...)")
             body = question.asked
         else:
             asked = question.question if isinstance(question, RemoteAnswer | RemoteGrouped) else question
@@ -171,7 +173,7 @@ class RemoteSession:
         """
         require_known(self.refine, amounts, unknown)
         if not isinstance(answer, RemoteAnswer) or answer.dataset != self.dataset:
-            raise InvalidParameter("answer", NOTHING, "must be an answer of this session")
+            raise InvalidParameter("answer", NOTHING, "must be an answer of this session", "get one with ask(...)")
         confidence = answer.confidence if confidence is None else confidence
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
         return self._one(self._wire.ask("/v1/questions:refine", self._body(answer.question, paid)), answer.question)
@@ -182,8 +184,8 @@ class RemoteSession:
         within: Within = None, delta: Amount | None = None, confidence: float = 0.95,
         weights: Weights = None, **unknown: Never,
     ) -> list[RemoteAnswer]:  # fmt: skip
-        """Several questions at once, for one cost that they share: all are paid for, or none. The arguments are those
-        of a local session.
+        """Answer several questions for one cost that they share: the server charges all of them, or none. Arguments as
+        for `Session.batch`.
         """
         require_known(self.batch, amounts, unknown)
         paid = _cost(epsilon=epsilon, mu=mu, rho=rho, share=share, within=within, delta=delta, confidence=confidence)
@@ -414,7 +416,9 @@ class RemoteSession:
 
         about = self.describe()
         if "registration" not in about:
-            raise InvalidOperation("only the owner of a dataset sees how many rows were read: those numbers are exact")
+            raise InvalidOperation(
+                "only the dataset's owner may see how many rows were read, because these numbers are exact"
+            )
         tables, found = tables_of(about), {}
         for name, counts in about["registration"].items():
             unit, long = tables[name].unit, counts.get("several_lines", {"records": 0, "longest": 1})
@@ -453,11 +457,11 @@ class RemoteSession:
         self, question: str | Steps, *, version: str | None = None, entry: object = None, confidence: float = 0.95
     ) -> Never:
         """Raises InvalidOperation: ask the question again instead; a repeated question is free."""
-        self._stays("recall()", "ask the same question at the same cost: the server answers from its ledger at no cost")
+        self._stays("recall()", "repeat the question at the same cost: the server answers it from its ledger for free")
 
     def report_failures(self, to: Callable[[Failure], None]) -> Never:
         """Raises InvalidOperation: the server keeps the log; see `failures`."""
-        self._stays("report_failures()", "the server keeps them: its owner reads failures")
+        self._stays("report_failures()", "the server logs failures: the dataset's owner reads them in `failures`")
 
     def limit_answers(self, *, cells: int, evaluations: int | None = None, admits: object = None) -> Never:
         """Raises InvalidOperation: the limits are settings of the server."""
@@ -468,7 +472,7 @@ class RemoteSession:
         self._stays("limits()", "limits are settings of the server")
 
     def _stays(self, what: str, instead: str) -> Never:
-        raise InvalidOperation(f"{what} is for a session on the machine that has the data; {instead}")
+        raise InvalidOperation(f"{what} needs a session on the machine that has the data; {instead}")
 
     def close(self) -> None:
         """Close the HTTP connection. The dataset and its ledger stay on the server."""
@@ -489,7 +493,9 @@ class RemoteSession:
         self, questions: str | Sequence[str | Steps], paid: Mapping[str, Any], weights: Weights
     ) -> dict[str, Any]:
         if isinstance(questions, str) and not names_sets(questions):
-            raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+            raise InvalidParameter(
+                "questions", NOTHING, "must be a list of at least one question", 'write ["SELECT ..."]'
+            )
         each = [_question_fields(one) for one in ([questions] if isinstance(questions, str) else questions)]
         texts = [one.get("sql", one.get("frame")) for one in each]
         return {

@@ -34,9 +34,7 @@ class RemoteStanding(Standing):
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DeniableError) and not isinstance(error, UnreadableRecord):
                 raise
-            raise UnreadableRecord(
-                "these are not standing questions that this client can read; update deniable"
-            ) from None
+            raise UnreadableRecord("this client cannot read these standing questions; update deniable") from None
         return cls(session, *about)
 
     def reveal(self, day: Day | str) -> list[Answer]:
@@ -51,7 +49,9 @@ class RemoteStanding(Standing):
         except ServerRefused as refused:
             if refused.code != "forbidden":
                 raise
-        raise InvalidOperation(f"{self.name!r} was not answered for {day} yet; only the owner of the dataset can")
+        raise InvalidOperation(
+            f"{self.name!r} has no answer for {day} yet; ask the owner of the dataset to reveal that day"
+        )
 
     def recall(self, day: Day | str) -> list[Answer] | None:
         """See `Standing.recall`."""

@@ -47,7 +47,7 @@ class BatchRule(ABC):
     def check_truncation(self, truncate_at: int | None) -> None:
         """Raises InvalidParameter if batches of this rule cannot be truncated."""
         if truncate_at is not None:
-            rule = f"bounds sampled batches, and these are {self.name}"
+            rule = f"applies to sampled batches only, and these are {self.name}"
             raise InvalidParameter("truncate_at", truncate_at, rule, "leave it out")
 
     def log_chance_to_stay_out(self, plan: DPSGD) -> float:

@@ -100,7 +100,7 @@ class Cost:
         columns = ((self.units, other.units), (self.delta_units, other.delta_units))
         times = [have // each for have, each in columns if each]
         if not times:
-            raise InvalidParameter("cost", other, "costs nothing, so it fits without end")
+            raise InvalidParameter("cost", other, "must be more than zero: a cost of zero fits any number of times")
         return min(times)
 
     def describe(self, budget: Budget) -> str:
@@ -162,7 +162,7 @@ class Budget:
         advice only.
         """
         if delta is None:  # no default: Gaussian noise has no pure ε
-            remedy = f"write Budget(epsilon={epsilon}, delta=1e-6), or Budget.pure(epsilon={epsilon}) for none"
+            remedy = f"write Budget(epsilon={epsilon}, delta=1e-6), or Budget.pure(epsilon={epsilon}) without a delta"
             raise InvalidParameter("delta", NOTHING, "must be given", remedy)
         self._choose(epsilon, delta, keys_delta)
         self._advise(people)
@@ -171,14 +171,16 @@ class Budget:
         asked, whole = _limit("epsilon", epsilon), delta_units_of_limit(delta)
         keys = whole // 10 if keys_delta is None else units_of_limit("keys_delta", keys_delta)
         if not 0 < whole < 10**30:
-            remedy = "without any delta write Budget.pure(epsilon=...)"
+            remedy = "for a budget without a delta write Budget.pure(epsilon=...)"
             raise InvalidParameter("delta", delta, "must lie strictly between 0 and 1, and be at least 1e-30", remedy)
         if keys >= whole:
             rule = f"must be less than delta={amount_of(whole)}: the noise needs the rest"
             raise InvalidParameter("keys_delta", keys_delta, rule)
         mu2 = epsilon_mu_conversion.largest_mu2(asked, whole - keys)
         if mu2 == 0:
-            raise InvalidParameter("epsilon", epsilon, f"leaves nothing to spend at delta={delta}", "raise one of them")
+            raise InvalidParameter(
+                "epsilon", epsilon, f"is too small at delta={delta}: its limit rounds to zero", "raise one of them"
+            )
         self._fill(GAUSSIAN.name, Cost(mu2, keys), asked, whole - keys)
 
     @classmethod
@@ -308,10 +310,12 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
         if name == "epsilon" and self.noise_delta_units:
             units = epsilon_mu_conversion.largest_mu2(_limit("epsilon", amount), self.noise_delta_units)
             if units == 0:
-                raise InvalidParameter("epsilon", amount, "is too small at this delta: its cost rounds to zero")
+                raise InvalidParameter(
+                    "epsilon", amount, "is too small at this delta: its cost rounds to zero", "give more"
+                )
             return units
         remedy = f"write {self.accounting.parameter}=..., or price() for a curve"
-        raise InvalidParameter(name, amount, f"has no meaning under {self!r}", remedy)
+        raise InvalidParameter(name, amount, f"does not convert to the currency of {self!r}", remedy)
 
     def level(self, cost: Cost) -> float:
         """The largest μ, ε or ρ that the cost pays for, rounded down: for choosing noise.
@@ -386,7 +390,9 @@ each of them in full with probability 0.001, 10 of them on average; 1/n² = 1e-0
             made = cls.__new__(cls)  # without warnings: the budget was chosen before
             made._choose(epsilon * UNIT, (noise + limit.delta_units) * UNIT, limit.delta_units * UNIT)
             if made.limit != limit:
-                raise UnreadableRecord("the limit of this budget does not follow from its epsilon and delta")
+                raise UnreadableRecord(
+                    "the limit of this budget does not follow from its epsilon and delta: the record was changed"
+                )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, UnreadableRecord):
                 raise

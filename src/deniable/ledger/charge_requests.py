@@ -49,7 +49,9 @@ def answered_before(transaction: Transaction, ask: Ask, payer: str | None, known
     closing = transaction.closing(known.number)
     if closing is None or closing.state is not State.SEALED:
         rule = f"was used for charge {known.charge}, which has no answer" + (" yet" if closing is None else "")
-        raise InvalidParameter("key", ask.key, rule, "it stays charged; wait for it, or ask anew with a new key")
+        raise InvalidParameter(
+            "key", ask.key, rule, "that charge stays; wait for its answer, or ask again with a new key"
+        )
     return closing
 
 
@@ -58,11 +60,13 @@ def closed(transaction: Transaction, entry: Entry, state: State, answer: bytes |
     newest = transaction.newest()
     found = newest if newest is not None and newest.number == entry.number else transaction.entry(entry.number)
     if found is not entry and found != entry:
-        raise InvalidParameter("entry", entry.number, "is not an entry of this ledger")
+        raise InvalidParameter(
+            "entry", entry.number, "is not an entry of this ledger", "give what its reserve(...) returned"
+        )
     before = transaction.closing(entry.number)
     if before is not None:
         rule = f"was {before.state} by entry {before.number}"
-        raise InvalidParameter("entry", entry.number, rule, "an entry is closed once; ask anew")
+        raise InvalidParameter("entry", entry.number, rule, "an entry can be closed only once; ask again")
     return transaction.append(
         state=state,
         question=entry.question,

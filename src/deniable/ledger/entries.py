@@ -172,7 +172,9 @@ class Heading:
         except (AttributeError, DeniableError, KeyError, RecursionError, TypeError, ValueError) as error:
             because = f": {error}" if isinstance(error, DeniableError) else ""
             remedy = "name the ledger's own file, or one that it was exported to"
-            raise UnreadableRecord(f"this file does not begin as a ledger does{because}; {remedy}") from None
+            raise UnreadableRecord(
+                f"this file does not begin with the heading of a ledger{because}; {remedy}"
+            ) from None
 
 
 @final

@@ -47,7 +47,7 @@ from deniable.ledger.stores.store import charges_with
 
 __all__ = ["Recount"]
 
-_PLAIN = State.RESERVED, State.SEALED, State.FAILED
+_OF_A_CHARGE = State.RESERVED, State.SEALED, State.FAILED
 
 
 @final
@@ -116,8 +116,8 @@ class Recount:
         """Check the next entry and count it. Raises LedgerDamaged if it is not what the ledger wrote."""
         self._check_link(entry)
         self._check_sums(entry)
-        if entry.state in _PLAIN:
-            self._take_plain(entry)
+        if entry.state in _OF_A_CHARGE:
+            self._take_charge(entry)
         else:
             self._take_note(entry)
         self.number, self.link, self.time, self.newest = entry.number, entry.hash, entry.time, entry
@@ -127,9 +127,9 @@ class Recount:
         if self.number < number:
             raise self._bad(self.number + 1, f"is missing; the ledger had {number} entries")
         if self.number > number:
-            raise self._bad(number + 1, "was added behind the end")
+            raise self._bad(number + 1, "was added after the end of the chain")
         if self.link != link:
-            raise self._bad(number, "is not what the head of the chain says")
+            raise self._bad(number, "is not the one that the head of the chain names")
         return self.newest
 
     # -- what holds for every entry ------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ class Recount:
         if entry.previous != self.link:
             if number == 1:  # entry 1 itself is unchanged, so the heading that it names was changed
                 raise self._bad(0, "was changed")
-            raise self._bad(number, "does not follow the entry before it")
+            raise self._bad(number, "does not contain the hash of the entry before it")
 
     def _check_sums(self, entry: Entry) -> None:
         """Check that its sum, its count of charges and its time continue from the entry before it."""
@@ -161,7 +161,7 @@ class Recount:
     def _take_note(self, entry: Entry) -> None:
         """Check an entry that is not part of a charge, by its state or by the optional field that it has."""
         if entry.cost != Cost(0, 0) or entry.closes is not None or entry.payer is not None:
-            raise self._bad(entry.number, "charges what cannot be charged")
+            raise self._bad(entry.number, "has a cost, a payer or a charge to close, which only charges have")
         if entry.state is State.STATED or entry.statement is not None:
             self._take_statement(entry)
         elif entry.state is State.ROTATED or entry.rotation is not None:
@@ -174,44 +174,44 @@ class Recount:
             self._take_checkpoint(entry)
         elif entry.state is State.MOVED:
             if entry.terms is not None or entry.name is not None or entry.checkpoint is not None:
-                raise self._bad(entry.number, "is more than a new place")
+                raise self._bad(entry.number, "records a new place, and has fields of other entries")
         else:
             self._take_terms(entry)
 
     def _take_name(self, entry: Entry) -> None:
         if entry.name is None or entry.name in self.names:
-            raise self._bad(entry.number, "links nothing")
+            raise self._bad(entry.number, "does not give the data a new name")
         self.names.append(entry.name)
 
     def _take_version(self, entry: Entry) -> None:
         declared = entry.declared
         if declared is None or entry.state is not State.DECLARED or entry.terms or entry.name or entry.checkpoint:
-            raise self._bad(entry.number, "declares nothing")
+            raise self._bad(entry.number, "is not a valid declaration of a version")
         if (declared.table, declared.version) in self._versions:
             raise self._bad(entry.number, "declares a version that was declared before")
         self._versions.add((declared.table, declared.version))
 
-    def _take_plain(self, entry: Entry) -> None:
+    def _take_charge(self, entry: Entry) -> None:
         """RESERVED charges its cost, within every limit; SEALED and FAILED close a RESERVED entry that is open."""
         number, payer = entry.number, entry.payer
         if entry.rotation is not None:
-            raise self._bad(number, "replaces no key")
+            raise self._bad(number, "belongs to a charge, and has a new key")
         if entry.statement is not None or entry.declared is not None:
-            raise self._bad(number, "states nothing")
+            raise self._bad(number, "belongs to a charge, and has a statement or a version")
         if entry.state is not State.RESERVED:
             closed = self._waiting.pop(entry.closes or 0, None)
             same = closed is not None and (closed.question, closed.version, closed.cost, closed.key, closed.payer)
             asked = entry.question, entry.version, entry.cost, entry.key, payer
             if same != asked or entry.payer_spent is not None:
-                raise self._bad(number, "closes no open entry")
+                raise self._bad(number, "does not close an open charge of the same question, cost, key and payer")
             return
         for account in {EVERYBODY} if payer is None else {EVERYBODY, payer}:
             self._paid[account].add(entry.time, entry.cost)
         if entry.payer_spent != (None if payer is None else self._paid[payer].total):
-            raise self._bad(number, "has a wrong sum of its payer")
+            raise self._bad(number, "has a wrong sum for its payer")
         mine = [key for key in self._limits if key[0] == payer]
         if payer is not None and not mine:
-            raise self._bad(number, "is paid by an account that was never granted")
+            raise self._bad(number, "is paid by an account that was never given a limit")
         for name, window in [key for key in self._limits if key[0] == EVERYBODY] + mine:
             limited = self._account(name, window, self._limits[name, window], entry.time)
             if entry.cost != Cost(0, 0) and not self.heading.budget.fits(limited.spent, limited.limit):
@@ -222,7 +222,7 @@ class Recount:
     def _take_terms(self, entry: Entry) -> None:
         terms = entry.terms
         if terms is None:
-            raise self._bad(entry.number, "sets no limit")
+            raise self._bad(entry.number, "has no limit to set")
         if entry.state is State.ADJUSTED:
             message = terms.message(
                 serial=self.heading.serial, number=entry.number, previous=entry.previous, reason=entry.description
@@ -230,7 +230,7 @@ class Recount:
             self._check_signature(entry, terms.signer, message, terms.signature)
             self.adjustments += 1
         elif terms.signature is not None or (terms.account, terms.window) in self.heading.limits:
-            raise self._bad(entry.number, "changes what only a signed adjustment may change")
+            raise self._bad(entry.number, "changes a limit that only a signed adjustment may change")
         self._terms.append(terms)
         self._limits[terms.account, terms.window] = terms.limit
 
@@ -242,7 +242,7 @@ class Recount:
             self.link,
             self.spent,
         ):
-            raise self._bad(entry.number, "is a checkpoint of something else")
+            raise self._bad(entry.number, "is a checkpoint of another entry, sum or ledger")
         self._check_signature(entry, noted.signer, noted.message(), noted.signature)
         self.checkpoints.append(noted)
 
@@ -264,7 +264,7 @@ class Recount:
             or entry.checkpoint
             or entry.rotation
         ):
-            raise self._bad(entry.number, "states nothing")
+            raise self._bad(entry.number, "is not a valid statement")
         where: dict[str, Any] = {"serial": self.heading.serial, "number": entry.number, "previous": entry.previous}
         self._check_signature(
             entry, statement.signer, statement.message(**where, words=entry.description), statement.signature

@@ -105,7 +105,9 @@ def new(path: str | os.PathLike[str]) -> SigningKey:
     key, place = SigningKey.generate(), Path(require_path("path", path, "owner.key"))
     public = place.with_suffix(".pub")
     if place == public:
-        raise InvalidParameter("path", str(place), "is the name of a public key", "name it .key")
+        raise InvalidParameter(
+            "path", str(place), "has the ending of a public key", "choose a name that ends with .key"
+        )
     for file in (place, public):
         if file.exists():
             raise InvalidParameter("path", str(file), "exists already", "name another file; keys are not overwritten")
@@ -126,7 +128,7 @@ def read(path: str | os.PathLike[str]) -> SigningKey:
     place = Path(require_path("path", path, "owner.key"))
     text = place.read_bytes()
     if os.name == "posix" and place.stat().st_mode & 0o077:
-        raise InvalidParameter("path", str(place), "may be read by others than its owner", "chmod 600 it")
+        raise InvalidParameter("path", str(place), "can be read by other users", "run chmod 600 on it")
     try:
         key = serialization.load_pem_private_key(text, password=None)
     except (TypeError, ValueError):
@@ -149,6 +151,6 @@ def read_public(path: str | os.PathLike[str]) -> PublicKey:
         key = None  # refused below
     if not isinstance(key, Ed25519PublicKey):
         raise UnreadableRecord(
-            f"{str(path)!r} is not a public Ed25519 key (PEM); it begins with -----BEGIN PUBLIC KEY-----"
+            f"{str(path)!r} is not a public Ed25519 key (PEM); such a file begins with -----BEGIN PUBLIC KEY-----"
         )
     return PublicKey(key.public_bytes_raw().hex())

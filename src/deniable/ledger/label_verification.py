@@ -43,17 +43,15 @@ class CheckedLabel:
         sentences = [f"The label of {self.release} is as it was signed {how}."]
         if self.replaced:
             sentences.append(
-                "That key was replaced since: ask for the label again, it is signed with the newest one then."
+                "The owner has replaced that key: request the label again to get one signed with the newest key."
             )
         if self.numbers:
-            sentences.append("The columns and rows of the answer are those that were released under it.")
+            sentences.append("The columns and rows of the answer are those that were released under this label.")
         elif self.version < BINDING:
-            sentences.append(
-                f"It is of version {self.version} and does not bind the numbers: any answer could stand beside it."
-            )
+            sentences.append(f"The label has version {self.version}, which does not cover the numbers of the answer.")
         else:
             sentences.append(
-                "No answer was compared: give one to see whether its numbers are those that were released."
+                "No answer was compared: give the answer to check whether its numbers are the released ones."
             )
         return sentences
 
@@ -96,8 +94,8 @@ def check_label(label: Mapping[str, Any], key: PublicKey) -> None:
         raise UnreadableRecord(f"this is not a label: it needs {', '.join(sorted(_NEEDED))}")
     if label["key"] != key.hex:
         raise UnreadableRecord(
-            "this label was signed with another key; a server signs labels with its newest one: ask for /v1/key of it, "
-            "or give the exported ledger as well, which tells for which keys yours vouched"
+            "this label was signed with another key than the given one; a server signs labels with its newest key: get "
+            "that from /v1/key, or give the exported ledger too, in which your key signs for the newer ones"
         )
     signature = label.get("signature")
     if not isinstance(signature, str) or not key.signed(label_message(label), signature):
@@ -132,7 +130,7 @@ def verify_label(
         raise UnreadableRecord("these are not the numbers that were released under this label")
     entry = answer.get("provenance", {}).get("entry") if isinstance(answer.get("provenance"), Mapping) else None
     if entry is not None and entry != label["ledger"]["entry"]:
-        raise UnreadableRecord("this label is of another release than the answer says it is")
+        raise UnreadableRecord("the answer belongs to another release than this label")
     return CheckedLabel(str(label["release"]), version, True, *about)
 
 
@@ -141,7 +139,7 @@ def _keys(label: Mapping[str, Any], key: PublicKey, ledger: str | os.PathLike[st
     try:
         found = verify_export(ledger, key=key)
     except LedgerDamaged as damaged:
-        raise UnreadableRecord(f"the ledger does not hold with this key: {damaged}") from None
+        raise UnreadableRecord(f"the ledger cannot be verified with this key: {damaged}") from None
     named = label.get("ledger")
     if not isinstance(named, Mapping) or named.get("serial") != found.heading.serial:
         raise UnreadableRecord("this is not the ledger that the label names")

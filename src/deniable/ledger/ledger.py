@@ -289,8 +289,9 @@ class Ledger:
             if known is not None:
                 if known.question not in {*request, *(each.question for each in checked)}:
                     raise InvalidParameter("key", key, REUSED, "use a new key for each question")
-                rule = f"was used for charge {known.charge}, and not all that was charged with it has an answer"
-                raise InvalidParameter("key", key, rule, "it stays charged; wait for it, or ask anew with a new key")
+                rule = f"was used for charge {known.charge}, and a question of that request has no answer"
+                remedy = "that charge stays; wait for its answer, or ask again with a new key"
+                raise InvalidParameter("key", key, rule, remedy)
             return self._append(transaction, checked, checked_payer(payer))
 
         return self._store.write(work)
@@ -307,7 +308,9 @@ class Ledger:
     ) -> list[Entry]:
         accounts = standing(transaction, self._heading.limits, payer or EVERYBODY)
         if payer is not None and not any(each.name == payer for each in accounts):
-            raise InvalidParameter("payer", payer, "has no account in this ledger", "grant(...) it one first")
+            raise InvalidParameter(
+                "payer", payer, "has no account in this ledger", "give it a limit first, with grant(...)"
+            )
         total = sum((ask.cost for ask in asks), start=Cost(0, 0))
         refuse(self.budget, total, accounts)
         if left is not None:
@@ -362,7 +365,7 @@ class Ledger:
         """
         terms = checked_terms(account, checked_kind(Cost, "limit", limit), window, by)
         if (account, window) in self._heading.limits:
-            rule = "is the limit of the whole dataset, which its owner must sign for"
+            rule = "is the account of the whole dataset, whose limits only the owner's signature changes"
             raise InvalidParameter("account", account, rule, "use adjust(..., key=...), or give another window")
         checked_text("reason", reason)
 
@@ -584,7 +587,7 @@ class Ledger:
 
     def __reduce__(self) -> tuple[object, ...]:
         if self._store.place is None:
-            raise InvalidOperation("a ledger in memory cannot go to another process; give it a file")
+            raise InvalidOperation("a ledger in memory cannot be pickled for another process; open it with a file")
         return _reopened, (self._store.place, self.dataset, self.serial)
 
     def __repr__(self) -> str:

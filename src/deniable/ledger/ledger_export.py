@@ -127,10 +127,14 @@ def _write(path: Path, lines: Iterator[str]) -> int:
 def _not_written(path: Path, error: OSError) -> DeniableError:
     why = os.strerror(error.errno or 0)
     if not path.parent.is_dir():
-        return InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+        return InvalidParameter("path", str(path), "is in a folder that does not exist", "make the folder first")
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-        return LedgerUnavailable(f"the file {str(path)!r} could not be written ({why})", "make room; nothing was kept")
-    return InvalidParameter("path", str(path), f"cannot be written ({why})", "name a file in a folder of your own")
+        return LedgerUnavailable(
+            f"the file {str(path)!r} could not be written ({why})", "make room, and write it again"
+        )
+    return InvalidParameter(
+        "path", str(path), f"cannot be written ({why})", "name a file in a folder that you may write to"
+    )
 
 
 def _record(entry: Entry) -> dict[str, object]:
@@ -168,10 +172,10 @@ def newest_note(given: Checkpoint | Note | str | os.PathLike[str]) -> Note:
         try:
             start = path.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
-            rule = "cannot be read, and without it nobody knows whether this ledger is the newest"
+            rule = "cannot be read, so it is unknown whether this is the newest copy of the ledger"
             raise InvalidParameter("checkpoint", str(path), rule) from None
         if not start:
-            raise UnreadableRecord(f"{str(path)!r} is empty, so it is not a checkpoint; put back the newest one")
+            raise UnreadableRecord(f"{str(path)!r} is empty, so it is not a checkpoint; restore the newest one")
         if "\n" in start:
             found = verify_export(path)
             return Note(found.heading.serial, found.entries, found.hash, None)
@@ -202,18 +206,20 @@ def verify_export(
         heading = Heading.read(first)
         genesis = sha256(first.encode("ascii", "surrogateescape")).hexdigest()
         if note is not None and note.serial != heading.serial:
-            raise LedgerDamaged(0, "belongs to another ledger than what it is compared with", _ASK)
+            raise LedgerDamaged(0, "belongs to another ledger than the file to compare with", _ASK)
         recount, end = Recount(heading, genesis, key, remedy=_ASK), None
         for line in file:
             if end is not None:
-                raise LedgerDamaged(recount.number + 1, "was added behind the end", _ASK)
+                raise LedgerDamaged(recount.number + 1, "was added after the end of the chain", _ASK)
             record = _line(line, recount.number + 1)
             if record.keys() == {"end"}:
                 end = record["end"]
                 continue
             entry = _entry(record, recount.number + 1)
             if older.get(entry.number, entry.hash) != entry.hash:
-                raise LedgerDamaged(entry.number, "differs from what it is compared with: the history was forked", _ASK)
+                raise LedgerDamaged(
+                    entry.number, "differs from the file to compare with: one of them has another history", _ASK
+                )
             recount.add(entry)
     if not isinstance(end, dict) or type(end.get("number")) is not int or not isinstance(end.get("hash"), str):
         raise LedgerDamaged(recount.number + 1, "is missing: the file was cut off", _ASK)

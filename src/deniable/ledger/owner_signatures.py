@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["adjusted", "checkpointed", "in_history", "keys_of", "rotated", "rotation_fault", "signed_head", "stated"]
 
-_NEWEST = "put back the newest copy of this ledger; another one has forgotten what was spent, and answers nothing"
+_NEWEST = "restore the newest copy of this ledger; an older copy lacks charges, so nothing is answered from it"
 
 
 def keys_of(heading: Heading, transaction: Transaction, *, up_to: int | None = None) -> list[str]:
@@ -42,7 +42,7 @@ def rotation_fault(heading: Heading, entry: Entry, known: Sequence[str]) -> str 
     """The fault of an entry that should replace the last of these keys; None if it is valid."""
     made = entry.rotation
     if made is None or entry.state is not State.ROTATED or not known or made.successor in known:
-        return "replaces no key"
+        return "is not a valid replacement of a key"
     where: dict[str, Any] = {"serial": heading.serial, "number": entry.number, "previous": entry.previous}
     if not is_signed(made.signer, made.message(**where, reason=entry.description), made.signature):
         return "has an invalid signature"
@@ -64,8 +64,8 @@ def rotated(heading: Heading, transaction: Transaction, successor: str, by: str,
     known = keys_of(heading, transaction)
     if not known:
         raise InvalidOperation(
-            "this ledger has no owner, so any key may sign, and there is none to replace; an owner is named when a "
-            "ledger is made: Ledger.open(..., owner=key.public)"
+            "this ledger was made without an owner, so any key may sign and no key can be replaced; name an owner when "
+            "you make a ledger: Ledger.open(..., owner=key.public)"
         )
     if successor in known:
         raise InvalidParameter("successor", successor, "is or was a key of this ledger", "make a new key")
@@ -125,14 +125,16 @@ def in_history(heading: Heading, transaction: Transaction, note: Note) -> None:
         raise LedgerMismatch("serial number", repr(serial), repr(heading.serial), remedy)
     keys = keys_of(heading, transaction, up_to=number)
     if signer is not None and keys and signer != keys[-1]:
-        raise InvalidParameter("checkpoint", number, "is signed with another key than the owner's")
+        raise InvalidParameter(
+            "checkpoint", number, "is signed with another key than the owner's", "give one that the owner signed"
+        )
     head = transaction.head
     if head.number < number:
-        fault = f"is missing: this ledger is older than its checkpoint, which knows {number} entries"
+        fault = f"is missing: this ledger is older than its checkpoint, which was taken at entry {number}"
         raise LedgerDamaged(head.number + 1, fault, _NEWEST)
     found = transaction.entry(number) if number else None
     if link and (transaction.genesis if number == 0 else found and found.hash) != link:
-        raise LedgerDamaged(number, "is not what the checkpoint says: this is another history", _NEWEST)
+        raise LedgerDamaged(number, "has another hash than in the checkpoint: this is another history", _NEWEST)
 
 
 def _signer(heading: Heading, transaction: Transaction, key: SigningKey) -> str:

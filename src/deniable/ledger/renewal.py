@@ -88,7 +88,7 @@ class Renewal:
             return Budget._of(budget.accounting, whole)
         noise = budget.noise_delta_units * self.periods
         if noise + whole.delta_units >= 10**30:
-            rule = "is too many: their delta together would be 1 or more"
+            rule = "is too large: the delta of all periods together would be 1 or more"
             raise InvalidParameter("periods", self.periods, rule, "choose a smaller delta, or fewer periods")
         epsilon = epsilon_mu_conversion.epsilon_up(whole.units, noise)
         made = Budget.__new__(Budget)  # without warnings: `__str__` states the risk

@@ -41,7 +41,7 @@ _LONGEST_WINDOW: Final = 10 * 366 * 86_400
 _WINDOWS: Final = NumberRange(
     f"must be a whole number of seconds, from 1 to {_LONGEST_WINDOW:,}", least=1, most=_LONGEST_WINDOW
 )
-SPENT: Final = "nothing was spent; what was allowed is used up; answers to earlier questions can still be read"
+SPENT: Final = "nothing was spent; the limit is used up, but answers to earlier questions can still be read"
 
 Limits = dict[tuple[str, int | None], Cost]
 """Limits by account and window; the window None stands for the total."""
@@ -81,7 +81,7 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
         arguments.python_int("window", window, _WINDOWS)
     if limit.units > MOST_UNITS or limit.delta_units >= 10**30:
         raise InvalidParameter(
-            "limit", limit, "would protect nobody", "choose a limit below a million, and delta below 1"
+            "limit", limit, "is too large to protect anybody", "choose a limit below a million, and delta below 1"
         )
     return Terms(account=account, limit=limit, window=window, by=by)
 
@@ -89,7 +89,7 @@ def checked_terms(account: str, limit: Cost, window: int | None, by: str) -> Ter
 def checked_payer(payer: str | None) -> str | None:
     """A payer, or None; InvalidParameter for `EVERYBODY`, whose account always pays."""
     if payer == EVERYBODY:
-        rule = "is the account of the whole dataset, which always pays"
+        rule = "is the account of the whole dataset, which pays every cost"
         raise InvalidParameter("payer", payer, rule, "name one payer, or leave it out")
     return None if payer is None else checked_name("payer", payer)
 
@@ -118,7 +118,7 @@ def _remedy(total: Cost, left: Cost) -> str:
     again = "or ask something that was asked before"
     if total.units > left.units:
         return f"nothing was spent; lower the cost, {again}"
-    lacks = "too little delta is left, which unlisted keys need: lower delta=, declare the keys or name them with IN"
+    lacks = "unlisted keys need more delta than is left: lower delta=, declare the keys or name them with IN"
     return f"nothing was spent; {lacks}, {again}"
 
 

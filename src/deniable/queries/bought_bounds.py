@@ -44,7 +44,7 @@ _YEARS: Final = range(1899, 2101)
 class Bounds:
     """Bought bounds of a column. They are public now: put `domain` into the schema of the next session.
 
-    `domain` is None if no bin stands out of the noise; then spend more.
+    `domain` is None if no bin exceeds the noise; then spend more.
     """
 
     table: str
@@ -84,7 +84,7 @@ class Bounds:
         Raises `InvalidParameter` if the answer is to another question.
         """
         if answer.plan.question.hash != self.answer.plan.question.hash:
-            raise InvalidParameter("answer", NOTHING, "must be a refined answer to the same question")
+            raise InvalidParameter("answer", NOTHING, "must answer the same question", "give what refine(...) returned")
         return read(self.table, self.column, answer, self.cover)
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,14 +102,14 @@ class Bounds:
 
     def __str__(self) -> str:
         if self.domain is None:
-            said = wrapped(
+            lines = wrapped(
                 [
-                    f"{self.column}: no bin stands out of the noise, so there are no bounds.",
-                    "Spend more, or declare bounds from what you know of the field.",
+                    f"{self.column}: no bin exceeds the noise, so no bounds were found.",
+                    "Spend more, or declare bounds that you know from elsewhere.",
                 ]
             )
         else:
-            said = [
+            lines = [
                 self.line,
                 *wrapped(
                     [
@@ -118,7 +118,7 @@ class Bounds:
                     ]
                 ),
             ]
-        return "\n".join([*said, *wrapped([str(self.receipt)])])
+        return "\n".join([*lines, *wrapped([str(self.receipt)])])
 
     __repr__ = __str__
 
@@ -140,7 +140,7 @@ def question(column: str, table: str | None, tables: Mapping[str, Table]) -> tup
         )
     if domain.bounds is not None or domain.keys is not None:
         declares = "bounds" if domain.bounds is not None else "keys"
-        raise InvalidParameter("column", column, f"has {declares} in the schema", "take them out to buy others")
+        raise InvalidParameter("column", column, f"has {declares} in the schema", "remove them to buy others")
     starts = [bin[0] for bin in bins(domain.kind)]
     value = col(column)
     # From the top down: the first true condition gives the bin, and none is true for NULL.
@@ -192,10 +192,10 @@ def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
     best: tuple[Any, Any] | None = None
     needed = cover * sum(number for _, _, number in seen)
     for i, (low, _, _) in enumerate(seen):
-        held = 0.0
+        covered = 0.0
         for _, high, number in seen[i:]:
-            held += number
-            if held >= needed * (1 - 1e-12):  # a tolerance for sums in another order
+            covered += number
+            if covered >= needed * (1 - 1e-12):  # a tolerance for sums in another order
                 if best is None or high - low < best[1] - best[0]:
                     best = (low, high)
                 break
@@ -204,7 +204,7 @@ def read(table: str, column: str, answer: Answer, cover: float) -> Bounds:
 
 
 def rows_to_be_seen(price: Price) -> int:
-    """The number of rows at which a bin stands out of the noise with probability about 1/2. Reads no data."""
+    """The number of rows at which a bin exceeds the noise with probability about 1/2. Reads no data."""
     exact = replace(price, confidence=_confidence(_kind(price.plan.question)))
     [half] = exact.errors().values()
     assert half is not None

@@ -43,7 +43,7 @@ EXHAUSTIVE: Final = 6
 """The most questions for which every partition is tried: there are 203 partitions of six."""
 _MOST: Final = 100
 _REFRESHES: Final = NumberRange("must be a whole number of refreshes, from 1 to 100,000", least=1, most=100_000)
-_LARGE: Final = Cost(10**36, 0)
+_AMPLE: Final = Cost(10**36, 0)
 """A limit that every plan fits into; nothing is spent."""
 
 STANDS, ALONE, TOGETHER = "stands", "alone", "together"
@@ -94,14 +94,14 @@ class DashboardPlan:
 
     def __str__(self) -> str:
         at = "" if self.budget.accounting is PURE else f" at delta {self.delta}"
-        said = [f"cheapest epsilon {self.epsilon}{at}, {_noise(self.budget.accounting)} noise: {self.budget!r}"]
+        lines = [f"cheapest epsilon {self.epsilon}{at}, {_noise(self.budget.accounting)} noise: {self.budget!r}"]
         for block in self.blocks:
             paid = block.cost.describe(self.budget)
             often = "once" if block.way == STANDS or self.refreshes == 1 else f"{self.refreshes:,} times"
-            said.append(f"{block.way:<9}paid {often}, in all {paid}")
-            said += [f"         {each}" for each in block.questions]
-        said += [f"instead  epsilon {epsilon}: {words}" for words, epsilon in self.others]
-        return "\n".join(said)
+            lines.append(f"{block.way:<9}paid {often}, in all {paid}")
+            lines += [f"         {each}" for each in block.questions]
+        lines += [f"instead  epsilon {epsilon}: {words}" for words, epsilon in self.others]
+        return "\n".join(lines)
 
     __repr__ = __str__
 
@@ -122,7 +122,7 @@ def plan_dashboard(
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
     if len(questions) > _MOST:
-        raise InvalidParameter("questions", len(questions), f"at most {_MOST} are planned at once")
+        raise InvalidParameter("questions", len(questions), f"must be at most {_MOST}", "plan fewer at once")
     times = arguments.python_int("refreshes", refreshes, _REFRESHES)
     near = [float(within)] * len(questions) if isinstance(within, int | float) else [float(each) for each in within]
     if len(near) != len(questions):
@@ -162,7 +162,7 @@ def _prices(
     confidence: float,
 ) -> Iterator[_Prices]:  # fmt: skip
     """Prices under a budget of this currency, in a session on the same tables that reads no data."""
-    budget = Budget._of(currency, _LARGE)
+    budget = Budget._of(currency, _AMPLE)
     with Ledger.open(budget=budget, unit=session.unit, dataset="a plan") as ledger:
         yield _Prices(
             Session(Unread(), dict(session.tables), ledger, keeps=True), questions, near, times, by, confidence
@@ -196,7 +196,7 @@ class _Prices:
             else self._merged(free)
         )
         found = (*fixed, *chosen)
-        return sum(map(self.cost, found)), tuple(self._told(each) for each in sorted(found))
+        return sum(map(self.cost, found)), tuple(self._planned_block(each) for each in sorted(found))
 
     def cost(self, block: Block) -> int:
         """The cost of a block for all refreshes, in its cheapest way."""
@@ -207,7 +207,7 @@ class _Prices:
             self._known[block] = self._price(block)
         return self._times * self._known[block]
 
-    def _told(self, block: Block) -> PlannedBlock:
+    def _planned_block(self, block: Block) -> PlannedBlock:
         way = TOGETHER if len(block) > 1 else STANDS if self._stands[block[0]] else ALONE
         return PlannedBlock(way, tuple(self._questions[i] for i in block), Cost(self.cost(block)))
 

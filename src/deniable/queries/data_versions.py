@@ -62,9 +62,9 @@ class DataVersions:
             return next(iter(found.values()))
         if not found.keys() <= self.declared.keys():
             return sha256(repr(sorted(found.items())).encode()).hexdigest()[:32]
-        # No name of a version contains a space, so the text tells them apart for the tables of a question.
-        told = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
-        return told if len(told) <= _LONGEST_NAME else sha256(told.encode()).hexdigest()
+        # No name of a version contains a space, so different versions of these tables give different texts.
+        text = ", ".join(f"{name} {version}" for name, version in sorted(found.items()))
+        return text if len(text) <= _LONGEST_NAME else sha256(text.encode()).hexdigest()
 
 
 def is_declared(version: str | None) -> bool:
@@ -80,7 +80,7 @@ def checked_versions(version: object, names: Mapping[str, object]) -> dict[str, 
         return dict.fromkeys(names, checked_version(version))  # type: ignore[arg-type]  # checked there
     for name in version:
         if name not in names:
-            raise InvalidParameter("version", name, "is not a table here", f"name one of {', '.join(names)}")
+            raise InvalidParameter("version", name, "is not a table of this session", f"name one of {', '.join(names)}")
     return {name: checked_version(each) for name, each in version.items()}
 
 

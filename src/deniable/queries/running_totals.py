@@ -109,7 +109,7 @@ class TotalsNoise:
             self._draw = Draw(Cost(cost.units // self._levels))
             self._made = unthresholded(plan, budget, self._draw.cost.units).mechanisms
         if not self.cost.units <= cost.units:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
 
     @property
     def cost(self) -> Cost:

@@ -119,7 +119,7 @@ class Session:
         )
         sets = self._sets(question)
         if sets is not None and fresh:
-            raise InvalidParameter("fresh", fresh, "is for one table of groups", "ask each GROUP BY by itself")
+            raise InvalidParameter("fresh", fresh, "needs a question with one set of keys", "ask each set by itself")
         if sets is not None:
             alike: Any = within
             cost = replace(cost, within=None)
@@ -185,7 +185,7 @@ class Session:
             several = question if sets is None else sets.questions
             return batch_answers.priced(self, several, replace(cost, within=None), weights, within, payer)
         if weights is not None:
-            raise InvalidParameter("weights", NOTHING, "are for several questions", "leave them out, or give a list")
+            raise InvalidParameter("weights", NOTHING, "need several questions", "leave them out, or give a list")
         return single_answers.priced(self, question, cost, payer)
 
     def refine(
@@ -216,7 +216,7 @@ class Session:
         within: batch_answers.Within = None, delta: Amount | None = None, confidence: float = 0.95,
         weights: batch_answers.Weights = None, key: str | None = None, payer: str | None = None, **unknown: Never,
     ) -> list[Answer]:  # fmt: skip
-        """Several questions at once, for one cost that they share: all are paid for, or none. One answer for each.
+        """Answer several questions for one cost that they share: all are charged, or none. Returns one answer for each.
 
         Counts and sums of the same rows by public keys are measured together: the noise minimises the weighted sum of
         the variances of all cells, and coarser tables are exact sums of finer ones. `weights` are the weights of a cell
@@ -542,7 +542,7 @@ class Session:
         """The noise of a price, made before the charge, so that its errors depend on public facts alone."""
         drawn = noise(made, self.budget, price.cost)
         if not noise_cost(drawn, self.budget).units <= price.cost.units:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
         return drawn
 
     def _released(self, tasks: Sequence[tuple[NoisePlan, Noise, Cost]], entries: Sequence[Entry]) -> list[Released]:
@@ -566,7 +566,7 @@ class Session:
         """Run the queries and release them; a run that fails is answered as if the tables were empty."""
         return attempted(self._engine, collects, release, lambda code: self._noted(Failure(entry.charge, code)))
 
-    def _told(self, made: NoisePlan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
+    def _replayed_answer(self, made: NoisePlan, sealed: Entry, confidence: float, payer: str | None) -> Answer:
         """The answer of a sealed entry, replayed."""
         assert sealed.answer is not None
         return self._again(made, Released.from_bytes(sealed.answer, made), self._replay(sealed, payer), confidence)

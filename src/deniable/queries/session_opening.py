@@ -57,7 +57,7 @@ def session(
     which each value names one row and one person: {"orders": ["order_id"]}. A join on it pairs rows of one person.
     `owned` lists columns of which each value belongs to one person, in several rows: {"items": ["order_id"]}.
 
-    `ledger` is a file with the account; sessions on the same file share one budget. Without it the account is kept in
+    `ledger` is the file of the ledger; sessions on the same file share one budget. Without it the ledger is kept in
     memory and lost with the session, so nothing enforces the budget across sessions. A ledger may hold other tables of
     the same people: all of them share one budget. A `ledger.Renewal` as `budget` is an amount for each week or year,
     for a stated number of weeks or years. `version` names the current data, for all tables or by table; by default a
@@ -71,12 +71,12 @@ def session(
     """
     sources = _named(source)
     if not sources and not public:
-        raise InvalidParameter("source", NOTHING, "no table was given", 'write {"visits": "visits.parquet"}')
+        raise InvalidParameter("source", NOTHING, "must name at least one table", 'write {"visits": "visits.parquet"}')
     if ledger is not None and not isinstance(ledger, Ledger):
         checked_place(ledger)
     opened = _public(public)
     if overlap := sorted(set(sources) & set(opened)):
-        raise InvalidParameter("public", overlap[0], "is private as well", "give each table one name")
+        raise InvalidParameter("public", overlap[0], "is also the name of a private table", "rename one of them")
     named = checked_versions(version, {**sources, **opened})
     worker = _engine(engine, ledger if keep else None)
     registered: dict[str, Table] = {}
@@ -88,7 +88,7 @@ def session(
         for name, columns in _declared("owned", owned, tables).items():
             tables[name] = replace(tables[name], owned=columns)
         account = _account(ledger, budget, [table.unit for table in tables.values() if table.unit is not None], sources)
-        if _is_there(ledger, sources):
+        if _ledger_exists(ledger, sources):
             kept = account(None)  # a mismatch is refused before any data is read
         fresh = secrets.token_bytes(32)
         # From the ledger's secret, so that every session on it keeps the same rows of each person.
@@ -102,7 +102,7 @@ def session(
         if kept is None:
             kept = account(fresh)  # created last, so that a refused call leaves no new account behind
             if kept.secret_for(_ROWS) != secret:
-                raise LedgerUnavailable("somebody else opened this account at the same time", "open the session again")
+                raise LedgerUnavailable("another process made this ledger at the same time", "open the session again")
         sweep_kept(_folder_beside(ledger), {**sources, **opened})
         reports = {name: each for name in registered if (each := worker.registered(name)) is not None}
         versions = settled(kept, registered, reports, named)
@@ -130,12 +130,12 @@ def _public(public: object) -> Mapping[str, object]:
     if public is None:
         return {}
     if not isinstance(public, Mapping) or not all(isinstance(name, str) for name in public):
-        rule = "must map the names of tables to what they are read from"
+        rule = "must map the names of tables to their sources"
         raise InvalidParameter("public", NOTHING, rule, 'write public={"wards": "wards.csv"}')
     return public
 
 
-def _is_there(ledger: str | Path | Ledger | None, sources: Mapping[str, object]) -> bool:
+def _ledger_exists(ledger: str | Path | Ledger | None, sources: Mapping[str, object]) -> bool:
     """Whether the ledger exists already, or is in memory, so that opening it early leaves nothing behind."""
     if ledger is None or isinstance(ledger, Ledger) or Path(ledger).exists():
         return True
@@ -183,7 +183,7 @@ def _tables(
             given = sources.get(missing[0], public.get(missing[0]))
             if isinstance(given, str | Path):
                 files_of(str(given))  # raises if the file does not exist, which explains the error better
-            remedy = f"it declares {', '.join(declared)}; call one of them {missing[0]} if that is this table"
+            remedy = f"it declares {', '.join(declared)}; rename one of them to {missing[0]} if it is this table"
             raise InvalidParameter("schema", missing[0], "is not in the schema", remedy)
         found = {name: declared[name] for name in (*sources, *public)}
         return {name: _owned(table, unit, name in public) for name, table in found.items()}
@@ -202,11 +202,11 @@ def _by_column(schema: object) -> Mapping[str, Any]:
     if schema is None:
         return {}
     if not isinstance(schema, Mapping):
-        rule = f"must map columns to what is known of them, or be the path of a file, not {type(schema).__name__}"
+        rule = f"must map columns to their domains, or be the path of a file, not {type(schema).__name__}"
         raise InvalidParameter("schema", NOTHING, rule, 'write {"age": Domain.integer(0, 120)}')
     for column in schema:
         if not isinstance(column, str):
-            remedy = f"columns are called by text: write {str(column)!r}"
+            remedy = f"names of columns are text: write {str(column)!r}"
             raise InvalidParameter("schema", column, f"is {type(column).__name__}, not text", remedy)
     return schema
 
@@ -218,7 +218,9 @@ def _owned(table: Table, unit: Unit | Mapping[str, Unit] | None, is_public: bool
     if table.unit is None:
         raise InvalidParameter("schema", table.name, "is public in the schema", "pass it in public=")
     if unit is not None and _unit(table.name, unit) != table.unit:
-        raise InvalidParameter("unit", unit, f"the schema says {table.unit!r} for {table.name!r}", "say it once")
+        raise InvalidParameter(
+            "unit", unit, f"the schema has {table.unit!r} for {table.name!r}", "leave out one of them"
+        )
     return table
 
 
@@ -265,12 +267,14 @@ def _account(
 ) -> Callable[[bytes | None], Ledger]:
     """A function that opens the account after all checks; its argument is the secret of a new account."""
     if not units:
-        raise InvalidParameter("source", NOTHING, "all tables are public", "nobody needs a budget for those")
+        raise InvalidParameter(
+            "source", NOTHING, "must have a private table: all of these are public", "read them without a session"
+        )
     if len({unit.relation for unit in units}) > 1:
-        raise InvalidParameter("unit", NOTHING, "all tables of a session must use add/remove, or all replace")
+        raise InvalidParameter("unit", NOTHING, "must use add/remove in all tables, or replace in all tables")
     if len({unit.column is None for unit in units}) > 1:
         # One budget cannot protect people in one table and rows in another.
-        raise InvalidParameter("unit", NOTHING, "either every table names its people, or none does")
+        raise InvalidParameter("unit", NOTHING, "must have a column of people in all tables, or in no table")
     most = max(units, key=lambda unit: unit.rows)
     if budget is not None and not isinstance(budget, Budget | Renewal):
         raise InvalidParameter("budget", budget, "must be a Budget", "write Budget(epsilon=1, delta=1e-6)")

@@ -95,9 +95,9 @@ class Standing:
         running totals also if the table has other bounds or keys than when they were declared, if the day is before the
         last answered day, or if all days that were paid for are answered.
         """
-        told = self.recall(day)
-        if told is not None:
-            return told
+        stored = self.recall(day)
+        if stored is not None:
+            return stored
         session, table = self.session, self._table()
         day = checked_day(table, self.by, day)
         plans = self._plans()
@@ -177,7 +177,7 @@ class Standing:
 
         session, ledger = self.session, self.session.ledger
         if self.table not in session._sources:
-            rule = "cannot be read again for each day"
+            rule = "has a source that cannot be read again for each day"
             raise InvalidParameter("table", self.table, rule, "open the session on a file or a frame")
         secret, source = ledger.secret_for(_ROWS), session._sources[self.table]
         engine = _engine_beside(session)
@@ -215,9 +215,11 @@ class Standing:
         if day in known:
             known = known[known.index(day) + 1 :]
         elif known and day < known[0]:  # type: ignore[operator]  # days of one column are of one kind
-            raise InvalidOperation(f"{self.name!r} has running totals, and was answered up to {known[0]}")
+            raise InvalidOperation(f"{self.name!r} has running totals up to {known[0]}; reveal a later day")
         elif len(known) >= (self.totals or 0):
-            raise InvalidOperation(f"{self.name!r} was paid for {self.totals} days, and all of them were answered")
+            raise InvalidOperation(
+                f"{self.name!r} has answered all {self.totals} days it was paid for; declare a new set"
+            )
         return Days(self.by, day, is_running=True, after=known[0] if known else None)
 
     def _sealed(self, day: Day, at: int, made: NoisePlan) -> Entry | None:
@@ -307,19 +309,19 @@ def declared(
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
     if len(questions) > _MOST_QUESTIONS:
-        raise InvalidParameter("questions", len(questions), f"at most {_MOST_QUESTIONS:,} stand in one set")
+        raise InvalidParameter("questions", len(questions), f"must be at most {_MOST_QUESTIONS:,} in one set")
     if any(_DATED.search(each) for each in questions):
-        rule = "must mean the same on every day, and one of them reads the clock"
-        raise InvalidParameter("questions", NOTHING, rule, "leave it out: reveal(day) says which day")
+        rule = "must mean the same on every day, but one of them reads the clock"
+        raise InvalidParameter("questions", NOTHING, rule, "leave the clock out: reveal(day) names the day")
     steps = None if totals is None else checked_steps(totals)
     tables = {each for text in questions for each in tables_read(session._planned(text).question.relation)}
     if len(tables) != 1:
-        raise QuestionRefused("join", "standing questions of one set read one table", "declare a set for each table")
+        raise QuestionRefused("join", "standing questions of one set must read one table", "declare one set for each")
     [table] = tables
     schema = _checked_table(session, table, by)
     plans = [_planned(session, each, table) for each in questions]
     if len({made.question.hash for made in plans}) < len(plans):
-        raise InvalidParameter("questions", NOTHING, "contain the same question twice", "ask it once")
+        raise InvalidParameter("questions", NOTHING, "must not contain a question twice", "ask it once")
     record = {
         "table": table,
         "by": by,
@@ -350,15 +352,15 @@ def found(session: Session, name: str, confidence: float) -> Standing:
     checked_path_name("name", name, 'write "daily"')
     record = standing_records.declaration(session.ledger, name)
     if record is None:
-        raise InvalidParameter("name", name, "is no set of standing questions in this ledger", "declare it first")
+        raise InvalidParameter("name", name, "is not a set of standing questions in this ledger", "declare it first")
     schema = _checked_table(session, record["table"], record["by"])
     then, now = record["unit"], _unit_record(schema)
     if (then["rows"], then["column"]) != (now["rows"], now["column"]):
         raise InvalidOperation(
-            f"{name!r} was declared for {then['rows']} rows of each {then['column']!r}; open the session with this unit"
+            f"{name!r} was declared with Unit.person({then['column']!r}, rows={then['rows']}); open the session with it"
         )
     if "kind" not in then:
-        raise InvalidOperation(f"{name!r} does not say of which kind its ids are; declare a new set")
+        raise InvalidOperation(f"the declaration of {name!r} lacks the kind of its ids; declare a new set")
     if then["kind"] != now["kind"]:
         raise InvalidOperation(
             f"{name!r} was declared with ids of kind {then['kind']} in {then['column']!r}, and ids of kind "
@@ -404,7 +406,7 @@ def _checked_table(session: Session, name: str, by: str) -> Table:
     if table is None:
         raise InvalidParameter("table", name, "is not a table of this session", "open it with this table")
     if table.unit is None or table.unit.column is None or table.unit.relation is not Relation.ADD_REMOVE:
-        rule = "has no people who are added or removed, whose rows could be bounded over all days"
+        rule = "must have a person as its unit, with neighbours by add/remove, so that a person's rows are bounded"
         raise InvalidParameter("table", name, rule, 'use unit=Unit.person("patient_id", rows=10)')
     domain = dict(table.columns).get(by)
     if domain is None or by == table.unit.column or domain.kind not in {Kind.DATE, Kind.INTEGER}:
@@ -442,15 +444,15 @@ def _planned(session: Session, text: str, table: str) -> NoisePlan:
     made = session._planned(text)
     if [*tables_read(made.question.relation)] != [table] or not _is_simple(made.question.relation):
         raise QuestionRefused(
-            "join", "a standing question filters and groups the rows of one table", f"SELECT COUNT(*) FROM {table}"
+            "join", "a standing question must filter and group the rows of one table", f"SELECT COUNT(*) FROM {table}"
         )
     if made.collect.known is None:
-        raise QuestionRefused("key", "the keys of a standing question are public", "declare keys=[...] in the schema")
+        raise QuestionRefused("key", "the keys of a standing question must be public", "declare them in the schema")
     for part in made.parts:
         if not isinstance(part.statistic, Count | ExactSum):
             raise QuestionRefused(
                 "aggregate",
-                "a standing question takes sums over rows: COUNT(*), COUNT, SUM, AVG, VARIANCE or STDDEV",
+                "a standing question must be a sum over rows: COUNT(*), COUNT, SUM, AVG, VARIANCE or STDDEV",
                 f"SELECT COUNT(*) FROM {table}",
             )
     return made
@@ -464,7 +466,7 @@ def check_standing(session: Session, question: str, by: str) -> None:
         raise QuestionRefused("function", "a standing question must mean the same on every day", "leave the clock out")
     tables = [*tables_read(session._planned(question).question.relation)]
     if len(tables) != 1:
-        raise QuestionRefused("join", "standing questions of one set read one table", "declare a set for each table")
+        raise QuestionRefused("join", "standing questions of one set must read one table", "declare one set for each")
     _checked_table(session, tables[0], by)
     _planned(session, question, tables[0])
 

@@ -47,7 +47,7 @@ def declare(ledger: Ledger, name: str, record: dict[str, Any], cost: Cost, payer
     if known is None:
         entry = ledger.reserve(cost, question=question, description=words, key=key, payer=payer)
     elif known.description != words:
-        rule = "is another set of standing questions"
+        rule = "is the name of another set of standing questions"
         raise InvalidParameter("name", name, rule, f"read it with standing({name!r}), or choose another name")
     else:
         entry = known
@@ -63,13 +63,13 @@ def declaration_key(name: str) -> str:
 
 def names(ledger: Ledger) -> list[str]:
     """The names of all declared sets, oldest first."""
-    return [said["name"] for said, _ in _linked(ledger, _NAMES)][::-1]
+    return [record["name"] for record, _ in _linked(ledger, _NAMES)][::-1]
 
 
 def _list(ledger: Ledger, name: str) -> None:
     while True:
         known = list(_linked(ledger, _NAMES))
-        if any(said["name"] == name for said, _ in known):
+        if any(record["name"] == name for record, _ in known):
             return
         last = known[0][1].number if known else 0
         entry = begun(ledger, f"standing names after {last}", _NAMES, f"standing {name}: its name", None)
@@ -100,7 +100,7 @@ def begun(ledger: Ledger, key: str, question: str, words: str, version: str | No
             ledger.fail(entry, _INTERRUPTED)
         elif closing.state is State.SEALED:
             return closing
-    raise InvalidOperation(f"this was begun {_MOST_TRIES:,} times and never finished")
+    raise InvalidOperation(f"this was begun {_MOST_TRIES:,} times and never finished; declare a new set")
 
 
 def sealed(ledger: Ledger, key: str) -> Entry | None:
@@ -119,9 +119,9 @@ def _linked(ledger: Ledger, question: str) -> Iterator[tuple[dict[str, Any], Ent
     """(public part, SEALED entry) of a chain, newest first."""
     entry = ledger.answer(question)
     while entry is not None and entry.answer is not None:
-        said = json.loads(entry.answer.partition(b"\n")[0])
-        yield said, entry
-        entry = ledger.entry(said["previous"]) if said["previous"] else None
+        head = json.loads(entry.answer.partition(b"\n")[0])
+        yield head, entry
+        entry = ledger.entry(head["previous"]) if head["previous"] else None
 
 
 @final
@@ -146,12 +146,12 @@ class EncryptedDays:
 
     def days(self) -> list[str]:
         """The days that have a record, newest record first."""
-        return [said["day"] for said, _ in _linked(self._ledger, self._question)]
+        return [head["day"] for head, _ in _linked(self._ledger, self._question)]
 
     def records(self) -> list[DayRecord]:
         """The record of each day, newest first."""
         found = _linked(self._ledger, self._question)
-        return [DayRecord(said["day"], self._opened(entry), entry.number) for said, entry in found]
+        return [DayRecord(head["day"], self._opened(entry), entry.number) for head, entry in found]
 
     def begin(self, day: str, known: Sequence[DayRecord]) -> Entry | None:
         """An open entry for the record of this day, behind the known ones; None if another process has added one."""
@@ -168,8 +168,8 @@ class EncryptedDays:
 
     def _opened(self, sealed: Entry) -> bytes:
         assert sealed.answer is not None
-        said, _, rest = sealed.answer.partition(b"\n")
-        return self._cipher.decrypt(rest[:_NONCE], rest[_NONCE:], said)
+        head, _, rest = sealed.answer.partition(b"\n")
+        return self._cipher.decrypt(rest[:_NONCE], rest[_NONCE:], head)
 
 
 def people_in(record: bytes) -> Any:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deniable.ledger.keys import SigningKey
 from deniable.ledger.label_verification import BINDING, answer_digest, check_label, label_message
 from deniable.queries.answer.answer import Answer
-from deniable.queries.answer.answer_display import key_said
+from deniable.queries.answer.answer_display import key_text
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.pricing import released_as
 from deniable.queries.synthetic.synthetic_records import record_of
@@ -205,7 +205,7 @@ def _public(facts: Mapping[str, Any]) -> str:
     if "low" in facts:
         said.append(f"{facts['low']} to {facts['high']}")
     if "keys" in facts:
-        said.append("one of " + ", ".join(key_said(key) for key in facts["keys"]))
+        said.append("one of " + ", ".join(key_text(key) for key in facts["keys"]))
     return ", ".join([*said, "may be missing" if facts.get("nullable", True) else "never missing"])
 
 

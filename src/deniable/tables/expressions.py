@@ -106,7 +106,7 @@ class Expression:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise InvalidOperation("an expression is not true or false by itself: write & for and, | for or, ~ for not")
+        raise InvalidOperation("an expression has no truth value in Python; write & for and, | for or, ~ for not")
 
     @property
     def parts(self) -> int:
@@ -131,7 +131,7 @@ class Expression:
         return call("and", call("ge", self, low), call("le", self, high))
 
     def like(self, pattern: str) -> Call:
-        """SQL's LIKE: % matches any text, _ one character. There is no escape."""
+        """SQL's LIKE: % matches any text, _ one character. Neither can be escaped."""
         return call("like", self, pattern)
 
     def prefix(self, length: int) -> Call:
@@ -146,7 +146,10 @@ class Expression:
             raise InvalidParameter("kind", kind, f"must be one of {', '.join(k.value for k in Kind)}") from None
 
     def apply(self, operator: str, *arguments: object) -> Call:
-        """An operator of the closed table by its name: `col("visited").apply("month")`."""
+        """Apply an operator of the closed table by its name: `col("visited").apply("month")`.
+
+        An unknown name is refused when a question uses the expression.
+        """
         return call(operator, self, *arguments)
 
 
@@ -199,12 +202,12 @@ class Call(Expression):
             depth = max(depth, argument.depth)
         if parts > MOST_PARTS:
             raise QuestionRefused(
-                "too_deep", f"an expression has at most {MOST_PARTS} parts", "ask in several questions"
+                "too_deep", f"an expression must have at most {MOST_PARTS} parts", "ask in several questions"
             )
         if depth >= MOST_DEPTH:
             raise QuestionRefused(
                 "too_deep",
-                f"an expression is nested at most {MOST_DEPTH} levels deep",
+                f"an expression must be nested at most {MOST_DEPTH} levels deep",
                 "name parts of it in a sub-query",
             )
         object.__setattr__(self, "parts", parts)
@@ -215,9 +218,9 @@ class Call(Expression):
 
 
 def col(name: str) -> Column:
-    """A column by its name: `col("age") > 60`."""
+    """A column by its name: `col("age") > 60`. A question checks whether its table has this column."""
     if not isinstance(name, str) or not name:
-        raise InvalidParameter("name", name, "must name a column")
+        raise InvalidParameter("name", name, "must be the name of a column", 'write col("age")')
     return Column(name)
 
 
@@ -265,13 +268,13 @@ def same(left: Expression, right: Expression) -> bool:
 
 def columns_used(expression: Expression) -> Iterator[str]:
     """The columns that an expression reads, in order, with repetitions."""
-    left = [expression]
-    while left:  # a loop, because nested generators are several times slower
-        each = left.pop()
+    pending = [expression]
+    while pending:  # a loop, because nested generators are several times slower
+        each = pending.pop()
         if isinstance(each, Column):
             yield each.name
         elif isinstance(each, Call):
-            left.extend(reversed(each.arguments))
+            pending.extend(reversed(each.arguments))
 
 
 def renamed(expression: Expression, names: Mapping[str, Expression]) -> Expression:

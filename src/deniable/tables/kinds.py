@@ -140,7 +140,9 @@ class Domain:
         True
         """
         if listed and keys is not None:
-            raise InvalidParameter("keys", keys, "are listed twice", 'write Domain.text("A", "B")')
+            raise InvalidParameter(
+                "keys", keys, "were given twice: as arguments and as keys=", 'write Domain.text("A", "B")'
+            )
         found = listed[0] if len(listed) == 1 and not isinstance(listed[0], str) else listed or keys
         return declared(Kind.TEXT, None, None, found, nullable)
 
@@ -228,15 +230,15 @@ def declared(kind: Kind, low: object, high: object, keys: Iterable[object] | Non
             raise InvalidParameter(name, "NaT", "is not a time", "give low and high, or neither")
     low, high = as_written(kind, low), as_written(kind, high)
     if (low is None) != (high is None):
-        raise InvalidParameter("bounds", (low, high), "need both ends", "give low and high, or neither")
+        raise InvalidParameter("bounds", (low, high), "must have both ends", "give low and high, or neither")
     bounds = None
     if low is not None:
         bounds = (_end(kind, "low", low), _end(kind, "high", high))
         if bounds[0] > bounds[1]:
-            raise InvalidParameter("bounds", (low, high), "low must be at most high", "are they swapped?")
+            raise InvalidParameter("bounds", (low, high), "low must be at most high", "swap them")
         if 0 < max(abs(end) for end in bounds) < TINIEST:
-            rule = "lie nearer to 0 than 1e-250, so nothing can be summed"
-            raise InvalidParameter("bounds", (low, high), rule, "store the column in a smaller unit, as larger numbers")
+            rule = "lie nearer to 0 than 1e-250, which is too small for sums"
+            raise InvalidParameter("bounds", (low, high), rule, "store larger numbers, in a smaller unit")
     listed = None if keys is None else _listed(kind, keys)
     return Domain(kind, bounds, None if listed is None else declared_keys(kind, listed, bounds), _nullable(nullable))
 
@@ -285,16 +287,20 @@ def declared_keys(
     for key in keys:
         if kind_of(key) is not kind or not isinstance(key, Scalar):
             quoted = kind is Kind.TEXT and isinstance(key, bool | int | float | dt.date)
-            remedy = "put text in quotes; YAML reads no, 1 and 2024-01-01 as something else" if quoted else ""
+            remedy = (
+                "put texts in quotes; YAML reads no, 1 and 2024-01-01 without quotes as other kinds" if quoted else ""
+            )
             raise InvalidParameter("keys", key, f"must be values of kind {kind.value}", remedy)
         if isinstance(key, str) and not _is_unicode(key):
-            rule = "has half of a surrogate pair, which is not a character"
-            raise InvalidParameter("keys", ascii(key), rule, "leave it out; a value that has one is read as missing")
+            rule = "contains half of a surrogate pair, which is not a character"
+            raise InvalidParameter("keys", ascii(key), rule, "leave it out; such a value is read as NULL")
         if bounds is not None and not bounds[0] <= _end(kind, "keys", key) <= bounds[1]:
-            raise InvalidParameter("keys", key, "must lie within low and high")
+            raise InvalidParameter(
+                "keys", key, "must lie within low and high", "widen the bounds, or leave this key out"
+            )
         checked.append(key)
     if len(set(checked)) < len(checked):
-        raise InvalidParameter("keys", keys, "must list each value once")
+        raise InvalidParameter("keys", keys, "must list each value once", "remove the repetitions")
     return tuple(checked)
 
 
@@ -314,14 +320,16 @@ def _end(kind: Kind, name: str, value: object) -> Fraction:
         return ordinal(value)
     if kind is Kind.TIMESTAMP:
         if kind_of(as_written(Kind.DATE, value)) is Kind.DATE and not isinstance(value, dt.datetime):
-            rule = "is a day, and does not say whether that day is within the bounds"
-            remedy = 'write the time: "2024-01-01 00:00" where a day begins, "2024-01-01 23:59:59.999999" where it ends'
+            rule = "is a date without a time, so it is unclear whether the bounds include that day"
+            remedy = (
+                'write the time: "2024-01-01 00:00" to begin with a day, "2024-01-01 23:59:59.999999" to end with it'
+            )
             raise InvalidParameter(name, value, rule, remedy)
         if kind_of(value) is not Kind.TIMESTAMP:
             raise InvalidParameter(
                 name,
                 value,
-                "must be a moment without a time zone (it is UTC)",
+                "must be a timestamp in UTC, without a time zone",
                 'write "2024-01-01 12:00", or datetime.datetime(2024, 1, 1, 12)',
             )
         assert isinstance(value, dt.datetime)

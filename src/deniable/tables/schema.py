@@ -33,8 +33,8 @@ from deniable.errors import NOTHING, InvalidParameter, UnreadableRecord
 from deniable.tables.kinds import BOUNDED, Domain, Kind, declared, end_of
 from deniable.units import Relation, Unit
 
-NAMELESS: Final = "a column has a name"
-NAME_IT: Final = "name it, or leave it out; pandas writes its index without one, unless to_csv(..., index=False)"
+NAMELESS: Final = "every column must have a name"
+NAME_IT: Final = "name it, or leave it out; pandas writes its index without a name, unless to_csv(..., index=False)"
 FILL_IN: Final = "FILL IN"
 """The placeholder in a proposed schema for facts that only the owner knows. A schema with a placeholder is refused."""
 PROPOSED: Final = "`deniable schema FILE` and propose_schema(...) write one to fill in"
@@ -72,7 +72,7 @@ class Table:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise InvalidParameter("name", self.name, "a table has a name")
+            raise InvalidParameter("name", self.name, "must be the name of a table, as text")
         if self.unit is not None and not isinstance(self.unit, Unit):
             raise InvalidParameter("unit", self.unit, "must be a Unit, or None for a public table")
         for name, domain in self.columns:
@@ -84,12 +84,12 @@ class Table:
         domains = dict(self.columns)
         for name in self.unique:
             if name not in domains or domains[name].nullable:
-                rule = "names rows, so it must be a declared column without missing values"
+                rule = "must be a declared column without missing values, because its values identify rows"
                 raise InvalidParameter("unique", name, rule, "declare it with nullable=False")
         for name in self.owned:
             if name not in domains or self.unit is None or self.unit.column is None:
-                rule = "must be a declared column of a table of people"
-                raise InvalidParameter("owned", name, rule, "name a column of which each value belongs to one person")
+                rule = "must be a declared column, in a table whose unit is a person"
+                raise InvalidParameter("owned", name, rule, "name a column whose values belong to one person each")
 
     @classmethod
     def of(cls, name: str, unit: Unit | None, /, **columns: Domain) -> Table:
@@ -200,7 +200,7 @@ def _record(source: str | Path | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         found = _parsed(where, text, form)
     except RecursionError:
-        raise UnreadableRecord(f"{where}: is nested too deeply") from None
+        raise UnreadableRecord(f"{where}: is nested too deeply; a schema needs five levels") from None
     if not isinstance(found, Mapping):
         raise UnreadableRecord(f"{where}: must be a mapping with the entry tables; {PROPOSED}")
     return found
@@ -214,7 +214,7 @@ def _text(path: Path) -> str:
     except FileNotFoundError:
         rule, remedy = "there is no such file", "give the path of a schema file, or the columns as a mapping"
     except OSError as error:
-        rule, remedy = f"cannot be read as a file ({type(error).__name__})", "is it a folder, or not yours to read?"
+        rule, remedy = f"cannot be read as a file ({type(error).__name__})", "name a file that you may read"
     raise InvalidParameter("schema", str(path), rule, remedy)
 
 
@@ -251,7 +251,7 @@ def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
     for key in record:
         if key not in allowed:
-            raise UnreadableRecord(f"{where}: has no entry {key!r}; choose from {', '.join(sorted(allowed))}")
+            raise UnreadableRecord(f"{where}: the entry {key!r} is not known; choose from {', '.join(sorted(allowed))}")
 
 
 def _table(name: str, record: object, unit: Unit | None) -> Table:
@@ -260,7 +260,7 @@ def _table(name: str, record: object, unit: Unit | None) -> Table:
     _only(record, {"public", "person", "rows", "neighbours", "unique", "owned", "columns"}, name)
     for key in ("public", "person", "rows", "neighbours"):
         if record.get(key) == FILL_IN:
-            raise UnreadableRecord(f"{name}.{key}: only the owner knows; replace {FILL_IN!r}, or delete the line")
+            raise UnreadableRecord(f"{name}.{key}: is not filled in; replace {FILL_IN!r}, or delete the line")
     columns = record.get("columns")
     if not isinstance(columns, Mapping) or not columns:
         raise UnreadableRecord(
@@ -284,14 +284,16 @@ def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | Non
         raise UnreadableRecord(f"{name}.neighbours: must be add/remove or replace") from None
     if "person" in record:
         if "rows" not in record:
-            raise UnreadableRecord(f"{name}.rows: the most rows of a person that are read must be given")
+            raise UnreadableRecord(
+                f"{name}.rows: must be given: the largest number of rows of one person that are read"
+            )
         return Unit(relation, rows=record["rows"], column=record["person"])
     if "neighbours" in record:
         return Unit(relation, rows=1)
     if unit is None:
         raise UnreadableRecord(
-            f"{name}: does not say who is protected; write person and rows, or neighbours where each row is a person, "
-            "or public: true, or say it beside the schema: unit=, in a shell --unit or --each-row"
+            f"{name}: does not say who is protected; write person and rows, or neighbours if each row is a person, or "
+            "public: true, or give the unit beside the schema: unit= in Python, --unit or --each-row in a shell"
         )
     return unit
 
@@ -303,21 +305,21 @@ def _domain(where: str, facts: object) -> Domain:
     for key, value in facts.items():
         if value == FILL_IN:
             raise UnreadableRecord(
-                f"{where}.{key}: only the owner knows; replace {FILL_IN!r}, or take {key} out and leave the column"
+                f"{where}.{key}: is not filled in; replace {FILL_IN!r}, or remove {key} and keep the column"
             )
     try:
         kind = Kind(facts.get("kind"))
     except ValueError:
         raise UnreadableRecord(f"{where}.kind: must be one of {', '.join(each.value for each in Kind)}") from None
     if kind not in BOUNDED and ("low" in facts or "high" in facts):
-        raise UnreadableRecord(f"{where}: low and high are for numbers, dates and timestamps")
+        raise UnreadableRecord(f"{where}: must not have low and high, which are for numbers, dates and timestamps")
     if kind is Kind.BOOLEAN:
         return Domain.boolean(nullable=facts.get("nullable", True))
     keys = facts.get("keys")
     if keys is not None and not isinstance(keys, list | tuple):
         raise UnreadableRecord(f"{where}.keys: must be a list, such as [A, B]")
     if kind is Kind.REAL and keys is not None:
-        raise UnreadableRecord(f"{where}.keys: reals have bounds, not keys")
+        raise UnreadableRecord(f"{where}.keys: real numbers cannot have keys; give low and high")
     try:
         return declared(kind, facts.get("low"), facts.get("high"), keys, facts.get("nullable", True))
     except InvalidParameter as wrong:

@@ -27,7 +27,7 @@ _NAMED: Final = 3
 _NO_KIND: Final = re.compile(r"(category\[)?(interval|period|sparse|complex|float(96|128)\b)")
 
 _KINDS: Final = (
-    "# A CSV file has no types, so all is text until you say otherwise. "
+    "# A CSV file has no types, so every column is text until you change its kind. "
     f"A kind is one of: {', '.join(kind.value for kind in Kind)};\n"
     "# low and high are for numbers, dates and timestamps, keys for integers, texts and dates."
 )
@@ -191,7 +191,9 @@ def _by_name(columns: Iterable[tuple[object, object]], once: bool) -> dict[str, 
     for column, kind in columns:
         name = str(column)
         if once and name in found:
-            raise InvalidParameter("columns", name, "the source has more than one column of this name", "rename one")
+            raise InvalidParameter(
+                "columns", name, "the source has more than one column of this name", "rename one of them"
+            )
         found[name] = str(kind)
     return found
 

@@ -59,7 +59,7 @@ def files_of(path: str) -> list[str]:
         files = sorted(glob.glob(os.path.join(glob.escape(folder), rest), recursive=True))
     for each in files:
         if not os.path.isfile(each):
-            what = "a folder" if os.path.isdir(each) else "a symbolic link that leads to no file, or no file at all"
+            what = "a folder" if os.path.isdir(each) else "a symbolic link to a missing file, or not a regular file"
             called = os.path.basename(each.rstrip(os.sep))
             raise InvalidParameter("source", path, f"{called} is {what}", "name files, or one folder")
     if not files and os.path.isdir(path):
@@ -117,7 +117,7 @@ def _refuse_formats(path: str, files: list[str]) -> None:
             looked.add(above)
             kind = _format(above)
             if kind is not None:
-                rule = f"is a table of {kind}, whose log says which files count; without it erased rows would come back"
+                rule = f"is a table of {kind}: its log says which files are current, and the others have deleted rows"
                 raise InvalidParameter("source", path, rule, _CURRENT[kind])
 
 
@@ -161,16 +161,16 @@ def header(path: str) -> list[str]:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         line = None
     if line is None:
-        raise InvalidParameter("source", path, "is not compressed by gzip, or is damaged", "write the file again")
+        raise InvalidParameter("source", path, "is not a gzip file, or is damaged", "write the file again")
     if not line.strip("\r\n"):
-        raise InvalidParameter("source", path, "the file must begin with a line that names its columns")
+        raise InvalidParameter("source", path, "must begin with a line that names its columns", "add a header line")
     if "\ufffd" in line or "\0" in line:
         raise InvalidParameter(
             "source", path, "the first line must be text in UTF-8", "save the file again with the encoding UTF-8"
         )
     names = fields_of(line.rstrip("\r\n"), separator(path))
     if names is None:
-        raise InvalidParameter("source", path, "the first line must name the columns", "is a quote not closed?")
+        raise InvalidParameter("source", path, "the first line must name the columns", "close every quote in it")
     _check_separator(path, line, names)
     return names
 
@@ -190,15 +190,15 @@ def _check_separator(path: str, line: str, names: list[str]) -> None:
             usual = "tabs" if separator(path) == "\t" else "commas"
             remedy = "call the file .tsv" if mark == "\t" else f"save the file again with {usual}"
             raise InvalidParameter(
-                "source", path, f"the names in the first line have {called} between them, not {usual}", remedy
+                "source", path, f"the names in its first line are separated by {called}, not by {usual}", remedy
             )
 
 
 def unknown_file(path: str) -> InvalidParameter:
     """The error for a path whose ending no readable table has."""
     if path.lower().endswith(DATABASES):
-        remedy = "say which one: deniable.queries.DatabaseTable(path, table)"
+        remedy = "name one of them: deniable.queries.DatabaseTable(path, table)"
         return InvalidParameter("source", path, "a database has several tables", remedy)
-    databases = f"of a DuckDB file, of which one table is read, {', '.join(DATABASES)}"
+    databases = f"for one table of a DuckDB file, {', '.join(DATABASES)}"
     known = f"known endings: {', '.join(CSV + PARQUET)}, and {databases}"
-    return InvalidParameter("source", path, "must be CSV, Parquet or DuckDB by its ending", known)
+    return InvalidParameter("source", path, "must have the ending of a CSV, Parquet or DuckDB file", known)

@@ -15,7 +15,7 @@ except ImportError:
     raise MissingExtra("pyyaml", "sql") from None
 
 
-class _Twice(Exception):  # never leaves this module
+class _RepeatedEntry(Exception):  # never leaves this module
     def __init__(self, key: str, line: int) -> None:
         self.key, self.line = key, line
 
@@ -28,7 +28,7 @@ class _Loader(yaml.SafeLoader):
                 if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                     key.tag = "tag:yaml.org,2002:str"
                     if key.value in found:
-                        raise _Twice(key.value, key.start_mark.line + 1)
+                        raise _RepeatedEntry(key.value, key.start_mark.line + 1)
                     found.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -62,11 +62,11 @@ def _is_deep(text: str) -> bool:
 def parsed(where: str, text: str) -> object:
     """The parsed text; `UnreadableRecord` with the line if it is not YAML."""
     if _is_deep(text):
-        raise UnreadableRecord(f"{where}: is nested too deeply")
+        raise UnreadableRecord(f"{where}: is nested too deeply; a schema needs five levels")
     try:
         return yaml.load(text, _Loader)  # a SafeLoader
-    except _Twice as twice:
-        fault = f"{twice.key!r} is given twice (the second time in line {twice.line}); keep one of them"
+    except _RepeatedEntry as repeated:
+        fault = f"{repeated.key!r} is given twice (the second time in line {repeated.line}); keep one of them"
         raise UnreadableRecord(f"{where}: {fault}") from None
     except yaml.YAMLError as wrong:
         mark = getattr(wrong, "problem_mark", None)

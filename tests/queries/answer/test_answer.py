@@ -18,7 +18,7 @@ from deniable.errors import InvalidParameter
 from deniable.ledger.currency import Shape
 from deniable.plots.figure_spec import Figure
 from deniable.queries.answer.answer import Answer
-from deniable.queries.answer.answer_display import spoken
+from deniable.queries.answer.answer_display import cell_text
 from deniable.queries.intervals.noise_intervals import reach
 from deniable.queries.session import Session
 from tests.queries.hospital import BUDGETS, opened
@@ -185,7 +185,7 @@ def test_html_holds_no_markup_of_keys() -> None:
 def test_numbers_have_the_digits_that_noise_leaves(
     cell: object, interval: tuple[float, float] | None, said: str
 ) -> None:
-    assert spoken(cell, interval) == said  # type: ignore[arg-type]
+    assert cell_text(cell, interval) == said  # type: ignore[arg-type]
 
 
 def test_counts_can_be_kept_from_being_negative_and_say_so(s: Session) -> None:

@@ -18,7 +18,7 @@ from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.joint_tables import Jointly, published
 from deniable.queries.answer.release import Released, release, release_jointly
-from deniable.queries.answer.shared_measurements import Measurement, cost_of, in_all, total
+from deniable.queries.answer.shared_measurements import Measurement, total_cost, in_all, total
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.noise_planner import noise
 from deniable.queries.publication import consistent_fit
@@ -51,9 +51,9 @@ def test_a_set_of_tables_costs_what_was_spent(kind: str, asked: str) -> None:
     """The promise and the statement of a set of k tables of one batch told k times the cost."""
     with opened(budget=BUDGETS[kind]) as s:
         answers = ASKS[asked](s, COSTS[kind])
-        assert cost_of(answers) == s.ledger.charged
+        assert total_cost(answers) == s.ledger.charged
         read = [replace_released(each, Released.from_bytes(each.released.to_bytes(), each.plan)) for each in answers]
-        assert cost_of(read) == s.ledger.charged
+        assert total_cost(read) == s.ledger.charged
         made = q.publish(answers)
         for delta in (1e-9, 1e-6) if kind != "pure" else (0.0,):
             assert made.guarantee.curve.epsilon(delta=delta) == s.spent.epsilon(delta=delta)
@@ -80,11 +80,11 @@ def test_questions_about_disjoint_rows_cost_together_what_the_dearest_costs() ->
     with opened() as s:
         texts = [f"SELECT town, COUNT(*) AS n FROM visits WHERE age {of} GROUP BY town" for of in ("< 30", ">= 30")]
         answers = s.batch(texts, mu=1, delta=1e-6)
-        assert cost_of(answers) == s.ledger.charged
-        assert cost_of(answers).delta_units == 2 * answers[0].released.cost.delta_units
-        assert cost_of(answers[:1]) == answers[0].released.cost
+        assert total_cost(answers) == s.ledger.charged
+        assert total_cost(answers).delta_units == 2 * answers[0].released.cost.delta_units
+        assert total_cost(answers[:1]) == answers[0].released.cost
         more = s.refine(answers[0], mu=1, delta=1e-6)
-        assert cost_of([*answers, more]) == s.ledger.charged
+        assert total_cost([*answers, more]) == s.ledger.charged
 
 
 def test_an_answer_of_an_earlier_version_counts_in_full() -> None:
@@ -96,8 +96,8 @@ def test_an_answer_of_an_earlier_version_counts_in_full() -> None:
             record = json.loads(each.released.to_bytes())
             del record["measured"], record["law"]["marks"]
             old.append(replace_released(each, Released.from_bytes(json.dumps(record).encode(), each.plan)))
-        assert cost_of(old).units == 4 * s.ledger.charged.units
-        assert cost_of([*old[:1], *answers]).units == 2 * s.ledger.charged.units
+        assert total_cost(old).units == 4 * s.ledger.charged.units
+        assert total_cost([*old[:1], *answers]).units == 2 * s.ledger.charged.units
 
 
 def test_each_measurement_counts_once() -> None:
@@ -235,7 +235,7 @@ def test_sums_of_one_answer_have_its_draws_in_common(kind: str) -> None:
     with opened(budget=BUDGETS[kind]) as s:
         fine = s.sql(FINE, **COSTS[kind])
         asked = [s.sql(text, share=1e-9) for text in (COARSE, SEXES, TOTAL)]
-        assert cost_of(asked) == cost_of([fine])  # type: ignore[list-item]
+        assert total_cost(asked) == total_cost([fine])  # type: ignore[list-item]
         for sums in (asked, [fine.rollup("ward"), fine.rollup("sex"), fine.rollup()]):  # type: ignore[union-attr]
             for before, after in zip(sums, q.publish(sums), strict=True):  # type: ignore[arg-type]
                 assert after["n"] == pytest.approx(before["n"])

@@ -158,7 +158,7 @@ class _DatabaseTransaction(Transaction):
         kept = self._connection.execute(sa.select(NAMES.c.name).where(NAMES.c.ledger == self._ledger)).scalars()
         first = self._connection.execute(sa.select(LEDGERS.c.heading).where(LEDGERS.c.id == self._ledger)).scalar()
         if set(kept) != {Heading.read(first or "").dataset, *(each.name for each in self.links())}:
-            raise LedgerDamaged(None, "the names of the data are not those of the chain", RESTORE)
+            raise LedgerDamaged(None, "the table of names differs from the names in the chain", RESTORE)
         if self._connection.dialect.name == "sqlite":
             result = self._connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
             if result != "ok":
@@ -174,7 +174,7 @@ class _DatabaseTransaction(Transaction):
         new = {"new_number": entries[-1].number, "new_hash": entries[-1].hash}
         moved = self._connection.execute(_MOVE, old | new)
         if moved.rowcount != 1:
-            raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
+            raise LedgerUnavailable("another process wrote to this ledger at the same time", "try again")
 
 
 @final
@@ -217,7 +217,7 @@ class DatabaseStore(Store):
                     self._genesis = genesis_of(heading)
                     return Heading.read(heading)
                 if new is None:
-                    raise needs_all("there is no such ledger in this database", to_read=self._to_read)
+                    raise needs_all("this database does not contain the ledger", to_read=self._to_read)
                 self._make(pool, new)
         raise LedgerUnavailable(f"the ledger in {self._title} could not be made", "try again")
 
@@ -233,7 +233,9 @@ class DatabaseStore(Store):
             which = known if family is None else known.where(LEDGERS.c.family == family)
             rows = connection.execute(which.limit(2)).all()
         if len(rows) > 1:
-            raise InvalidParameter("dataset", None, "must be named: this database has several ledgers")
+            raise InvalidParameter(
+                "dataset", None, "must be given: this database has several ledgers", 'write dataset="visits"'
+            )
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _make(self, pool: _Pool, new: Heading) -> None:
@@ -358,7 +360,7 @@ class _Pool:
             check_whole(self.file)
             if not self.file.exists():
                 if not may_create:
-                    raise needs_all("there is no such database", to_read=not writes)
+                    raise needs_all("the database does not exist", to_read=not writes)
                 check_folder(self.file)
                 make_file(self.file, lambda connection: connection.execute("PRAGMA journal_mode = WAL").close())
             if self.file.is_file() and writes:
@@ -492,7 +494,7 @@ def _our_errors(title: str) -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] != "psycopg":
             raise
-        # While connecting: SQLAlchemy does not wrap what our own setting up of a connection raises.
+        # While connecting: SQLAlchemy does not wrap errors that `_set_up_postgres` raises.
         raise LedgerUnavailable(f"{ledger} cannot be reached", "try again") from None
 
 
@@ -502,7 +504,9 @@ def _state(error: sa.exc.DBAPIError) -> str:
 
 
 def _busy(title: str) -> LedgerUnavailable:
-    return LedgerUnavailable(f"the ledger in {title} is busy: others have held it for {_PATIENCE:g} s", "try again")
+    return LedgerUnavailable(
+        f"the ledger in {title} is busy: other processes have used it for {_PATIENCE:g} s", "try again"
+    )
 
 
 def _ours(error: sa.exc.DBAPIError, ledger: str) -> DeniableError:
@@ -510,17 +514,17 @@ def _ours(error: sa.exc.DBAPIError, ledger: str) -> DeniableError:
         return ours(getattr(error.orig, "sqlite_errorcode", 1), ledger)
     state = _state(error)
     if state in _AGAIN:
-        return _Conflict(f"{ledger} was changed by somebody else at the same time", "try again")
+        return _Conflict(f"another process changed {ledger} at the same time", "try again")
     if state == "55P03":
-        return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")
+        return LedgerUnavailable(f"{ledger} is busy: another process has locked it for {_PATIENCE:g} s", "try again")
     if state in ("25006", "42501"):
         return LedgerUnavailable(f"{ledger} cannot be opened for writing", "give this user the right to write")
     if state in ("53100", "53200", "58030"):
-        remedy = "make room; what was charged stays charged, and what was not granted must not be answered"
+        remedy = "make room; earlier charges stay, and this request must not be answered"
         return LedgerUnavailable(f"{ledger} could not be written: the disk is full or failing", remedy)
     if state in ("XX001", "XX002"):
         return LedgerDamaged(None, "is damaged", RESTORE)
     if not state or state[:2] in ("08", "28", "3D", "53", "57"):
-        remedy = "start the database or check the URL; what was asked for may have been charged, and is not granted"
+        remedy = "start the database or check the URL; this request may have been charged, and must not be answered"
         return LedgerUnavailable(f"{ledger} cannot be reached", remedy)
     return LedgerUnavailable(f"{ledger} cannot be used (the database's code {state})", RESTORE)

@@ -13,8 +13,8 @@ from deniable.ledger.stores.entry_schema import ENTRY_COLUMNS
 
 __all__ = ["COLUMNS", "RESTART", "RESTORE", "as_row", "from_row", "genesis_of", "gone_back"]
 
-RESTORE: Final = "restore the ledger from a copy; it answers nothing until then"
-RESTART: Final = "put back the newest copy of this ledger, and restart the server or program that uses it"
+RESTORE: Final = "restore the ledger from a copy; nothing is answered until then"
+RESTART: Final = "restore the newest copy of this ledger, and restart the server or program that uses it"
 
 COLUMNS: Final = tuple(each.name for each in ENTRY_COLUMNS)
 
@@ -110,5 +110,5 @@ def _entry_of(row: tuple[Any, ...]) -> Entry:
 
 def gone_back(number: int) -> LedgerDamaged:
     """The error about a chain that has lost this entry."""
-    fault = f"is missing or another one: this chain had come past {number} entries, and was put back since"
+    fault = f"is missing or differs: this chain had more than {number} entries before, so an older copy was restored"
     return LedgerDamaged(number, fault, RESTART)

@@ -45,24 +45,24 @@ def check_whole(path: Path) -> None:
     if stat.S_ISREG(found.st_mode) and found.st_size == 0:
         raise emptied(path)
     if not stat.S_ISREG(found.st_mode) or found.st_size == 1:  # SQLite would wait for a pipe
-        raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
+        raise UnreadableRecord(f"{str(path)!r} is not a ledger, and was not changed; name another file")
 
 
 def emptied(path: Path) -> LedgerDamaged:
     """The error about an empty file."""
     return LedgerDamaged(
         None,
-        f"{str(path)!r} is empty, but a ledger has entries: they were lost, or the file never was a ledger",
-        "put back its newest copy; delete it only if no question was ever answered from it: then a new one is made",
+        f"{str(path)!r} is empty: the entries of the ledger were lost, or the file never was a ledger",
+        "restore its newest copy; or, if no question was ever answered from it, delete the file to begin a new ledger",
     )
 
 
 def _gone(path: Path, left: list[str]) -> LedgerDamaged:
-    beside = f"{', '.join(left)} of it {'is' if len(left) == 1 else 'are'} still there"
+    beside = ", ".join(left)
     return LedgerDamaged(
         None,
-        f"{str(path)!r} is not there, and {beside}: a new ledger would forget what was spent",
-        f"put {path.name} back beside that; only if nothing was ever answered from it, delete that as well",
+        f"{str(path)!r} is missing, but {beside} still exists: a new ledger would forget what was spent",
+        f"restore {path.name}; or, if no question was ever answered from it, delete {beside}",
     )
 
 

@@ -56,7 +56,7 @@ def resolved(place: str | os.PathLike[str]) -> Path:
     """The absolute path of a place, with symbolic links resolved. On Windows, InvalidParameter for network paths."""
     for text in (os.fspath(place), os.path.realpath(place)):  # a drive letter may be a network share
         if WINDOWS and is_network_path(text):
-            rule = "is a network path, and the locks of files there cannot be trusted"
+            rule = "is a network path, where file locks are unreliable"
             raise InvalidParameter(
                 "place", text, rule, "name a file on a disk of this machine, or a database by its URL"
             )
@@ -74,7 +74,7 @@ def is_network_path(path: str) -> bool:
 def check_folder(path: Path) -> None:
     """Raise LedgerUnavailable if the folder of this path does not exist."""
     if not path.parent.is_dir():
-        why = "is a file" if path.parent.exists() else "is not there"
+        why = "is a file" if path.parent.exists() else "does not exist"
         fault = f"the ledger {str(path)!r} cannot be made: its folder {why}"
         raise LedgerUnavailable(fault, "make the folder, or name another place")
 
@@ -83,7 +83,7 @@ def check_length(path: Path) -> None:
     """Raise InvalidParameter if the name is too long for SQLite's files beside it, such as its log."""
     longest = len(os.fsencode(path.name)) + len("-journal")
     if longest > LONGEST_NAME:
-        rule = f"is too long by {longest - LONGEST_NAME}: files beside a ledger are called as it is, and more"
+        rule = f"is {longest - LONGEST_NAME} bytes too long: the files beside a ledger have its name and an ending"
         raise InvalidParameter("ledger", path.name, rule, "rename the table, or keep the ledger elsewhere (--ledger)")
 
 
@@ -103,9 +103,9 @@ def only_readable(path: Path) -> str:
         return "mode=ro"
     if log.exists() and log.stat().st_size > 0:
         raise LedgerUnavailable(
-            f"the newest entries of the ledger {str(path)!r} are in {log.name}, which cannot be read where nobody may "
-            "write",
-            f"copy {path.name} and {log.name} to a folder of your own, and look at the copy",
+            f"the newest entries of the ledger {str(path)!r} are in {log.name}, and SQLite cannot read that file in a "
+            "folder that you may not write to",
+            f"copy {path.name} and {log.name} to a folder that you may write to, and inspect the copy",
         )
     return "mode=ro&immutable=1"
 
@@ -114,8 +114,8 @@ def check_names(path: Path, found: os.stat_result) -> None:
     """Raise LedgerUnavailable if this file has several hard links."""
     if found.st_nlink > 1:
         raise LedgerUnavailable(
-            f"the ledger {str(path)!r} has {found.st_nlink} names (hard links), and under each another log",
-            f"keep one: find . -samefile {path.name} lists them; nothing is spent before",
+            f"the ledger {str(path)!r} has {found.st_nlink} names (hard links), and SQLite keeps a log for each",
+            f"delete all but one: find . -samefile {path.name} lists them; until then nothing is charged",
         )
 
 
@@ -165,16 +165,15 @@ def _folded(path: str) -> str:
 
 def refused(path: Path, home: str) -> LedgerUnavailable:
     """The error about a ledger that is not at its home."""
-    alone = f"or, if this one alone is used from now on: deniable moved {path.name} --reason '...'"
+    alone = f"or, if only this copy will be used from now on: deniable moved {path.name} --reason '...'"
     if same_place(home, str(path), os.listdir(path.parent)):
         return LedgerUnavailable(
-            f"the ledger {str(path)!r} is another file than the one that was here: a copy was put in its place, "
-            "and does not know what was spent after it was made",
-            f"put back the file that was here; {alone}",
+            f"the ledger {str(path)!r} was replaced by another file, such as an older copy, which may lack charges",
+            f"restore the original file; {alone}",
         )
     return LedgerUnavailable(
-        f"the ledger {str(path)!r} is at home elsewhere ({home!r}): both together would spend the budget twice",
-        f"use the one at home; {alone}",
+        f"the ledger {str(path)!r} belongs to the path {home!r}: two copies would spend the budget twice",
+        f"use the one at that path; {alone}",
     )
 
 
@@ -184,14 +183,14 @@ def left_behind(path: Path, home: str) -> LedgerUnavailable | None:
     try:
         if log.name == path.name + "-wal" and log.parent == path.parent:
             return None
-        waits = not Path(home).exists() and log.stat().st_size > 0
+        has_entries = not Path(home).exists() and log.stat().st_size > 0
     except OSError:
         return None
-    if not waits:
+    if not has_entries:
         return None
     return LedgerUnavailable(
         f"the newest entries of the ledger {str(path)!r} are still in {str(log)!r}",
-        f"close whoever has it open, and move that file as well: to {path.name}-wal",
+        f"close every program that uses the ledger, and move that file too: to {path.name}-wal",
     )
 
 

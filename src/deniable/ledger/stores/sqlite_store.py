@@ -134,7 +134,7 @@ class _SQLiteTransaction(Transaction):
             (entries[-1].number, entries[-1].hash, head.number, head.hash),
         )
         if moved.rowcount != 1:
-            raise LedgerUnavailable("somebody else wrote to this ledger at the same time", "try again")
+            raise LedgerUnavailable("another process wrote to this ledger at the same time", "try again")
 
 
 @final
@@ -178,7 +178,7 @@ class SQLiteStore(Store):
                 raise emptied(self._path)  # the journal beside it made SQLite roll back everything
             if self._path is None:
                 if new is None:
-                    raise needs_all("a ledger in memory is always a new one", to_read=self._to_read)
+                    raise needs_all("a ledger in memory always begins empty", to_read=self._to_read)
                 _create(connection, new)
             heading = _heading_text(connection)
             self._genesis = genesis_of(heading)
@@ -200,7 +200,7 @@ class SQLiteStore(Store):
         check_whole(path)
         if not path.exists():
             if new is None:
-                raise needs_all(f"there is no ledger at {str(path)!r}", to_read=self._to_read)
+                raise needs_all(f"{str(path)!r} does not exist", to_read=self._to_read)
             check_folder(path)
             make_file(path, lambda connection: _create(connection, new))
         if path.is_file() and not self._to_read:
@@ -212,8 +212,8 @@ class SQLiteStore(Store):
         return self._to_read and self._path is not None and not can_be_written(self._path)
 
     def _too_old(self) -> LedgerUnavailable:
-        fault = f"the ledger {str(self._path)!r} has the form of an older version, and cannot be written to bring it up"
-        return LedgerUnavailable(fault, "copy it to a folder of your own and look at it there")
+        fault = f"the ledger {str(self._path)!r} has an older format, and cannot be upgraded because it is read-only"
+        return LedgerUnavailable(fault, "copy it to a folder that you may write to, and inspect the copy")
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
@@ -260,7 +260,7 @@ class SQLiteStore(Store):
         if self._closed:
             raise InvalidOperation("this ledger is closed; open it again")
         if self._path is None and self._process != os.getpid():
-            raise InvalidOperation("a ledger in memory belongs to the process that made it; give it a file to share it")
+            raise InvalidOperation("only the process that made a ledger in memory can use it; open it with a file")
         found = self._reader if reads else self._connection
         if found is None:
             found = sqlite3.connect(
@@ -335,7 +335,7 @@ def _refuse_foreign(path: Path) -> None:
                 raise
             found = None
     if found != APPLICATION:
-        raise UnreadableRecord(f"{str(path)!r} is not a ledger; it was not touched. Name another file")
+        raise UnreadableRecord(f"{str(path)!r} is not a ledger, and was not changed; name another file")
 
 
 def _begin(connection: sqlite3.Connection, begin: str) -> None:
@@ -427,8 +427,8 @@ def flushed(execute: Callable[[str], Any]) -> None:
 def needs_all(fact: str, *, to_read: bool = False) -> InvalidParameter:
     """The error about a ledger that does not exist, and cannot be made with the given arguments."""
     if to_read:
-        return InvalidParameter("ledger", NOTHING, fact, "name one that is there")
-    return InvalidParameter("budget", None, f"{fact}, and a new one needs a budget, a unit and a dataset")
+        return InvalidParameter("ledger", NOTHING, fact, "name an existing ledger")
+    return InvalidParameter("budget", None, f"{fact}, and a new ledger needs a budget, a unit and a dataset")
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -452,12 +452,12 @@ def ours(code: int, ledger: str) -> DeniableError:
     """The error for an error code of SQLite."""
     kind = code & 0xFF  # the primary code; the rest is detail
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return LedgerUnavailable(f"{ledger} is busy: somebody has held it for {_PATIENCE:g} s", "try again")
+        return LedgerUnavailable(f"{ledger} is busy: another process has locked it for {_PATIENCE:g} s", "try again")
     if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-        remedy = "make the file and its folder writable; nothing is answered before"
+        remedy = "make the file and its folder writable; until then nothing is answered"
         return LedgerUnavailable(f"{ledger} cannot be opened for writing", remedy)
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        remedy = "make room; what was charged stays charged, and what was not granted must not be answered"
+        remedy = "make room; earlier charges stay, and this request must not be answered"
         return LedgerUnavailable(f"{ledger} could not be written: the disk is full or failing", remedy)
     if kind == sqlite3.SQLITE_NOTADB:
         return UnreadableRecord(f"{ledger} is not a ledger; name another file")

@@ -367,7 +367,7 @@ class Transaction(ABC):
         if last[0].hash != head.hash:
             raise LedgerDamaged(head.number, "was changed", RESTORE)
         if len(last) > 1:
-            raise LedgerDamaged(last[1].number, "was added behind the end of the chain", RESTORE)
+            raise LedgerDamaged(last[1].number, "was added after the end of the chain", RESTORE)
         link = self.link_of(1)
         if link != self.genesis:
             raise LedgerDamaged(1 if link is None else 0, "does not belong to this chain", RESTORE)
@@ -501,7 +501,9 @@ class Store(ABC):
         A store may run it again from the start, if another writer made the first attempt fail.
         """
         if self._to_read:
-            raise InvalidOperation("this ledger was opened for reading; Ledger.open(...) opens it for spending")
+            raise InvalidOperation(
+                "this ledger was opened for reading only; open it for charging with Ledger.open(...)"
+            )
         mine = Waiting(work)
         self._queue.append(mine)
         with self._turn:
@@ -529,7 +531,7 @@ class Store(ABC):
         except BaseException:
             for each in waiting:
                 each.error = LedgerUnavailable(
-                    "the thread that was committing this batch was interrupted", "ask again, with the same key"
+                    "the thread that was writing this charge was interrupted", "ask again, with the same key"
                 )
             raise
         finally:
@@ -565,7 +567,7 @@ class Store(ABC):
 
 
 def _displaced(number: int) -> LedgerDamaged:
-    return LedgerDamaged(number, "is not the one that the chain has in its place", RESTORE)
+    return LedgerDamaged(number, "is not the entry that the chain has at this number", RESTORE)
 
 
 def charges_with(newest: Entry | None, state: State) -> int | None:

@@ -40,16 +40,16 @@ def opened(store: Store, new: Heading | None, notes: list[Note], dataset: str | 
         if not notes or error.parameter != "budget":
             raise
     known = max(each.number for each in notes)
-    fault = f"is missing: there is no ledger in this place, and one of {known} entries is known"
-    raise LedgerDamaged(min(known, 1), fault, "put back its newest copy; a new one would forget what was spent")
+    fault = f"is missing: this place has no ledger, but a checkpoint names one with {known} entries"
+    raise LedgerDamaged(min(known, 1), fault, "restore its newest copy; a new ledger would forget what was spent")
 
 
 def checked_place(place: object) -> str:
     """The place as text; InvalidParameter if it is not a path, or is ":memory:"."""
     path = require_path("ledger", place, "visits.ledger")
     if path == _IN_MEMORY:
-        rule = "would be a file of this name"
-        raise InvalidParameter("ledger", path, rule, "leave it out: then the account is kept in memory")
+        rule = "would make a file with this name"
+        raise InvalidParameter("ledger", path, rule, "leave it out for a ledger in memory")
     return path
 
 
@@ -69,7 +69,7 @@ def name_data(store: Store, heading: Heading, dataset: str, family: str | None, 
             fields = {"description": words, "spent": transaction.spent(), "name": dataset, "version": version}
             transaction.append(state=State.LINKED, **fields)
         elif version is not None and known[dataset] != version:
-            asked, found = "this data", "other data, or data from before that was noted"
+            asked, found = "for this data", "for other data, or for data of an unknown version"
             raise LedgerMismatch(f"name {dataset!r}", asked, found, "choose another name")
 
     with store.reading() as transaction:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter
-from deniable.queries.answer.answer_display import Cell, Interval, Shown, held, portable
+from deniable.queries.answer.answer_display import Cell, Interval, Shown, interval_of_changed, portable
 from deniable.queries.answer.window_intervals import Traces
 from deniable.queries.intervals.noise_intervals import NoisyEstimate, Share, smooth_reach
 from deniable.queries.intervals.ratio_intervals import (
@@ -80,12 +80,12 @@ class Answer(Shown):
 
     @property
     def budget(self) -> Budget:
-        """The budget that paid for it."""
+        """The budget that paid for the answer."""
         return self._budget
 
     @property
     def plan(self) -> NoisePlan:
-        """The statistics, shares and estimators behind it."""
+        """The plan of the question: its statistics, their shares of the cost, and the estimators."""
         return self._plan
 
     @property
@@ -95,7 +95,7 @@ class Answer(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences to know when reading it, from the question, the public schema, the cost and the noisy numbers."""
+        """What a reader should know, one sentence each: from the question, the schema, the cost, the noisy numbers."""
         plan = self._plan
         said = [
             self._bare_note(),
@@ -123,8 +123,8 @@ class Answer(Shown):
         if not bare:
             return ""
         return (
-            f"{', '.join(bare)}: a number without ± may be far off, and the noise does not allow a bound; "
-            "most often its denominator may be 0"
+            f"{', '.join(bare)}: a number without ± has no noise interval and may be far off; most often its "
+            "denominator may be 0"
         )
 
     def _missing_note(self) -> str:
@@ -133,15 +133,15 @@ class Answer(Shown):
         Suppressed counts are not mentioned here, because the adjustments mention them.
         """
         columns = zip(self._names, self._noisy, strict=True)
-        told = self._counts if self._suppressed else frozenset()
+        hidden = self._counts if self._suppressed else frozenset()
         missing = [
-            name for name, noisy in columns if noisy and name not in told and any(cell is None for cell in self[name])
+            name for name, noisy in columns if noisy and name not in hidden and any(cell is None for cell in self[name])
         ]
         if not missing:
             return ""
         return (
-            f"{', '.join(missing)}: where a number is missing, the noisy numbers give none; "
-            "most often its denominator, a count or a spread, came out as 0"
+            f"{', '.join(missing)}: a missing number cannot be computed from the noisy numbers; "
+            "most often its denominator, a count or a standard deviation, came out as 0"
         )
 
     def adding_up_to(self, *totals: Answer, invariants: Invariants | None = None) -> Answer:
@@ -156,7 +156,9 @@ class Answer(Shown):
 
         self._not_suppressed()
         if not totals and not invariants:
-            raise InvalidParameter("totals", NOTHING, "must be at least one answer")
+            raise InvalidParameter(
+                "totals", NOTHING, "must be at least one answer", "give a coarser answer, or invariants="
+            )
         return consistent_fit.added_up(self, totals, invariants).table(0)
 
     def nonnegative(self) -> Answer:
@@ -193,7 +195,9 @@ class Answer(Shown):
 
     def _not_suppressed(self) -> None:
         if self._suppressed:
-            raise InvalidOperation("some counts are not shown any more; suppress them last")
+            raise InvalidOperation(
+                "some counts of this answer are suppressed, so it cannot be changed any more; suppress them last"
+            )
 
     def _replaced(self, numbers: Sequence[float | int], *, least: float, whole: bool) -> Answer:
         """A copy with new numbers by group in the columns that display the measure itself.
@@ -204,27 +208,27 @@ class Answer(Shown):
         measures = {each.name for each in self._plan.question.measures}
         plain = [isinstance(made, Column) and made.name in measures for _, made in self._plan.question.post.columns]
         if not any(plain):
-            rule = "the answer shows no count or sum as it is, only what was computed from it"
-            raise InvalidOperation(f"{rule}; select the count or sum itself as well")
+            rule = "the answer displays only numbers computed from a count or sum, not the count or sum itself"
+            raise InvalidOperation(f"{rule}; select the count or sum too")
         cells, intervals = [], []
         for place, row, around in zip(self._places, self._cells, self._intervals, strict=True):
             number = numbers[place]
             cells.append(tuple(number if one else cell for cell, one in zip(row, plain, strict=True)))
             intervals.append(
                 tuple(
-                    held(each, number, least=least, whole=whole) if one and each is not None else each
+                    interval_of_changed(each, number, least=least, whole=whole) if one and each is not None else each
                     for each, one in zip(around, plain, strict=True)
                 )
             )
         other = copy.copy(self)
         other._cells, other._intervals = tuple(cells), tuple(intervals)
         if plain != list(self._noisy):
-            other.adjustments = (*self.adjustments, "columns that are computed from them were left as they were")
+            other.adjustments = (*self.adjustments, "columns that are computed from these numbers were not changed")
         return other
 
     @property
     def _was_moved(self) -> bool:
-        """Whether it displays other numbers than were released."""
+        """Whether the answer displays other numbers than were released."""
         return self._touched or (self._joint is not None and not (self._joint[0].kept and not self._joint[0].done))
 
     def rollup(self, *keys: str) -> Answer:
@@ -240,7 +244,7 @@ class Answer(Shown):
         plan = rollups.coarser(self._plan, keep, self._budget)
         summed = rollups.rolled_up(self._plan, plan, self._released, keep, self._budget)
         if summed is None:
-            rule = "has several measures, and a bound on the groups of a person that is about its own keys"
+            rule = "has several measures, and its bound on the groups of a person holds for its own keys only"
             raise InvalidParameter("answer", NOTHING, rule, "ask for one measure at a time, or the coarser question")
         receipt = replace(self.receipt, question=plan.question.hash)
         other = Answer(plan, summed, self._budget, self.guarantee, receipt, self.confidence)
@@ -253,7 +257,7 @@ class Answer(Shown):
         The copy mentions it wherever it is displayed. A share of a total that may be 0 has no interval.
         """
         if len(self._measured) != 1:
-            raise InvalidParameter("answer", NOTHING, "must have one count or sum", "ask for one at a time")
+            raise InvalidParameter("answer", NOTHING, "must have exactly one count or sum", "ask for one at a time")
         return self.with_shares(dict.fromkeys(self._measured, 1.0))
 
     def with_shares(self, factors: Mapping[str, float]) -> Answer:

@@ -21,7 +21,7 @@ from deniable.queries.plan.answer_notes import wrapped
 if TYPE_CHECKING:
     from deniable.plots.figure_spec import Figure
 
-UNTOLD: Final = "–"
+NO_VALUE: Final = "–"
 """Printed for a noisy number that is NULL: the average of a group that may be empty, a quotient by 0."""
 
 ROUNDING_BASE: Final = NumberRange("must be a whole number from 1 to 10⁹", least=1, most=10**9)
@@ -81,7 +81,7 @@ class Shown(ABC):
     @property
     @abstractmethod
     def notes(self) -> tuple[str, ...]:
-        """Sentences to know when reading it, from public facts and the noisy numbers."""
+        """What a reader should know, one sentence each, from public facts and the noisy numbers."""
 
     @property
     def adjusted(self) -> str:
@@ -132,8 +132,8 @@ class Shown(ABC):
             raise InvalidParameter(
                 "value",
                 f"{len(self._cells)} × {len(self._names)}",
-                "is for answers of one cell",
-                "read rows or a column",
+                "needs an answer with one row and one column",
+                "read `rows`, or a column by its name",
             )
         return self._cells[0][0]
 
@@ -187,7 +187,9 @@ class Shown(ABC):
             for row in other._intervals
         )
         other._suppressed = other._touched = True
-        words = f"counts below {below:,} are not shown ({UNTOLD}), and intervals that reach below {below:,} begin at 0"
+        words = (
+            f"counts below {below:,} are not shown ({NO_VALUE}), and intervals that reach below {below:,} begin at 0"
+        )
         other.adjustments = (*self.adjustments, words)
         return other
 
@@ -203,7 +205,7 @@ class Shown(ABC):
             cells.append(tuple(new))
             intervals.append(
                 tuple(
-                    held(each, cell, least=least)
+                    interval_of_changed(each, cell, least=least)
                     if one and each is not None and isinstance(cell, int | float)
                     else each
                     for each, cell, one in zip(around, new, counts, strict=True)
@@ -226,11 +228,11 @@ class Shown(ABC):
                 found[f"{name}_high"] = _alike([None if each is None else each[1] for each in bounds])
         return found
 
-    def _untold(self, *, intervals: bool) -> list[str]:
+    def _missing_ends(self, *, intervals: bool) -> list[str]:
         """The columns of interval ends that are all missing, which must still be typed as numbers."""
         measured = [name for name, noisy in zip(self._names, self._noisy, strict=True) if noisy and intervals]
-        none = [name for name in measured if all(each is None for each in self.interval(name))]
-        return [f"{name}_{end}" for name in none for end in ("low", "high")]
+        missing = [name for name in measured if all(each is None for each in self.interval(name))]
+        return [f"{name}_{end}" for name in missing for end in ("low", "high")]
 
     def to_pandas(self, *, intervals: bool = False) -> Any:
         """A pandas DataFrame; with `intervals`, columns NAME_low and NAME_high beside each noisy column.
@@ -239,7 +241,7 @@ class Shown(ABC):
         without pandas.
         """
         pd = library("pandas", None)
-        columns, ends = self._flat(intervals=intervals), self._untold(intervals=intervals)
+        columns, ends = self._flat(intervals=intervals), self._missing_ends(intervals=intervals)
         return pd.DataFrame(
             {
                 name: pd.Series(cells, dtype="float64" if name in ends else nullable(cells))
@@ -249,12 +251,12 @@ class Shown(ABC):
 
     def to_polars(self, *, intervals: bool = False) -> Any:
         """A polars DataFrame, with columns as in `to_pandas`."""
-        polars, ends = library("polars", None), self._untold(intervals=intervals)
+        polars, ends = library("polars", None), self._missing_ends(intervals=intervals)
         return polars.DataFrame(self._flat(intervals=intervals), schema_overrides=dict.fromkeys(ends, polars.Float64))
 
     def to_arrow(self, *, intervals: bool = False) -> Any:
         """An Arrow table, with columns as in `to_pandas`."""
-        arrow, ends = library("pyarrow", "sql"), self._untold(intervals=intervals)
+        arrow, ends = library("pyarrow", "sql"), self._missing_ends(intervals=intervals)
         columns = self._flat(intervals=intervals)
         real = arrow.float64()
         return arrow.table({name: arrow.array(c, type=real if name in ends else None) for name, c in columns.items()})
@@ -312,7 +314,7 @@ class Shown(ABC):
         """All cells as text."""
         return [
             [
-                spoken(cell, around) if noisy else key_said(cell)
+                cell_text(cell, around) if noisy else key_text(cell)
                 for cell, around, noisy in zip(row, intervals, self._noisy, strict=True)
             ]
             for row, intervals in zip(self._cells, self._intervals, strict=True)
@@ -323,17 +325,19 @@ class Shown(ABC):
 
     def _remarks(self) -> list[str]:
         """The lines below the numbers, without the receipt."""
-        untold = any(cell is None for row in self._cells for cell, noisy in zip(row, self._noisy, strict=True) if noisy)
-        told = any(each is not None for row in self._intervals for each in row)
-        said = [
-            f"± is the noise interval at {percent(self.confidence)} %" if told else "",
-            f"{UNTOLD} means no value (for example the mean of an empty group)"
-            if untold and not self._suppressed
+        has_missing = any(
+            cell is None for row in self._cells for cell, noisy in zip(row, self._noisy, strict=True) if noisy
+        )
+        has_intervals = any(each is not None for row in self._intervals for each in row)
+        remarks = [
+            f"± is the noise interval at {percent(self.confidence)} %" if has_intervals else "",
+            f"{NO_VALUE} means no value (for example the mean of an empty group)"
+            if has_missing and not self._suppressed
             else "",
             self.adjusted,
             *self.notes,
         ]
-        return [each for each in said if each]
+        return [each for each in remarks if each]
 
     def __repr__(self) -> str:
         rows = "1 row" if len(self._cells) == 1 else f"{len(self._cells)} rows"
@@ -375,39 +379,41 @@ class Shown(ABC):
             raise InvalidParameter("answer", NOTHING, "has no rows to draw", "; ".join(self.notes))
         measured = [name for name in self._names if any(each is not None for each in self.interval(name))]
         if not measured:
-            raise InvalidParameter("column", column, "this answer has no measured column with an interval to draw")
+            raise InvalidParameter("column", column, "cannot be drawn: no column of this answer has intervals")
         chosen = measured[0] if column is None else column
         self._place(chosen)
         others = [name for name in self._names if name not in measured]
         points = []
         for i, (value, bounds) in enumerate(zip(self[chosen], self.interval(chosen), strict=True)):
             if isinstance(value, int | float) and bounds is not None:
-                name = " · ".join(key_said(self[other][i]) for other in others) or chosen
+                name = " · ".join(key_text(self[other][i]) for other in others) or chosen
                 points.append((name, float(value), *bounds))
         title = f"{chosen} with noise intervals at {percent(self.confidence)} %"
         left_out = len(self._cells) - len(points)
         if not points:
-            raise InvalidParameter("column", chosen, "has no number that can be drawn", f"draw {', '.join(measured)}")
+            raise InvalidParameter(
+                "column", chosen, "has no number with an interval to draw", f"draw {', '.join(measured)}"
+            )
         rows = "1 row is" if left_out == 1 else f"{left_out} rows are"
-        note = f"{rows} not drawn, because there is no value or no interval." if left_out else ""
+        note = f"{rows} not drawn, for lack of a value or an interval." if left_out else ""
         return drawn(points, label=chosen, by=", ".join(others), title=title, note=note)
 
 
-def held(
+def interval_of_changed(
     interval: tuple[float, float], number: float, *, least: float = -math.inf, whole: bool = False
 ) -> tuple[float, float]:
     """The interval of a changed number: cut to the range of possible true numbers, and extended to contain the number.
 
-    >>> held((-3.2, 4.7), 5, least=0, whole=True)
+    >>> interval_of_changed((-3.2, 4.7), 5, least=0, whole=True)
     (0, 5)
     """
     low, high = (max(each, least) for each in interval)
     if whole:
-        low, high = math.ceil(low - _HAIR), math.floor(high + _HAIR)
+        low, high = math.ceil(low - _TOLERANCE), math.floor(high + _TOLERANCE)
     return min(low, number), max(high, number)
 
 
-_HAIR: Final = 1e-9
+_TOLERANCE: Final = 1e-9
 """Tolerance for the rounding error of an integer end."""
 
 
@@ -449,21 +455,21 @@ def nullable(cells: Sequence[Cell]) -> str | None:
     return {int: "Int64", bool: "boolean"}.get(kinds.pop())
 
 
-def key_said(cell: Cell) -> str:
+def key_text(cell: Cell) -> str:
     """A key as text in one line; None is "NULL"."""
     if cell is None:
         return "NULL"
-    said = str(cell) if isinstance(cell, int) else spoken(cell, None)  # no thousands separators: it may be a year
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in said)
+    text = str(cell) if isinstance(cell, int) else cell_text(cell, None)  # no thousands separators: it may be a year
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-def spoken(cell: Cell, interval: tuple[float, float] | None) -> str:
+def cell_text(cell: Cell, interval: tuple[float, float] | None) -> str:
     """A noisy cell as text, with as many digits as the noise justifies, and the half-width after ±.
 
     An asymmetric interval is printed as (low … high).
     """
     if cell is None:
-        return UNTOLD
+        return NO_VALUE
     if isinstance(cell, bool) or not isinstance(cell, int | float):
         return str(cell)
     if interval is None:

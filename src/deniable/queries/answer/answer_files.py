@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.errors import InvalidParameter, type_of
 from deniable.numbers import percent
-from deniable.queries.answer.answer_display import UNTOLD, Cell, key_said, library, spoken
+from deniable.queries.answer.answer_display import NO_VALUE, Cell, cell_text, key_text, library
 
 if TYPE_CHECKING:
     from deniable.queries.answer.answer_display import Shown
@@ -73,8 +73,8 @@ class Sheet:
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes below the table, as sentences."""
-        said = (each for each in self.answer._remarks() if not each.startswith("± is"))
-        return tuple(_sentence(each, self.answer.columns) for each in said)
+        remarks = (each for each in self.answer._remarks() if not each.startswith("± is"))
+        return tuple(_sentence(each, self.answer.columns) for each in remarks)
 
     @property
     def interval_words(self) -> str:
@@ -116,7 +116,7 @@ def in_folder(path: str | Path) -> Path:
     """The path of a file to write. Raises `InvalidParameter` if its folder does not exist."""
     place = Path(path)
     if not place.parent.is_dir():
-        raise InvalidParameter("path", str(path), "is in a folder that is not there", "make the folder first")
+        raise InvalidParameter("path", str(path), "is in a folder that does not exist", "make the folder first")
     return place
 
 
@@ -136,23 +136,23 @@ def as_excel_csv(one: Sheet, *, separator: str = ",", statement: Sequence[tuple[
         raise InvalidParameter("separator", separator, "must be a comma, a semicolon or a tab")
     below = [[], [_guarded(one.title)], *([_guarded(note)] for note in _excel_notes(one))]
     if statement:
-        below += [[], *([f"{name}. {' '.join(said)}"] for name, said in statement)]
+        below += [[], *([f"{name}. {' '.join(sentences)}"] for name, sentences in statement)]
     return BYTE_ORDER + _lines(one, _guarded, separator, below)
 
 
 def _excel_notes(one: Sheet) -> list[str]:
     ends = [name for name, noisy in zip(one.answer.columns, one.answer._noisy, strict=True) if noisy]
-    said = ", ".join(f"{name}_low and {name}_high" for name in ends)
-    return [*([f"{said}: ends of the {one.interval_words}."] if ends else []), *one.notes]
+    columns = ", ".join(f"{name}_low and {name}_high" for name in ends)
+    return [*([f"{columns}: ends of the {one.interval_words}."] if ends else []), *one.notes]
 
 
-def _lines(one: Sheet, said: Any, separator: str, below: Sequence[Sequence[str]] = ()) -> str:
+def _lines(one: Sheet, as_text: Any, separator: str, below: Sequence[Sequence[str]] = ()) -> str:
     columns = one.flat()
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\r\n")
-    writer.writerow([said(name) for name in columns])
+    writer.writerow([as_text(name) for name in columns])
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([said(cell) for cell in row])
+        writer.writerow([as_text(cell) for cell in row])
     writer.writerows(below)
     return text.getvalue()
 
@@ -224,9 +224,9 @@ def _rows(one: Sheet) -> list[list[str]]:
         cells: list[str] = []
         for cell, around, noisy in zip(row, intervals, one.answer._noisy, strict=True):
             if not noisy:
-                cells.append(key_said(cell))
+                cells.append(key_text(cell))
                 continue
-            number = spoken(cell, around)
+            number = cell_text(cell, around)
             cells.append(re.split(r" ± | \(", number)[0])
             cells.append(_between(cell, around))
         found.append(cells)
@@ -236,11 +236,11 @@ def _rows(one: Sheet) -> list[list[str]]:
 def _between(cell: Cell, around: tuple[float, float] | None) -> str:
     """The two ends as text, with as many digits as the number itself."""
     if around is None:
-        return UNTOLD
+        return NO_VALUE
     low, high = around
     if all(isinstance(each, int) or float(each).is_integer() for each in around) and isinstance(cell, int):
         return f"{int(low):,} to {int(high):,}"
-    shown = re.split(r" ± | \(", spoken(cell, around))[0]
+    shown = re.split(r" ± | \(", cell_text(cell, around))[0]
     digits = len(shown.partition(".")[2])
     return f"{low:,.{digits}f} to {high:,.{digits}f}"
 
@@ -250,8 +250,8 @@ def as_html(sheets: Sequence[Sheet], *, title: str, statement: Sequence[tuple[st
 
     Notes that all tables share are printed once. Without a title, the window's title lists the tables.
     """
-    said = [(name, escape(" ".join(each)).replace("e^ε", "e<sup>ε</sup>")) for name, each in statement]
-    about = "".join(f"<p><strong>{escape(name)}.</strong> {each}</p>" for name, each in said)
+    sections = [(name, escape(" ".join(each)).replace("e^ε", "e<sup>ε</sup>")) for name, each in statement]
+    about = "".join(f"<p><strong>{escape(name)}.</strong> {each}</p>" for name, each in sections)
     common = [note for note in sheets[0].notes if all(note in each.notes for each in sheets[1:])] if sheets[1:] else []
     body = "".join(html_table(each, common) for each in sheets)
     if common:

@@ -159,18 +159,18 @@ def _prices(
 
 def _read(session: Session, questions: str | Sequence[str | Question]) -> tuple[list[NoisePlan], dict[str, str]]:
     if isinstance(questions, str) or not isinstance(questions, Sequence) or not questions:
-        raise InvalidParameter("questions", NOTHING, "must be a list of at least one question")
+        raise InvalidParameter("questions", NOTHING, "must be a list of at least one question", 'write ["SELECT ..."]')
     with session.limits():
         built = [session._built(each) for each in questions]
         session._plans.check(built)
         given = [session._plans.plan(*each) for each in zip(questions, built, strict=True)]
     words: dict[str, str] = {}
     for question, made in zip(questions, given, strict=True):
-        words.setdefault(made.question.hash, said(question, made))
+        words.setdefault(made.question.hash, description_of(question, made))
     return given, words
 
 
-def said(question: object, made: NoisePlan) -> str:
+def description_of(question: object, made: NoisePlan) -> str:
     """The description of a question in the ledger: the analyst's own text, or measures and tables. Both are public."""
     if isinstance(question, str):
         return " ".join(question.split())[:500]
@@ -187,7 +187,7 @@ def readable_weights(given: Any) -> Weights:
     if weights is None or (isinstance(weights, str) and weights in NAMED_WEIGHTS):
         return weights  # type: ignore[return-value]  # one of the names of `Weights`
     if isinstance(weights, str):
-        raise InvalidParameter("weights", weights, WEIGHTS_RULE, "leave them out to let every cell count the same")
+        raise InvalidParameter("weights", weights, WEIGHTS_RULE, "leave them out to give every cell the same weight")
     if not isinstance(weights, Sequence):
         raise InvalidParameter("weights", type_of(weights), WEIGHTS_RULE, "write weights=[1, 1, 10]")
     return weights
@@ -219,7 +219,7 @@ def _targets(within: Within, given: Sequence[NoisePlan], names: Sequence[str]) -
     if not isinstance(within, Sequence) or isinstance(within, str):
         return [within] * len(names)
     if len(within) != len(given):
-        rule = "must be one number for all questions, or one for each (None: as exact as it comes)"
+        rule = "must be one number for all questions, or one for each (None: no target)"
         raise InvalidParameter("within", NOTHING, _counted(rule, within, given))
     found: dict[str, list[float]] = {name: [] for name in names}
     for made, each in zip(given, within, strict=True):
@@ -242,8 +242,8 @@ def _within(
     found.helps = []  # each question meets its target by itself
     for i, target in enumerate(targets):
         if target is None and i not in in_group:
-            rule = "a question that is not measured together with others needs a number of its own"
-            raise InvalidParameter("within", NOTHING, rule, "give one, or ask it apart")
+            rule = "must have a number for every question that is not measured together with others"
+            raise InvalidParameter("within", NOTHING, rule, "give one, or ask that question separately")
         if target is not None:  # also for tables that are measured jointly, because it checks the target
             price = session._price(plans[i], replace(asked, within=target), found.left)
             if i not in in_group:
@@ -251,8 +251,8 @@ def _within(
     for group in groups:
         wanted = [None if (t := targets[i]) is None else float(exact_amount("within", plain(t))) for i in group]
         if all(each is None for each in wanted):
-            rule = "names no error for tables that are measured together"
-            raise InvalidParameter("within", NOTHING, rule, "give a number for one of them at least")
+            rule = "must have a number for at least one of the tables that are measured together"
+            raise InvalidParameter("within", NOTHING, rule, "give one")
         tables = Jointly.of([plans[i] for i in group], session._plans.room([each.question for each in plans]))
         steps = [None if t is None else t / measured_as(plans[i]) for t, i in zip(wanted, group, strict=True)]
         made = tables.least(session.budget, steps, asked.confidence)
@@ -265,13 +265,15 @@ def check_refinable(session: Session, answer: Answer) -> None:
     if answer.budget != session.budget or any(
         session._tables.get(name) != each for name, each in tables_read(made.question.relation).items()
     ):
-        raise InvalidParameter("answer", NOTHING, "is about other tables or another budget", "ask it here first")
+        raise InvalidParameter(
+            "answer", NOTHING, "belongs to other tables or another budget", "ask the question in this session"
+        )
     if answer.receipt.version != session._version(made.question):
-        rule = "is about another version of the data, and the average of two versions describes neither"
-        raise InvalidParameter("answer", NOTHING, rule, "ask the question again: it is a new one now")
+        rule = "is about another version of the data, and answers about two versions cannot be merged"
+        raise InvalidParameter("answer", NOTHING, rule, "ask the question anew, about this version")
     if made.is_picked:
-        rule = "is one value that was drawn, and two of them cannot be merged"
-        remedy = "ask the question at a larger epsilon: that draws a nearer value"
+        rule = "is a value that the exponential mechanism drew, and two such values cannot be merged"
+        remedy = "ask the question again with a larger epsilon"
         raise InvalidParameter("answer", NOTHING, rule, remedy)
 
 
@@ -327,10 +329,10 @@ def answered(
     except BudgetExceeded:  # the rest is empty, but stored answers can still be read
         given, _ = _read(session, questions)
         stored = [session._stored(made, payer) for made in given]
-        told = [each for each in stored if each is not None]
-        if len(told) < len(stored):
+        known_answers = [each for each in stored if each is not None]
+        if len(known_answers) < len(stored):
             raise
-        return [session._again(made, *each, asked.confidence) for made, each in zip(given, told, strict=True)]
+        return [session._again(made, *each, asked.confidence) for made, each in zip(given, known_answers, strict=True)]
     known = _known(session, found, payer)
     summed = _summed(session, found)
     drawn = {name: session._noise(found.plans[name], each) for name, each in found.alone.items()}
@@ -391,8 +393,8 @@ def _run(
             found = release_jointly(tables, group.made, counts)
             return joint_tables.published(group.tables, group.made, found, group.old, session.budget, mark)
 
-        told = session._attempt(wanted, release, entries[group.names[0]])
-        released |= dict(zip(group.names, told, strict=True))
+        tables_released = session._attempt(wanted, release, entries[group.names[0]])
+        released |= dict(zip(group.names, tables_released, strict=True))
     return released
 
 
@@ -402,9 +404,9 @@ def _summed(session: Session, found: Planned) -> dict[str, Released]:
     summed = {}
     for name, price in list(found.alone.items()):
         plan = found.plans[name]
-        told = rollups.found_in(session, session._finer.of(plan), plan, price)
-        if told is not None:
-            summed[name] = told
+        rolled_up = rollups.found_in(session, session._finer.of(plan), plan, price)
+        if rolled_up is not None:
+            summed[name] = rolled_up
             del found.alone[name]
     return summed
 
@@ -432,16 +434,16 @@ def _known(session: Session, found: Planned, payer: str | None) -> dict[str, tup
             del found.alone[name]
     for group in list(found.together):
         units = [group.tables.precision(group.made, i, session.budget) for i in range(len(group.names))]
-        there: dict[int, tuple[Released, Replay]] = {}
+        enough: dict[int, tuple[Released, Replay]] = {}
         for i, name in enumerate(group.names):
             stored = session._stored(found.plans[name], payer)
             if stored is not None and units[i] <= stored[0].precision.units:
-                there[i] = stored
-        if len(there) == len(group.names):
-            known |= {group.names[i]: each for i, each in there.items()}
+                enough[i] = stored
+        if len(enough) == len(group.names):
+            known |= {group.names[i]: each for i, each in enough.items()}
             found.together.remove(group)
-        elif there:
-            new = [i for i in range(len(group.names)) if i not in there]
-            group.old = {i: each[0] for i, each in there.items()}
+        elif enough:
+            new = [i for i in range(len(group.names)) if i not in enough]
+            group.old = {i: each[0] for i, each in enough.items()}
             group.made = group.measured.some(group.made, session.budget, [units[i] for i in new])
     return known

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from deniable.numbers import percent
-from deniable.queries.plan.answer_notes import budget_notes, cost_said, rest_said, short, wrapped
+from deniable.queries.plan.answer_notes import budget_notes, cost_in_words, rest_in_words, short, wrapped
 from deniable.queries.plan.estimators import Counted, Summed
 from deniable.queries.plan.noise_planner import noise, pairs
 from deniable.queries.plan.pricing import TYPICAL_ROWS, Price, measured_columns
@@ -94,7 +94,7 @@ class Quote:
             "errors": self.errors,
             "errors_at_rows": dict.fromkeys(self.by_rows, TYPICAL_ROWS),
             "standard_errors": self.deviations,
-            "cost": cost_said(self.cost, budget),
+            "cost": cost_in_words(self.cost, budget),
             "together": self.is_together,
         }
 
@@ -135,9 +135,9 @@ class Quoted:
     def to_dict(self) -> dict[str, Any]:
         """The price as a JSON-ready dict."""
         return {
-            "cost": cost_said(self.cost, self.budget),
+            "cost": cost_in_words(self.cost, self.budget),
             "fits": self.fits,
-            "left": rest_said(self.left, self.budget),
+            "left": rest_in_words(self.left, self.budget),
             "confidence": self.confidence,
             "tables": [each.to_dict(self.budget) for each in self.tables],
             "split": [[name, share] for name, share in self.split],
@@ -152,22 +152,22 @@ class Quoted:
             for place, (column, error) in enumerate(each.errors.items()):
                 deviation = each.deviations[column]
                 name = f"{each.name}: {column}"
-                told = (short(deviation), short(error))
-                rows.append((name, cells if place == 0 else "", *told, f"{share:.1%}" if place == 0 else ""))
+                errors = (short(deviation), short(error))
+                rows.append((name, cells if place == 0 else "", *errors, f"{share:.1%}" if place == 0 else ""))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        said = [
+        table = [
             "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
             for row in rows
         ]
-        more = [f"cost     {cost_said(self.cost, self.budget)}"]
+        more = [f"cost     {cost_in_words(self.cost, self.budget)}"]
         if self.split:
             more.append("measured " + "; ".join(f"{name} ({share:.1%})" for name, share in self.split))
         by_rows = dict.fromkeys(f"{each.name}: {column}" for each in self.tables for column in each.by_rows)
         if by_rows:
             more.append(f"note     ± of {', '.join(by_rows)} is for a group of {TYPICAL_ROWS:,} rows")
         more += [f"note     {note}" for note in budget_notes(self.budget)]
-        more.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
-        return [*said, *wrapped(more, " " * 9)]
+        more.append(f"left     {rest_in_words(self.left, self.budget)}{'' if self.fits else ': too little'}")
+        return [*table, *wrapped(more, " " * 9)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -137,7 +137,9 @@ def _best(cells: int) -> Fraction:
 
 
 def _help(plans: Sequence[NoisePlan], coarse: int, fine: int) -> Help | None:
-    """How one count or sum adds up to another: same rows, public keys, all coarse keys among the fine ones. Or None."""
+    """How the cells of one count or sum add up to another: same rows, public keys, all coarse keys among the fine
+    ones. None if they do not add up.
+    """
     if coarse == fine:
         return None
     a, b = plans[coarse], plans[fine]

@@ -51,7 +51,7 @@ def explain(question: str | Question | Price | Answer, *, session: Session | Non
         "question",
         type_of(question),
         "must be a Question, a Price or an Answer",
-        "SQL needs session=, which has its tables",
+        "for SQL, give the session too: explain(sql, session=...)",
     )
 
 
@@ -79,8 +79,8 @@ def explained(plan: NoisePlan, made: Noise | None, sql: str | None, notes: tuple
         public = "shown above a threshold" if plan.people is not None else f"{len(key.values or ())} public values"
         lines.append(f"  {key.name} = {key.expression!r}: {public}")
     reach = collect.reach
-    lines.append(f"  a person reaches at most {reach.touched} of them, with {reach.in_one_group} rows in one")
-    lines += ["", "statistics (how far they move between neighbours, over all groups):"]
+    lines.append(f"  a person is in at most {reach.touched} groups, with at most {reach.in_one_group} rows in one")
+    lines += ["", "statistics (their sensitivity: how far they move between neighbours, over all groups):"]
     for number, part in enumerate(plan.parts, 1):
         step = f" in steps of 2^{part.statistic.exponent}" if hasattr(part.statistic, "exponent") else ""
         moved = part.moves.sensitivity
@@ -109,14 +109,14 @@ def _noise(made: Noise) -> list[str]:
     for index, mechanism in enumerate(made.mechanisms):
         match mechanism:
             case GaussianPrefixSums():
-                said = f"running totals by the square root of the prefix sums, {mechanism.noise!r}"
+                words = f"running totals by the square root of the prefix sums, {mechanism.noise!r}"
             case QuantileOfCounts():
-                said = f"a cell drawn by the exponential mechanism, {mechanism!r}"
+                words = f"a cell drawn by the exponential mechanism, {mechanism!r}"
             case LaplacePrefixSums():
-                said = f"running totals from a tree of counts, {mechanism.noise!r}"
+                words = f"running totals from a tree of counts, {mechanism.noise!r}"
             case _:
-                said = repr(mechanism) + (", with its sum" if index in made.seconds else "")
-        lines.append(f"{index + 1}. {said}")
+                words = repr(mechanism) + (", with its sum" if index in made.seconds else "")
+        lines.append(f"{index + 1}. {words}")
     if made.threshold is not None:
         lines.append(f"a key is shown if its noisy count reaches {made.threshold}")
     return lines
@@ -127,24 +127,24 @@ def _tree(relation: RelationNode, depth: int) -> list[str]:
     children: tuple[RelationNode, ...]
     match relation:
         case Source(table=table):
-            said, children = f"table {table.name}", ()
+            words, children = f"table {table.name}", ()
         case FilterRows(child=child, condition=condition):
-            said, children = f"where {condition!r}", (child,)
+            words, children = f"where {condition!r}", (child,)
         case Project(child=child, expressions=expressions):
-            said, children = f"columns {', '.join(f'{n} = {e!r}' for n, e in expressions)}", (child,)
+            words, children = f"columns {', '.join(f'{n} = {e!r}' for n, e in expressions)}", (child,)
         case JoinPublic(child=child, table=table, how=how):
-            said, children = f"{how.value} join with public {table.name}", (child,)
+            words, children = f"{how.value} join with public {table.name}", (child,)
         case JoinPrivate(left=left, right=right, how=how):
-            said, children = f"{how.value} join on the person", (left, right)
+            words, children = f"{how.value} join on the person", (left, right)
         case PerPerson(child=child, aggregates=aggregates):
-            said, children = f"for each person: {', '.join(name for name, _ in aggregates)}", (child,)
+            words, children = f"for each person: {', '.join(name for name, _ in aggregates)}", (child,)
         case PersonWindows(child=child, windows=windows):
-            said, children = f"within each person: {', '.join(name for name, _ in windows)}", (child,)
+            words, children = f"within each person: {', '.join(name for name, _ in windows)}", (child,)
         case Union(parts=parts, disjoint=disjoint):
-            said, children = f"union of {'disjoint ' if disjoint else ''}parts", parts
+            words, children = f"union of {'disjoint ' if disjoint else ''}parts", parts
         case Bound(child=child, groups=groups, rows_per_group=each):
-            said, children = f"at most {groups} groups of a person, {each} rows in each", (child,)
+            words, children = f"at most {groups} groups of a person, {each} rows in each", (child,)
         case _:
             raise AssertionError(type(relation))
     below = [line for child in children for line in _tree(child, depth + 1)]
-    return [f"{'  ' * depth}{said}: {relation.rows}", *below]
+    return [f"{'  ' * depth}{words}: {relation.rows}", *below]

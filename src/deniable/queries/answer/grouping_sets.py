@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable.ledger import Cost
 from deniable.queries.answer.answer_display import Cell, Shown, portable
-from deniable.queries.answer.shared_measurements import cost_of
+from deniable.queries.answer.shared_measurements import total_cost
 from deniable.units import Guarantee
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _promise(answers: Sequence[Answer]) -> Guarantee:
     """The guarantee of all tables together."""
     first = answers[0]
     return Guarantee(
-        first.budget.curve(cost_of(answers)), first.guarantee.unit, assumptions=first.guarantee.assumptions
+        first.budget.curve(total_cost(answers)), first.guarantee.unit, assumptions=first.guarantee.assumptions
     )
 
 

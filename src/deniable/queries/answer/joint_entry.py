@@ -48,14 +48,18 @@ def pieces(answer: bytes) -> list[bytes]:
     """The records of an entry; `UnreadableRecord` if another version wrote it."""
     record = json.loads(answer)
     if record.get("version") != _VERSION or not isinstance(record.get("together"), list):
-        raise UnreadableRecord("several counts in the ledger were written by another version")
+        raise UnreadableRecord(
+            "another version of deniable wrote these counts to the ledger; read them with that version"
+        )
     return [each.encode() for each in record["together"]]
 
 
 def read_pieces(written: Sequence[bytes], plans: Sequence[NoisePlan]) -> list[Released]:
     """The counts of these records, one for each plan; `UnreadableRecord` if they do not match."""
     if len(written) != len(plans):
-        raise UnreadableRecord("several counts in the ledger were written by another version")
+        raise UnreadableRecord(
+            "another version of deniable wrote these counts to the ledger; read them with that version"
+        )
     return [Released.from_bytes(each, plan) for each, plan in zip(written, plans, strict=True)]
 
 

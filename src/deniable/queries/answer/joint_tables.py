@@ -262,7 +262,9 @@ class Jointly:
         while found is None:
             low, high = high, high * 1024
             if high > 10**36:
-                raise InvalidParameter("within", NOTHING, "is smaller than any noise can be", "give larger numbers")
+                raise InvalidParameter(
+                    "within", NOTHING, "is smaller than the error at any cost", "give larger numbers"
+                )
             found = fits(high)
         while high - low > max(1, low // 10**6):
             middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
@@ -292,7 +294,7 @@ class Jointly:
         law = TableNoise(self.sizes, tuple(sources))
         made = Made(tuple(mechanisms), law, Shape.NORMAL, cost, tuple(scales))
         if residual_noise.cost(moved, self._precisions(made)) > square:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
         return made
 
     def _precisions(self, made: Made) -> dict[Columns, Fraction]:
@@ -340,7 +342,7 @@ class Jointly:
             width = float(mechanism.width)
             measured[table] = (width, Share(1.0, width).deviation(Shape.LAPLACE) ** 2)
         if sum(budget.price(each.curve).units for _, each in mechanisms) > cost.units:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
         return Made(tuple(mechanisms), pure_splits.law(workload, measured), Shape.LAPLACE, cost)
 
     @cached_property
@@ -432,7 +434,7 @@ def published(
     if old:
         before: list[tuple[TableNoise, Any]] = []
         for place, each in old.items():
-            before.append(_told(tables, place, each, budget, before[-1][0].sizes if before else tables.sizes))
+            before.append(_older_answer(tables, place, each, budget, before[-1][0].sizes if before else tables.sizes))
         shared: dict[Columns, float] = {}
         taken: list[tuple[TableNoise, dict[Columns, float]]] = [(each, {}) for each, _ in before]
         for residual in Workload(tables.sizes, tables.tables, (1.0,) * len(tables.tables)).residuals:
@@ -466,7 +468,7 @@ def published(
     return answers
 
 
-def _told(
+def _older_answer(
     tables: Jointly, place: int, released: Released, budget: Budget, sizes: tuple[int, ...]
 ) -> tuple[TableNoise, Any]:
     """(the noise of an older answer in the columns of these tables, its numbers as an array with an axis per key)."""

@@ -19,7 +19,7 @@ from deniable.curves.curve_display import percent_up, rounded_down, rounded_up
 from deniable.ledger.currency import CURRENCIES
 from deniable.numbers import above
 from deniable.queries.answer.answer_files import latex
-from deniable.queries.answer.shared_measurements import cost_of
+from deniable.queries.answer.shared_measurements import total_cost
 from deniable.queries.plan.answer_notes import wrapped
 from deniable.queries.plan.noise_families import FAMILIES, family_of
 from deniable.tables.kinds import end_of
@@ -53,20 +53,21 @@ class Statement:
     @property
     def sentences(self) -> tuple[str, ...]:
         """All sentences, without headings."""
-        return tuple(each for _, said in self.sections for each in said)
+        return tuple(each for _, sentences in self.sections for each in sentences)
 
     def text(self) -> str:
         """Plain text in lines that fit a terminal."""
-        return "\n".join(line for name, said in self.sections for line in wrapped([f"{name}. {' '.join(said)}"]))
+        paragraphs = [f"{name}. {' '.join(sentences)}" for name, sentences in self.sections]
+        return "\n".join(line for each in paragraphs for line in wrapped([each]))
 
     def markdown(self) -> str:
         """Markdown, with a paragraph for each section."""
-        return "\n\n".join(f"**{name}.** {_markdown(' '.join(said))}" for name, said in self.sections) + "\n"
+        return "\n\n".join(f"**{name}.** {_markdown(' '.join(each))}" for name, each in self.sections) + "\n"
 
     def latex(self) -> str:
         """LaTeX, with a paragraph for each section. It needs no package."""
         return (
-            "\n\n".join(f"\\textbf{{{latex(name)}.}} {_latex(' '.join(said))}" for name, said in self.sections) + "\n"
+            "\n\n".join(f"\\textbf{{{latex(name)}.}} {_latex(' '.join(each))}" for name, each in self.sections) + "\n"
         )
 
     def __str__(self) -> str:
@@ -107,7 +108,7 @@ def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: flo
     first, budget = answers[0], answers[0].budget
     # A fitted answer rests on all answers that it was fitted to.
     sources = {id(one): one for each in answers for one in (each._joint[0].answers if each._joint else (each,))}
-    cost, seen = cost_of(answers), {each.receipt.entry for each in sources.values()}
+    cost, seen = total_cost(answers), {each.receipt.entry for each in sources.values()}
     tables = {table.name: table for each in answers for table in each.plan.question.relation.tables}
     assumptions = dict.fromkeys(words for each in answers for words in each.guarantee.assumptions)
     what = "This table" if len(answers) == 1 else f"These {len(answers)} tables together"
@@ -118,7 +119,7 @@ def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: flo
         delta=_delta(budget, delta),
         what=what,
         noise=family_of(budget).statement,
-        more=[f"The account knows {'it' if len(seen) == 1 else 'them'} as charge{'s' * (len(seen) > 1)} {charges}."],
+        more=[f"In the ledger {'it is charge' if len(seen) == 1 else 'they are charges'} {charges}."],
         tables=tables,
         assumptions=tuple(assumptions),
         adjustments=adjustments,
@@ -129,21 +130,21 @@ def of_answers(answers: Sequence[Answer], adjustments: Sequence[str], delta: flo
 def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
     """The statement about a synthetic table, with all rows and tables that are ever drawn from it."""
     budget, asked, columns = made_of.receipt.budget, made_of.asked, made_of.asked.columns
-    tables = list(dict.fromkeys(asked.told(places) for places in asked.measured))  # a chosen one may be there twice
+    tables = list(dict.fromkeys(map(asked.marginal_name, asked.measured)))  # a chosen one may be there twice
     more = f" and {len(tables) - _MOST_VALUES:,} more" if len(tables) > _MOST_VALUES else ""
-    told = [
+    sentences = [
         f"Rows were counted by {', '.join(tables[:_MOST_VALUES])}{more}, with noise.",
         "A distribution (a mixture of products) was fitted to these counts, and synthetic rows are drawn from it; "
         "none is copied from the data.",
     ]
     if asked.candidates:
-        told.insert(
+        sentences.insert(
             1,
-            f"Those by several columns were chosen from {len(asked.candidates):,} by the exponential mechanism, which "
-            "the same charge pays for.",
+            f"The tables by several columns were chosen from {len(asked.candidates):,} by the exponential mechanism; "
+            "the same charge pays for the choice.",
         )
     if asked.ruled:
-        told.append(f"By declared rules about {', '.join(asked.ruled)}, no row has an impossible combination.")
+        sentences.append(f"By declared rules about {', '.join(asked.ruled)}, no row has an impossible combination.")
     public = [
         (each.name, f"{len(each.values) - 1:,} keys that a noisy count found" if each.found else _domain(each.domain))
         for each in columns
@@ -155,10 +156,10 @@ def of_synthetic(made_of: Synthetic, delta: float | None) -> Statement:
         delta=_delta(budget, delta),
         what="This synthetic table",
         noise=family_of(budget).statement,
-        more=[f"The account knows it as charge {made_of.receipt.entry}."],
+        more=[f"In the ledger it is charge {made_of.receipt.entry}."],
         tables={},
         assumptions=made_of.guarantee.assumptions,
-        synthetic=(told, f"The names of columns are public, and so is what was declared of them: {declared}."),
+        synthetic=(sentences, f"The names of columns are public, and so is what was declared of them: {declared}."),
     )
 
 
@@ -188,7 +189,7 @@ def of_training(promise: Guarantee, how: Sequence[str], *, delta: float) -> Stat
     mu = float(promise.curve.gdp(delta=at)) if at else math.inf
     whole = float(promise.curve.gdp())
     if mu < 0.99 * whole < math.inf:  # μ of a sampled curve is that of its far tail
-        promised += (f"Up to a probability of δ = {power(at)}, it is μ = {_told(rounded_up(mu, 4))}.",)
+        promised += (f"Up to a probability of δ = {power(at)}, it is μ = {_with_powers(rounded_up(mu, 4))}.",)
     sections = (
         ("Protection", promised),
         ("In odds", _odds(promise.curve, at)),
@@ -196,7 +197,7 @@ def of_training(promise: Guarantee, how: Sequence[str], *, delta: float) -> Stat
         ("Assumptions", _assumed(promise.assumptions)),
         ("Software", (_software(),)),
     )
-    return Statement(tuple((name, said) for name, said in sections if said))
+    return Statement(tuple((name, sentences) for name, sentences in sections if sentences))
 
 
 def of_curve(curve: Curve, unit: str, charge: int, adjustments: Sequence[str], delta: float | None) -> Statement:
@@ -208,7 +209,7 @@ def of_curve(curve: Curve, unit: str, charge: int, adjustments: Sequence[str], d
         delta=read if delta is None else _checked(delta),
         what="This table",
         noise="",
-        more=[f"The account knows it as charge {charge}."],
+        more=[f"In the ledger it is charge {charge}."],
         tables={},
         assumptions=(),
         adjustments=adjustments,
@@ -246,7 +247,7 @@ def made(
         ("Assumptions", _assumed(assumptions)),
         ("Software", (_software(),)),
     ]
-    return Statement(tuple((name, said) for name, said in sections if said))
+    return Statement(tuple((name, sentences) for name, sentences in sections if sentences))
 
 
 def _assumed(assumptions: Iterable[str]) -> tuple[str, ...]:
@@ -260,12 +261,12 @@ def _software() -> str:
 
 def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
-    level = f"ε = {_told(rounded_up(epsilon, 4))}"
+    level = f"ε = {_with_powers(rounded_up(epsilon, 4))}"
     private = f"ε-differentially private with {level}" if delta == 0 else (
         f"(ε, δ)-differentially private with {level} at δ = {power(delta)}"
     )  # fmt: skip
     is_one = what.startswith(("This", "Every"))
-    said = [
+    sentences = [
         f"{what} {'is' if is_one else 'are'} {private}.",
         f"Neighbouring data sets differ by {unit}; that is what is protected.",
     ]
@@ -274,13 +275,13 @@ def _promised(curve: Curve, unit: str, delta: float, what: str) -> tuple[str, ..
     if math.isinf(mu) and delta > 0:
         mu, up_to = float(curve.gdp(delta=delta)), f", up to a probability of δ = {power(delta)}"
     if math.isfinite(mu):
-        said.append(f"As Gaussian differential privacy, μ = {_told(rounded_up(mu, 4))}{up_to}.")
-    return tuple(said)
+        sentences.append(f"As Gaussian differential privacy, μ = {_with_powers(rounded_up(mu, 4))}{up_to}.")
+    return tuple(sentences)
 
 
 def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
     epsilon = float(curve.epsilon(delta=delta))
-    factor = _told(rounded_up(above(math.exp(min(epsilon, 700.0))), 4))
+    factor = _with_powers(rounded_up(above(math.exp(min(epsilon, 700.0))), 4))
     but = f", except for a part of probability δ = {power(delta)}" if delta else ""
     right = percent_up((1 + curve.advantage()) / 2)
     missed = rounded_down(100 * float(curve.beta(alpha=_FALSE_ALARMS)), 3)
@@ -289,7 +290,7 @@ def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
         f"unit by at most e^ε = {factor}{but}.",
         f"A guess from even odds is right at most {right} of the time.",
         f"A test for whether a person is in the data that raises {100 * _FALSE_ALARMS:g} % false alarms misses at "
-        f"least {_told(missed)} % of those who are.",
+        f"least {_with_powers(missed)} % of those who are.",
     )
 
 
@@ -320,16 +321,16 @@ def _domain(domain: Domain) -> str:
         return f"one of {', '.join(map(_key, domain.keys))}"
     kind = domain.kind.value
     if domain.bounds is None:
-        return f"{kind}, nothing else"
+        return f"{kind}, without bounds or keys"
     low, high = (end_of(domain.kind, each) for each in domain.bounds)
-    said = [f"{each:g}" if isinstance(each, float) else str(each) for each in (low, high)]
-    return f"{kind} from {' to '.join(said)}"
+    ends = [f"{each:g}" if isinstance(each, float) else str(each) for each in (low, high)]
+    return f"{kind} from {' to '.join(ends)}"
 
 
 def _key(value: Scalar) -> str:
     """A key as text; quoted if it is empty or has a comma or semicolon, which separate keys and columns."""
-    said = str(value)
-    return f"“{said}”" if not said.strip() or "," in said or ";" in said else said
+    text = str(value)
+    return f"“{text}”" if not text.strip() or "," in text or ";" in text else text
 
 
 def _adjusted(adjustments: Sequence[str]) -> tuple[str, ...]:
@@ -338,7 +339,7 @@ def _adjusted(adjustments: Sequence[str]) -> tuple[str, ...]:
     steps = "; ".join(f"({i}) {each}" for i, each in enumerate(adjustments, 1))
     return (
         f"After the noise, in this order: {steps}.",
-        "This uses what was released and what is public alone, and costs no privacy.",
+        "These steps use only released numbers and public facts, and cost no privacy.",
     )
 
 
@@ -351,8 +352,8 @@ def _delta(budget: Budget, delta: float | None) -> float:
 
 def _read_at(own: float, *, is_pure: bool) -> float:
     # The curve's own δ, for keys, was rounded up. ε is read at the next float above it, where it is finite.
-    told = above(own) if own else 0.0
-    return told if is_pure else max(told, USUAL_DELTA)
+    read_at = above(own) if own else 0.0
+    return read_at if is_pure else max(read_at, USUAL_DELTA)
 
 
 def _checked(delta: float) -> float:
@@ -363,7 +364,7 @@ def _number(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _told(number: str) -> str:
+def _with_powers(number: str) -> str:
     """1.2e-6 as 1.2 × 10⁻⁶."""
     mantissa, power, exponent = number.partition("e")
     return f"{mantissa} × 10{exponent.translate(_POWERS)}" if power else number

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from deniable.queries.plan.answer_notes import cost_said, rest_said
+from deniable.queries.plan.answer_notes import cost_in_words, rest_in_words
 
 if TYPE_CHECKING:
     from deniable.ledger import Budget, Cost
@@ -47,15 +47,15 @@ class Receipt:
             return "nothing (all days were paid for when it was declared)"
         if not self.cost.units and not self.cost.delta_units:
             return "nothing (added up from a finer answer)"
-        return cost_said(self.cost, self.budget)
+        return cost_in_words(self.cost, self.budget)
 
     @property
     def left(self) -> str:
         """The rest of the budget after the charge, as text."""
-        return "as much as before" if self.dummy else rest_said(self.rest, self.budget)
+        return "as much as before" if self.dummy else rest_in_words(self.rest, self.budget)
 
     def __str__(self) -> str:
         if self.dummy:
-            return "free: from dummy rows, about nobody"
+            return "free: computed from dummy rows, not from data"
         about = f"; version {self.version}" if self.declared else ""
         return f"charge {self.entry}: paid {self.paid}; left {self.left}{about}"

@@ -66,7 +66,7 @@ _WITH_LAW: Final = 2
 """The record version of a table that was measured jointly: earlier versions would misread its noise."""
 LARGEST: Final = 2**62
 """Exact numbers are clamped to ±LARGEST before noise is added."""
-_LARGE: Final = 2**20
+_MOST_IN_INT64: Final = 2**20
 """The largest multiple of counts that is computed in 64 bits; larger ones use Python integers."""
 _PIECES: Final = 4
 """The most separate draws in the noise of an average or a ratio; further draws are combined into wider ones."""
@@ -189,8 +189,8 @@ class Released:
         blend = mechanism.differences if plan.parts[part].is_running else None
         chosen = self._chosen(plan, budget, units) if part == plan.people else None
         if not self.draws:
-            told = {"deviations": made.deviation(part), "shape": made.shape, "blend": blend, "chosen": chosen}
-            return told if blend is not None else told | {"shares": self._shares(plan, budget, part, units)}
+            fields = {"deviations": made.deviation(part), "shape": made.shape, "blend": blend, "chosen": chosen}
+            return fields if blend is not None else fields | {"shares": self._shares(plan, budget, part, units)}
         factor, draws = self._mixed(plan, budget, part, units)
         tails = math.fsum(draw**4 for draw in draws)
 
@@ -198,10 +198,10 @@ class Released:
             law = mechanism.differences(q)
             return Differences(law.deviations * factor, law.steps * factor, law.kurtosis * tails)
 
-        told = {"deviations": made.deviation(part) * factor, "shape": made.shape, "draws": draws}
+        fields = {"deviations": made.deviation(part) * factor, "shape": made.shape, "draws": draws}
         if blend is not None:
-            return told | {"blend": blended}
-        return told | {"shares": self._shares(plan, budget, part, units), "chosen": chosen}
+            return fields | {"blend": blended}
+        return fields | {"shares": self._shares(plan, budget, part, units), "chosen": chosen}
 
     def _chosen(self, plan: NoisePlan, budget: Budget, units: int) -> ThresholdPassed | None:
         """The thresholds that a key of this precision passed; None if keys are public."""
@@ -354,7 +354,7 @@ class Released:
             plan = plan.totals
         version = _VERSION if "law" not in record else _WITH_LAW
         if record.get("version") != version or len(record["parts"]) != len(plan.parts) or plan.is_picked != picked:
-            raise UnreadableRecord("this answer was written by another version of deniable")
+            raise UnreadableRecord("another version of deniable wrote this answer; read it with that version")
         groups = tuple(tuple(_read(value) for value in group) for group in record["groups"])
         shapes = [(len(groups), part.statistic.width) if part.is_running else (len(groups),) for part in plan.parts]
         parts = tuple(_unpacked(packed, shape) for packed, shape in zip(record["parts"], shapes, strict=True))
@@ -413,7 +413,7 @@ def _unpacked(packed: list[str], shape: tuple[int, ...]) -> Any:
     kind, text = packed
     values = np.frombuffer(base64.b64decode(text), dtype=kind)
     if kind not in {"<i8", "<f8"} or values.size != math.prod(shape):
-        raise UnreadableRecord("this answer was written by another version of deniable")
+        raise UnreadableRecord("another version of deniable wrote this answer; read it with that version")
     return values.astype(kind[1:]).reshape(shape)
 
 
@@ -466,7 +466,7 @@ def release_jointly(
     computed. Either way noise is added to exact integers first; the conversion to floats is post-processing.
     """
     source, sizes = checked_entropy(entropy), jointly.sizes
-    is_large = isinstance(jointly.plans[0].parts[0].statistic, ExactSum) or max(made.scales, default=1) > _LARGE
+    is_large = isinstance(jointly.plans[0].parts[0].statistic, ExactSum) or max(made.scales, default=1) > _MOST_IN_INT64
     tables: dict[Columns, Any] = {}
     for (columns, collect), counts in zip(jointly.collects(made), counted, strict=True):
         assert collect.known is not None
@@ -490,8 +490,8 @@ def release_jointly(
         drawn = drawing.draw((exact_ones.size,), source).reshape(exact_ones.shape)
         noisy = np.asarray(exact_ones + drawn).astype(np.float64)
         for residual, load in loads[columns]:
-            told = load * without_averages(summed(noisy, columns, residual))
-            found[residual] = found[residual] + told if residual in found else told
+            part = load * without_averages(summed(noisy, columns, residual))
+            found[residual] = found[residual] + part if residual in found else part
     return found
 
 
@@ -508,8 +508,8 @@ def _noisy(
     if part.is_ranked:
         rows = np.array([[_cut(one) for one in counts[group][index]] for group in groups], dtype=np.int64)
         rows = rows.reshape(len(groups), part.statistic.width)
-        none = rows if part.is_running else rows[:, 0]
-        return drawing.release(rows, entropy=source) if len(groups) else none
+        empty = rows if part.is_running else rows[:, 0]
+        return drawing.release(rows, entropy=source) if len(groups) else empty
     exact = (_exact(plan, index, counts[group], paired=bool(made.seconds)) for group in groups)
     values = np.array([_cut(each) for each in exact], dtype=np.int64)
     return values + drawing.draw(values.shape, source) if len(groups) else values

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from deniable.ledger import Budget, Cost
-from deniable.queries.plan.answer_notes import rest_said
+from deniable.queries.plan.answer_notes import rest_in_words
 from deniable.units import Unit
 
 _SEVERAL: Final = 10
@@ -54,6 +54,6 @@ class Remaining:
         return f"about {counts:,} more count{'' if counts == 1 else 's'} at ±{within:,}" if counts else "no more counts"
 
     def __str__(self) -> str:
-        return f"{rest_said(self.cost, self.budget)}: {self.said()}"
+        return f"{rest_in_words(self.cost, self.budget)}: {self.said()}"
 
     __repr__ = __str__

@@ -60,7 +60,7 @@ def places_of(plan: NoisePlan, keep: Sequence[str]) -> list[int]:
             names = [name for name, of in shown.items() if of in keys] or keys
             raise InvalidParameter("keys", name, "must be keys of this answer", f"choose from {', '.join(names)}")
         if keys.index(key) in found:
-            raise InvalidParameter("keys", name, "must be named once each")
+            raise InvalidParameter("keys", name, "must be given only once")
         found.append(keys.index(key))
     return sorted(found)
 
@@ -72,7 +72,7 @@ def coarser(plan: NoisePlan, keep: Sequence[int], budget: Budget) -> NoisePlan:
     gone = {key.name for key in question.keys} - {key.name for key in kept}
     columns = tuple((name, each) for name, each in question.post.columns if gone.isdisjoint(columns_used(each)))
     if not any(columns_used(each) for _, each in columns):
-        raise InvalidParameter("keys", NOTHING, "every column of this answer is made from keys that are not kept")
+        raise InvalidParameter("keys", NOTHING, "must keep a key that a column of the answer needs")
     options = {name: value for name, value in question.options.items() if name != "max_groups_contributed"}
     return plan_under(asked(question.relation, kept, question.measures, Post(columns), options), budget)
 
@@ -82,14 +82,14 @@ def check(plan: NoisePlan, *, moved: bool, asked: str) -> None:
     _check_additive(plan)
     if moved:
         rule = "was fitted to other answers, raised, rounded, or turned into shares"
-        raise InvalidParameter("answer", NOTHING, rule, f"{asked} the answer as it came")
+        raise InvalidParameter("answer", NOTHING, rule, f"{asked} the answer that the session returned")
 
 
 def _check_additive(plan: NoisePlan) -> None:
     if not additive(plan):
         raise InvalidParameter(
-            "answer", NOTHING, "is not all counts of rows and sums by public keys that list every value",
-            "only those add up: ask the coarser question",
+            "answer", NOTHING, "must have only counts of rows and sums, by public keys that list every value",
+            "ask the coarser question instead",
         )  # fmt: skip
 
 
@@ -98,10 +98,13 @@ def check_shares(plan: NoisePlan, names: Sequence[str]) -> None:
     _check_additive(plan)
     columns, measures = dict(plan.question.post.columns), {each.name for each in plan.question.measures}
     if len(plan.parts) != 1 or not plan.question.keys:
-        raise InvalidParameter("answer", NOTHING, "must have one count or sum, by keys", "ask for one at a time")
+        raise InvalidParameter(
+            "answer", NOTHING, "must have exactly one count or sum, by keys", "ask for one at a time"
+        )
     for each in map(columns.get, names):
         if not isinstance(each, Column) or each.name not in measures:
-            raise InvalidParameter("answer", NOTHING, "is computed from a count or sum, and only these have shares")
+            rule = "has a column computed from a count or sum, and only counts and sums themselves have shares"
+            raise InvalidParameter("answer", NOTHING, rule, "select the count or sum itself")
 
 
 def rolled_up(
@@ -278,7 +281,7 @@ def answered(
         Cost(0), question=made.question.hash, description=words, key=key, payer=payer, version=version
     )
     if entry.state is State.SEALED:  # an earlier request with this idempotency key sealed it
-        return session._told(made, entry, price.confidence, payer)
+        return session._replayed_answer(made, entry, price.confidence, payer)
     return session._sealed(made, summed, entry, price.confidence, session._left(payer))
 
 

@@ -70,18 +70,18 @@ def papers_of(answer: Answer | Grouped) -> dict[str, Any]:
 
 def read_receipt(record: Mapping[str, Any]) -> Receipt:
     """The receipt in a record that a server sent."""
-    said, papers = record["provenance"], record["papers"]
+    provenance, papers = record["provenance"], record["papers"]
     return Receipt(
-        said["entry"],
-        said["question"],
+        provenance["entry"],
+        provenance["question"],
         read_cost(papers["cost"]),
         read_cost(papers["rest"]),
         Budget.from_dict(papers["budget"]),
-        said["replayed"],
-        said["time"],
-        said.get("version", record["dataset"]),
+        provenance["replayed"],
+        provenance["time"],
+        provenance.get("version", record["dataset"]),
         bool(record.get("dummy", False)),
-        declared="version" in said,
+        declared="version" in provenance,
     )
 
 

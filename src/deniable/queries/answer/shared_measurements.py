@@ -57,7 +57,7 @@ def total(measured: Iterable[Measurement]) -> Cost:
     return sum((each.cost for each in in_all(measured)), start=Cost(0))
 
 
-def cost_of(answers: Sequence[Answer]) -> Cost:
+def total_cost(answers: Sequence[Answer]) -> Cost:
     """The total cost of several answers. A fitted answer rests on all answers that it was fitted to."""
     sources = {id(one): one for each in answers for one in (each._joint[0].answers if each._joint else (each,))}
     return total(behind(each.released for each in sources.values()))

@@ -76,7 +76,7 @@ def answered(
     if known is not None:
         return session._again(made, *known, price.confidence)
     drawn = drawn or session._checked_noise(made, price)
-    words, rest = batch_answers.said(question, made), [left]
+    words, rest = batch_answers.description_of(question, made), [left]
     if fresh:
         return _asked_again(session, made, price, drawn, words, key, payer)
     if isinstance(question, str):
@@ -95,7 +95,7 @@ def answered(
         left=rest.append,
     )
     if entry.state is State.SEALED:  # answered by another thread meanwhile, or by the first request with this key
-        return session._told(made, entry, price.confidence, payer)
+        return session._replayed_answer(made, entry, price.confidence, payer)
     [released] = session._released([(made, drawn, price.cost)], [entry])
     return session._sealed(made, released, entry, price.confidence, rest[-1])
 
@@ -109,7 +109,7 @@ def _asked_again(
         price.cost, question=made.question.hash, version=version, description=words, key=key, payer=payer
     )
     if entry.state is State.SEALED:  # answered by the first request with this key
-        return session._told(made, entry, price.confidence, payer)
+        return session._replayed_answer(made, entry, price.confidence, payer)
     rest = session._left(payer)
     [released] = session._released([(made, drawn, price.cost)], [entry])
     return session._sealed(made, released, entry, price.confidence, rest)
@@ -134,8 +134,8 @@ def refined(
     if stored is not None and stored[0].precision.units > base.precision.units:
         base = stored[0]
     bought = session._ledger.charge(answer.receipt.entry) if text is None else None
-    said = text if bought is None or bought.question != made.question.hash else bought.description
-    words = f"{_REFINED}{batch_answers.said(said or made.question, made).removeprefix(_REFINED)}"
+    asked_as = text if bought is None or bought.question != made.question.hash else bought.description
+    words = f"{_REFINED}{batch_answers.description_of(asked_as or made.question, made).removeprefix(_REFINED)}"
     entry = session._ledger.reserve(
         price.cost,
         question=made.question.hash,
@@ -145,7 +145,7 @@ def refined(
         version=session._version(made.question),
     )
     if entry.state is State.SEALED:  # answered by the first request with this key
-        return session._told(made, entry, price.confidence, payer)
+        return session._replayed_answer(made, entry, price.confidence, payer)
     rest = session._left(payer)
     [released] = session._released([(made, drawn, price.cost)], [entry])
     return session._sealed(made, base.merged(released, session.budget, made), entry, price.confidence, rest)

@@ -92,21 +92,21 @@ def append_bounded(
         f'FROM ({_numbers(f"n, {_COUNTS}.{PERSON} AS id", people)}) AS new LEFT JOIN {known} AS old USING ("{PERSON}")'
     )
     above = f"FROM {_TOUCHED} WHERE n + before > {most}"
-    ids, told = f"(SELECT id {above})", f'(SELECT "{PERSON}" {above})'
+    ids, stored_ids = f"(SELECT id {above})", f'(SELECT "{PERSON}" {above})'
     light = _light(read, ids, people)
     run(f"INSERT INTO {here} {light}")
     if run(f"SELECT count(*) {above}")[0][0]:
         whose, met = PERSON, ""
         if people is not None:
             whose, met = "number", f' JOIN {_sql(people)} ON "id" = "{PERSON}"'
-        before = f'(SELECT * FROM {here} WHERE "{PERSON}" IN {told}) AS t'
+        before = f'(SELECT * FROM {here} WHERE "{PERSON}" IN {stored_ids}) AS t'
         old = _sql(with_hashes(read, exp.Table(this=exp.Var(this=before)), people))
         new = _sql(read.select.where(exp.Var(this=f'"{PERSON}" IN {ids}')))
         shown = ", ".join(_sql(column(each)) for each in (whose, *read.columns.values(), HASH))
         # Listed keys are text in old rows and ENUM in new ones; their union is text.
         rows = f"(SELECT {shown} FROM ({old}) AS t UNION ALL SELECT {shown} FROM ({new}) AS t{met}) AS t"
         run(f"CREATE TEMP TABLE {_CHOSEN} AS {_sql(_first(read, rows, whose, most))}")
-        run(f'DELETE FROM {here} WHERE "{PERSON}" IN {told}')
+        run(f'DELETE FROM {here} WHERE "{PERSON}" IN {stored_ids}')
         run(f"INSERT INTO {here} SELECT * FROM {_CHOSEN}")
         run(f"DROP TABLE {_CHOSEN}")
     run(f'DELETE FROM {known} WHERE "{PERSON}" IN (SELECT "{PERSON}" FROM {_TOUCHED})')
@@ -150,6 +150,7 @@ def _light(read: Reading, over: str, people: exp.Table | None) -> str:
 
 
 def _heavy(read: Reading, over: str, most: int, people: exp.Table | None) -> exp.Select:
+    """SELECT of the first `most` rows of people above their bound."""
     # The condition is inside, so that only these rows are hashed.
     few = read.select.where(exp.Var(this=f'"{PERSON}" IN {over}'))
     rows = f"({_sql(few)}) AS t"

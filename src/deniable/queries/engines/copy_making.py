@@ -82,6 +82,6 @@ _WORKING: Final = WeakSet[CopyMaker]()
 
 @atexit.register
 def _close_all() -> None:
-    """A thread that is inside DuckDB while the interpreter shuts down could abort the process."""
+    """Stop all copies before the interpreter exits: a thread inside DuckDB could then abort the process."""
     for each in list(_WORKING):
         each.close()

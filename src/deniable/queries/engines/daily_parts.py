@@ -36,9 +36,9 @@ def claimed(connection: Any, found: FoundSource, table: Table, day: Days, secret
         f'(SELECT "who", COUNT(*) AS n FROM ({rows}) AS t GROUP BY "who") AS t LEFT JOIN {_LIMITS} USING ("who") '
         f'WHERE {table.unit.rows} - COALESCE("most", 0) > 0'
     )
-    told = connection.execute(select).fetchall()
+    counted = connection.execute(select).fetchall()
     connection.execute(f"DROP TABLE {_LIMITS}")
-    return np.array([(bytes.fromhex(who), rows) for who, rows in told], dtype=PEOPLE)
+    return np.array([(bytes.fromhex(who), rows) for who, rows in counted], dtype=PEOPLE)
 
 
 def rows_of_day(connection: Any, found: FoundSource, table: Table, day: Days, secret: bytes, limits: Any) -> Any:
@@ -76,8 +76,8 @@ def _limit(connection: Any, people: Any) -> None:
     if len(people):
         import pyarrow as pa
 
-        told = {"who": [each.tobytes().hex() for each in people["who"]], "most": people["rows"].astype(np.int64)}
-        connection.register("given", pa.table(told))
+        columns = {"who": [each.tobytes().hex() for each in people["who"]], "most": people["rows"].astype(np.int64)}
+        connection.register("given", pa.table(columns))
         connection.execute(f"INSERT INTO {_LIMITS} SELECT * FROM given")
         connection.unregister("given")
 

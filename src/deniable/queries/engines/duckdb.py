@@ -61,7 +61,7 @@ try:
 except ImportError:
     raise MissingExtra("duckdb", "sql") from None
 
-_LARGE: Final = 128 << 20
+_MOST_IN_MEMORY: Final = 128 << 20
 """Larger sources (in bytes) are stored in a file; smaller ones in memory, compressed."""
 
 _PIECE: Final = 122_880
@@ -155,7 +155,7 @@ class DuckDBEngine(Engine):
         try:
             self._connection = duckdb.connect(":memory:", config=settings)
         except duckdb.Error:
-            raise InvalidParameter("memory", memory, "DuckDB must understand it", 'write "2GB"') from None
+            raise InvalidParameter("memory", memory, "must be a size that DuckDB can read", 'write "2GB"') from None
         self._tables: dict[str, Stored] = {}
         self._texts = Texts()
         self._reports: dict[str, Registration] = {}
@@ -179,7 +179,9 @@ class DuckDBEngine(Engine):
         with self._turn, _registering(table):
             self._check_open()
             if self._locked:
-                raise InvalidOperation("questions were asked already; register every table before the first one")
+                raise InvalidOperation(
+                    "no table can be registered after the first question; register all of them before"
+                )
             check_registration(name, table, secret, self._tables)
             people = same_people(self._people, table)
             kept = None if person_kind(table) is Kind.TEXT and self._numbers is not None else self._kept
@@ -230,8 +232,8 @@ class DuckDBEngine(Engine):
     def _lasting(
         self, place: KeptTable, source: object, table: Table, secret: bytes, progress: Progress | None
     ) -> tuple[Stored, TableCount]:
-        """The table as it is kept between restarts; it is registered, or appended to, if it is not there."""
-        self._place(_LARGE + 1)  # where copies go: no file can be opened after the first question
+        """The table from its kept file. If the file is missing or older than the source, it is written first."""
+        self._place(_MOST_IN_MEMORY + 1)  # where copies go: no file can be opened after the first question
         before = place.find()
         if before is not None and before.content == place.content:
             found = self._kept_rows(before, table, secret)
@@ -353,7 +355,7 @@ class DuckDBEngine(Engine):
 
     def _place(self, size: int) -> exp.Table:
         """A new location for a table of about `size` bytes: compressed in memory, or in an encrypted file."""
-        catalog = "filed" if size > _LARGE else "held"
+        catalog = "filed" if size > _MOST_IN_MEMORY else "held"
         if catalog not in self._catalogs:
             path = os.path.join(self._folder.path, "tables.duckdb") if catalog == "filed" else ":memory:"
             # The key exists only in this process's memory, so a file that a killed process leaves cannot be read.
@@ -521,9 +523,7 @@ def _attached(path: str) -> Iterator[Any]:
         except duckdb.Error:
             failed = True
         if failed:
-            raise InvalidParameter(
-                "source", path, "cannot be opened as a database of DuckDB", "is it damaged, or open elsewhere?"
-            )
+            raise InvalidParameter("source", path, "cannot be opened as a DuckDB database", "close it elsewhere first")
         yield connection
 
 

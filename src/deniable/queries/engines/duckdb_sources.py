@@ -96,7 +96,7 @@ def opened(connection: Any, run: Run, source: object, table: Table) -> Iterator[
     elif isinstance(source, str | os.PathLike):
         path = os.fspath(source)
         if not isinstance(path, str):
-            raise InvalidParameter("source", NOTHING, "a path is text")
+            raise InvalidParameter("source", NOTHING, "must be a path as text, not as bytes")
         yield _files(run, path, files_of(path), table)
     else:
         frame, where, size = _frame(source, table)
@@ -146,8 +146,8 @@ def _parquet(run: Run, files: list[str], table: Table, size: int, folders: list[
         whose = None if table.unit is None else table.unit.column
         _check_shapes(shapes, [names[at] for at in where.values()], None if whose in folders else whose)
     columns = {each: natural(*types[at]) for each, at in where.items()}
-    told = tuple(sorted((each, types[at][1]) for each, at in where.items())) if alike else None
-    return FoundSource(_as_table(origin), columns, 4 * size, types=told)
+    needed = tuple(sorted((each, types[at][1]) for each, at in where.items())) if alike else None
+    return FoundSource(_as_table(origin), columns, 4 * size, types=needed)
 
 
 _Shape = tuple[tuple[str, str], ...]
@@ -214,7 +214,7 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
     delimiter, names = separator(files[0]), header(files[0])
     for each in files[1:]:
         if header(each) != names:
-            raise InvalidParameter("source", NOTHING, "all files of a source have the same first line")
+            raise InvalidParameter("source", NOTHING, "must have the same first line in all of its files")
     where = places(table, names)
     extents = [extent_of(each, len(names)) for each in files]
     fields = ", ".join(f"'f{at}': 'VARCHAR'" for at in range(len(names)))
@@ -233,8 +233,8 @@ def _csv(files: list[str], table: Table, size: int) -> FoundSource:
         there = exp.Not(this=exp.Is(this=column("f0"), expression=exp.Null()))
         origin = inside(exp.select("*").from_(origin).where(there))
     columns: dict[str, Piece | None] = {each: Piece(column(f"f{at}"), Domain(Kind.TEXT)) for each, at in where.items()}
-    told = tuple((each, "text") for each in names)
-    return FoundSource(origin, columns, 2 * size, extents=tuple(extents), types=told)
+    types = tuple((each, "text") for each in names)
+    return FoundSource(origin, columns, 2 * size, extents=tuple(extents), types=types)
 
 
 def listed(run: Run, wanted: str | None = None) -> list[str]:

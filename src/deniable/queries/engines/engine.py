@@ -162,14 +162,12 @@ def check_registration(name: str, table: Table, secret: bytes, known: Mapping[st
     if not isinstance(table, Table):
         raise InvalidParameter("table", table, "must be a Table", "declare its columns and its unit")
     if not isinstance(name, str) or not name:
-        raise InvalidParameter("name", name, "must name the table")
+        raise InvalidParameter("name", name, "must be the name of a table, as text")
     if name in known:
         raise InvalidOperation(f"a table {name!r} is registered already; give this one another name")
     if not isinstance(secret, bytes) or len(secret) < 16:
         # The error does not show the secret: it decides which rows are kept.
-        raise InvalidParameter(
-            "secret", NOTHING, "must be at least 16 random bytes", "secrets.token_bytes(32) has them"
-        )
+        raise InvalidParameter("secret", NOTHING, "must be at least 16 random bytes", "use secrets.token_bytes(32)")
 
 
 def places(table: Table, source: Sequence[str]) -> dict[str, int]:

@@ -488,9 +488,9 @@ def serve(descriptor: int) -> None:
             return
         except MemoryError:
             error: DeniableError = EngineFailed("space")
-        except DeniableError as said:
-            said.__traceback__ = said.__context__ = None
-            error = said
+        except DeniableError as raised:
+            raised.__traceback__ = raised.__context__ = None
+            error = raised
         except BaseException:  # a bug; its message could quote data
             error = EngineFailed("engine")
         tell(number, "failed", error)

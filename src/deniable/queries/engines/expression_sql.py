@@ -209,17 +209,18 @@ def _extreme(operator: type[exp.Binary], called: str) -> Write:
             return function(called, *(part.sql for part in parts)), parts
         # The engines' own functions skip NULL: LEAST(100, NULL) is 100.
         # Compared in pairs, like a tournament, so that the named pieces need few layers.
-        left = list(parts)
-        while len(left) > 1:
-            left = [
-                duel(writer, result, *left[i : i + 2]) if i + 1 < len(left) else left[i] for i in range(0, len(left), 2)
+        rest = list(parts)
+        while len(rest) > 1:
+            rest = [
+                better(writer, result, *rest[i : i + 2]) if i + 1 < len(rest) else rest[i]
+                for i in range(0, len(rest), 2)
             ]
-        return left[0].sql, (left[0],)
+        return rest[0].sql, (rest[0],)
 
-    def duel(writer: ExpressionWriter, result: Domain, a: Piece, b: Piece) -> Piece:
+    def better(writer: ExpressionWriter, result: Domain, a: Piece, b: Piece) -> Piece:
         a, b = writer.short(a), writer.short(b)
-        better = both(operator, a.sql, b.sql)
-        sql = case((better, a.sql.copy()), (exp.Not(this=better.copy()), b.sql.copy()))
+        is_first = both(operator, a.sql, b.sql)
+        sql = case((is_first, a.sql.copy()), (exp.Not(this=is_first.copy()), b.sql.copy()))
         return Piece(sql, result, 3 * (a.size + b.size), max(a.layer, b.layer))
 
     return write
@@ -276,7 +277,7 @@ def _to_boolean(writer: ExpressionWriter, result: Domain, parts: tuple[Piece, ..
     if a.kind is Kind.TEXT:
         small = _translated(a.sql, _UPPER, _LOWER)
         words = [("true", exp.true()), ("false", exp.false())]
-        ifs = [exp.If(this=exp.Literal.string(word), true=meant) for word, meant in words]
+        ifs = [exp.If(this=exp.Literal.string(word), true=value) for word, value in words]
         return exp.Case(this=small, ifs=ifs), parts
     return both(exp.NEQ, a.sql, writer.spelling.literal(0, a.kind)), parts
 

@@ -23,7 +23,7 @@ class Unread(Engine):
         return table
 
     def collect(self, question: Collect) -> dict[Group, Numbers]:
-        raise EngineFailed("engine", "this session was opened for prices alone")
+        raise EngineFailed("engine", "this session can only state prices; open one on the data")
 
     def nothing(self, question: Collect) -> dict[Group, Numbers]:
         return self.collect(question)

@@ -40,10 +40,10 @@ def answered(name: str, rows: Any, question: str) -> tuple[list[str], list[tuple
         try:
             statements = connection.extract_statements(question)
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise InvalidParameter("question", question[:200], "must be one SELECT")
+                raise InvalidParameter("question", question[:200], "must be exactly one SELECT")
             found = connection.execute(statements[0])
             return [each[0] for each in found.description or ()], found.fetchall()
         except duckdb.Error as wrong:  # its message can quote public rows only
-            said = str(wrong).splitlines()[0][:300]
-        rule = f"cannot be answered from synthetic rows: {said}"
+            message = str(wrong).splitlines()[0][:300]
+        rule = f"cannot be answered from synthetic rows: {message}"
         raise InvalidParameter("question", question[:200], rule, f"the table is called {quoted}")

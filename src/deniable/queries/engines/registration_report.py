@@ -16,7 +16,9 @@ from typing import Any, Final, final
 from deniable.csv_structure import Extent
 from deniable.errors import EngineFailed, InvalidParameter
 
-_CHECK: Final = "check that these are texts with line ends; two stray quotes make one record of all lines between them"
+_CHECK: Final = (
+    "check that their fields contain line ends; two stray quotes join the lines between them into one record"
+)
 
 
 @final
@@ -54,7 +56,7 @@ class Registration:
                 wrong = f"no value in {name!r}, or one that is not in its list or cannot be read"
                 lines.append(f"  {count:>14,} left out: {wrong}")
         if self.cut:
-            lines.append(f"  {self.cut:>14,} cut: their people have more rows than are read")
+            lines.append(f"  {self.cut:>14,} cut: their people have more rows than the declared maximum")
         if self.spanning:
             many = "record has" if self.spanning == 1 else "records have"
             lines.append(f"  {self.spanning:>14,} {many} several lines, the longest {self.widest:,}: {_CHECK}")
@@ -64,10 +66,10 @@ class Registration:
     def to_dict(self) -> dict[str, Any]:
         """The numbers as a JSON-ready dict."""
         lost = {name: count for name, count in self.left_out.items() if count}
-        told = {"read": self.read, "left_out": lost, "cut": self.cut, "kept": self.kept, "people": self.people}
+        record = {"read": self.read, "left_out": lost, "cut": self.cut, "kept": self.kept, "people": self.people}
         if self.spanning:
-            told["several_lines"] = {"records": self.spanning, "longest": self.widest}
-        return told
+            record["several_lines"] = {"records": self.spanning, "longest": self.widest}
+        return record
 
     def __repr__(self) -> str:
         return f"<Registration of {self.table!r}: exact numbers, for the owner alone; see describe()>"

@@ -90,8 +90,8 @@ def person_kind(table: Table) -> Kind | None:
     if declared is None:
         return Kind.TEXT
     if declared.kind is Kind.REAL:
-        rule = "a person is named by an integer or a text, not by a real"
-        remedy = 'pandas makes reals of integers where one is missing: take frame[column].astype("Int64"), or cast it'
+        rule = "must be a column of integers or texts, not of reals"
+        remedy = 'pandas turns integers with a missing value into reals: use frame[column].astype("Int64"), or cast it'
         raise InvalidParameter("unit", table.unit.column, rule, remedy)
     return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
 
@@ -109,8 +109,8 @@ def same_people(so_far: Kind | None, table: Table) -> Kind | None:
     raise InvalidParameter(
         "unit",
         table.unit.column,
-        "names people by another kind than the tables before",
-        "declare that column alike in all of them: as integer, or as text",
+        "has ids of another kind than the tables before",
+        "declare the ids of all tables as integer, or all as text",
     )
 
 
@@ -207,11 +207,11 @@ def _tally(select: exp.Select, rows: list[SQL], present: list[SQL], spelling: Sp
     reason = exp.Case(
         ifs=[exp.If(this=_missing(each.copy()), true=number(at)) for at, each in enumerate(present)], default=number(-1)
     )
-    told = [
+    outputs = [
         exp.Alias(this=reason if present else number(-1), alias=name("reason")),
         exp.Alias(this=spelling.fingerprint(rows), alias=name("row")),
     ]
-    below = exp.Select(expressions=told, from_=exp.From(this=_from(select.copy())))
+    below = exp.Select(expressions=outputs, from_=exp.From(this=_from(select.copy())))
     sums = [column("reason"), function("COUNT", exp.Star()), function("SUM", column("row"))]
     return exp.Select(
         expressions=sums, from_=exp.From(this=_from(below)), group=exp.Group(expressions=[column("reason")])

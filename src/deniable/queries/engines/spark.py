@@ -187,7 +187,7 @@ class SparkEngine(Engine):
                 return self._session.table(source)
             except PySparkException:
                 pass
-            raise InvalidParameter("source", source, "the session has no such table or view")
+            raise InvalidParameter("source", source, "must be a table or view of the Spark session")
         if hasattr(source, "toDF") and hasattr(source, "createOrReplaceTempView"):
             return source
         raise InvalidParameter("source", NOTHING, "must be a DataFrame of Spark, the name of a table, or a Path")
@@ -200,7 +200,7 @@ class SparkEngine(Engine):
             raise unknown_file(str(path))
         named = [re.sub(r"([{}\[\]*?\\])", r"\\\1", each) for each in files]  # Spark would expand wildcards again
         if lowered.endswith(CSV) and named != files:  # with multiLine it expands twice, so escaping does not help
-            rule = "Spark takes one of { } [ ] * ? \\ in the path of a CSV file for a wildcard"
+            rule = "has one of { } [ ] * ? \\ in its path, which Spark reads as a wildcard for CSV files"
             raise InvalidParameter("source", path.name, rule, "rename the file or its folder, or save it as Parquet")
         try:
             if not lowered.endswith(CSV):

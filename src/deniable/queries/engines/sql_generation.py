@@ -359,7 +359,7 @@ class _Generator:
     def _stored(self, table: Table) -> Stored:
         found = self.tables.get(table.name)
         if found is None:
-            raise InvalidOperation(f"the table {table.name!r} is not registered with this engine")
+            raise InvalidOperation(f"the table {table.name!r} is not registered with this engine; register it first")
         return found
 
     def _columns(self, stored: Stored, columns: Iterable[tuple[str, Domain]]) -> dict[str, Piece]:

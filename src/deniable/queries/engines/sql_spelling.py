@@ -367,18 +367,18 @@ class DuckDB(Spelling):
         maximum is public, while the number of rows is not.
         """
         if left.rows < right.rows:
-            held = inside(self._with_nobody(left), LEFT)
+            hashed = inside(self._with_nobody(left), LEFT)
             side = "RIGHT" if how is How.LEFT else None
-            met = from_both(inside(right.select, RIGHT), held, left.equal(right), side)
+            met = from_both(inside(right.select, RIGHT), hashed, left.equal(right), side)
             return met.where(of(LEFT, _THERE), copy=False)
-        held = inside(self._with_nobody(right), RIGHT)
+        hashed = inside(self._with_nobody(right), RIGHT)
         if how is How.INNER:
-            met = from_both(inside(left.select, LEFT), held, left.equal(right))
+            met = from_both(inside(left.select, LEFT), hashed, left.equal(right))
             return met.where(of(RIGHT, _THERE), copy=False)
         # A LEFT JOIN keeps rows without a partner, so the artificial row must not count as one.
         marked = left.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)
         met_on = [*left.equal(right), both(exp.EQ, of(LEFT, _THERE), of(RIGHT, _THERE))]
-        return from_both(inside(marked, LEFT), held, met_on, "LEFT")
+        return from_both(inside(marked, LEFT), hashed, met_on, "LEFT")
 
     def _with_nobody(self, side: JoinSide) -> SQL:
         rows = side.select.select(exp.Alias(this=exp.true(), alias=name(_THERE)), copy=False)

@@ -25,7 +25,7 @@ class Texts:
     """The templates of one engine. Threads may share it."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Known] = {}
+        self._kept: dict[str, _Template] = {}
 
     def filled(self, filling: Filling) -> tuple[Collect, str] | None:
         """(a question with the same statistics and groups, the SQL with these numbers).
@@ -34,7 +34,7 @@ class Texts:
         """
         known = self._kept.get(filling.shape)
         numbers = [_written(each) for each in filling.numbers]
-        if known is None or not known.believed or None in numbers:
+        if known is None or not known.verified or None in numbers:
             return None
         return known.question, known.text(numbers)
 
@@ -48,24 +48,24 @@ class Texts:
         if known is not None:
             if known.numbers & set(numbers):
                 return
-            known.believed = None not in numbers and known.text(numbers) == text
-            if known.believed or None in numbers:
+            known.verified = None not in numbers and known.text(numbers) == text
+            if known.verified or None in numbers:
                 return
         # A new shape, or one that was cut in a wrong place.
         pieces = _cut(text, numbers)
         if pieces is not None:
             if len(self._kept) >= _MOST:
                 self._kept.clear()
-            self._kept[filling.shape] = _Known(question, pieces, frozenset(numbers))
+            self._kept[filling.shape] = _Template(question, pieces, frozenset(numbers))
 
 
 @final
 @dataclass(slots=True)
-class _Known:
+class _Template:
     question: Collect
     pieces: list[str]
     numbers: frozenset[str | None]
-    believed: bool = False
+    verified: bool = False
 
     def text(self, numbers: list[str | None]) -> str:
         parts = [self.pieces[0]]

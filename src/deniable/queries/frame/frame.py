@@ -64,7 +64,7 @@ class Frame:
         if columns(self.relation) > MOST_COLUMNS:
             raise QuestionRefused(
                 "too_deep",
-                f"the steps of a frame have at most {MOST_COLUMNS:,} columns together",
+                f"the steps of a frame must have at most {MOST_COLUMNS:,} columns together",
                 "add columns in one step, or select(...) those that are still needed",
             )
 
@@ -150,7 +150,7 @@ class Frame:
         names = self.columns
         for other in others:
             if set(other.columns) != set(names):
-                raise QuestionRefused("union", "all parts of a union have the same columns", "select them first")
+                raise QuestionRefused("union", "all parts of a union must have the same columns", "select them first")
         parts = [
             Project(frame.relation, tuple((name, Column(frame.names[name])) for name in names))
             for frame in (self, *others)
@@ -243,7 +243,7 @@ class GroupedFrame:
         """The same groups with the values of keys listed as public: exactly these groups are in the answer."""
         unknown = set(values) - {key.name for key in self.keys}
         if unknown:
-            raise InvalidParameter("keys", min(unknown), "must be a key of these groups")
+            raise InvalidParameter("keys", min(unknown), "must be a key of these groups", "name a key of group_by(...)")
         keys = tuple(
             Key(key.name, key.expression, tuple(dict.fromkeys(values[key.name])) if key.name in values else key.values)
             for key in self.keys
@@ -256,7 +256,7 @@ class GroupedFrame:
     def agg(self, *unnamed: object, **aggregates: Aggregation) -> Question:
         """The question for these aggregates of each group, each with a name: `agg(n=count())`."""
         if unnamed:
-            raise InvalidParameter("aggregates", NOTHING, "each has a name in the answer", "write agg(n=count())")
+            raise InvalidParameter("aggregates", NOTHING, "must each have a name", "write agg(n=count())")
         taken = {key.name for key in self.keys}
         measures = []
         for name, each in aggregates.items():
@@ -282,7 +282,7 @@ def _plain(method: str, names: tuple[object, ...]) -> tuple[str, ...]:
     found = tuple(name for name in names if isinstance(name, str))
     if len(found) < len(names):
         raise InvalidParameter(
-            "columns", NOTHING, "are given by name, one by one",
+            "columns", NOTHING, "must be names, given one by one",
             f'write {method}("ward", "sex"); a computed column needs a name: {method}(decade=col("age") // 10)',
         )  # fmt: skip
     return found
@@ -300,24 +300,24 @@ def _no_column(name: str, frame: Frame) -> None:
 def nodes(relation: RelationNode) -> int:
     """The number of nodes of a plan, counting a shared part each time it is used."""
     known: dict[int, int] = {}
-    left = [relation]
-    while left:
-        each = left[-1]
+    pending = [relation]
+    while pending:
+        each = pending[-1]
         new = [child for child in each.children if id(child) not in known]
         if new:
-            left += new
+            pending += new
         else:
-            known[id(left.pop())] = 1 + sum(known[id(child)] for child in each.children)
+            known[id(pending.pop())] = 1 + sum(known[id(child)] for child in each.children)
     return known[id(relation)]
 
 
 def columns(relation: RelationNode) -> int:
     """The number of columns of all nodes of a plan, counting a shared part once."""
     seen: dict[int, RelationNode] = {}
-    left = [relation]
-    while left:
-        each = left.pop()
+    pending = [relation]
+    while pending:
+        each = pending.pop()
         if id(each) not in seen:
             seen[id(each)] = each
-            left += each.children
+            pending += each.children
     return sum(len(each.columns) for each in seen.values())

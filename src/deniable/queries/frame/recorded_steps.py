@@ -261,4 +261,4 @@ def _number(value: Any) -> float:
 
 
 def _unreadable() -> InvalidParameter:
-    return InvalidParameter("frame", NOTHING, "must be steps that make a question", "build them with table(...)")
+    return InvalidParameter("frame", NOTHING, "must be steps that end in a question", "build them with table(...)")

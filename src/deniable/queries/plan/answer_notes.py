@@ -34,9 +34,9 @@ def threshold_note(plan: NoisePlan, threshold: int | None) -> str:
     few = "those that many people share" if threshold is None else f"those with about {threshold:,} people or more"
     deciding = {recipe.name for recipe, uses in zip(plan.recipes, plan.uses, strict=True) if plan.people in uses}
     counts = [name for name, made in plan.question.post.columns if deciding.intersection(columns_used(made))]
-    luck = f", and near that intervals of {_several(counts)} reach far down, because noise may have lifted those keys"
+    near = f", and near that number intervals of {_several(counts)} reach far down, because noise may have raised them"
     return (
-        f"keys are not public: only {few} are shown{luck if counts else ''}; "
+        f"keys are not public: only {few} are shown{near if counts else ''}; "
         "declare keys, name them with IN, or spend more"
     )
 
@@ -59,7 +59,7 @@ def empty_note(plan: NoisePlan) -> str:
 
 def budget_notes(budget: Budget) -> tuple[str, ...]:
     """Notes on weaknesses of the budget itself, whatever the question."""
-    return tuple(f"the budget's {said}" for said in budget.weaknesses())
+    return tuple(f"the budget's {warning}" for warning in budget.weaknesses())
 
 
 def rows_note(plan: NoisePlan) -> str:
@@ -83,8 +83,8 @@ def left_out_notes(plan: NoisePlan) -> list[str]:
     for name, table in tables.items():
         for column, domain in table.columns:
             if not domain.nullable and not (table.unit and table.unit.column == column):
-                said = column if len(tables) == 1 else f"{name}.{column}"
-                (bare if domain.keys is None else listed).append(said)
+                called = column if len(tables) == 1 else f"{name}.{column}"
+                (bare if domain.keys is None else listed).append(called)
     return [
         f"rows {which} are left out: {_several(names)}"
         for which, names in (
@@ -108,12 +108,12 @@ _KEYS: Final = " for unlisted keys"
 """The purpose of the second δ in a cost: the first belongs to ε, the second to thresholds."""
 
 
-def cost_said(cost: Cost, budget: Budget) -> str:
+def cost_in_words(cost: Cost, budget: Budget) -> str:
     """A cost as text, with the purpose of each δ."""
     return cost.describe(budget) + (_KEYS if cost.delta_units else "")
 
 
-def rest_said(rest: Cost, budget: Budget) -> str:
+def rest_in_words(rest: Cost, budget: Budget) -> str:
     """The rest of a budget as text, with the purpose of each δ."""
     return rest.describe_rest(budget) + _KEYS
 

@@ -60,9 +60,9 @@ def check_cells(questions: Sequence[Question], most: int | None) -> None:
 
 def _counted_as(questions: Sequence[Question]) -> str:
     """An explanation of counts that exceed the cells of the result."""
-    said = []
+    reasons = []
     if any(key.values is None for each in questions for key in each.keys):
-        said.append(f"keys that are not listed count as {UNLISTED} groups")
+        reasons.append(f"keys that are not listed count as {UNLISTED} groups")
     if any(measure.function in _RANKED for each in questions for measure in each.measures):
-        said.append("a quantile as all of its running totals")
-    return f"; {', '.join(said)}" if said else ""
+        reasons.append("a quantile counts as all of its running totals")
+    return f"; {', '.join(reasons)}" if reasons else ""

@@ -159,7 +159,7 @@ def plan(question: Question) -> NoisePlan:
     if numbers > MOST_NUMBERS:
         raise QuestionRefused(
             "key",
-            f"this would be more than {MOST_NUMBERS:,} noisy numbers: a quantile keeps running totals for each group",
+            f"this needs more than {MOST_NUMBERS:,} noisy numbers: a quantile needs running totals in each group",
             "group by fewer or coarser keys, or ask quantiles by themselves",
         )
     collect = Collect(relation, keys, known, tuple(found.values()))
@@ -321,7 +321,7 @@ def noise(plan: NoisePlan, budget: Budget, cost: Cost) -> Noise:
     if cost.delta_units == 0:
         raise QuestionRefused(
             "key",
-            "keys that are not public are shown above a threshold, which needs a delta, and none is given or left",
+            "keys that are not public are shown above a threshold, which needs a delta, but no delta is given or left",
             "declare the keys in the schema, or use a budget with a delta",
         )
     reach = plan.collect.reach

@@ -19,7 +19,7 @@ from deniable.ledger.spending_accounts import SPENT
 from deniable.mechanisms import noise_quantiles
 from deniable.numbers import percent, plain
 from deniable.queries.intervals.noise_intervals import Share
-from deniable.queries.plan.answer_notes import budget_notes, cost_said, empty_note, rest_said, wrapped
+from deniable.queries.plan.answer_notes import budget_notes, cost_in_words, empty_note, rest_in_words, wrapped
 from deniable.queries.plan.answer_size import cells
 from deniable.queries.plan.estimators import DrawnValue, Ranked, rank_error
 from deniable.queries.plan.noise_families import family_of
@@ -124,7 +124,7 @@ class Price:
     def to_dict(self) -> dict[str, Any]:
         """The price as a JSON-ready dict."""
         return {
-            "cost": cost_said(self.cost, self.budget),
+            "cost": cost_in_words(self.cost, self.budget),
             "fits": self.fits,
             "times": self.times,
             "confidence": self.confidence,
@@ -141,35 +141,35 @@ class Price:
     def lines(self) -> list[str]:
         """The price as lines of text that fit a terminal."""
         named, measured = {recipe.name: recipe for recipe in self.plan.recipes}, self._measured()
-        said = [f"cost     {cost_said(self.cost, self.budget)}"]
+        lines = [f"cost     {cost_in_words(self.cost, self.budget)}"]
         ranks = self.rank_errors()
         for name, error in self.errors().items():
             of = measured[name]
             if of is None:
-                said.append(f"error    {name}: computed from noisy numbers; its interval comes with the answer")
+                lines.append(f"error    {name}: computed from noisy numbers; its interval comes with the answer")
             elif of in ranks:
                 off = f"its rank is within ± {_short(ranks[of])} rows, at {percent(self.confidence)} %"
-                said.append(f"error    {name}: {off}; the error of the value depends on the data")
+                lines.append(f"error    {name}: {off}; the error of the value depends on the data")
             else:
                 assert error is not None
                 per = f" in a group of {TYPICAL_ROWS:,} rows" if named[of].depends_on_rows else ""
-                said.append(f"error    {name}: ± {_short(error)}{per}, at {percent(self.confidence)} %")
+                lines.append(f"error    {name}: ± {_short(error)}{per}, at {percent(self.confidence)} %")
         if self.threshold is not None:
-            said.append(
+            lines.append(
                 f"keys     shown from about {self.threshold:,} people; near that, their intervals reach down to 1"
             )
         if len(self.plan.parts) > 1:
-            said.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
+            lines.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
         other = self.other_currency()
         advice = () if other is None or not other.is_better else (str(other),)
-        said += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget), *advice) if note]
-        left = rest_said(self.left, self.budget)
-        said.append(
+        lines += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget), *advice) if note]
+        left = rest_in_words(self.left, self.budget)
+        lines.append(
             f"left     {left}: about {self.times:,} such question{'s' * (self.times != 1)}"
             if self.fits
             else f"left     {left}: too little"
         )
-        return wrapped(said, " " * 9)
+        return wrapped(lines, " " * 9)
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -234,13 +234,13 @@ def rank_note(plan: NoisePlan, budget: Budget, cost: Cost, confidence: float) ->
 
 def released_as(plan: NoisePlan, budget: Budget) -> list[tuple[str, float | None]]:
     """For each part, (the quantity that gets noise in words, the grid step of a sum or None)."""
-    said = [(describe(part), _step(part.statistic)) for part in plan.parts]
+    quantities = [(describe(part), _step(part.statistic)) for part in plan.parts]
     for pair in pairs(plan, budget):
-        (total, step), (count, _) = said[pair.total], said[pair.count]
+        (total, step), (count, _) = quantities[pair.total], quantities[pair.count]
         half = pair.half * (step or 1.0)
-        said[pair.total] = (f"{half:.6g} times the {count}, plus the {total}", step)
-        said[pair.count] = (f"{half:.6g} times the {count}, minus the {total}", step)
-    return said
+        quantities[pair.total] = (f"{half:.6g} times the {count}, plus the {total}", step)
+        quantities[pair.count] = (f"{half:.6g} times the {count}, minus the {total}", step)
+    return quantities
 
 
 def _step(statistic: Statistic) -> float | None:
@@ -320,8 +320,8 @@ class AskedCost:
         if not given and "epsilon" in options:
             epsilon, given = options["epsilon"], ["epsilon"]
         if len(given) != 1:
-            said = ", ".join(given) or "none"
-            raise InvalidParameter("cost", said, "give exactly one of epsilon=, mu=, rho=, share=, within=")
+            names = ", ".join(given) or "none"
+            raise InvalidParameter("cost", names, "give exactly one of epsilon=, mu=, rho=, share=, within=")
         if not isinstance(self.confidence, float) or not 0.5 <= self.confidence < 1:
             raise InvalidParameter("confidence", self.confidence, "must be a probability from 0.5 to below 1")
         delta = self._delta(plan, budget, left)
@@ -345,7 +345,7 @@ class AskedCost:
         asked = self.delta if self.delta is not None else plan.question.options.get("delta")
         if plan.people is None:
             if self.delta is not None:
-                raise InvalidParameter("delta", self.delta, "is for keys that are not public; here none is needed")
+                raise InvalidParameter("delta", self.delta, "is only for keys that are not public", "leave it out")
             return 0
         if asked is not None:
             return budget.cost(**{_own(budget): 1}, delta=asked).delta_units
@@ -378,11 +378,11 @@ class PartOf:
     def cost(self, plan: NoisePlan, budget: Budget, left: Cost) -> Cost:
         """This share of the whole cost in units of the budget; δ is not divided, each question has its own."""
         if self.whole.within is not None:
-            raise InvalidParameter("within", self.whole.within, "is for one question; a batch shares a cost")
+            raise InvalidParameter("within", self.whole.within, "is for one question, and a batch shares a cost")
         whole = self.whole.cost(plan, budget, left)
         units = math.floor(whole.units * self.share)
         if units == 0:
-            raise InvalidParameter("questions", NOTHING, "are too many for this cost")
+            raise InvalidParameter("questions", NOTHING, "are too many for this cost", "spend more, or ask fewer")
         return Cost(units, whole.delta_units)
 
 
@@ -397,7 +397,7 @@ def _shared(share: Amount | None, left: Cost, delta: int) -> Cost:
         raise InvalidParameter("share", share, rule)
     units = math.floor(left.units * part)
     if units == 0 and left.units > 0:
-        raise InvalidParameter("share", share, "is less than one unit of what is left", "give a larger share")
+        raise InvalidParameter("share", share, "is too small: its part of what is left rounds to zero", "give more")
     if units == 0:
         raise BudgetExceeded("a share of what is left", "nothing", SPENT)
     return Cost(units, delta)
@@ -411,13 +411,13 @@ def _within(
     given = within if isinstance(within, Mapping) else dict.fromkeys(named, within)
     targets = {name: _near(target) for name, target in given.items()}
     if not targets:
-        raise InvalidParameter("within", NOTHING, "names no measure", f"choose from {', '.join(named)}")
+        raise InvalidParameter("within", NOTHING, "must name at least one measure", f"choose from {', '.join(named)}")
     for name in targets:
         if name not in named:
             raise InvalidParameter("within", name, f"must name a measure: {', '.join(named)}")
         if named[name].depends_on_rows:
             raise InvalidParameter(
-                "within", name, "an error can be asked for counts and sums; others depend on the data",
+                "within", name, "can set the error of counts and sums only; other errors depend on the data",
                 "give an epsilon instead, and look at the price",
             )  # fmt: skip
 
@@ -432,7 +432,9 @@ def _within(
     while not fits(high):
         low, high = high, high * 1024
         if high > 10**36:
-            raise InvalidParameter("within", within, "is smaller than any noise can be", "give a larger number")
+            raise InvalidParameter(
+                "within", within, "is smaller than the error at the largest cost", "give a larger number"
+            )
     while high - low > max(1, low // 10**6):
         middle = math.isqrt(low * high) if high > 4 * low else (low + high) // 2
         if fits(middle):

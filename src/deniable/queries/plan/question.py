@@ -200,15 +200,15 @@ def asked(
     """
     if not measures:
         example = f"SELECT COUNT(*) FROM {_first(relation)}"
-        raise QuestionRefused("aggregate", "a question asks for at least one aggregate", example)
+        raise QuestionRefused("aggregate", "a question must ask for at least one aggregate", example)
     if len(measures) > MOST_MEASURES:
         raise QuestionRefused(
-            "too_deep", f"a question has at most {MOST_MEASURES} aggregates", "ask in several questions"
+            "too_deep", f"a question must have at most {MOST_MEASURES} aggregates", "ask in several questions"
         )
     unknown = set(options) - _OPTIONS
     if unknown:
         raise QuestionRefused(
-            "options", f"no option is called {min(unknown)!r}", f"choose from {', '.join(sorted(_OPTIONS))}"
+            "options", f"the option {min(unknown)!r} is not known", f"choose from {', '.join(sorted(_OPTIONS))}"
         )
     most = options.get("max_groups_contributed")
     if most is not None and keys and most < relation.rows:  # no person has more groups than rows
@@ -286,13 +286,13 @@ def check_post(question: Question) -> Question:
 
     having = None if post.having is None else checked(post.having)
     if having is not None and typed(having, domains).domain.kind is not Kind.BOOLEAN:
-        raise QuestionRefused("kinds", "HAVING takes a condition", "HAVING COUNT(*) > 100")
+        raise QuestionRefused("kinds", "HAVING must be a condition", "HAVING COUNT(*) > 100")
     columns = tuple((name, checked(each)) for name, each in post.columns)
     order = tuple(Order(checked(part.expression), part.descending, part.nulls_first) for part in post.order)
     windows = tuple(window.mapped(checked) for window in post.windows)
     qualify = None if post.qualify is None else checked(post.qualify)
     if qualify is not None and typed(qualify, domains).domain.kind is not Kind.BOOLEAN:
-        raise QuestionRefused("kinds", "QUALIFY takes a condition", "QUALIFY ROW_NUMBER() OVER (ORDER BY n) = 1")
+        raise QuestionRefused("kinds", "QUALIFY must be a condition", "QUALIFY ROW_NUMBER() OVER (ORDER BY n) = 1")
     return replace(question, post=Post(columns, having, order, post.limit, post.offset, windows, qualify))
 
 
@@ -303,21 +303,27 @@ def check_key(key: Key, relation: RelationNode) -> None:
         if kind is Kind.REAL:
             raise QuestionRefused(
                 "key",
-                f"{key.name!r} is a real number, and those are keys only in public bins",
+                f"{key.name!r} is a real number, which must be put into public bins to be a key",
                 f"GROUP BY FLOOR({_written(key.expression)} / 10) * 10",
             )
     elif any(value is not None and kind_of(value) is not kind for value in key.values):
-        raise QuestionRefused("key", f"the values of {key.name!r} are of kind {kind.value}", "write them as that kind")
+        raise QuestionRefused(
+            "key", f"the values of {key.name!r} must be of kind {kind.value}", "write them as that kind"
+        )
 
 
 def check_measure(measure: Measure, relation: RelationNode) -> None:
     """Raise `QuestionRefused` if a measure is unknown, or has the wrong kind or no usable public bounds."""
     if measure.function not in FUNCTIONS:
         raise QuestionRefused(
-            "function", f"{measure.function} cannot be measured", f"choose from {', '.join(FUNCTIONS)}"
+            "function", f"{measure.function} is not a noisy aggregate", f"choose from {', '.join(FUNCTIONS)}"
         )
     if measure.function == "count_persons" and not relation.people:
-        raise QuestionRefused("unit", "every row is its own person here", f"SELECT COUNT(*) FROM {_first(relation)}")
+        raise QuestionRefused(
+            "unit",
+            "people cannot be counted, because every row is its own person here",
+            f"SELECT COUNT(*) FROM {_first(relation)}",
+        )
     if measure.expression is None:
         if measure.function not in {"count", "count_persons"}:
             raise QuestionRefused(
@@ -335,7 +341,7 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
     if wrong := _unbounded(found):
         if dated:
             raise QuestionRefused(
-                "bounds", f"{measure.function} of dates needs public bounds, and there are none",
+                "bounds", f"{measure.function} of dates needs public bounds, and these dates have none",
                 f"{measure.function.upper()}(LEAST(GREATEST({_written(measure.expression)}, DATE '2000-01-01'), "
                 "DATE '2030-12-31'))",
             )  # fmt: skip
@@ -348,7 +354,7 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
     if measure.function == "quantile" and (q is None or not 0 <= q <= 1):
         raise QuestionRefused(
             "constant",
-            "the fraction of a quantile lies from 0 to 1",
+            "the fraction of a quantile must lie between 0 and 1",
             f"SELECT QUANTILE({_written(measure.expression)}, 0.9) FROM {_first(relation)}",
         )
 
@@ -393,7 +399,7 @@ def _instead(measure: Measure, kind: Kind) -> str:
         )
     counted = f"count instead: COUNT({name}), or GROUP BY {name}"
     if kind is Kind.TEXT and isinstance(measure.expression, Column):
-        return f"{counted}; if it holds numbers, its owner can say so in the schema: a CSV file has no types"
+        return f"{counted}; if it contains numbers, the owner can declare its kind in the schema"
     return counted
 
 

@@ -61,17 +61,18 @@ VISITS: Final = EXAMPLE["visits"]
 
 RULES: Final = {
     "length": Rule(
-        "too_long", f"the text of a question has at most {MOST_BYTES} bytes",
+        "too_long", f"the text of a question must have at most {MOST_BYTES} bytes",
         "SELECT COUNT(*) FROM visits WHERE age IN (" + ", ".join(["10"] * 3000) + ")",
         "SELECT COUNT(*) FROM visits WHERE age BETWEEN 10 AND 20",
     ),
     "depth": Rule(
-        "too_deep", f"brackets are nested at most {MOST_NESTED} deep",
+        "too_deep", f"brackets must be nested at most {MOST_NESTED} deep",
         "SELECT COUNT(*) FROM visits WHERE age > " + "(" * 60 + "1" + ")" * 60,
         "SELECT COUNT(*) FROM visits WHERE age > 1",
     ),
     "nodes": Rule(
-        "too_deep", f"a question reads at most {MOST_NODES} tables, filters and joins, all sub-queries written out",
+        "too_deep",
+        f"a question must read at most {MOST_NODES} tables, filters and joins, with all sub-queries written out",
         "WITH b AS (SELECT DISTINCT patient_id FROM stays), "
         + ", ".join(
             f"c{i + 1} AS (SELECT x.patient_id FROM {'b' if i == 0 else f'c{i}'} AS x "
@@ -83,33 +84,33 @@ RULES: Final = {
     ),
     "syntax": Rule(
         "syntax",
-        'the text must be SQL as DuckDB and PostgreSQL write it, with names that are words of SQL in quotes ("order")',
+        'the text must be SQL as DuckDB and PostgreSQL write it, with names that are SQL keywords in quotes ("order")',
         "SELECT COUNT(* FROM visits", "SELECT COUNT(*) FROM visits",
     ),
     "statement": Rule(
-        "statement", "a question is one SELECT", "DELETE FROM visits", "SELECT COUNT(*) FROM visits",
+        "statement", "a question must be one SELECT", "DELETE FROM visits", "SELECT COUNT(*) FROM visits",
     ),
     "one": Rule(
-        "statement", "a question is one SELECT, without another behind it",
+        "statement", "a question must be one SELECT, without a second statement",
         "SELECT COUNT(*) FROM visits; SELECT 1", "SELECT COUNT(*) FROM visits",
     ),
     "clause": Rule(
-        "clause", "{what} is not part of a question",
+        "clause", "{what} is not supported in a question",
         "SELECT COUNT(*) FROM visits USING SAMPLE 10", "SELECT COUNT(*) FROM visits WHERE age % 10 = 0",
     ),
     "grouping": Rule(
         "clause",
-        "GROUP BY takes columns, expressions, positions, aliases and ALL; of a whole question also ROLLUP, CUBE and "
-        "GROUPING SETS",
+        "GROUP BY accepts columns, expressions, positions, aliases and ALL; in the outermost SELECT also ROLLUP, CUBE "
+        "and GROUPING SETS",
         "SELECT ward, COUNT(*) FROM visits GROUP BY 7", "SELECT ward, COUNT(*) FROM visits GROUP BY ALL",
     ),
     "limit": Rule(
-        "clause", "LIMIT and OFFSET take a whole number, and stand at the outermost SELECT, over noisy results",
+        "clause", "LIMIT and OFFSET must be whole numbers at the outermost SELECT, where they apply to noisy results",
         "SELECT COUNT(*) FROM (SELECT * FROM visits LIMIT 10)",
         "SELECT ward, COUNT(*) FROM visits GROUP BY ward LIMIT 10",
     ),
     "order": Rule(
-        "clause", "ORDER BY stands at the outermost SELECT: inside a sub-query it has no effect",
+        "clause", "ORDER BY must be at the outermost SELECT: inside a sub-query it has no effect",
         "SELECT COUNT(*) FROM (SELECT age FROM visits ORDER BY age)",
         "SELECT age, COUNT(*) AS n FROM visits GROUP BY age ORDER BY n DESC",
     ),
@@ -131,34 +132,34 @@ RULES: Final = {
         "SELECT COUNT(*) AS n, COUNT(age) AS n FROM visits", "SELECT COUNT(*) AS n, COUNT(age) AS m FROM visits",
     ),
     "star": Rule(
-        "star", "rows cannot be listed: the outermost SELECT names keys and aggregates",
+        "star", "rows cannot be listed: the outermost SELECT must name keys and aggregates",
         "SELECT * FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "aggregate": Rule(
-        "aggregate", "a question asks for at least one aggregate",
+        "aggregate", "a question must ask for at least one aggregate",
         "SELECT ward FROM visits GROUP BY ward", "SELECT ward, COUNT(DISTINCT patient_id) FROM visits GROUP BY ward",
     ),
     "distinct": Rule(
-        "aggregate", "SELECT DISTINCT lists values; groups are asked with an aggregate",
+        "aggregate", "SELECT DISTINCT would list values; ask for groups with an aggregate instead",
         "SELECT DISTINCT ward FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "misplaced": Rule(
-        "aggregate", "an aggregate stands in SELECT, HAVING or ORDER BY, and not inside another",
+        "aggregate", "an aggregate must be in SELECT, HAVING or ORDER BY, and not inside another aggregate",
         "SELECT COUNT(*) FROM visits WHERE AVG(age) > 10",
         "SELECT ward, COUNT(*) FROM visits GROUP BY ward HAVING AVG(age) > 10",
     ),
     "distinct aggregate": Rule(
-        "aggregate", "DISTINCT is for COUNT, and takes one column",
+        "aggregate", "DISTINCT is supported only in COUNT, with one column",
         "SELECT SUM(DISTINCT age) FROM visits", "SELECT COUNT(DISTINCT age) FROM visits",
     ),
     "nested": Rule(
         "aggregate",
-        "a sub-query that is joined groups by the person (and further keys): its numbers must not mix people",
+        "a sub-query that is joined must group by the person (and further keys): its numbers must not mix people",
         "SELECT COUNT(*) FROM visits JOIN (SELECT ward, AVG(age) AS a FROM visits GROUP BY ward) AS w USING (ward)",
         "SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY patient_id)",
     ),
     "noisy aggregate": Rule(
-        "aggregate", "of noisy rows COUNT, SUM, AVG, MIN, MAX, MEDIAN and STDDEV are taken, not {what}",
+        "aggregate", "noisy rows can be aggregated by COUNT, SUM, AVG, MIN, MAX, MEDIAN and STDDEV, not by {what}",
         "SELECT BIT_OR(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
         "SELECT AVG(n) FROM (SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward)",
     ),
@@ -180,11 +181,12 @@ RULES: Final = {
         "SELECT COUNT(*) FROM visits WHERE random() < 0.5", "SELECT COUNT(*) FROM visits WHERE age % 2 = 0",
     ),
     "private aggregate": Rule(
-        "function", "{what} shows values of single people; counts, sums, averages, spreads and quantiles do not",
+        "function",
+        "{what} would show values of single people; counts, sums, averages, standard deviations and quantiles do not",
         "SELECT ANY_VALUE(ward) FROM visits", "SELECT ward, COUNT(*) FROM visits GROUP BY ward",
     ),
     "mode": Rule(
-        "function", "{what} is not supported: the most frequent values are the largest groups of a question by group",
+        "function", "{what} is not supported; the most frequent values are those of the largest groups",
         "SELECT MODE(ward) FROM visits",
         "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward ORDER BY n DESC LIMIT 1",
     ),
@@ -193,138 +195,141 @@ RULES: Final = {
         "SELECT SKEWNESS(cost) FROM visits", "SELECT AVG(cost), VAR_POP(cost), AVG(POWER(cost, 3)) FROM visits",
     ),
     "integer division": Rule(
-        "function", "// rounds differently from one database to another",
+        "function", "// is not supported, because databases round it differently",
         "SELECT age // 10, COUNT(*) FROM visits GROUP BY 1", "SELECT FLOOR(age / 10), COUNT(*) FROM visits GROUP BY 1",
     ),
     "log": Rule(
-        "function", "LOG has another base from one database to another",
+        "function", "LOG is not supported, because its base differs between databases",
         "SELECT AVG(LOG(cost + 1)) FROM visits", "SELECT AVG(LN(cost + 1)) FROM visits",
     ),
     "date format": Rule(
-        "function", "dates are written as text by %Y, %m, %d, %H, %M and %S: names differ by language",
+        "function", "a date format may have %Y, %m, %d, %H, %M and %S only, because names of months differ by language",
         "SELECT STRFTIME(visited, '%B %Y') AS m, COUNT(*) FROM visits GROUP BY m",
         "SELECT DATE_TRUNC('month', visited) AS m, COUNT(*) FROM visits GROUP BY m",
     ),
     "replace all": Rule(
-        "function", "REGEXP_REPLACE replaces the first match, and takes no options",
+        "function", "REGEXP_REPLACE replaces the first match only, and accepts no options",
         "SELECT REGEXP_REPLACE(diagnosis, '[0-9]', '', 'g') AS d, COUNT(*) FROM visits GROUP BY d",
         "SELECT REGEXP_REPLACE(diagnosis, '[0-9]+$', '') AS d, COUNT(*) FROM visits GROUP BY d",
     ),
     "time zone": Rule(
-        "function", "timestamps are in UTC, and AT TIME ZONE says so first: AT TIME ZONE 'UTC' AT TIME ZONE '…'",
+        "function", "timestamps are in UTC, so AT TIME ZONE must name UTC first: AT TIME ZONE 'UTC' AT TIME ZONE '…'",
         "SELECT HOUR(CAST(visited AS TIMESTAMP) AT TIME ZONE 'Europe/Berlin') AS h, COUNT(*) FROM visits GROUP BY h",
         "SELECT HOUR(CAST(visited AS TIMESTAMP) AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin') AS h, COUNT(*) "
         "FROM visits GROUP BY h",
     ),
     "substring": Rule(
-        "function", "the start and the length of a part of a text are constants, from 1 to 1000",
+        "function", "the start and the length of a part of a text must be constants from 1 to 1000",
         "SELECT SUBSTRING(diagnosis, age, 3), COUNT(*) FROM visits GROUP BY 1",
         "SELECT SUBSTRING(diagnosis, 2, 3), COUNT(*) FROM visits GROUP BY 1",
     ),
     "trim": Rule(
-        "function", "TRIM takes spaces off both ends",
+        "function", "TRIM can only remove spaces, from both ends",
         "SELECT COUNT(DISTINCT TRIM(LEADING 'x' FROM diagnosis)) FROM visits",
         "SELECT COUNT(DISTINCT TRIM(diagnosis)) FROM visits",
     ),
     "cast": Rule(
-        "kinds", "a value is cast to BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE or TIMESTAMP, without a size",
+        "kinds", "a value can be cast to BOOLEAN, BIGINT, DOUBLE, VARCHAR, DATE or TIMESTAMP, without a size",
         "SELECT SUM(CAST(cost AS STRUCT(a INT))) FROM visits", "SELECT SUM(CAST(cost AS BIGINT)) FROM visits",
     ),
     "interval": Rule(
-        "function", "an interval is a constant of years to microseconds, added to a date or taken from it",
+        "function",
+        "an interval must be a constant of years to microseconds that is added to a date or subtracted from it",
         "SELECT COUNT(*) FROM visits WHERE visited + INTERVAL (age) DAY > DATE '2024-12-31'",
         "SELECT COUNT(*) FROM visits WHERE visited + INTERVAL 30 DAY > DATE '2024-12-31'",
     ),
     "unit": Rule(
-        "constant", "the unit of a date function is one of {what}",
+        "constant", "the unit of a date function must be one of {what}",
         "SELECT DATE_TRUNC('century', visited), COUNT(*) FROM visits GROUP BY 1",
         "SELECT DATE_TRUNC('year', visited), COUNT(*) FROM visits GROUP BY 1",
     ),
     "constant": Rule(
-        "constant", "{what} is a constant",
+        "constant", "{what} must be a constant",
         "SELECT COUNT(*) FROM visits WHERE ward IN (diagnosis)", "SELECT COUNT(*) FROM visits WHERE ward IN ('A', 'B')",
     ),
     "number": Rule(
-        "constant", "a number is finite and has 64 bits",
+        "constant", "a number must be finite and fit into 64 bits",
         "SELECT COUNT(*) FROM visits WHERE cost < 1e999", "SELECT COUNT(*) FROM visits WHERE cost < 1e9",
     ),
     "window": Rule(
         "window",
-        "a window over rows is partitioned by the person, in a sub-query; over groups a window may read all of them",
+        "a window over rows must be partitioned by the person, in a sub-query; one over groups may read all groups",
         "SELECT SUM(cost) OVER (PARTITION BY ward) FROM visits", "SELECT ward, SUM(cost) FROM visits GROUP BY ward",
     ),
     "qualify": Rule(
-        "window", "QUALIFY stands beside a window, and in a sub-query beside one over the rows of a person",
+        "window", "QUALIFY needs a window; in a sub-query it needs a window over the rows of a person",
         "SELECT COUNT(*) FROM (SELECT age FROM visits QUALIFY age > 3)",
         "SELECT COUNT(*) FROM (SELECT age FROM visits WHERE age > 3)",
     ),
     "subquery": Rule(
         "subquery",
-        "a sub-query stands in FROM, or in WHERE as id IN (SELECT id …) or EXISTS (… equal id), with the id of people",
+        "a sub-query must be in FROM, or in WHERE as id IN (SELECT id …) or EXISTS (… equal id), with the id of people",
         "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
         "SELECT COUNT(*) FROM visits WHERE patient_id IN (SELECT patient_id FROM stays WHERE days > 3)",
     ),
     "scalar": Rule(
-        "subquery", "a SELECT without FROM computes with sub-queries in brackets, each with aggregates over rows",
+        "subquery", "a SELECT without FROM must compute with sub-queries in brackets, each with aggregates over rows",
         "SELECT (SELECT COUNT(*) FROM visits GROUP BY ward) AS w",
         "SELECT (SELECT SUM(days) FROM stays) / (SELECT COUNT(*) FROM visits) AS share",
     ),
     "join": Rule(
-        "join", "tables are joined by a comma, JOIN, LEFT JOIN or RIGHT JOIN, with equal columns",
+        "join", "tables must be joined by a comma, JOIN, LEFT JOIN or RIGHT JOIN, on equal columns",
         "SELECT COUNT(*) FROM visits FULL JOIN stays USING (patient_id)",
         "SELECT COUNT(*) FROM visits JOIN stays USING (patient_id)",
     ),
     "join person": Rule(
-        "join", "private tables are joined on the person",
+        "join", "private tables must be joined on the person",
         "SELECT COUNT(*) FROM visits JOIN stays ON visits.diagnosis = stays.place",
         "SELECT COUNT(*) FROM visits AS v JOIN stays AS s ON v.patient_id = s.patient_id AND v.diagnosis = s.place",
     ),
     "join public": Rule(
-        "join", "a public table is joined on equality with its columns",
+        "join", "a public table must be joined on equality with its columns",
         "SELECT COUNT(*) FROM visits JOIN wards ON visits.age > wards.beds",
         "SELECT COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward WHERE visits.age > wards.beds",
     ),
     "join left": Rule(
-        "join", "LEFT JOIN keeps the rows of a private table; its ON has equalities, and conditions on the other table",
+        "join",
+        "LEFT JOIN must keep the rows of a private table; ON may have equalities, and conditions on the other table",
         "SELECT COUNT(*) FROM wards LEFT JOIN visits ON visits.ward = wards.ward",
         "SELECT COUNT(*) FROM visits LEFT JOIN wards ON visits.ward = wards.ward",
     ),
     "public": Rule(
-        "public", "a question reads at least one private table; public ones you may read as you like",
+        "public", "a question must read at least one private table; a table that is public can be read without noise",
         "SELECT COUNT(*) FROM wards", "SELECT city, COUNT(*) FROM visits JOIN wards USING (ward) GROUP BY city",
     ),
     "public subquery": Rule(
-        "public", "a public table is joined by its name, not from a sub-query",
+        "public", "a public table must be joined by its name, not from a sub-query",
         "SELECT COUNT(*) FROM visits JOIN (SELECT ward FROM wards WHERE beds > 10) AS w USING (ward)",
         "SELECT COUNT(*) FROM visits JOIN wards USING (ward) WHERE beds > 10",
     ),
     "union": Rule(
-        "union", "rows are put together by UNION ALL inside FROM; UNION, EXCEPT and INTERSECT compare people's rows",
+        "union",
+        "rows must be combined by UNION ALL inside FROM; UNION, EXCEPT and INTERSECT would compare people's rows",
         "SELECT COUNT(*) FROM (SELECT age FROM visits UNION SELECT days FROM stays)",
         "SELECT COUNT(*) FROM (SELECT age FROM visits UNION ALL SELECT days FROM stays)",
     ),
     "union outside": Rule(
-        "union", "the outermost SELECT is one SELECT: put the rows together first, and name the parts",
+        "union", "the outermost SELECT must not be a union: combine the rows inside FROM first, and name the parts",
         "SELECT 'v', COUNT(*) FROM visits UNION ALL SELECT 's', COUNT(*) FROM stays",
         "SELECT part, COUNT(*) FROM (SELECT 'v' AS part FROM visits UNION ALL SELECT 's' FROM stays) GROUP BY part",
     ),
     "union columns": Rule(
-        "union", "the parts of a union have as many columns each, and the person in the same place",
+        "union", "all parts of a union must have the same number of columns, and the person in the same position",
         "SELECT COUNT(*) FROM (SELECT age, ward FROM visits UNION ALL SELECT days FROM stays)",
         "SELECT COUNT(*) FROM (SELECT age FROM visits UNION ALL SELECT days FROM stays)",
     ),
     "bounds option": Rule(
-        "options", "contribution bounds are two numbers, the lower one first, for {what}",
+        "options", "contribution bounds must be two numbers, the lower one first, for {what}",
         "SELECT WITH DIFFERENTIAL_PRIVACY AVG(cost, contribution_bounds_per_group => (0, 10)) FROM visits",
         "SELECT WITH DIFFERENTIAL_PRIVACY AVG(cost, contribution_bounds_per_row => (0, 10)) FROM visits",
     ),
     "options": Rule(
-        "options", "OPTIONS takes epsilon, delta, max_groups_contributed and privacy_unit_column, each once",
+        "options", "OPTIONS accepts epsilon, delta, max_groups_contributed and privacy_unit_column, each once",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (speed = 3) COUNT(*) FROM visits",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, max_groups_contributed = 2) COUNT(*) FROM visits",
     ),
     "privacy unit": Rule(
-        "options", "the privacy unit is the owner's choice, and here it is {what}",
+        "options", "the owner chose the privacy unit, and it is {what}",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = ward) COUNT(*) FROM visits",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (privacy_unit_column = patient_id) COUNT(*) FROM visits",
     ),
@@ -341,7 +346,7 @@ def refuse(rule: str, *, name: str = "", what: str = "", among: Iterable[str] = 
     message = found.rule.replace("{name}", shown).replace("{what}", what if len(what) <= 200 else what[:197] + "...")
     names = list(dict.fromkeys(among))
     if rule == "table" and name in names:  # the table exists, so the parser read a keyword
-        raise QuestionRefused(found.code, f"{name} is a word of SQL", f'write the table in quotes: "{name}"')
+        raise QuestionRefused(found.code, f"{name} is a keyword of SQL", f'write the table in quotes: "{name}"')
     raise QuestionRefused(found.code, message, choices(name, names) if names else f"{EXAMPLE_OF}{found.rewrite}")
 
 
@@ -355,8 +360,8 @@ def choices(name: str, among: Iterable[str]) -> str:
     folded = {each.casefold(): each for each in names}
     wanted = name.rpartition(".")[2].casefold()
     near = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.6)
-    meant = f"did you mean {folded[near[0]]!r}? " if near else ""
-    return f"{meant}choose from {', '.join(names[:_MOST_LISTED])}{', …' if len(names) > _MOST_LISTED else ''}"
+    hint = f"did you mean {folded[near[0]]!r}? " if near else ""
+    return f"{hint}choose from {', '.join(names[:_MOST_LISTED])}{', …' if len(names) > _MOST_LISTED else ''}"
 
 
 def private_table(name: str | None, tables: Mapping[str, Table]) -> str:
@@ -365,5 +370,10 @@ def private_table(name: str | None, tables: Mapping[str, Table]) -> str:
         return name
     private = [each for each, table in tables.items() if table.unit is not None]
     if len(private) != 1:
-        raise InvalidParameter("table", NOTHING, "this session has several", choices("", private))
+        raise InvalidParameter(
+            "table",
+            NOTHING,
+            "must be given: this session does not have exactly one private table",
+            choices("", private),
+        )
     return private[0]

@@ -118,8 +118,8 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
             raise InvalidParameter(
                 parameter,
                 NOTHING,
-                "are about two versions of the data",
-                "ask all of one version",
+                "must be about one version of the data",
+                "ask all questions about the same version",
             )
         if not adds_up(plan):
             raise InvalidParameter(parameter, NOTHING, _SAME, _SUCH_AS)
@@ -137,7 +137,9 @@ def _beside(answers: Sequence[Answer], parameter: str) -> TablesBySide:
                 raise InvalidParameter(parameter, NOTHING, _SAME, _SUCH_AS)
         order.append(forms)
     if len(keys) > _MOST_KEYS:
-        raise InvalidParameter(parameter, len(keys), f"have more than {_MOST_KEYS} keys together", "take fewer")
+        raise InvalidParameter(
+            parameter, len(keys), f"must have at most {_MOST_KEYS} keys together", "give fewer tables"
+        )
     places = {form: i for i, form in enumerate(keys)}
     orders = tuple(tuple(places[form] for form in forms) for forms in order)
     return TablesBySide(
@@ -226,10 +228,10 @@ class Joint:
         fixed total is negative.
         """
         if self.done:
-            raise InvalidOperation("the numbers were rounded or raised already; do this first, and then round")
+            raise InvalidOperation("the numbers were rounded or raised to 0 already; call nonnegative() first")
         statistic = self.answers[0].plan.parts[0].statistic
         if isinstance(statistic, ExactSum) and statistic.low < 0:
-            rule = "the numbers that are summed may lie below 0, by their bounds, and so may their sum"
+            rule = "the summed column may have negative values, by its bounds, so its sums may be negative"
             raise InvalidOperation(rule)
         sizes, step = self.side.sizes, _step(self.answers[0].plan)
         words = "moved by least squares such that no number is below 0, and sums are kept"
@@ -242,7 +244,7 @@ class Joint:
             free = [Margin(self.side.axes[0], self.numbers[0], 1.0)]
             low = min(float(each.counts.min(initial=0.0)) for each in fixed)
             if low * step < -_SURE:
-                rule = "has a number below 0, and no numbers that are all at least 0 add up to it"
+                rule = "has a negative number, to which numbers of at least 0 cannot add up"
                 remedy = "publish([...]).nonnegative() moves the totals as well"
                 raise InvalidParameter("totals", NOTHING, rule, remedy)
             fixed = [replace(each, counts=np.maximum(each.counts, 0.0)) for each in fixed]
@@ -313,7 +315,7 @@ def _far(side: TablesBySide, measured: Sequence[MeasuredTable], exact: Sequence[
             if float(np.abs(unconstrained.table(each.axes) - each.counts).max(initial=0.0)) > max(reaches):
                 names = _listed([side.names[axis][0] for axis in each.axes] or ["all rows"])
                 words = f"the declared totals by {names} are farther from the noisy ones than noise explains"
-                found.append(f"{words}: were all rows counted, and are they of the same day?")
+                found.append(f"{words}: check that they count the same rows, of the same day")
     return found
 
 
@@ -369,18 +371,18 @@ def _prepared(
     for each in answers:
         if not isinstance(each, Answer):
             remedy = (
-                "of several tables in one, give its tables one by one (.tables)"
+                "give the tables of this answer one by one: answer.tables"
                 if isinstance(each, Shown)
-                else "declare totals that are public by invariants="
+                else "give public totals by invariants="
             )
             raise InvalidParameter(parameter, type_of(each), "must be answers of a session", remedy)
         joint = each._joint
         if each._touched or (joint is not None and joint[0].done):
-            rule = "was rounded, raised to 0 or suppressed already, which no fit can take into account"
-            raise InvalidParameter(parameter, NOTHING, rule, "fit first, and round what comes out")
+            rule = "was rounded, raised to 0 or suppressed already, so it cannot be fitted"
+            raise InvalidParameter(parameter, NOTHING, rule, "fit first, then round the result")
         if joint is not None and joint[0].exact:
             rule = "was fitted to declared totals already"
-            raise InvalidParameter(parameter, NOTHING, rule, "declare them once, where all tables are fitted together")
+            raise InvalidParameter(parameter, NOTHING, rule, "declare the totals in one fit of all tables")
         # A fit of a fitted answer starts again from the original answers.
         sources = [each] if joint is None else [joint[0].answers[joint[1]], *joint[0].answers]
         found += [one for i, one in enumerate(sources) if all(one is not other for other in [*found, *sources[:i]])]
@@ -397,7 +399,7 @@ def _declared(
         return (), ()
     such_as = 'write invariants={"ward": {"A": 500, "B": 300}}'
     if not isinstance(invariants, Mapping):
-        raise InvalidParameter("invariants", type_of(invariants), "must give totals for a key's name", such_as)
+        raise InvalidParameter("invariants", type_of(invariants), "must map names of keys to totals", such_as)
     step, counted = _step(answers[0].plan), isinstance(answers[0].plan.recipes[0], Counted)
     found, assumptions = [], []
     for by, totals in invariants.items():
@@ -414,7 +416,7 @@ def _declared(
         if not names:
             totals = totals if isinstance(totals, Mapping) else {(): totals}
         if not isinstance(totals, Mapping):
-            raise InvalidParameter("invariants", names, "must give a total for each value", such_as)
+            raise InvalidParameter("invariants", names, "must map each value to its total", such_as)
         read = {(key if isinstance(key, tuple) else (key,)): total for key, total in totals.items()}
         counts = np.zeros([side.sizes[axis] for axis in axes])
         for place in np.ndindex(*counts.shape):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, final
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
 from deniable.queries.answer import answer_files, privacy_statement
-from deniable.queries.answer.shared_measurements import cost_of
-from deniable.queries.plan.answer_notes import cost_said, wrapped
+from deniable.queries.answer.shared_measurements import total_cost
+from deniable.queries.plan.answer_notes import cost_in_words, wrapped
 from deniable.queries.publication import consistent_fit
 
 if TYPE_CHECKING:
@@ -34,15 +34,15 @@ def publish(answers: Sequence[Answer] | Mapping[str, Answer], *, invariants: Inv
     else:
         titles, tables = (), tuple(answers)
     if not tables:
-        raise InvalidParameter("answers", NOTHING, "must be at least one")
+        raise InvalidParameter("answers", NOTHING, "must be at least one answer")
     if any(not isinstance(each, str) or not each for each in titles):
         raise InvalidParameter("answers", NOTHING, "must have titles that are texts")
     if len({id(each) for each in tables}) < len(tables):
-        raise InvalidParameter("answers", NOTHING, "must be different answers")
+        raise InvalidParameter("answers", NOTHING, "must not contain an answer twice")
     found = consistent_fit.joint(tables, invariants)
     if len(found.answers) != len(tables):
-        rule = "one of them was fitted to answers that are not among them"
-        raise InvalidParameter("answers", NOTHING, rule, "pass the answers as they came, with all totals")
+        rule = "contain one that was fitted to an answer that is not given"
+        raise InvalidParameter("answers", NOTHING, rule, "give the original answers, with all totals")
     names = titles or tuple(answer_files.sheet(each, None).title for each in tables)
     return Publication(found, found.tables(), names)
 
@@ -191,7 +191,7 @@ class Publication:
             for title, table, own in zip(self.titles, self._tables, remarks, strict=True)
         ]
         entries = sorted({each.receipt.entry for each in self._tables})
-        cost = cost_said(cost_of(self._tables), self._tables[0].budget)
+        cost = cost_in_words(total_cost(self._tables), self._tables[0].budget)
         paid = f"charge{'s' * (len(entries) > 1)} {', '.join(map(str, entries))}: {cost} in all"
         return "\n\n".join([*texts, "\n".join(wrapped([*common, paid]))])
 
@@ -208,5 +208,5 @@ def _together(tables: Sequence[Answer]) -> Guarantee:
     from deniable.units import Guarantee
 
     assumptions = tuple(dict.fromkeys(words for each in tables for words in each.guarantee.assumptions))
-    curve = tables[0].budget.curve(cost_of(tables))
+    curve = tables[0].budget.curve(total_cost(tables))
     return Guarantee(curve, tables[0].guarantee.unit, assumptions=assumptions)

@@ -6,7 +6,8 @@
     linear_patterns     regular expressions that every engine matches in linear time
     operators           expressions, checked against the closed table: kinds, public bounds, values
     operator_table      the closed table of operators; `operator_meanings` is their reference in Python, and
-                        `operator_bounds` their effect on public bounds (interval arithmetic on fractions)
+                        `operator_bounds` their effect on public bounds (interval arithmetic on fractions);
+                        `text_bounds`: those of texts
     constant_kinds, kind_remedies      constants converted to the kind beside them, and remedies for wrong kinds
     exact_statistics    the statistics that an engine computes before noise, with their sensitivity
     altered_records     copies of frozen records with changed fields, without repeating their checks

@@ -53,5 +53,7 @@ def _read(constant: Expression, kind: Kind) -> Literal:
     value = day if day is not None else moment
     if value is None or (kind is Kind.DATE and day is None):
         shape = "'2024-12-31'" if kind is Kind.DATE else "'2024-12-31 23:59:59'"
-        raise QuestionRefused("constant", f"text beside a {kind.value} is read as one", f"write it as {shape}")
+        raise QuestionRefused(
+            "constant", f"a text that is compared with a {kind.value} must be a {kind.value}", f"write it as {shape}"
+        )
     return Literal(value)

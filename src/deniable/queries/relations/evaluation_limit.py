@@ -19,22 +19,22 @@ from deniable.errors import QuestionRefused
 @dataclass(slots=True)
 class _Count:
     left: int
-    told: Callable[[int], object] | None
+    notify: Callable[[int], object] | None
 
 
 _COUNT: Final[ContextVar[_Count | None]] = ContextVar("count", default=None)
 
 
 @contextmanager
-def at_most(evaluations: int | None, told: Callable[[int], object] | None = None) -> Iterator[None]:
+def at_most(evaluations: int | None, notify: Callable[[int], object] | None = None) -> Iterator[None]:
     """A context that allows at most so many evaluations in total (None: no limit). The outermost limit holds.
 
-    `told` is called with a number of evaluations before they are made, and may block to delay the caller.
+    `notify` is called with a number of evaluations before they are made, and may block to delay the caller.
     """
     if evaluations is None or _COUNT.get() is not None:
         yield
         return
-    token = _COUNT.set(_Count(evaluations, told))
+    token = _COUNT.set(_Count(evaluations, notify))
     try:
         yield
     finally:
@@ -53,5 +53,5 @@ def spend(evaluations: int) -> None:
             "it takes too long to list the values that the computed keys and columns of this question can have",
             "compute fewer of them, from columns with fewer values, or put fewer conditions on them",
         )
-    if count.told is not None:
-        count.told(evaluations)
+    if count.notify is not None:
+        count.notify(evaluations)

@@ -135,7 +135,7 @@ class CountPersons(Statistic):
 
     def check(self, relation: RelationNode) -> None:
         if not relation.people:
-            raise QuestionRefused("unit", "every row is its own person here", "write COUNT(*)")
+            raise QuestionRefused("unit", "every row is its own person here: count rows instead", "write COUNT(*)")
         if self.expression is not None:
             typed(self.expression, relation.columns)
 
@@ -191,7 +191,7 @@ class ExactSum(Statistic):
 
     def check(self, relation: RelationNode) -> None:
         if typed(self.expression, relation.columns).domain.kind not in NUMBERS:
-            raise QuestionRefused("kinds", "a sum takes numbers", "CAST(a AS DOUBLE)")
+            raise QuestionRefused("kinds", "a sum needs numbers", "write CAST(a AS DOUBLE)")
 
 
 @final
@@ -215,9 +215,9 @@ class Cells(Statistic):
 
     def check(self, relation: RelationNode) -> None:
         if typed(self.expression, relation.columns).domain.kind not in NUMBERS:
-            raise QuestionRefused("kinds", "cells partition numbers", "CAST(a AS DOUBLE)")
+            raise QuestionRefused("kinds", "a histogram needs numbers", "write CAST(a AS DOUBLE)")
         if len(self.edges) < 2 or any(a >= b for a, b in zip(self.edges, self.edges[1:], strict=False)):
-            raise QuestionRefused("bounds", "the edges of cells increase", "give low < high")
+            raise QuestionRefused("bounds", "the edges of a histogram must increase", "give low < high")
 
 
 Number = int | float
@@ -254,7 +254,9 @@ class Collect:
         for name, key in self.keys:
             if typed(key, self.relation.columns).domain.kind is Kind.REAL and self.known is None:
                 raise QuestionRefused(
-                    "key", f"{name!r} is real, and reals that are not public cannot be keys", "FLOOR(a / 10) * 10"
+                    "key",
+                    f"{name!r} is a real number, which must be put into public bins to be a key",
+                    "FLOOR(a / 10) * 10",
                 )
         for statistic in self.statistics:
             statistic.check(self.relation)
@@ -348,4 +350,6 @@ def _up(exact: Fraction) -> float:
     try:
         return up(exact)
     except OverflowError:
-        raise QuestionRefused("bounds", "the bounds are too wide for any noise", "give tighter bounds") from None
+        raise QuestionRefused(
+            "bounds", "the bounds are too wide for a finite sensitivity", "give tighter bounds"
+        ) from None

@@ -38,7 +38,7 @@ def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[D
     if wanted is Kind.BOOLEAN and operator not in _COMPARING:  # only text or booleans, where numbers are needed
         wanted = Kind.REAL
     if wanted is None:
-        dates = (_said(each) for each, domain in zip(arguments, domains, strict=True) if domain.kind in _DATES)
+        dates = (_as_sql(each) for each, domain in zip(arguments, domains, strict=True) if domain.kind in _DATES)
         numbers = f"take a number out of the date: YEAR({next(dates, 'a')})"
         return numbers if kinds & NUMBERS else "compare with a value of its own kind"
     written = []
@@ -46,9 +46,9 @@ def one_kind(operator: str, arguments: Sequence[Expression], domains: Sequence[D
         fits = domain.kind is wanted or domain.keys == () or {domain.kind, wanted} <= NUMBERS
         read = argument if fits else _read(argument, wanted)
         if read is None:
-            return f"{_said(argument)} is text: write a constant of kind {wanted.value}"
+            return f"{_as_sql(argument)} is text: write a constant of kind {wanted.value}"
         cast = read is argument and not fits
-        written.append(f"CAST({_said(read)} AS {_TYPES.get(wanted, wanted.name)})" if cast else _said(read))
+        written.append(f"CAST({_as_sql(read)} AS {_TYPES.get(wanted, wanted.name)})" if cast else _as_sql(read))
     return f"write {_called(operator, written)}"
 
 
@@ -74,7 +74,7 @@ def _read(argument: Expression, wanted: Kind) -> Expression | None:
     return None if found is None or kind_of(found) is None else Literal(found)
 
 
-def _said(argument: Expression) -> str:
+def _as_sql(argument: Expression) -> str:
     if isinstance(argument, Column):
         return argument.name
     if not isinstance(argument, Literal):

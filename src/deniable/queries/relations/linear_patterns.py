@@ -89,6 +89,7 @@ class Pattern:
 
     @property
     def python(self) -> re.Pattern[str]:
+        """The pattern compiled for Python's `re`, for the reference meaning. Cached."""
         return _compiled(self)
 
     @property
@@ -126,10 +127,10 @@ def pattern(text: str) -> Pattern:
     >>> pattern("(a+)+b")
     Traceback (most recent call last):
     ...
-    deniable.queries.relations.linear_patterns.UnfitPattern: a group that repeats holds a part that repeats without end
+    deniable.queries.relations.linear_patterns.UnfitPattern: a group that repeats must not hold an unlimited repetition
     """
     if len(text) > _MOST_LETTERS:
-        raise UnfitPattern(f"a pattern has at most {_MOST_LETTERS} characters")
+        raise UnfitPattern(f"a pattern must have at most {_MOST_LETTERS} characters")
     found = _Reader(text).whole()
     _check(found.parts, None if not found.ends else (), [0, 1], repeated=False)
     return found
@@ -146,8 +147,8 @@ class _Reader:
         ends = self._taken("$")
         if self.at < len(self.text):
             raise UnfitPattern(
-                "alternatives stand in a group: (?:a|b)" if self.text[self.at] == "|" else
-                "^ stands at the beginning of a pattern, $ at its end, and brackets are closed"
+                "alternatives must be in a group: (?:a|b)" if self.text[self.at] == "|" else
+                "^ must be at the beginning of a pattern, $ at its end, and every bracket must be closed"
             )  # fmt: skip
         return Pattern(parts, starts, ends, self.groups)
 
@@ -175,7 +176,7 @@ class _Reader:
         if letter == "\\":
             return _Letter(self._escaped())
         if letter in "^*+?{}]":
-            raise UnfitPattern(f"{letter} stands in a wrong place; write \\{letter} for the character")
+            raise UnfitPattern(f"{letter} is in a wrong place; write \\{letter} for the character")
         return _Letter(((ord(letter), ord(letter)),))
 
     def _group(self) -> _Group:
@@ -183,7 +184,7 @@ class _Reader:
         if self._taken("?:"):
             pass
         elif self._taken("?"):
-            raise UnfitPattern("a group is (…) or (?:…); it looks neither ahead nor back")
+            raise UnfitPattern("a group must be (…) or (?:…); lookahead and lookbehind are not supported")
         else:
             self.groups += 1
             number = self.groups
@@ -196,7 +197,7 @@ class _Reader:
 
     def _escaped(self) -> Ranges:
         if self.at >= len(self.text):
-            raise UnfitPattern("a pattern does not end with a backslash")
+            raise UnfitPattern("a pattern must not end with a backslash")
         letter = self.text[self.at]
         self.at += 1
         if letter in _CLASSES:
@@ -206,7 +207,7 @@ class _Reader:
         if letter in _CONTROLS:
             return ((_CONTROLS[letter], _CONTROLS[letter]),)
         if letter.isalnum():
-            raise UnfitPattern(f"\\{letter} is not taken; \\d, \\w, \\s, \\n and \\t are")
+            raise UnfitPattern(f"\\{letter} is not supported; \\d, \\w, \\s, \\n and \\t are")
         return ((ord(letter), ord(letter)),)
 
     def _class(self) -> Ranges:
@@ -222,7 +223,7 @@ class _Reader:
                 self.at += 1
                 high = self._in_class()
                 if len(high) != 1 or high[0][0] < low[0][0]:
-                    raise UnfitPattern("a range in [ ] goes from a character to a later one")
+                    raise UnfitPattern("a range in [ ] must go from a character to a later one")
                 low = ((low[0][0], high[0][1]),)
             found += low
         self.at += 1
@@ -235,7 +236,7 @@ class _Reader:
         if letter == "\\":
             return self._escaped()
         if letter == "[":
-            raise UnfitPattern("[ in a class is written \\[")
+            raise UnfitPattern("write \\[ for the character [ in a class")
         return ((ord(letter), ord(letter)),)
 
     def _times(self, part: _Letter | _Group) -> _Times:
@@ -253,9 +254,9 @@ class _Reader:
             least = int(found[1])
             end = least if found[2] is None else int(found[3]) if found[3] else None
         if self.text[self.at : self.at + 1] in ("?", "+", "*", "{"):
-            raise UnfitPattern("a part has one of ?, *, + and {m,n}, and repeats as often as it can")
+            raise UnfitPattern("a part can have only one of ?, *, + and {m,n}; lazy repetition is not supported")
         if least > _MOST_TIMES or (end is not None and not least <= end <= _MOST_TIMES):
-            raise UnfitPattern(f"a part is repeated at most {_MOST_TIMES} times, or without end")
+            raise UnfitPattern(f"a part must be repeated at most {_MOST_TIMES} times, or without a limit")
         return _Times(part, least, end)
 
 
@@ -270,13 +271,13 @@ def _check(parts: tuple[_Times, ...], after: Ranges | None, ways: list[int], *, 
         if isinstance(each.part, _Group):
             repeats = each.most is None or each.most > 1
             if repeats and any(_unbounded(way) for way in each.part.ways):
-                raise UnfitPattern("a group that repeats holds a part that repeats without end")
+                raise UnfitPattern("a group that repeats must not hold an unlimited repetition")
             starts = _first((_Times(each.part, 1, 1),), ())
             if each.most is None or (each.least != each.most and (repeats or repeated)):
                 if follows is not None and _overlap(starts or (), follows):
-                    raise UnfitPattern("after a group that repeats stands something that it may also match")
+                    raise UnfitPattern("a group that repeats must not be followed by something that it may also match")
                 if any(all(_is_nullable(one) for one in way) for way in each.part.ways):
-                    raise UnfitPattern("a group that repeats may be empty")
+                    raise UnfitPattern("a group that repeats must not match the empty text")
             _check_alternatives(each.part, ways, repeated=repeated or repeats)
             if each.least != each.most or len(each.part.ways) > 1:
                 _count(ways)
@@ -286,16 +287,16 @@ def _check(parts: tuple[_Times, ...], after: Ranges | None, ways: list[int], *, 
         elif each.least != each.most:
             clear = follows is None or not _overlap(each.part.letters, follows)
             if each.most is None and not clear:
-                raise UnfitPattern("after a part that repeats without end stands something that it may also match")
+                raise UnfitPattern("an unlimited repetition must not be followed by something that it may also match")
             if not clear:
                 _count(ways)
                 if repeated or (each.most is not None and each.most - each.least > 1):
-                    raise UnfitPattern("after a part that repeats stands something that it may also match")
+                    raise UnfitPattern("a part that repeats must not be followed by something that it may also match")
 
 
 def _check_alternatives(group: _Group, ways: list[int], *, repeated: bool) -> None:
     try:
-        _check_told_apart(group)
+        _check_first_letters(group)
     except UnfitPattern:
         if repeated:
             raise
@@ -304,22 +305,22 @@ def _check_alternatives(group: _Group, ways: list[int], *, repeated: bool) -> No
             raise UnfitPattern("too many alternatives begin with the same letter") from None
 
 
-def _check_told_apart(group: _Group) -> None:
-    """Raise `UnfitPattern` unless the first letter tells which alternative of a group matches."""
+def _check_first_letters(group: _Group) -> None:
+    """Raise `UnfitPattern` unless the first letter decides which alternative of a group matches."""
     seen: Ranges = ()
     for way in group.ways:
         if len(group.ways) > 1 and all(_is_nullable(one) for one in way):
-            raise UnfitPattern("an alternative of a group that repeats may be empty")
+            raise UnfitPattern("an alternative of a group that repeats must not match the empty text")
         first = _first(way, ()) or ()
         if _overlap(seen, first):
-            raise UnfitPattern("two alternatives of a group that repeats begin with the same letter")
+            raise UnfitPattern("the alternatives of a group that repeats must begin with different letters")
         seen = _merged([*seen, *first])
 
 
 def _count(ways: list[int]) -> None:
     ways[0] += 1
     if ways[0] > _MOST_WAYS:
-        raise UnfitPattern(f"a pattern has at most {_MOST_WAYS} groups with alternatives or parts that may be missing")
+        raise UnfitPattern(f"a pattern must have at most {_MOST_WAYS} groups with alternatives or optional parts")
 
 
 def _unbounded(parts: tuple[_Times, ...]) -> list[Ranges]:
@@ -421,10 +422,11 @@ class Replacement:
             elif number.isdigit() and int(number) <= groups:
                 pieces.append(int(number))
             else:
-                raise UnfitPattern(f"the new text has \\0 to \\{groups}, and \\\\ for a backslash")
+                raise UnfitPattern(f"the new text may contain \\0 to \\{groups}, and \\\\ for a backslash")
         return cls(tuple(pieces))
 
     def filled(self, match: re.Match[str]) -> str:
+        """The new text for one match; a group that took no part in the match is empty."""
         return "".join(each if isinstance(each, str) else match[each] or "" for each in self.pieces)
 
     def text(self, backslash: str, sign: str, moved: int = 0) -> str:

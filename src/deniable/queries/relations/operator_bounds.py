@@ -16,8 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from deniable.queries.relations import operator_meanings
-from deniable.queries.relations.linear_patterns import Replacement, UnfitPattern, pattern
-from deniable.tables.kinds import LARGEST, LONGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
+from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, end_of, kind_of, ordinal
 
 Bounds = tuple[Fraction, Fraction]
 Domains = tuple[Domain, ...]
@@ -59,10 +58,12 @@ def of_constant(value: Scalar | None) -> Domain:
 
 
 def only_null(domain: Domain) -> bool:
+    """Whether NULL is the only value of a domain."""
     return domain.keys == ()
 
 
 def nullable(domains: Iterable[Domain]) -> bool:
+    """Whether one of the arguments may be NULL, so that the result of a strict operator may be."""
     return any(domain.nullable for domain in domains)
 
 
@@ -144,16 +145,19 @@ def _arithmetic(domains: Domains, corners: Callable[..., Bounds]) -> Domain:
 
 
 def add(domains: Domains) -> Domain:
+    """The domain of a + b."""
     return _arithmetic(domains, lambda a, b: (a[0] + b[0], a[1] + b[1]))
 
 
 def subtract(domains: Domains) -> Domain:
+    """The domain of a - b. `Unfit` for dates, whose difference is an operator of its own (`days_between`)."""
     if any(domain.kind in {Kind.DATE, Kind.TIMESTAMP} for domain in domains):
-        raise Unfit("the days between two dates are DATE_DIFF('day', a, b)")
+        raise Unfit("write DATE_DIFF('day', a, b) for the days between two dates")
     return _arithmetic(domains, lambda a, b: (a[0] - b[1], a[1] - b[0]))
 
 
 def multiply(domains: Domains) -> Domain:
+    """The domain of a * b: the extremes are at the corners of the two intervals."""
     return _arithmetic(domains, _corners(lambda x, y: x * y))
 
 
@@ -166,6 +170,7 @@ def _corners(function: Callable[[Fraction, Fraction], Fraction]) -> Callable[[Bo
 
 
 def divide(domains: Domains) -> Domain:
+    """The domain of a / b, a real. Without bounds, and nullable, if b may be 0."""
     a, b = (None if domain.bounds is None else _real(*domain.bounds) for domain in _numbers(domains))
     if b is None or b[0] <= 0 <= b[1]:
         return Domain(Kind.REAL, None, None, True)
@@ -176,6 +181,7 @@ def divide(domains: Domains) -> Domain:
 
 
 def modulo(domains: Domains) -> Domain:
+    """The domain of a % b, which has the sign of a and is smaller than b in size. Nullable if b may be 0."""
     a, b = _numbers(domains)
     whole = a.kind is Kind.INTEGER and b.kind is Kind.INTEGER
     kind = Kind.INTEGER if whole else Kind.REAL
@@ -192,10 +198,13 @@ def modulo(domains: Domains) -> Domain:
 
 
 def negate(domains: Domains) -> Domain:
+    """The domain of -a; a real if -a may exceed 64 bits."""
     return _arithmetic(domains, lambda a: (-a[1], -a[0]))
 
 
 def absolute(domains: Domains) -> Domain:
+    """The domain of |a|, which reaches down to 0 if a may have both signs."""
+
     def corners(a: Bounds) -> Bounds:
         high = max(abs(a[0]), abs(a[1]))
         return (Fraction(0) if a[0] <= 0 <= a[1] else min(abs(a[0]), abs(a[1]))), high
@@ -216,14 +225,17 @@ def _whole(domains: Domains, step: Callable[[Fraction], int]) -> Domain:
 
 
 def floor(domains: Domains) -> Domain:
+    """The domain of FLOOR(a): an integer if the bounds of a fit into 64 bits, otherwise a real."""
     return _whole(domains, math.floor)
 
 
 def ceil(domains: Domains) -> Domain:
+    """The domain of CEIL(a): an integer if the bounds of a fit into 64 bits, otherwise a real."""
     return _whole(domains, math.ceil)
 
 
 def rounded(domains: Domains) -> Domain:
+    """The domain of ROUND(a), halves away from 0: an integer if the bounds fit into 64 bits, otherwise a real."""
     return _whole(domains, lambda x: math.floor(abs(x) + Fraction(1, 2)) * (-1 if x < 0 else 1))
 
 
@@ -233,6 +245,7 @@ def _one_real(domains: Domains) -> Bounds | None:
 
 
 def sqrt(domains: Domains) -> Domain:
+    """The domain of SQRT(a). Nullable if a may be negative; then the bounds are those of its part from 0 on."""
     a = _one_real(domains)
     if a is None or a[1] < 0:
         return Domain(Kind.REAL, None, None, True)
@@ -248,6 +261,7 @@ def _wider(low: float, high: float) -> Bounds | None:
 
 
 def ln(domains: Domains) -> Domain:
+    """The domain of LN(a). Without bounds, and nullable, if a may be 0 or negative."""
     a = _one_real(domains)
     if a is None or a[0] <= 0:
         return Domain(Kind.REAL, None, None, True)
@@ -255,6 +269,7 @@ def ln(domains: Domains) -> Domain:
 
 
 def exp(domains: Domains) -> Domain:
+    """The domain of EXP(a). Without bounds, and nullable, if a may exceed 700, near which a float overflows."""
     a = _one_real(domains)
     if a is None or a[1] > 700:
         return Domain(Kind.REAL, None, None, True)
@@ -262,6 +277,7 @@ def exp(domains: Domains) -> Domain:
 
 
 def power(domains: Domains) -> Domain:
+    """The domain of POWER(a, b). It has bounds if a is positive, or if b is a constant integer of at least 0."""
     a, b = (None if domain.bounds is None else _real(*domain.bounds) for domain in _numbers(domains))
     unknown = Domain(Kind.REAL, None, None, True)
     if a is None or b is None:
@@ -302,29 +318,35 @@ def _extreme(domains: Domains, choose: Callable[[Iterable[Fraction]], Fraction])
 
 
 def least(domains: Domains) -> Domain:
+    """The domain of LEAST(a, b, ...). One bounded argument is enough for an upper bound."""
     return _extreme(domains, min)
 
 
 def greatest(domains: Domains) -> Domain:
+    """The domain of GREATEST(a, b, ...). One bounded argument is enough for a lower bound."""
     return _extreme(domains, max)
 
 
 def compared(domains: Domains) -> Domain:
+    """The domain of a comparison. `MixedKinds` if the arguments have no common kind."""
     common_kind(domains)
     return Domain(Kind.BOOLEAN, None, None, nullable(domains))
 
 
 def logic(domains: Domains) -> Domain:
+    """The domain of AND, OR and NOT. `Unfit` if an argument is not boolean."""
     if any(domain.kind is not Kind.BOOLEAN for domain in domains):
         raise Unfit("write a comparison, such as a <> 0")
     return Domain(Kind.BOOLEAN, None, None, nullable(domains))
 
 
 def never_null(domains: Domains) -> Domain:
+    """The domain of IS NULL, which accepts every kind and is never NULL."""
     return Domain(Kind.BOOLEAN, None, None, False)
 
 
 def case(domains: Domains) -> Domain:
+    """The domain of CASE: conditions and values in turn, and the value of ELSE last."""
     if len(domains) % 2 == 0:
         raise Unfit
     logic(domains[:-1:2])
@@ -332,11 +354,13 @@ def case(domains: Domains) -> Domain:
 
 
 def coalesce(domains: Domains) -> Domain:
+    """The domain of COALESCE(a, b, ...), which is NULL only if all arguments may be NULL."""
     together = common(domains)
     return Domain(together.kind, together.bounds, together.keys, all(domain.nullable for domain in domains))
 
 
 def nullif(domains: Domains) -> Domain:
+    """The domain of NULLIF(a, b): the bounds of a, and always nullable."""
     together = common(domains)
     bounds = None if domains[0].bounds is None else _as(together.kind, domains[0].bounds)
     return Domain(together.kind, bounds, together.keys, True)
@@ -384,86 +408,15 @@ def cast(kind: Kind) -> Callable[[Domains], Domain]:
     return domain
 
 
-def text(domains: Domains) -> Domain:
-    if any(domain.kind is not Kind.TEXT and not only_null(domain) for domain in domains):
-        raise Unfit("cast it first: CAST(a AS VARCHAR)")
-    return Domain(Kind.TEXT, None, None, nullable(domains))
-
-
-def length(domains: Domains) -> Domain:
-    text(domains)
-    return Domain(Kind.INTEGER, (Fraction(0), Fraction(LONGEST)), None, nullable(domains))
-
-
-def _constant(domain: Domain) -> Scalar | None:
+def constant_of(domain: Domain) -> Scalar | None:
+    """The value of a constant argument; None for NULL, and for an argument that is not a constant."""
     return domain.keys[0] if domain.keys else None
 
 
-def prefix(domains: Domains) -> Domain:
-    text(domains[:1])
-    size = _constant(domains[1])
-    if domains[1].kind is not Kind.INTEGER or not isinstance(size, int) or not 0 <= size <= 1000:
-        raise Unfit
-    return Domain(Kind.TEXT, None, None, nullable(domains))
-
-
-def substring(domains: Domains) -> Domain:
-    text(domains[:1])
-    if not all(_is_whole(domain, 1, LONGEST) for domain in domains[1:]):
-        raise Unfit("a part of a text begins at 1 or later, and has a length: SUBSTRING(a, 4, 2)")
-    return Domain(Kind.TEXT, None, None, nullable(domains))
-
-
-def split_part(domains: Domains) -> Domain:
-    text(domains[:2])
-    if not _constant(domains[1]) or not _is_whole(domains[2], 1, LONGEST):
-        raise Unfit("the separator has a character, and parts are counted from 1: SPLIT_PART(a, '-', 2)")
-    return Domain(Kind.TEXT, None, None, nullable(domains))
-
-
-def replace(domains: Domains) -> Domain:
-    text(domains)
-    if not _constant(domains[1]):
-        raise Unfit("the text that is replaced has a character: REPLACE(a, '-', ' ')")
-    return Domain(Kind.TEXT, None, None, nullable(domains))
-
-
-def position(domains: Domains) -> Domain:
-    text(domains)
-    if not _constant(domains[1]):
-        raise Unfit("the text that is looked for has a character: STRPOS(a, '-')")
-    return Domain(Kind.INTEGER, (Fraction(0), Fraction(LONGEST)), None, nullable(domains))
-
-
-def regexp(result: Kind) -> Callable[[Domains], Domain]:
-    """The domain of a function with a constant pattern: whether it matches, a group, or the text after replacing."""
-
-    def domain(domains: Domains) -> Domain:
-        text(domains[:1])
-        try:
-            found = pattern(str(_constant(domains[1])))
-            if result is Kind.TEXT and domains[2].kind is Kind.TEXT:
-                Replacement.of(str(_constant(domains[2])), found.groups)
-        except UnfitPattern as wrong:
-            raise Unfit(str(wrong)) from None
-        if domains[2:] and domains[2].kind is Kind.INTEGER and not _is_whole(domains[2], 0, found.groups):
-            raise Unfit(f"the pattern has {found.groups} groups in brackets, and 0 is the whole match")
-        return Domain(result, None, None, nullable(domains))
-
-    return domain
-
-
-def _is_whole(domain: Domain, low: int, high: int) -> bool:
-    value = _constant(domain)
+def is_whole(domain: Domain, low: int, high: int) -> bool:
+    """Whether an argument is a constant integer from `low` to `high`."""
+    value = constant_of(domain)
     return domain.kind is Kind.INTEGER and isinstance(value, int) and low <= value <= high
-
-
-def like(domains: Domains) -> Domain:
-    text(domains[:1])
-    told = _constant(domains[1])
-    if not isinstance(told, str) or "\\" in told or len(told) > 1000:
-        raise Unfit("a pattern is text of at most 1000 characters without a backslash: a LIKE 'x%'")
-    return Domain(Kind.BOOLEAN, None, None, nullable(domains))
 
 
 def _dates(domains: Domains) -> None:
@@ -496,6 +449,7 @@ def date_part(low: int, high: int) -> Callable[[Domains], Domain]:
 
 
 def year(domains: Domains) -> Domain:
+    """The domain of YEAR(a): between the years of public bounds or keys, otherwise from 1 to 9999."""
     _dates(domains)
     days = _days(domains[0])
     ends = (1, 9999) if days is None else [dt.date.fromordinal(int(end)).year for end in days]
@@ -514,20 +468,21 @@ def time_part(high: int) -> Callable[[Domains], Domain]:
 
 
 def date_trunc(domains: Domains) -> Domain:
+    """The domain of DATE_TRUNC(unit, a). If a has public bounds, few enough starts are listed as public keys."""
     unit, a = domains
     _dates((a,))
-    if _constant(unit) not in operator_meanings.UNITS or (
-        _constant(unit) in operator_meanings.TIMES and a.kind is Kind.DATE
+    if constant_of(unit) not in operator_meanings.UNITS or (
+        constant_of(unit) in operator_meanings.TIMES and a.kind is Kind.DATE
     ):
         units, times = ", ".join(operator_meanings.UNITS), ", ".join(operator_meanings.TIMES)
-        raise Unfit(f"the unit is one of {units}; {times} need a timestamp")
+        raise Unfit(f"the unit must be one of {units}; {times} need a timestamp")
     ends = None if only_null(a) else _ends(a)
     if ends is None:
         return Domain(Kind.DATE if only_null(a) else a.kind, None, None, a.nullable)
     # Both ends are numbers, because `ends` is not None.
-    first, last = (_start(str(_constant(unit)), end_of(a.kind, end)) for end in ends)  # type: ignore[arg-type]
+    first, last = (_start(str(constant_of(unit)), end_of(a.kind, end)) for end in ends)  # type: ignore[arg-type]
     # The start of a later day is never earlier, so the starts of the first and the last day bound all others.
-    starts = None if a.keys is not None else _starts(str(_constant(unit)), first, last)
+    starts = None if a.keys is not None else _starts(str(constant_of(unit)), first, last)
     return Domain(a.kind, (ordinal(first), ordinal(last)), starts, a.nullable)
 
 
@@ -548,6 +503,7 @@ def _starts(unit: str, first: dt.date, last: dt.date) -> tuple[dt.date, ...] | N
 
 
 def days_between(domains: Domains) -> Domain:
+    """The domain of the number of days from a to b, at most the length of the calendar."""
     _dates(domains)
     a, b = (_days(domain) for domain in domains)
     bounds = _DAYS if a is None or b is None else (b[0] - a[1], b[1] - a[0])
@@ -555,6 +511,7 @@ def days_between(domains: Domains) -> Domain:
 
 
 def microseconds(domains: Domains) -> Domain:
+    """The domain of the microseconds since 1970."""
     _dates(domains)
     low, high = _ends(domains[0]) or (_FIRST_MOMENT, _LAST_MOMENT)
     return Domain(
@@ -570,9 +527,9 @@ def add_months(domains: Domains) -> Domain:
     """
     a, months = domains
     _dates((a,))
-    size = _constant(months)
-    if not _is_whole(months, -_MOST_MONTHS, _MOST_MONTHS) or not isinstance(size, int):
-        raise Unfit(f"the number of months is constant, and at most {_MOST_MONTHS:,}: a + INTERVAL 3 MONTH")
+    size = constant_of(months)
+    if not is_whole(months, -_MOST_MONTHS, _MOST_MONTHS) or not isinstance(size, int):
+        raise Unfit(f"the number of months must be a constant of at most {_MOST_MONTHS:,}: a + INTERVAL 3 MONTH")
     days = None if only_null(a) else _days(a)
     ends = [] if days is None else [operator_meanings.add_months(dt.date.fromordinal(int(day)), size) for day in days]
     if days is None or None in ends:
@@ -582,12 +539,13 @@ def add_months(domains: Domains) -> Domain:
 
 
 def add_time(domains: Domains) -> Domain:
+    """The domain of a date or timestamp some microseconds later: a date if whole days are added to a date."""
     a, time = domains
     _dates((a,))
-    size = _constant(time)
-    if not _is_whole(time, -_MOST_TIME, _MOST_TIME) or not isinstance(size, int):
+    size = constant_of(time)
+    if not is_whole(time, -_MOST_TIME, _MOST_TIME) or not isinstance(size, int):
         raise Unfit(
-            f"the time is constant, and at most {_MOST_TIME // operator_meanings.A_DAY:,} days: a + INTERVAL 1 DAY"
+            f"the time must be a constant of at most {_MOST_TIME // operator_meanings.A_DAY:,} days: a + INTERVAL 1 DAY"
         )
     kind = Kind.DATE if a.kind is not Kind.TIMESTAMP and size % operator_meanings.A_DAY == 0 else Kind.TIMESTAMP
     ends = None if only_null(a) else _ends(a)

@@ -46,6 +46,7 @@ def multiply(a: Value, b: Value) -> Value:
 
 
 def divide(a: float, b: float) -> float | None:
+    """a / b; NULL if b is 0 or the quotient is not finite."""
     try:
         return a / b
     except (ZeroDivisionError, OverflowError):
@@ -53,6 +54,7 @@ def divide(a: float, b: float) -> float | None:
 
 
 def modulo(a: Value, b: Value) -> Value:
+    """The remainder with the sign of a, as in C and SQL (Python's % has the sign of b); NULL if b is 0."""
     if b == 0:
         return None
     if isinstance(a, int):
@@ -70,14 +72,17 @@ def absolute(a: Value) -> Value:
 
 
 def floor(a: Value) -> Value:
+    """The largest whole number that is at most a; a real if it exceeds 64 bits."""
     return _whole(a, math.floor(a))
 
 
 def ceil(a: Value) -> Value:
+    """The smallest whole number that is at least a; a real if it exceeds 64 bits."""
     return _whole(a, math.ceil(a))
 
 
 def rounded(a: Value) -> Value:
+    """The nearest whole number, halves away from 0 (Python's `round` takes halves to even)."""
     if isinstance(a, int):
         return a
     size = math.floor(Fraction(abs(a)) + Fraction(1, 2))
@@ -90,14 +95,17 @@ def _whole(a: Value, whole: int) -> Value:
 
 
 def sqrt(a: float) -> float | None:
+    """The square root; NULL below 0."""
     return math.sqrt(a) if a >= 0 else None
 
 
 def ln(a: float) -> float | None:
+    """The natural logarithm; NULL at 0 and below."""
     return math.log(a) if a > 0 else None
 
 
 def exp(a: float) -> float | None:
+    """e to the power of a; NULL if it overflows."""
     try:
         return math.exp(a)
     except OverflowError:
@@ -105,6 +113,7 @@ def exp(a: float) -> float | None:
 
 
 def power(a: float, b: float) -> float | None:
+    """a to the power of b; NULL if it is not a finite real number."""
     try:
         return math.pow(a, b)
     except (OverflowError, ValueError):
@@ -144,16 +153,19 @@ def ge(a: Value, b: Value) -> bool:
 
 
 def is_in(value: Value, *constants: Value) -> bool | None:
+    """SQL's IN: NULL if no constant is equal and the value or a constant is NULL."""
     return disjunction(*(None if value is None or each is None else value == each for each in constants))
 
 
 def conjunction(*values: bool | None) -> bool | None:
+    """AND in three-valued logic: false if any is false, else NULL if any is NULL, else true."""
     if any(value is False for value in values):
         return False
     return None if any(value is None for value in values) else True
 
 
 def disjunction(*values: bool | None) -> bool | None:
+    """OR in three-valued logic: true if any is true, else NULL if any is NULL, else false."""
     if any(value is True for value in values):
         return True
     return None if any(value is None for value in values) else False
@@ -168,6 +180,7 @@ def is_null(a: Value) -> bool:
 
 
 def case(*parts: Value) -> Value:
+    """The value after the first condition that is true; the last part if no condition is true."""
     for condition, value in zip(parts[:-1:2], parts[1::2], strict=True):
         if condition is True:
             return value
@@ -175,10 +188,12 @@ def case(*parts: Value) -> Value:
 
 
 def coalesce(*values: Value) -> Value:
+    """The first value that is not NULL; NULL if all are."""
     return next((value for value in values if value is not None), None)
 
 
 def nullif(a: Value, b: Value) -> Value:
+    """NULL if both are equal, else a."""
     return None if a is not None and b is not None and a == b else a
 
 
@@ -189,12 +204,14 @@ _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
 
 
 def to_boolean(a: Value) -> bool | None:
+    """A number is true unless it is 0. A text must be true or false, in any case; NULL for any other text."""
     if isinstance(a, str):
         return {"true": True, "false": False}.get(lower(a))
     return bool(a)
 
 
 def to_integer(a: Value) -> int | None:
+    """A number rounded, halves away from 0. A text must be a sign and digits. NULL beyond 64 bits."""
     if isinstance(a, str):
         whole = int(a) if _WHOLE.fullmatch(a) else None
     elif isinstance(a, float):
@@ -205,18 +222,21 @@ def to_integer(a: Value) -> int | None:
 
 
 def to_real(a: Value) -> float | None:
+    """A number as a float. A text must be a decimal number such as -1.5e3; NULL for any other text."""
     if isinstance(a, str):
         return float(a) if _DECIMAL.fullmatch(a) else None
     return float(a)
 
 
 def to_text(a: Value) -> str:
+    """true, -12 or 2024-02-29. Reals and timestamps are refused before, because engines write them differently."""
     if isinstance(a, bool):
         return "true" if a else "false"
     return a.isoformat() if isinstance(a, dt.date) else str(a)
 
 
 def to_date(a: Value) -> dt.date | None:
+    """The day of a timestamp. A text must be a date such as 2024-02-29; NULL for any other text."""
     if isinstance(a, str):
         try:
             return dt.date.fromisoformat(a) if _DAY.fullmatch(a) else None
@@ -226,6 +246,7 @@ def to_date(a: Value) -> dt.date | None:
 
 
 def to_timestamp(a: Value) -> dt.datetime | None:
+    """The midnight of a date. A text must be like 2024-02-29 23:59:59; NULL for any other text."""
     if isinstance(a, str):
         try:
             return dt.datetime.fromisoformat(a) if _MOMENT.fullmatch(a) else None
@@ -239,62 +260,76 @@ _UPPER = {lower: lower - 32 for lower in range(ord("a"), ord("z") + 1)}
 
 
 def lower(a: str) -> str:
+    """A to Z in lower case. Other letters stay, because engines disagree about them."""
     return a.translate(_LOWER)
 
 
 def upper(a: str) -> str:
+    """a to z in upper case. Other letters stay, because engines disagree about them."""
     return a.translate(_UPPER)
 
 
 def trim(a: str) -> str:
+    """The text without spaces (U+0020) at both ends; other white space stays."""
     return a.strip(" ")
 
 
 def length(a: str) -> int:
+    """The number of code points, at most `LONGEST`."""
     return min(len(a), LONGEST)
 
 
 def prefix(a: str, size: int) -> str:
+    """The first `size` code points."""
     return a[:size]
 
 
 def substring(a: str, start: int, size: int) -> str:
+    """`size` code points from position `start` on, counted from 1."""
     return a[start - 1 : start - 1 + size]
 
 
 def split_part(a: str, separator: str, number: int) -> str:
+    """Part `number` between separators, counted from 1; '' if there are fewer parts."""
     parts = a.split(separator)
     return parts[number - 1] if number <= len(parts) else ""
 
 
 def replace(a: str, old: str, new: str) -> str:
+    """The text with every `old` replaced by `new`, from the left, cut after `LONGEST` code points."""
     return a.replace(old, new)[:LONGEST]
 
 
 def position(a: str, part: str) -> int:
+    """The position of the first occurrence of `part`, counted from 1; 0 if it does not occur."""
     return a[:LONGEST].find(part) + 1
 
 
 def concat(*values: str) -> str:
+    """The texts one after the other, cut after `LONGEST` code points."""
     return "".join(values)[:LONGEST]
 
 
 def regexp_like(a: str, pattern: str) -> bool:
+    """Whether the pattern matches a part of the text."""
     return linear_patterns.pattern(pattern).python.search(a) is not None
 
 
 def regexp_extract(a: str, pattern: str, group: int) -> str:
+    """A group of the first match (0: the whole match); '' if nothing matches."""
     found = linear_patterns.pattern(pattern).python.search(a)
     return "" if found is None else found[group] or ""
 
 
 def regexp_replace(a: str, pattern: str, new: str) -> str:
+    """The text with its first match replaced, cut after `LONGEST` code points."""
     found = linear_patterns.pattern(pattern)
     replacement = linear_patterns.Replacement.of(new, found.groups)
     return found.python.sub(replacement.filled, a, count=1)[:LONGEST]
 
 
 def like(a: str, pattern: str) -> bool:
+    """SQL's LIKE without an escape: % matches any text, _ one code point."""
     # Two positions and one backtracking point: at most len(a) * len(pattern) steps for any pattern.
     here = there = 0
     star, mark = -1, 0
@@ -317,6 +352,7 @@ def year(a: dt.date) -> int:
 
 
 def quarter(a: dt.date) -> int:
+    """The quarter of the year, from 1 to 4."""
     return (a.month + 2) // 3
 
 
@@ -329,6 +365,7 @@ def day(a: dt.date) -> int:
 
 
 def weekday(a: dt.date) -> int:
+    """The day of the week, from 1 (Monday) to 7 (Sunday)."""
     return a.isoweekday()
 
 
@@ -341,6 +378,7 @@ def minute(a: dt.datetime) -> int:
 
 
 def second(a: dt.datetime) -> int:
+    """The second of the minute, from 0 to 59, without its fraction."""
     return a.second
 
 
@@ -349,6 +387,7 @@ UNITS = ("year", "quarter", "month", "week", "day", *TIMES)
 
 
 def date_trunc(unit: str, a: dt.date) -> dt.date | None:
+    """The start of the unit that contains `a`, of the kind of `a`. A week starts on Monday."""
     if unit in TIMES and isinstance(a, dt.datetime):
         return a - dt.timedelta(microseconds=microseconds(a) % (TIMES[unit] // _MICROSECOND))
     start = dt.date(a.year, a.month, a.day)
@@ -364,6 +403,7 @@ def date_trunc(unit: str, a: dt.date) -> dt.date | None:
 
 
 def days_between(a: dt.date, b: dt.date) -> int:
+    """The number of midnights from a to b; negative if b is earlier."""
     return b.toordinal() - a.toordinal()
 
 
@@ -374,10 +414,12 @@ A_DAY = 86_400 * 10**6
 
 
 def microseconds(a: dt.datetime) -> int:
+    """Microseconds since 1970-01-01, UTC."""
     return (a - _EPOCH) // _MICROSECOND
 
 
 def add_months(a: dt.date, months: int) -> dt.date | None:
+    """The same day some months later, or the last day of a month that is too short. NULL outside the calendar."""
     year, month = divmod(12 * a.year + a.month - 1 + months, 12)
     if not dt.MINYEAR <= year <= dt.MAXYEAR:
         return None
@@ -385,6 +427,7 @@ def add_months(a: dt.date, months: int) -> dt.date | None:
 
 
 def add_time(a: dt.date, time: int) -> dt.date | None:
+    """A date or timestamp `time` microseconds later; NULL outside the years 1 to 9999."""
     try:
         return a + dt.timedelta(microseconds=time)
     except OverflowError:

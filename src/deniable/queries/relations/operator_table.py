@@ -20,6 +20,7 @@ from typing import Final, final
 
 from deniable.queries.relations import operator_bounds as intervals
 from deniable.queries.relations import operator_meanings as meanings
+from deniable.queries.relations import text_bounds
 from deniable.tables.kinds import LONGEST, Domain, Kind, Scalar
 
 Value = Scalar | None
@@ -226,71 +227,71 @@ _TABLE: Final = (
     # text
     Operator(
         "lower", "text", "text", "LOWER(a)", "A to Z become a to z; all else stays.",
-        1, 1, intervals.text, meanings.lower,
+        1, 1, text_bounds.text, meanings.lower,
     ),
     Operator(
         "upper", "text", "text", "UPPER(a)", "a to z become A to Z; all else stays.",
-        1, 1, intervals.text, meanings.upper,
+        1, 1, text_bounds.text, meanings.upper,
     ),
     Operator(
         "trim", "text", "text", "TRIM(a)", "Without the spaces (U+0020) at both ends.",
-        1, 1, intervals.text, meanings.trim,
+        1, 1, text_bounds.text, meanings.trim,
     ),
     Operator(
         "length", "text", "integer", "LENGTH(a)", f"The number of code points, at most {LONGEST:,}.",
-        1, 1, intervals.length, meanings.length,
+        1, 1, text_bounds.length, meanings.length,
     ),
     Operator(
         "prefix", "text and a constant from 0 to 1000", "text", "LEFT(a, 3)", "The first code points.",
-        2, 2, intervals.prefix, meanings.prefix, constants=_at(1),
+        2, 2, text_bounds.prefix, meanings.prefix, constants=_at(1),
     ),
     Operator(
         "substring", "text and two constants from 1 to 1000", "text", "SUBSTRING(a, 4, 2)",
         "The code points from the first number on, as many as the second says.",
-        3, 3, intervals.substring, meanings.substring, constants=_at(1, 2),
+        3, 3, text_bounds.substring, meanings.substring, constants=_at(1, 2),
     ),
     Operator(
         "split_part", "text, a constant text and a constant from 1 to 1000", "text", "SPLIT_PART(a, '-', 2)",
         "The part of that number between separators; '' if there are fewer.",
-        3, 3, intervals.split_part, meanings.split_part, constants=_at(1, 2),
+        3, 3, text_bounds.split_part, meanings.split_part, constants=_at(1, 2),
     ),
     Operator(
         "replace", "text and two constant texts", "text", "REPLACE(a, '-', ' ')",
         f"With the second text in each place of the first, from the left, cut after {LONGEST:,} code points.",
-        3, 3, intervals.replace, meanings.replace, constants=_at(1, 2),
+        3, 3, text_bounds.replace, meanings.replace, constants=_at(1, 2),
     ),
     Operator(
         "position", "text and a constant text", "integer", "STRPOS(a, '-')",
         "The place of the first occurrence, counted in code points from 1; 0 if there is none.",
-        2, 2, intervals.position, meanings.position, constants=_at(1),
+        2, 2, text_bounds.position, meanings.position, constants=_at(1),
     ),
     Operator(
         "concat", "texts", "text", "a || b",
         f"One after the other, cut after {LONGEST:,} code points. NULL if any is NULL.",
-        2, 16, intervals.text, meanings.concat,
+        2, 16, text_bounds.text, meanings.concat,
     ),
     Operator(
         "like", "text and a constant pattern", "boolean", "a LIKE 'x%'",
         "% stands for any text, _ for one code point, all else for itself; there is no escape.",
-        2, 2, intervals.like, meanings.like, constants=_at(1),
+        2, 2, text_bounds.like, meanings.like, constants=_at(1),
     ),
     Operator(
         "regexp_like", "text and a constant pattern", "boolean", "REGEXP_MATCHES(a, '^x[0-9]+')",
         "Whether the pattern matches a part of the text. Patterns are those of linear time (see below).",
-        2, 2, intervals.regexp(Kind.BOOLEAN), meanings.regexp_like, constants=_at(1),
+        2, 2, text_bounds.regexp(Kind.BOOLEAN), meanings.regexp_like, constants=_at(1),
     ),
     Operator(
         "regexp_extract", "text, a constant pattern and the number of a group", "text",
         "REGEXP_EXTRACT(a, '([0-9]+)', 1)",
         "The group of the first match, 0 for all of it; '' if there is none.",
-        3, 3, intervals.regexp(Kind.TEXT), meanings.regexp_extract, constants=_at(1, 2),
+        3, 3, text_bounds.regexp(Kind.TEXT), meanings.regexp_extract, constants=_at(1, 2),
     ),
     Operator(
         "regexp_replace", "text, a constant pattern and a constant text", "text",
         "REGEXP_REPLACE(a, '^0+', '')",
         f"With the new text, in which \\1 is the first group, in place of the first match, cut after {LONGEST:,} code "
         "points.",
-        3, 3, intervals.regexp(Kind.TEXT), meanings.regexp_replace, constants=_at(1, 2),
+        3, 3, text_bounds.regexp(Kind.TEXT), meanings.regexp_replace, constants=_at(1, 2),
     ),
     # dates
     Operator(

@@ -173,11 +173,11 @@ def _typed(expression: Expression, columns: Mapping[str, Domain], left: list[int
             operator = OPERATORS.get(name)
             if operator is None:
                 raise QuestionRefused(
-                    "function", f"there is no operator {name!r}", "the dialect page lists all of them"
+                    "function", f"there is no operator {name!r}", "the page on the SQL dialect lists all operators"
                 )
             below = tuple(_typed(argument, columns, left) for argument in arguments)
             return _applied(operator, arguments, below, left)
-    raise QuestionRefused("function", "only columns, constants and operators form an expression", 'write col("name")')
+    raise QuestionRefused("function", "an expression consists of columns, constants and operators", 'write col("name")')
 
 
 def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple[Typed, ...], left: list[int]) -> Typed:
@@ -188,7 +188,7 @@ def _applied(operator: Operator, arguments: tuple[Expression, ...], below: tuple
     for position, argument in enumerate(arguments):
         if operator.constants(position) and not isinstance(argument, Literal):
             raise QuestionRefused(
-                "constant", f"argument {position + 1} of {operator.name} is a constant", f"write {operator.sql}"
+                "constant", f"argument {position + 1} of {operator.name} must be a constant", f"write {operator.sql}"
             )
     domains = tuple(part.domain for part in below)
     try:

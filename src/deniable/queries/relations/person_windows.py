@@ -89,7 +89,9 @@ class PersonWindow:
         given = [self.offset, *(end for end in self.frame or () if end is not None)]
         if any(abs(each) > MOST_OFFSET for each in given):
             raise QuestionRefused(
-                "window", f"a window reaches at most {MOST_OFFSET:,} rows far", "take an open end: UNBOUNDED PRECEDING"
+                "window",
+                f"a window must reach at most {MOST_OFFSET:,} rows far",
+                "use an open end: UNBOUNDED PRECEDING",
             )
         if self.frame is None:
             return
@@ -120,7 +122,7 @@ class PersonWindows(OnOne):
         below = self.child.columns
         taken = [name for name, _ in self.windows]
         if len(set(taken)) < len(taken) or any(name in below for name in taken):
-            raise QuestionRefused("name", "two columns have one name", "give one another name: … AS other")
+            raise QuestionRefused("name", "two columns have the same name", "rename one of them: … AS other")
         found = {name: window.domain(below, self.child.rows) for name, window in self.windows}
         object.__setattr__(self, "_columns", Columns({**below, **found}))
 

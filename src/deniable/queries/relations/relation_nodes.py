@@ -102,7 +102,7 @@ class Source(RelationNode):
         unit = self.table.unit
         if unit is None:
             raise QuestionRefused(
-                "public", f"{self.table.name!r} is public: nobody is protected in it", "join it with a private table"
+                "public", f"{self.table.name!r} is a public table, which needs no noise", "join it with a private table"
             )
         _keep(self, {name: within_keys(domain) for name, domain in self.table.columns if name != unit.column})
 
@@ -141,7 +141,7 @@ class FilterRows(OnOne):
         found = typed(self.condition, self.child.columns).domain
         if found.kind is not Kind.BOOLEAN:
             raise QuestionRefused(
-                "kinds", f"a condition is boolean, not {found.kind.value}", "write a comparison, such as a <> 0"
+                "kinds", f"a condition must be boolean, not {found.kind.value}", "write a comparison, such as a <> 0"
             )
         few = few_values(self.condition, self.child.columns)
         alike = [number * self.child.rows_alike(frozenset([name])) for name, number in few.items()]
@@ -209,7 +209,7 @@ class JoinPublic(OnOne):
             raise QuestionRefused("join", f"{self.table.name!r} is private", "join private tables on the person")
         _one_name_each([*self.child.columns, *(name for name, _ in self.table.columns)])
         if not self.on:
-            raise QuestionRefused("join", "a public table is joined on equal columns", "write ON a.code = b.code")
+            raise QuestionRefused("join", "a public table must be joined on equal columns", "write ON a.code = b.code")
         _comparable(self.on, self.child.columns, dict(self.table.columns))
         _bounded(self.rows, self.child.rows)
         beside = {name: within_keys(domain) for name, domain in self.table.columns}
@@ -227,7 +227,7 @@ class JoinPublic(OnOne):
         if not known:
             raise QuestionRefused(
                 "join",
-                f"how many rows of {self.table.name!r} share one value of {', '.join(sorted(joined))} is not known",
+                f"it is not known how many rows of {self.table.name!r} share one value of {', '.join(sorted(joined))}",
                 "register the public table, which counts them",
             )
         return max(1, min(known))
@@ -261,7 +261,7 @@ class JoinPrivate(RelationNode):
     def __post_init__(self) -> None:
         if not (self.left.people and self.right.people):
             raise QuestionRefused(
-                "unit", "private tables are joined on the person, and every row is its own person here",
+                "unit", "private tables must be joined on the person, but every row is its own person here",
                 "open the session with Unit.person(column, rows=)",
             )  # fmt: skip
         _one_name_each([*self.left.columns, *self.right.columns])
@@ -355,7 +355,7 @@ class Exact:
         """The domain of the aggregate of at most `rows` rows; `QuestionRefused` if the expression does not fit."""
         if self.function not in EXACT:
             raise QuestionRefused(
-                "aggregate", f"{self.function} cannot be taken per person", f"choose from {', '.join(EXACT)}"
+                "aggregate", f"{self.function} is not an aggregate within a person", f"choose from {', '.join(EXACT)}"
             )
         if self.function in {"count", "count_distinct"}:
             if self.expression is not None:
@@ -370,10 +370,10 @@ class Exact:
         if self.function in {"min", "max"}:
             return Domain(found.kind, found.bounds, found.keys, found.nullable)
         if found.kind not in NUMBERS or only_null(found):
-            raise QuestionRefused("kinds", f"{self.function} takes numbers", "CAST(a AS DOUBLE)")
+            raise QuestionRefused("kinds", f"{self.function} needs numbers", "write CAST(a AS DOUBLE)")
         if found.bounds is None:
             raise QuestionRefused(
-                "bounds", f"{self.function} of a number without public bounds",
+                "bounds", f"{self.function} needs a number with public bounds",
                 "bound it where it is summed: LEAST(GREATEST(a, 0), 100)",
             )  # fmt: skip
         return self._numeric(found.kind, found.bounds, found.nullable, rows)
@@ -447,18 +447,20 @@ class Union(RelationNode):
 
     def __post_init__(self) -> None:
         if len(self.parts) < 2:
-            raise QuestionRefused("union", "a union has at least two parts", "write a UNION ALL b")
+            raise QuestionRefused("union", "a union must have at least two parts", "write a UNION ALL b")
         names = tuple(self.parts[0].columns)
         if any(tuple(part.columns) != names for part in self.parts):
             raise QuestionRefused(
-                "union", "all parts of a union have the same columns", "name them alike, in one order"
+                "union", "all parts of a union must have the same columns", "use the same names in the same order"
             )
         if len({part.people for part in self.parts}) > 1:
-            raise QuestionRefused("union", "all parts of a union belong to the same people", "ask them one by one")
+            raise QuestionRefused("union", "all parts of a union must belong to the same people", "ask them one by one")
         try:
             found = {name: _merged([part.columns[name] for part in self.parts]) for name in names}
         except Unfit:
-            raise QuestionRefused("union", "a column of a union is of one kind", "cast it: CAST(a AS DOUBLE)") from None
+            raise QuestionRefused(
+                "union", "a column of a union must have one kind", "write CAST(a AS DOUBLE)"
+            ) from None
         _keep(self, found)
         _bounded(self.rows)
 
@@ -499,7 +501,7 @@ class Bound(OnOne):
             most = plain(getattr(self, name))
             object.__setattr__(self, name, most)
             if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST_ROWS:
-                raise QuestionRefused("options", f"{name} is a whole number from 1", f"write {name}=1")
+                raise QuestionRefused("options", f"{name} must be a whole number, at least 1", f"write {name}=1")
 
     @property
     def rows(self) -> int:
@@ -542,9 +544,9 @@ def _one_name_each(names: Iterable[object]) -> None:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name:
-            raise QuestionRefused("name", "a column has a name", "write … AS name")
+            raise QuestionRefused("name", "every column must have a name", "write … AS name")
         if name in seen:
-            raise QuestionRefused("name", f"two columns are called {name!r}", "give one another name: … AS other")
+            raise QuestionRefused("name", f"two columns are called {name!r}", "rename one of them: … AS other")
         seen.add(name)
 
 

@@ -241,10 +241,10 @@ def _of_byte(call: Call) -> int:
         return _PATTERN * pattern(str(call.arguments[1].value)).scans
     if call.operator != "like":
         return _BYTES.get(call.operator, 4 if call.operator.startswith("cast_") else 1)
-    told = call.arguments[1].value if isinstance(call.arguments[1], Literal) else None
-    length = len(told) if isinstance(told, str) else LONGEST
+    given = call.arguments[1].value if isinstance(call.arguments[1], Literal) else None
+    length = len(given) if isinstance(given, str) else LONGEST
     # A pattern with single wildcards may be tried again from each position of the text.
-    return 4 + (length if isinstance(told, str) and "_" in told else length // 32)
+    return 4 + (length if isinstance(given, str) and "_" in given else length // 32)
 
 
 def _used(expressions: Iterable[Expression]) -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Final, NoReturn, final
 
 from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.refusals import refuse
-from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.function_names import sql_name
 from deniable.queries.sql.name_scope import RelationExpressions
 from deniable.queries.sql.syntax_tree import BOUNDED, exp, number, only, unwrapped
 from deniable.tables.expressions import Expression, Literal, call, case
@@ -91,7 +91,7 @@ def _refuse(node: exp.Expression) -> NoReturn:
     """Refuse an aggregate for the right reason: it returns values of people, or it is not implemented."""
     while isinstance(node, exp.IgnoreNulls | exp.RespectNulls):
         node = node.this
-    what = spoken(node)
+    what = sql_name(node)
     if isinstance(node, _TELLING):
         refuse("private aggregate", what=what)
     refuse("mode" if isinstance(node, _FREQUENT) else "unsupported aggregate", what=what)

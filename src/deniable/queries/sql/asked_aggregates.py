@@ -25,7 +25,7 @@ from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations.operators import typed
 from deniable.queries.relations.relation_nodes import Exact, PerPerson, RelationNode
 from deniable.queries.sql.aggregate_functions import Aggregate, aggregate, aggregated, clamped
-from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.function_names import sql_name
 from deniable.queries.sql.name_scope import RelationExpressions
 from deniable.queries.sql.syntax_tree import exp, only
 from deniable.tables.expressions import Column, Expression, case, lit
@@ -57,7 +57,7 @@ class AskedAggregates:
             refuse("distinct aggregate")
         only(inner, "this", "expression")
         if inner.args.get("expression") is None:
-            raise QuestionRefused("kinds", f"{spoken(inner)} takes two numbers, not one", "name two columns")
+            raise QuestionRefused("kinds", f"{sql_name(inner)} needs two numbers, not one", "name two columns")
         self.wish = ""
         y, x = aggregated(inner.this, rows), aggregated(inner.expression, rows)
         return _ASKED[type(inner)](_both(inner, y, x, self.relation, where, self))
@@ -188,17 +188,19 @@ def _both(
 def _check(node: exp.Expression, value: Expression, kind: Kind) -> None:
     if kind in NUMBERS:
         return
-    remedy = "compare averages by group instead: GROUP BY it"
+    remedy = "compare averages by group instead: GROUP BY this column"
     if kind is Kind.BOOLEAN:
         remedy = "make it a number: CASE WHEN … THEN 1 ELSE 0 END"
-    raise QuestionRefused("kinds", f"{spoken(node)} takes two numbers, and {value!r} is of kind {kind.value}", remedy)
+    raise QuestionRefused("kinds", f"{sql_name(node)} needs two numbers, and {value!r} is of kind {kind.value}", remedy)
 
 
 def _check_bounds(node: exp.Expression, value: Expression, relation: RelationNode) -> None:
     if isinstance(node, exp.RegrCount) or typed(value, relation.columns).domain.bounds is not None:
         return
     name = value.name if isinstance(value, Column) else "…"
-    rule = f"{spoken(node)} needs public bounds of both numbers, and {name if name != '…' else 'one of them'} has none"
+    rule = (
+        f"{sql_name(node)} needs public bounds of both numbers, and {name if name != '…' else 'one of them'} has none"
+    )
     raise QuestionRefused("bounds", rule, f"write LEAST(GREATEST({name}, 0), 100) for it, with bounds of its own")
 
 
@@ -206,7 +208,7 @@ def _check_varies(node: exp.Expression, value: Expression, relation: RelationNod
     ends = typed(value, relation.columns).domain.bounds
     if ends is None or ends[0] < ends[1]:
         return
-    rule = f"{spoken(node)} is not defined where a number is the same in all rows, as {value!r} is"
+    rule = f"{sql_name(node)} needs numbers that vary, and {value!r} is the same in all rows"
     raise QuestionRefused("kinds", rule, "name a column with several values")
 
 

@@ -87,7 +87,7 @@ def _dialect(text: str) -> sqlglot.Dialect:
         return _DIALECT
     if name not in DIALECTS:
         known = ", ".join(DIALECTS)
-        raise QuestionRefused("syntax", f"a text is written in one of {known}", "write -- dialect: bigquery in front")
+        raise QuestionRefused("syntax", f"the dialect must be one of {known}", "write -- dialect: bigquery in front")
     return sqlglot.Dialect.get_or_raise(name)
 
 
@@ -109,7 +109,7 @@ def _check_weeks(tree: exp.Expression, dialect: str) -> None:
         if isinstance(node, exp.DayOfWeek) or word in {"DOW", "DAYOFWEEK", "DAYOFWEEK_ISO"} or sundays:
             raise QuestionRefused(
                 "function",
-                f"{dialect} counts weeks and their days from Sunday, which is 1",
+                f"{dialect} counts weeks and their days from Sunday as 1, which is not supported",
                 "write EXTRACT(ISODOW FROM a)",
             )
 
@@ -117,16 +117,16 @@ def _check_weeks(tree: exp.Expression, dialect: str) -> None:
 _UNFINISHED: Final = re.compile(r"missing for <class '[\w.]+\.(\w+)'>")
 
 
-def _refuse_unfinished(said: str, tokens: list[Token], dialect: sqlglot.Dialect) -> None:
+def _refuse_unfinished(message: str, tokens: list[Token], dialect: sqlglot.Dialect) -> None:
     """Refuse a function with too few arguments under its own name, if the parser reported that."""
-    found = _UNFINISHED.search(said)
+    found = _UNFINISHED.search(message)
     kind = getattr(exp, found[1], None) if found else None
     if isinstance(kind, type) and issubclass(kind, exp.Func):
         name = written(kind, called(tokens), dialect) or kind.sql_name()
         words = [each.text.upper() for each in tokens]
         if any(words[at : at + 3] == [name.upper(), "(", "DISTINCT"] for at in range(len(words))):
             refuse("distinct aggregate")  # the parser reads all columns after DISTINCT as one argument
-        raise QuestionRefused("kinds", f"{name} takes more arguments", f"write {name} with all of its arguments")
+        raise QuestionRefused("kinds", f"{name} needs more arguments", f"write {name} with all of its arguments")
 
 
 def _tokens(text: str, dialect: sqlglot.Dialect) -> list[Token]:

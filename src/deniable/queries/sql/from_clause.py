@@ -21,7 +21,7 @@ from deniable.queries.relations.relation_nodes import (
     Source,
     Union,
 )
-from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.function_names import sql_name
 from deniable.queries.sql.group_by import gathered, projected
 from deniable.queries.sql.joined_tables import (
     Compared,
@@ -213,7 +213,7 @@ class Relations:
             return self.relation(node, known).called(_alias(node))
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
             this = node.this if isinstance(node, exp.Table) else node
-            named = spoken(this)
+            named = sql_name(this)
             refuse("table", name=this.name if isinstance(this, exp.Anonymous) else named.lower(), among=self.tables)
         name = str(node.name)
         if node.args.get("catalog"):

@@ -22,7 +22,7 @@ _WRITTEN: Final = "written"
 _WORD: Final = re.compile(r"[A-Za-z_]\w{0,59}", re.ASCII)
 
 
-def spoken(node: exp.Expression) -> str:
+def sql_name(node: exp.Expression) -> str:
     """The name of a node in a message: a function as it was written, otherwise its name in SQL."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).upper()

@@ -49,7 +49,7 @@ class Gathered:
         if read.bounds is not None or read.function not in EXACT:
             raise QuestionRefused(
                 "aggregate", f"within a person only {', '.join(EXACT)}, first, last, arg_min, arg_max and median are "
-                "taken",
+                "supported",
                 "for example: SELECT MEDIAN(n) FROM (SELECT patient_id, MAX(cost) AS n FROM visits GROUP BY 1)",
             )  # fmt: skip
         return self._kept(read.form, read.function, Exact(read.function, read.expression))
@@ -94,8 +94,8 @@ class Gathered:
         return self._at_first("best", case((known, of)), order, rows)
 
     def _at_first(self, name: str, of: Expression, order: list[Sorting], rows: RelationExpressions) -> Expression:
-        told = tuple((expression_form(each.expression), each.descending, each.nulls_first) for each in order)
-        form: Form = (name, expression_form(of), told)
+        order_form = tuple((expression_form(each.expression), each.descending, each.nulls_first) for each in order)
+        form: Form = (name, expression_form(of), order_form)
         if form in self.found:
             return Column(self.found[form][0])
         place = self._window(rows, "row_number", None, order)

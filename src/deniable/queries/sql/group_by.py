@@ -14,7 +14,7 @@ from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.person_windows import PersonWindows
 from deniable.queries.relations.relation_nodes import Exact, FilterRows, PerPerson, Project, RelationNode
 from deniable.queries.sql.asked_aggregates import AskedAggregates
-from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.function_names import sql_name
 from deniable.queries.sql.gathered_aggregates import Gathered
 from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, named
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
@@ -119,7 +119,7 @@ class NoisyColumns:
         self.source = source
         """The name of the sub-query with these answers; a second SELECT may read them again by this name."""
         self.partition: tuple[Expression, ...] | None = None
-        """The keys of GROUP BY over noisy rows, which aggregates are taken over; None where there is none."""
+        """The keys of a GROUP BY over noisy rows, by which aggregates are computed; None without aggregates."""
         self.condition: Expression | None = None
         """Which noisy rows an aggregate reads; None: all."""
         self.exists: Expression | None = None
@@ -155,7 +155,7 @@ class NoisyColumns:
             node = node.this
         function = _TOTALS.get(type(node))
         if function is None:
-            refuse("noisy aggregate", what=spoken(node))
+            refuse("noisy aggregate", what=sql_name(node))
         only(node, "this")
         star = node.this is None or isinstance(node.this, exp.Star)
         if isinstance(node.this, exp.Distinct) or (star and function != "count"):
@@ -205,8 +205,8 @@ def grouped(
             alias, node = items[int(place) - 1]
             node = unwrapped(node)
         elif isinstance(node, exp.Column) and not node.table and not scope.has(str(node.name)):
-            meant = [each for alias, each in items if alias.casefold() == str(node.name).casefold()]
-            alias, node = str(node.name), unwrapped(meant[0]) if meant else node
+            aliased = [each for alias, each in items if alias.casefold() == str(node.name).casefold()]
+            alias, node = str(node.name), unwrapped(aliased[0]) if aliased else node
         else:
             alias = next((alias for alias, each in items if alias and unwrapped(each) == node), "")
         if has_aggregate(node):

@@ -19,7 +19,7 @@ from deniable.queries.relations.relation_nodes import (
     Source,
     Union,
 )
-from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, matching, meant
+from deniable.queries.sql.name_scope import RelationExpressions, Scope, ScopeEntry, entry_named, matching
 from deniable.queries.sql.syntax_tree import conjoined, exp, unwrapped
 from deniable.tables.expressions import Column, Expression, Literal, call
 from deniable.tables.schema import Table
@@ -233,7 +233,7 @@ def with_public(left: Scope, right: PublicItem, pairs: list[Pair], how: How, usi
         if not isinstance(node, exp.Column):
             refuse("join public")
         name = str(node.name)
-        theirs.append(str(meant(right.entries, name, str(node.table or "")).column))
+        theirs.append(str(entry_named(right.entries, name, str(node.table or "")).column))
     if not pairs:
         refuse("join public")
     left, ours = columns_for(left, [node for node, _ in pairs], [name for name, _ in right.table.columns])

@@ -54,13 +54,13 @@ def selects_by_set(tree: exp.Expression) -> tuple[list[str], list[SetSelect]] | 
     assert isinstance(tree, exp.Select)
     if any(tree.args.get(name) for name in ("order", "limit", "offset")):
         raise QuestionRefused(
-            "clause", "ORDER BY and LIMIT are not taken beside ROLLUP, CUBE and GROUPING SETS",
+            "clause", "ORDER BY and LIMIT are not supported with ROLLUP, CUBE and GROUPING SETS",
             "leave them out, and sort the answer",
         )  # fmt: skip
     if tree.args.get("qualify") or any(node.find(exp.Window) is not None for node in tree.expressions):
         # A window of SQL would see the rows of all sets; here each set is a question of its own.
         raise QuestionRefused(
-            "window", "windows are not taken beside ROLLUP, CUBE and GROUPING SETS",
+            "window", "windows are not supported with ROLLUP, CUBE and GROUPING SETS",
             "ask for one set of keys at a time",
         )  # fmt: skip
     items = [item(node) for node in tree.expressions]

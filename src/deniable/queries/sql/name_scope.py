@@ -78,7 +78,7 @@ def matching(entries: Iterable[ScopeEntry], name: str, qualifier: str) -> list[S
     ]
 
 
-def meant(entries: Sequence[ScopeEntry], name: str, qualifier: str) -> ScopeEntry:
+def entry_named(entries: Sequence[ScopeEntry], name: str, qualifier: str) -> ScopeEntry:
     """The entry that a name refers to; `QuestionRefused` if it is unknown or ambiguous."""
     found = matching(entries, name, qualifier)
     if not found:
@@ -94,7 +94,7 @@ def named(scope: Scope, node: exp.Column) -> ScopeEntry:
         refuse("star")
     only(node, "this", "table")
     name, qualifier = str(node.name), str(node.table or "")
-    return meant(scope.entries, name, qualifier)
+    return entry_named(scope.entries, name, qualifier)
 
 
 @final

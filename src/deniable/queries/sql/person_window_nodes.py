@@ -46,7 +46,7 @@ def _window(node: exp.Window, rows: RelationExpressions) -> PersonWindow:
         of = rows.fitted(parts.argument)
     if parts.function == "last_value" and parts.frame is None:
         raise QuestionRefused(
-            "window", "LAST_VALUE without a frame ends at the current row and rows like it",
+            "window", "LAST_VALUE without a frame reads only up to the current row and the rows that tie with it",
             "write FIRST_VALUE with ORDER BY … DESC, or ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
         )  # fmt: skip
     return PersonWindow(

@@ -54,14 +54,14 @@ class Shapes:
     """The shapes of questions that were planned. Threads may share it."""
 
     def __init__(self) -> None:
-        self._kept: dict[_Shape, _Known] = {}
+        self._kept: dict[_Shape, _KnownShape] = {}
 
     def plan(self, text: str) -> NoisePlan | None:
         """The plan of a text with a verified shape; None if the text must be read."""
         with suppress(QuestionRefused):  # a number is too large: reading the whole text refuses it in better words
             found = _cut(text)
             known = None if found is None else self._kept.get(found[0])
-            if found is not None and known is not None and known.believed:
+            if found is not None and known is not None and known.verified:
                 return known.filled(found[1])
         return None
 
@@ -76,20 +76,20 @@ class Shapes:
             if _is_filled_by(plan, numbers):
                 if len(self._kept) >= _MOST:
                     self._kept.clear()
-                self._kept[shape] = _Known(plan, numbers)
-        elif not known.believed and not set(numbers) & set(known.numbers):
+                self._kept[shape] = _KnownShape(plan, numbers)
+        elif not known.verified and not set(numbers) & set(known.numbers):
             with suppress(QuestionRefused):
-                known.believed = known.filled(numbers).question.hash == plan.question.hash
+                known.verified = known.filled(numbers).question.hash == plan.question.hash
 
 
 @final
 @dataclass(slots=True)
-class _Known:
-    """The plan of the first text of a shape and its numbers; `believed` after a second text verified them."""
+class _KnownShape:
+    """The plan of the first text of a shape and its numbers; `verified` after a second text verified them."""
 
     plan: NoisePlan
     numbers: tuple[Number, ...]
-    believed: bool = False
+    verified: bool = False
     name: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def filled(self, numbers: tuple[Number, ...]) -> NoisePlan:
@@ -128,14 +128,14 @@ def _is_filled_by(plan: NoisePlan, numbers: tuple[Number, ...]) -> bool:
     if type(relation) is not FilterRows or plan.totals is not None or len(set(numbers)) < len(numbers):
         return False
     places = list(_places(relation.condition))
-    told = [(type(constant.value), constant.value) for _, constant in places]
+    found = [(type(constant.value), constant.value) for _, constant in places]
     columns = {None if column is None else column.name for column, _ in places}
     compared = frozenset(name for name in columns if name is not None)
     used = base_columns((key.expression for key in plan.question.keys), relation)
     behind = base_columns(map(Column, compared), relation)
     if not relation.rows == relation.child.rows == relation.child.rows_alike(compared):
         return False
-    return told == [(type(each), each) for each in numbers] and None not in columns and not behind & used
+    return found == [(type(each), each) for each in numbers] and None not in columns and not behind & used
 
 
 def _places(condition: Expression) -> Iterator[tuple[Column | None, Literal]]:

@@ -17,7 +17,7 @@ from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import refuse
 from deniable.queries.relations import operator_meanings
 from deniable.queries.sql import date_expressions
-from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.function_names import sql_name
 from deniable.queries.sql.syntax_tree import conjoined, decimal, exp, number, only, unwrapped
 from deniable.queries.sql.time_zones import local_time
 from deniable.tables.expressions import Call, Expression, Literal, call, case
@@ -109,7 +109,7 @@ class _Scalars:
             refuse("window")
         if isinstance(node, exp.Star):
             refuse("star")
-        refuse("function", what=spoken(node))
+        refuse("function", what=sql_name(node))
 
     def _binary(self, operator: str, node: exp.Expression) -> Expression:
         # Long chains of + and - are nested on the left, so that side is walked in a loop instead of recursion.
@@ -380,7 +380,7 @@ class _Scalars:
 
     def _anonymous(self, node: exp.Anonymous) -> Expression:
         if str(node.this).lower() not in {"date_part", "datepart"} or len(node.expressions) != 2:
-            refuse("function", what=spoken(node))
+            refuse("function", what=sql_name(node))
         word = self.read(node.expressions[0])
         if not isinstance(word, Literal) or not isinstance(word.value, str):
             refuse("constant", what="the unit of DATE_PART")

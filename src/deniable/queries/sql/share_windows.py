@@ -1,7 +1,7 @@
 """Shares of a total in SQL: COUNT(*) * 1.0 / SUM(COUNT(*)) OVER ().
 
-This is the only window that is supported: it reads across groups, which are noisy already, and not across people. The
-count or sum is asked, and the share is computed from the noisy answer (`Answer.shares`).
+Such a window reads the numbers of all groups, which are noisy already, and not the rows of people. So the count or sum
+is asked, and the share is computed from the noisy answer (`Answer.shares`), with an interval of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def shares_in(text: object) -> Windowed | None:
         return None
     if tree.args.get("having") is not None:
         raise QuestionRefused(
-            "window", "HAVING is not taken beside a share of the total", "leave it out, and choose from the answer"
+            "window", "HAVING is not supported with a share of the total", "leave it out, and filter the answer"
         )
     shown = tree.copy()
     shown.set("expressions", [each.copy() for each in items])

@@ -11,7 +11,7 @@ from typing import Final
 
 from deniable.errors import MissingExtra
 from deniable.queries.plan.refusals import refuse
-from deniable.queries.sql.function_names import spoken
+from deniable.queries.sql.function_names import sql_name
 from deniable.tables.kinds import LARGEST
 
 try:
@@ -27,7 +27,7 @@ def only(node: exp.Expression, *allowed: str) -> None:
     """Refuse a node with other arguments than those that are read, so that nothing is silently ignored."""
     for name, value in node.args.items():
         if name not in allowed and name not in _HARMLESS and value not in (None, False, []):
-            refuse("clause", what=f"{spoken(node)} with {name.strip('_').replace('_', ' ')}")
+            refuse("clause", what=f"{sql_name(node)} with {name.strip('_').replace('_', ' ')}")
 
 
 # Internal flags of the parser that do not change the meaning.

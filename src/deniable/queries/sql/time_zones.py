@@ -27,7 +27,7 @@ def local_time(moment: Expression, zone: str) -> Expression:
     changes = _changes(zone)
     if len(changes) > _MOST:
         raise QuestionRefused(
-            "too_deep", f"clocks in {zone!r} changed more than {_MOST} times", "take a zone with the same clock"
+            "too_deep", f"clocks in {zone!r} changed more than {_MOST} times", "use a zone with the same clock"
         )
     *before, (_, latest) = changes
     branches = [

@@ -31,7 +31,7 @@ def rules(forbid: Sequence[Any], columns: Sequence[str]) -> list[Rule]:
         raise InvalidParameter("forbid", len(forbid), f"must have at most {MOST_RULES} rules")
     for each in forbid:
         if not isinstance(each, Mapping) or not each:
-            rule = "each rule must give values for some columns"
+            rule = "must be rules that give values for some columns"
             raise InvalidParameter("forbid", type_of(each), rule, 'write {"sex": "m", "pregnant": True}')
         if unknown := next((name for name in each if name not in columns), None):
             raise InvalidParameter("forbid", unknown, "is not one of the columns", choices("", columns))

@@ -81,7 +81,7 @@ def affordable_choice(budget: Budget, units: int, sensitivity: int) -> Exponenti
         if budget.price(made.curve).units <= units:
             return made
         epsilon, shrink = epsilon * (1 - shrink), 2 * shrink
-    raise AssertionError("a choice that costs more than was charged")
+    raise AssertionError("the choice costs more than was charged")
 
 
 def in_order(collect: Collect, collected: Sequence[Mapping[Any, Any]]) -> NDArray[np.int64]:
@@ -167,7 +167,7 @@ class SelectionPlan:
         """The noise of a count that these units pay for."""
         drawn = noise(plan, self.budget, Cost(units))
         if not noise_cost(drawn, self.budget).units <= units:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
         return drawn
 
     def tree_units(self, chosen: Sequence[int], units: int) -> list[int]:
@@ -268,7 +268,7 @@ class TableSelection:
 
     def _spend(self, units: int) -> None:
         if not 0 < units <= self._left:
-            raise AssertionError("choices that cost more than was charged")
+            raise AssertionError("the choices cost more than was charged")
         self._left -= units
 
     def _choose(self, scores: Sequence[Fraction], places: Sequence[int], units: int) -> int:

@@ -28,7 +28,7 @@ from deniable.queries.answer import joint_entry
 from deniable.queries.answer.joint_entry import MeasuredTogether
 from deniable.queries.answer.receipt import Receipt
 from deniable.queries.answer.timed_runs import finished
-from deniable.queries.plan.answer_notes import cost_said, rest_said, short, wrapped
+from deniable.queries.plan.answer_notes import cost_in_words, rest_in_words, short, wrapped
 from deniable.queries.plan.noise_families import family_of
 from deniable.queries.plan.noise_planner import noise, noise_cost, plan_under
 from deniable.queries.synthetic.marginal_selection import SelectionPlan, TableSelection, in_order
@@ -107,7 +107,7 @@ class SynthesisPrice:
         A fit removes most of it. Raises `InvalidParameter` unless `rows` is from 1 to 10⁹.
         """
         many = row_count("rows", rows)
-        names = [self.asked.told(places) for places in self.asked.measured]
+        names = [self.asked.marginal_name(places) for places in self.asked.measured]
         return {name: min(1.0, self._off(i) / many) for i, name in enumerate(names)}
 
     def _off(self, index: int) -> float:
@@ -117,9 +117,9 @@ class SynthesisPrice:
 
     def to_dict(self) -> dict[str, Any]:
         """The price as a JSON-ready dict."""
-        names = [self.asked.told(places) for places in self.asked.measured]
+        names = [self.asked.marginal_name(places) for places in self.asked.measured]
         return {
-            "cost": cost_said(self.cost, self.budget),
+            "cost": cost_in_words(self.cost, self.budget),
             "fits": self.fits,
             "least_rows": self.least_rows,
             "deviations": dict(zip(names, self.deviations, strict=True)),
@@ -135,7 +135,7 @@ class SynthesisPrice:
         counts, cells = len(self.deviations), self.asked.cells
         low, high = min(self.deviations), max(self.deviations)
         lines = [
-            f"cost     {cost_said(self.cost, self.budget)}",
+            f"cost     {cost_in_words(self.cost, self.budget)}",
             f"counted  {counts:,} table{'s' * (counts != 1)} of {cells:,} cells together",
             f"noise    a standard deviation of {short(low)}{f' to {short(high)}' * (high > low)} rows in a cell",
             f"of use   from about {self.least_rows:,} rows on",
@@ -144,7 +144,7 @@ class SynthesisPrice:
             lines.insert(3, f"chosen   {self.chosen}")
         for place, each in zip(self.asked.unlisted, self.thresholds, strict=True):
             lines.append(f"keys     of {self.asked.columns[place].name}: shown from about {each:,} people on")
-        lines.append(f"left     {rest_said(self.left, self.budget)}{'' if self.fits else ': too little'}")
+        lines.append(f"left     {rest_in_words(self.left, self.budget)}{'' if self.fits else ': too little'}")
         return "\n".join(wrapped(lines, " " * 9))
 
     __repr__ = __str__
@@ -241,10 +241,10 @@ def _selected(
 
 def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) -> _Bill:
     if amounts.delta is not None and not asked.finding:
-        rule = "is for unlisted keys; here none is needed"
+        rule = "is only for unlisted keys, and no column has them"
         raise InvalidParameter("delta", amounts.delta, rule, 'name such columns: unlisted=["city"]')
     if amounts.within is not None:
-        rule = "is for one question; the counts of a synthetic table share a cost"
+        rule = "is for one question, and the counts of a synthetic table share a cost"
         raise InvalidParameter("within", amounts.within, rule, "look at price_synthesis(...) and give an epsilon")
     with session.limits():
         session._plans.check([*asked.finding, *asked.questions, *asked.offered])
@@ -277,7 +277,7 @@ def _bill(session: Session, asked: Synthesis, amounts: AskedCost, left: Cost) ->
     ]
     for _, drawn, cost in tasks:
         if not noise_cost(drawn, session.budget).units <= cost.units:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
     return _Bill(
         asked, tuple(tasks[: len(finding)]), tuple(tasks[len(finding) :]), bool(finding) and each_delta.delta is None,
         selection,
@@ -298,7 +298,7 @@ def refuse_useless(price: SynthesisPrice, rows: int | None) -> None:
     if price.least_rows > most:
         there = "a table of 10⁹ rows" if rows is None else f"{rows:,} row{'s' * (rows > 1)}"
         raise InvalidParameter(
-            "cost", NOTHING, f"pays for so little that noise drowns {there}: {price.least_rows:,} rows would be needed",
+            "cost", NOTHING, f"is too small for {there}: with this noise, {price.least_rows:,} rows would be needed",
             "spend more, take fewer columns or bins, or count single columns alone: method=\"independent\"",
         )  # fmt: skip
 
@@ -325,7 +325,7 @@ def _settled(
     tasks = [(made, noise(made, budget, cost), cost) for made, (_, _, cost) in zip(plans, bill.counting, strict=True)]
     for _, drawn, cost in tasks:
         if not noise_cost(drawn, budget).units <= cost.units:
-            raise AssertionError("noise that costs more than was charged")
+            raise AssertionError("the noise costs more than was charged")
     selection = bill.selection
     if selection is not None:
         selection = replace(selection, asked=asked, plans=tuple(plan_under(each, budget) for each in asked.offered))
@@ -351,7 +351,7 @@ def read(answer: bytes, asked: Synthesis, session: Session) -> tuple[Synthesis, 
         or not set(chosen) <= set(asked.candidates)
         or bool(chosen) != bool(asked.candidates)
     ):
-        raise UnreadableRecord("a synthetic table in the ledger was written by another version")
+        raise UnreadableRecord("another version of deniable wrote this synthetic table; read it with that version")
     found = joint_entry.read_pieces(pieces[: len(first)], first)
     asked = _with_keys(asked, found).with_chosen(chosen)
     plans = [plan_under(each, session.budget) for each in asked.questions]
@@ -397,10 +397,10 @@ def synthesized(
 def measured_errors(session: Session, synthetic: Synthetic) -> MeasuredErrors:
     """The implementation of `Session.measured_errors`. NOT PRIVATE: it compares with exact counts."""
     if not isinstance(synthetic, Synthetic):
-        raise InvalidParameter("synthetic", type_of(synthetic), "must be what synthesize gave")
+        raise InvalidParameter("synthetic", type_of(synthetic), "must be what synthesize(...) returned")
     asked = synthetic.asked
     if session._tables.get(asked.table) != asked.frame.tables.get(asked.table):
-        raise InvalidParameter("synthetic", asked.table, "is about another table", "ask the session that made it")
+        raise InvalidParameter("synthetic", asked.table, "belongs to another table", "use the session that made it")
     exact: list[dict[Any, int]] = []
     for each in asked.questions:
         with session._engine.turn():

@@ -61,7 +61,7 @@ FOR_SINGLE: Final = {
 for the choice."""
 FOR_KEYS: Final = Fraction(1, 10)
 """The share of the cost for finding keys that the schema does not list. The threshold falls with its square root."""
-STANDING: Final[Mapping[Kind, Callable[[int], Scalar]]] = {
+PLACEHOLDERS: Final[Mapping[Kind, Callable[[int], Scalar]]] = {
     Kind.TEXT: str, Kind.INTEGER: int, Kind.DATE: lambda i: dt.date.fromordinal(i + 1)
 }  # fmt: skip
 
@@ -170,20 +170,20 @@ class Synthesis:
         """The share of the cost for finding the keys of one column; 0 if no column needs it."""
         return FOR_KEYS / len(self.finding) if self.finding else Fraction(0)
 
-    def told(self, places: Sequence[int]) -> str:
+    def marginal_name(self, places: Sequence[int]) -> str:
         """A marginal as text: "sex × age"."""
         return " × ".join(self.columns[place].name for place in places)
 
     @property
     def ruled(self) -> tuple[str, ...]:
         """The columns of each rule on impossible combinations, as text, each once."""
-        return tuple(dict.fromkeys(self.told(sorted(box)) for box in self.forbidden.boxes))
+        return tuple(dict.fromkeys(self.marginal_name(sorted(box)) for box in self.forbidden.boxes))
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Assumptions of the guarantee in addition to those of every answer."""
         about = ", ".join(self.ruled)
-        return (f"the rules of what cannot be ({about}) were not made from the data",) if about else ()
+        return (f"the rules about impossible combinations ({about}) were not made from the data",) if about else ()
 
     def with_keys(self, found: Sequence[Sequence[tuple[Scalar, float]]]) -> Synthesis:
         """The plan with the most frequent of the keys that were found; `found` has (key, noisy count) by column."""
@@ -274,8 +274,8 @@ def asked(
     measured = everything[: len(everything) - len(candidates)]
     forbidden = Forbidden.of(sizes, [impossible_combinations.places(rule, found) for rule in rules])
     if forbidden.forbids_all(sizes):
-        rule = "the rules forbid every row that there could be"
-        raise InvalidParameter("forbid", NOTHING, rule, "are they the right way round?")
+        rule = "forbids every possible row"
+        raise InvalidParameter("forbid", NOTHING, rule, "list the combinations that cannot occur")
     to_find = tuple(i for i, each in enumerate(found) if each.name in unlisted)
     fixed = FOR_SINGLE[method] if candidates else Fraction(1)
     weights = _weights(candidates, counted(ordered, sizes, METHODS[0], target, workload))
@@ -305,7 +305,7 @@ def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | N
         rule = "identifies people, and a synthetic row belongs to nobody"
         raise InvalidParameter("columns", person, rule, "leave it out")
     if twice := next((each for each in chosen if chosen.count(each) > 1), None):
-        raise InvalidParameter("columns", twice, "is named twice")
+        raise InvalidParameter("columns", twice, "is named twice", "name it once")
     if not 1 <= len(chosen) <= MOST_COLUMNS:
         raise InvalidParameter("columns", NOTHING, f"must be 1 to {MOST_COLUMNS} columns; these are {len(chosen)}")
     frame.select(*chosen)  # raises for an unknown name
@@ -314,7 +314,7 @@ def _chosen_columns(columns: Sequence[str] | None, frame: Frame, person: str | N
 
 def _check_types(bins: object, unlisted: object, forbid: object) -> None:
     if not isinstance(bins, Mapping | None):
-        raise InvalidParameter("bins", type_of(bins), "must give a number for a column", 'write bins={"age": 10}')
+        raise InvalidParameter("bins", type_of(bins), "must map columns to numbers", 'write bins={"age": 10}')
     examples = {"unlisted": '["city"]', "forbid": '[{"sex": "m", "pregnant": True}]'}
     for word, given in (("unlisted", unlisted), ("forbid", forbid)):
         if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
@@ -331,7 +331,7 @@ def _check_named(chosen: Sequence[str], **named: Iterable[str]) -> None:
 
 def _check_values(sizes: Sequence[int]) -> None:
     if sum(sizes) > MOST_VALUES:
-        rule = f"the columns have more than {MOST_VALUES:,} values together, and a fit takes time with their square"
+        rule = f"must have at most {MOST_VALUES:,} values together, because the time of a fit grows with their square"
         raise InvalidParameter("columns", sum(sizes), rule, "give fewer bins, or leave a column out")
 
 
@@ -380,7 +380,7 @@ def counted(
     of the others), or if one is wrong.
     """
     if not isinstance(method, str) or method not in METHODS:
-        raise InvalidParameter("method", method, "is not a method", choices("", METHODS))
+        raise InvalidParameter("method", method, "is not a known method", choices("", METHODS))
     if method == "adaptive":
         return _with_smaller(counted(names, sizes, METHODS[0], target, workload))
     _check_one_of(method, target, workload)
@@ -432,13 +432,13 @@ def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: S
     missing = (None,) if domain.nullable else ()
     if domain.keys is not None:
         if bins is not None:
-            raise InvalidParameter("bins", name, "has keys in the schema, which are counted as they are")
+            raise InvalidParameter("bins", name, "has keys in the schema, so it needs no bins", "leave it out of bins")
         return SyntheticColumn(name, domain, (*domain.keys, *missing), binned=False)
     if domain.bounds is None:
         rule = f"{name} has neither keys nor bounds, so its values are not public"
         ways = ["declare them in the schema"]
         ways += [f'buy bounds with bounds("{name}")'] if domain.kind in BOUNDED else []
-        ways += [f'find keys with unlisted=["{name}"]'] if domain.kind in STANDING else []
+        ways += [f'find keys with unlisted=["{name}"]'] if domain.kind in PLACEHOLDERS else []
         raise InvalidParameter("columns", name, rule, f"{', '.join(ways)}, or leave it out")
     starts = _starts(domain, bins or USUAL_BINS, cuts)
     if len(starts) < 2 and domain.kind is not Kind.INTEGER:
@@ -450,10 +450,10 @@ def _stand_in(name: str, domain: Domain, keys: int) -> SyntheticColumn:
     """A column whose keys will be found: placeholders for the most keys it may have, and None for all other values."""
     if domain.keys is not None or domain.bounds is not None:
         raise InvalidParameter("unlisted", name, "has keys or bounds in the schema", "leave it out of unlisted")
-    if domain.kind not in STANDING:
+    if domain.kind not in PLACEHOLDERS:
         rule = f"is {domain.kind.value}, whose values hardly ever repeat"
         raise InvalidParameter("unlisted", name, rule, f'buy bounds with bounds("{name}")')
-    values = tuple(STANDING[domain.kind](i) for i in range(keys))
+    values = tuple(PLACEHOLDERS[domain.kind](i) for i in range(keys))
     return SyntheticColumn(name, domain, (*values, None), binned=False, found=True)
 
 

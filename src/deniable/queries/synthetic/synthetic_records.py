@@ -178,7 +178,7 @@ def read_price(record: Mapping[str, Any], request: Mapping[str, Any], tables: Ma
     """The price of a record for the arguments of a request; `UnreadableRecord` if it is malformed."""
     asked = planned(request, tables)
     try:
-        deviations = tuple(float(record["deviations"][asked.told(places)]) for places in asked.measured)
+        deviations = tuple(float(record["deviations"][asked.marginal_name(places)]) for places in asked.measured)
         papers, thresholds = record["papers"], tuple(int(each) for _, each in record["thresholds"])
         budget, selection = Budget.from_dict(papers["budget"]), record.get("chosen")
         chosen = None if selection is None else ChosenCounts(**selection)

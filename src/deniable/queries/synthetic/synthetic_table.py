@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import numpy as np
 
 from deniable.errors import NOTHING, InvalidParameter, type_of
-from deniable.queries.answer.answer_display import UNTOLD, key_said, laid_out, library, nullable
+from deniable.queries.answer.answer_display import NO_VALUE, key_text, laid_out, library, nullable
 from deniable.queries.answer.answer_files import in_folder
 from deniable.queries.plan.answer_notes import wrapped
 from deniable.queries.plan.refusals import choices
@@ -102,7 +102,7 @@ class Synthetic:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences to know before using it: a poor fit, or too much noise."""
+        """Warnings about the table, one sentence each: a poor fit, or too much noise."""
         sentences = []
         if (misfit := self.model.misfit) > _FAR:
             sentences.append(
@@ -210,11 +210,11 @@ class Synthetic:
         if any(not isinstance(each, str) for each in columns):
             raise InvalidParameter("columns", NOTHING, "must be given by name", 'write table("sex", "age")')
         if not columns or len(set(columns)) != len(columns) or any(each not in names for each in columns):
-            raise InvalidParameter("columns", columns, "must be some of its columns, each once", choices("", names))
+            raise InvalidParameter("columns", columns, "must be columns of the table, each once", choices("", names))
         places = [names.index(each) for each in columns]
         cells = int(np.prod([self._asked.sizes[place] for place in places], dtype=object))
         if cells > MOST_SHOWN:
-            raise InvalidParameter("columns", cells, f"have more than {MOST_SHOWN:,} cells together", "take fewer")
+            raise InvalidParameter("columns", cells, f"must have at most {MOST_SHOWN:,} cells together", "name fewer")
         return places
 
     def __repr__(self) -> str:
@@ -290,7 +290,7 @@ class FittedCounts(Sequence[tuple[Any, ...]]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences to know when reading it."""
+        """What a reader should know, one sentence each."""
         sentences = []
         if self._binned:
             sentences.append(f"A value of {', '.join(self._binned)} stands for the bin that starts with it.")
@@ -303,9 +303,9 @@ class FittedCounts(Sequence[tuple[Any, ...]]):
     def __repr__(self) -> str:
         rows = [
             [
-                *(key_said(value) for value in each.values),
+                *(key_text(value) for value in each.values),
                 f"{each.count:,.1f}",
-                UNTOLD if each.error is None else f"{each.error:,.1f}",
+                NO_VALUE if each.error is None else f"{each.error:,.1f}",
             ]
             for each in self.cells[:_SHOWN]
         ]

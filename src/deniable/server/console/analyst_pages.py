@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
-from deniable.queries.answer.answer_display import UNTOLD, key_said, spoken
+from deniable.queries.answer.answer_display import NO_VALUE, cell_text, key_text
 from deniable.queries.answer.remaining_budget import Remaining
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console import page_drawings
@@ -33,7 +33,7 @@ _MOST_CELLS: Final = 5000
 """The most cells of an answer on a page: rendering takes time, and nobody reads more."""
 _FEWEST_ROWS: Final = 20
 _WAYS: Final = ("epsilon", "within")
-_MISSING: Final = f"{UNTOLD} means no value: the average of a group that may be empty, or a division by 0"
+_MISSING: Final = f"{NO_VALUE} means no value: the average of a group that may be empty, or a division by 0"
 
 
 def add(routes: APIRouter, guard: Guard) -> None:
@@ -260,7 +260,7 @@ def answered(record: dict[str, Any]) -> dict[str, Any]:
     charts = [] if too_many else [_chart(names, is_measured, rows, intervals, place) for place in drawn[:3]]
     texts = [
         [
-            (spoken(cell, bounds), True) if noisy else (key_said(cell), False)
+            (cell_text(cell, bounds), True) if noisy else (key_text(cell), False)
             for cell, bounds, noisy in zip(row, around, is_measured, strict=True)
         ]
         for row, around in zip(rows, intervals, strict=True)
@@ -291,7 +291,7 @@ def _chart(
     points = []
     for row, around in zip(rows, intervals, strict=True):
         if isinstance(row[place], int | float) and around[place] is not None:
-            keys = [key_said(cell) for cell, noisy in zip(row, is_measured, strict=True) if not noisy]
+            keys = [key_text(cell) for cell, noisy in zip(row, is_measured, strict=True) if not noisy]
             points.append((" · ".join(keys) or names[place], float(row[place]), *around[place]))
     return {"name": names[place], "bars": page_drawings.bars(points) if points else []}
 

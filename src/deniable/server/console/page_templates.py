@@ -10,7 +10,7 @@ from typing import Any, Final, final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from deniable.queries.answer.answer_display import key_said
+from deniable.queries.answer.answer_display import key_text
 from deniable.server.noted_questions import words_of
 
 _GREEK: Final = {"epsilon": "ε", "delta": "δ", "mu": "μ", "rho": "ρ"}
@@ -35,7 +35,7 @@ class Pages:
         )
         self._all.filters |= {"greek": greek, "number": number, "percent": percent, "facts": facts}
         self._all.filters |= {"minute": minute}
-        self._all.filters |= {"span": span, "spanned": spanned, "key_said": key_said, "question": words_of}
+        self._all.filters |= {"span": span, "spanned": spanned, "key_text": key_text, "question": words_of}
 
     def render(self, template: str, **values: Any) -> str:
         """Render a template."""
@@ -101,7 +101,7 @@ def facts(column: dict[str, Any]) -> str:
     if "low" in column:
         said.append(f"{number(column['low'])} to {number(column['high'])}")
     if "keys" in column:
-        said.append(", ".join(key_said(key) for key in column["keys"]))
+        said.append(", ".join(key_text(key) for key in column["keys"]))
     if column.get("nullable", True):
         said.append("may be missing")
     return "; ".join(said)

@@ -10,7 +10,7 @@ down_revision = None
 
 
 def _text(name: str, *, may_lack: bool = False) -> sa.Column[str]:
-    # Times and names are compared byte by byte, whatever language the database speaks.
+    # The collation "C" compares times and names byte by byte, independently of the database's locale.
     kind = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
     return sa.Column(name, kind, nullable=may_lack)
 
@@ -63,7 +63,7 @@ def _index(name: str, columns: list[str], where: str | None, *, unique: bool = F
 
 
 def _forbid_edits() -> None:
-    """Against slips of the hand in a database shell; against the will to forge there is the chain."""
+    """Forbid edits, against mistakes in a database shell. The hash chain detects forgery."""
     if op.get_bind().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
             op.execute(

@@ -8,6 +8,6 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Both are made when a ledger is next opened."""
+    """Add both columns, empty. They are filled when a ledger is next opened."""
     for name in ("home", "secret"):
         op.add_column("deniable_ledgers", sa.Column(name, sa.Text, nullable=True))
