@@ -18,7 +18,7 @@ from deniable.ledger.currency import Shape
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.joint_tables import Jointly, published
 from deniable.queries.answer.release import Released, release, release_jointly
-from deniable.queries.answer.shared_measurements import Measurement, total_cost, in_all, total
+from deniable.queries.answer.shared_measurements import Measurement, in_all, total, total_cost
 from deniable.queries.intervals.noise_intervals import Share
 from deniable.queries.plan.noise_planner import noise
 from deniable.queries.publication import consistent_fit
