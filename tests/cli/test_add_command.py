@@ -128,3 +128,21 @@ def test_a_grant_to_nobody_is_refused_before_anything_is_added(served: tuple[Wor
     assert "nothing was added" in " ".join(refused.stderr.split())
     assert served[0].curator.catalogue.dataset("boats") is None
     assert added(served, *options).exit_code == 0
+
+
+def test_a_budget_that_renews_is_registered_and_its_risk_is_printed(served: tuple[World, str]) -> None:
+    there, url = served
+    path = shops(there.folder, "weekly.csv", 50_000)
+    options = ["--unit", "owner", "--rows", "1"]
+    for wrong, words in ((["--per", "week"], "go together"), (["--per", "hour", "--periods", "2"], "--per")):
+        said = added(served, str(path), *options, "--budget", "0.5", *wrong)
+        assert said.exit_code != 0
+        assert words in said.output
+    assert "give --budget as well" in added(served, str(path), *options, "--per", "week", "--periods", "4").output
+    said = added(served, str(path), *options, "--budget", "0.5", "--per", "week", "--periods", "4")
+    assert said.exit_code == 0, said.output
+    assert "after one week, and at most 88.1 % after 4 weeks" in said.stdout
+    with dn.connect(url, token=there.tokens["olga"], dataset="weekly") as session:
+        assert str(session.remaining).startswith("epsilon 0.5")
+        assert "at most 88.1 % after 4 weeks" in " ".join(session.statement().text().split())
+        assert session.describe()["renewal"]["per"] == "week"

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deniable import cli
+from deniable.ledger import Ledger
 from tests.cli.shell import asked, refused, run
 
 VISITS = """\
@@ -287,3 +288,24 @@ def test_a_budget_that_protects_little_is_said_once_where_it_is_chosen(visits: P
     again = CliRunner().invoke(cli.build(), ["ask", *question])
     assert again.exit_code == 0, again.output
     assert "protects little" not in again.stderr
+
+
+def test_a_budget_that_renews_is_kept_beside_the_file(visits: Path) -> None:
+    count = "SELECT COUNT(*) AS n FROM visits"
+    run_here = lambda *words: " ".join(CliRunner().invoke(cli.build(), [*words]).output.split())  # noqa: E731
+    weekly = ["--budget", "0.5", "--per", "week", "--periods", "4"]
+    done = run_here("ask", str(visits), count, *UNIT, "--epsilon", "0.3", *weekly)
+    assert "at most 88.1 % after 4 weeks" in done
+    again = run_here("ask", str(visits), f"{count} WHERE ward = 'A'", "--epsilon", "0.3", *weekly)
+    assert "in this window of 604,800 s" in again
+    assert "another budget" in run_here("ask", str(visits), count, "--epsilon", "0.1", "--budget", "2")
+    assert "another budget" in run_here("ask", str(visits), count, "--epsilon", "0.1", *weekly[:-1], "5")
+    assert "give --budget as well" in run_here("ask", str(visits), count, "--epsilon", "0.1", *weekly[2:])
+    assert "go together" in run_here("ask", str(visits), count, "--epsilon", "0.1", *weekly[:4])
+    exported = visits.parent / "export.jsonl"
+    with Ledger.open(visits.parent / "visits.csv.ledger") as ledger:
+        ledger.export(exported)
+    told = json.loads(run_here("verify", str(exported), "--json"))
+    assert told["renewal"] == "Renewal(Budget.pure(epsilon=0.5, delta=0), per='week', periods=4)"
+    assert "88.1 %" in told["risk"]
+    assert "at most 88.1 % after 4 weeks" in run_here("verify", str(exported))

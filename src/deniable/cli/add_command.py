@@ -49,6 +49,10 @@ def add(app: "typer.Typer") -> None:
             float | None, typer.Option(help="ε that may ever be spent; not needed for data that the server knows.")
         ] = None,
         delta: Annotated[float | None, typer.Option(help="δ of the budget. Default: 0, a budget of pure ε.")] = None,
+        per: Annotated[
+            str | None, typer.Option(help="The budget is for each day, week, month or year, for so many --periods.")
+        ] = None,
+        periods: Annotated[int | None, typer.Option(help="The number of periods in the life of the data.")] = None,
         family: Annotated[
             str | None, typer.Option(help="A dataset of yours that holds the same people: both share its budget.")
         ] = None,
@@ -73,7 +77,7 @@ def add(app: "typer.Typer") -> None:
             assert token is not None
             tables = _described(source, given)
             [table] = tables
-            limit = {"epsilon": budget, "delta": delta}
+            limit: dict[str, Any] = {"epsilon": budget, "delta": delta, "per": per, "periods": periods}
             with _in_options(given, table):
                 made = register(
                     url,
@@ -102,12 +106,14 @@ def _check(given: dict[str, Any]) -> None:
         raise InvalidParameter("--token", NOTHING, "must be given: it says who you are", "export DENIABLE_TOKEN=dn_...")
     if delta is not None and budget is None:
         raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+    if budget is None and (given["per"] or given["periods"]):
+        raise InvalidParameter("--per", given["per"], "says how often the budget renews", "give --budget as well")
     if people == "others" and not reason:
         raise InvalidParameter("--reason", NOTHING, "say why they are other people", "auditors read it")
     if reason and people != "others":
         raise InvalidParameter("--reason", NOTHING, "is for --people others", "leave it out")
     if budget is not None:
-        budget_of(budget, delta)
+        budget_of(budget, delta, given["per"], given["periods"])
 
 
 @contextmanager
@@ -135,6 +141,7 @@ def _in_options(given: dict[str, Any], table: str) -> Iterator[None]:
             "budget": ("--budget", NOTHING if budget is None else budget),
             "epsilon": ("--budget", budget),
             "delta": ("--delta", given["delta"]),
+            "periods": ("--periods", given["periods"]),
         }
         if error.parameter not in options:
             raise
@@ -147,6 +154,8 @@ def _lines(made: dict[str, Any]) -> Iterator[str]:
     """The server's record of a registered dataset, in words."""
     yield f"{made['name']}: protects {made['unit']}"
     yield f"left  {made['left_in_words']}"
+    if made["renewal"] is not None:
+        yield f"risk  {made['renewal']['risk']}"
     if made["warning"]:
         yield f"note  {made['warning']}"
     for name, each in made.get("registration", {}).items():

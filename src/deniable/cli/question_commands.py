@@ -19,7 +19,7 @@ from deniable.errors import NOTHING, BudgetExceeded, DeniableError, InvalidParam
 if TYPE_CHECKING:
     import typer
 
-    from deniable.ledger import Budget
+    from deniable.ledger import Budget, Renewal
     from deniable.queries.engines.registration_report import Registration
     from deniable.queries.session import Session
     from deniable.tables.kinds import Domain
@@ -64,6 +64,10 @@ def add(app: "typer.Typer") -> None:
             "that no schema lists."
         ),
     ]
+    per = Annotated[
+        str | None, typer.Option(help="--budget is for each day, week, month or year, for so many --periods.")
+    ]
+    periods = Annotated[int | None, typer.Option(help="The number of periods in the life of the data.")]
     schema = Annotated[
         Path | None,
         typer.Option(
@@ -86,8 +90,9 @@ def add(app: "typer.Typer") -> None:
     def ask(
         source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
         each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
-        within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
-        ledger: ledger = None, version: version = None, confidence: confidence = 0.95, as_json: as_json = False,
+        within: within = None, budget: budget = None, delta: delta = None, per: per = None, periods: periods = None,
+        schema: schema = None, ledger: ledger = None, version: version = None, confidence: confidence = 0.95,
+        as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
@@ -106,8 +111,8 @@ def add(app: "typer.Typer") -> None:
     def price(
         source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
         each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
-        within: within = None, budget: budget = None, delta: delta = None, schema: schema = None,
-        ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
+        within: within = None, budget: budget = None, delta: delta = None, per: per = None, periods: periods = None,
+        schema: schema = None, ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Show what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
@@ -397,50 +402,73 @@ def _same(given: dict[str, Any], asked: "Unit", known: "Unit | None") -> "Unit":
     raise InvalidParameter(name, NOTHING, rule, "leave it out: whom an account protects is fixed once")
 
 
-def budget_of(budget: str | float, delta: str | float | None) -> "Budget":
-    """The budget of --budget and --delta. Errors name these options: the ε of a budget is not --epsilon."""
-    from deniable.ledger import Budget
+def budget_of(
+    budget: str | float, delta: str | float | None, per: str | None = None, periods: int | None = None
+) -> "Budget | Renewal":
+    """The budget of --budget and --delta, or of --per and --periods as well. Errors name these options: the ε of a
+    budget is not --epsilon.
+    """
+    from deniable.ledger import Budget, Renewal
 
+    if (per is None) != (periods is None):
+        raise InvalidParameter("--per, --periods", NOTHING, "go together", "write --per week --periods 52")
     try:
-        return Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
+        each = Budget.pure(epsilon=budget) if delta is None else Budget(epsilon=budget, delta=delta)
+        if per is None or periods is None:
+            return each
+        made = Renewal(each, per=per, periods=periods)
+        made.lifetime  # noqa: B018  # raises if the δ of all periods together is 1 or more
+        return made
     except InvalidParameter as error:
+        if error.parameter in {"per", "periods"}:
+            raise InvalidParameter(f"--{error.parameter}", error.asked, error.rule, error.remedy) from None
         if error.parameter == "epsilon":
             raise InvalidParameter("--budget", budget, error.rule, error.remedy) from None
         remedy = error.remedy and "without any δ leave --delta out"
         raise InvalidParameter("--delta", delta, error.rule, remedy) from None
 
 
-def _budget(given: dict[str, Any], known: "Budget | None") -> "Budget | None":
+def _budget(given: dict[str, Any], known: "Budget | Renewal | None") -> "Budget | Renewal | None":
     """The budget of a new account; None if there is one already, with the budget `known`."""
+    from deniable.ledger import Budget
+
+    per, periods = given.get("per"), given.get("periods")
     budget, delta, kept = given["budget"], given["delta"], _account(given).name
     if budget is None:
         if delta is not None:
             raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+        if per is not None or periods is not None:
+            raise InvalidParameter("--per", per, "says how often the budget renews", "give --budget as well")
         if known is None:
             remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
             raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
         return None
-    asked = budget_of(budget, delta)
+    asked = budget_of(budget, delta, per, periods)
     # --budget may be repeated without --delta: the account knows its δ.
-    if known is None or asked == known or (delta is None and known.epsilon_units == asked.limit.units):
-        return asked if known is None else None
-    rule = f"the account in {kept} was opened with another budget ({known.limit.describe_rest(known)})"
+    if known is None:
+        return asked
+    plain = isinstance(known, Budget) and known.epsilon_units  # None unless it is a budget of ε
+    if asked == known or (delta is None and isinstance(asked, Budget) and plain == asked.limit.units):
+        return None
+    said = known.limit.describe_rest(known) if isinstance(known, Budget) else repr(known)
+    rule = f"the account in {kept} was opened with another budget ({said})"
     raise InvalidParameter("--budget", budget, rule, "leave --budget and --delta out: a budget is fixed once")
 
 
 @contextlib.contextmanager
 def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
     """A session on the file and its account. With `reads=False` it reads no data and opens the account read-only."""
-    from deniable.ledger import Ledger
+    from deniable.ledger import Budget, Ledger, Renewal
     from deniable.queries.engines.price_engine import Unread
     from deniable.queries.session_opening import session
 
-    path, budget, unit, sources = _account(given), None, None, _named(given["source"], given["table"])
+    budget: Budget | Renewal | None = None
+    path, unit, sources = _account(given), None, _named(given["source"], given["table"])
     with contextlib.ExitStack() as stack:
         account: Path | Ledger | None = path if reads else None
         if path.exists():
             looked_at = stack.enter_context(Ledger.inspect(path, dataset=", ".join(sources)))
-            budget, unit = looked_at.budget, looked_at.unit
+            budget, unit = looked_at.renewal or looked_at.budget, looked_at.unit
             if reads:
                 stack.close()  # the session opens it again, for writing
             else:
@@ -450,7 +478,9 @@ def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
         about["version"] = given.get("version") if reads else None
         engine = "duckdb" if reads else Unread()
         if reads and limit is not None:  # a new budget; a price has notes about it
-            for weakness in limit.weaknesses():
+            if isinstance(limit, Renewal):
+                print(f"deniable: {limit}", file=sys.stderr)
+            for weakness in limit.weaknesses() if isinstance(limit, Budget) else ():
                 print(f"deniable: the budget's {weakness}", file=sys.stderr)
         yield stack.enter_context(session(sources, **about, ledger=account, engine=engine, progress=reads))
 

@@ -17,7 +17,7 @@ def register(
     name: str,
     sources: Mapping[str, str],
     schema: str | Mapping[str, Any],
-    budget: Mapping[str, float] | None,
+    budget: Mapping[str, Any] | None,
     family: str | None = None,
     people: str | None = None,
     reason: str | None = None,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from deniable.ledger.budget import Cost
-from deniable.ledger.entries import EVERYBODY, Entry
-from deniable.ledger.spending_accounts import Account, Limits, in_force, least_left, less, window_start
+from deniable.ledger.entries import EVERYBODY, Entry, Heading, Terms
+from deniable.ledger.spending_accounts import Account, Limits, in_force, largest, least_left, less, window_start
 from deniable.ledger.stores.store import Transaction
 
-__all__ = ["Replay", "left_of", "replay_of", "standing"]
+__all__ = ["Replay", "left_of", "replay_of", "risk_of", "standing"]
 
 
 class Replay(NamedTuple):
@@ -54,6 +55,14 @@ def left_of(transaction: Transaction, limits: Limits, payer: str | None) -> Cost
     if payer is not None and not any(each.name == payer for each in accounts):
         return Cost(0, 0)
     return least_left(accounts, Cost(0, 0))
+
+
+def risk_of(heading: Heading, terms: Sequence[Terms]) -> str | None:
+    """What a person risks in a period and over their life, by the largest limits; None if the budget is not renewed."""
+    if heading.renewal is None:
+        return None
+    found = (largest(heading.limits, terms, window) for window in (heading.renewal.window, None))
+    return heading.renewal.statement(*found)
 
 
 def replay_of(

@@ -37,6 +37,7 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 from deniable.errors import LedgerDamaged
+from deniable.ledger.account_balances import risk_of
 from deniable.ledger.budget import Cost
 from deniable.ledger.entries import EVERYBODY, Checkpoint, Entry, Heading, State, Terms
 from deniable.ledger.keys import PublicKey, is_signed
@@ -107,6 +108,11 @@ class Recount:
     def open(self) -> int:
         """The number of RESERVED entries that no entry closes."""
         return len(self._waiting)
+
+    @property
+    def risk(self) -> str | None:
+        """What a person risks in a period and over their life; None if the budget is not renewed."""
+        return risk_of(self.heading, self._terms)
 
     def accounts(self) -> list[Account]:
         """Every limit and what was spent of it, as of the newest entry."""

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, final
 
 from deniable.errors import NOTHING, InvalidOperation, InvalidParameter, require_path
-from deniable.ledger.account_balances import Replay, left_of, replay_of, standing
+from deniable.ledger.account_balances import Replay, left_of, replay_of, risk_of, standing
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.charge_requests import REUSED, Ask, answered_before, ask_of, closed, keyed_of
 from deniable.ledger.declared_versions import declared_in, recorded
@@ -46,7 +46,7 @@ from deniable.ledger.keys import PublicKey, SigningKey
 from deniable.ledger.ledger_export import Note, newest_note, write_export
 from deniable.ledger.owner_signatures import adjusted, checkpointed, in_history, keys_of, rotated, signed_head, stated
 from deniable.ledger.renewal import Renewal
-from deniable.ledger.spending_accounts import Account, checked_payer, checked_terms, least_left, refuse
+from deniable.ledger.spending_accounts import Account, checked_payer, checked_terms, largest, least_left, refuse
 from deniable.ledger.stores.home_and_secret import check_log, derived, secret_of, settle
 from deniable.ledger.stores.store import ChainHead, Store, Transaction
 from deniable.ledger.stores.store_opening import Place, mismatch, name_data, opened, store_at
@@ -170,6 +170,12 @@ class Ledger:
     def renewal(self) -> Renewal | None:
         """The budget of each period, if the budget renews; `budget` is then that of all periods together."""
         return self._heading.renewal
+
+    @property
+    def risk(self) -> str | None:
+        """What a person risks in a period and over their life, in words; None if the budget is not renewed."""
+        with self._store.reading() as transaction:
+            return risk_of(self._heading, transaction.terms(EVERYBODY))
 
     @property
     def unit(self) -> Unit:
@@ -533,9 +539,7 @@ class Ledger:
     def largest_limit(self) -> Cost:
         """The largest limit, in each column, that was ever in force. `guarantee` rests on it."""
         with self._store.reading() as transaction:
-            terms = transaction.terms(EVERYBODY)
-        limits = [self.budget.limit, *(each.limit for each in terms if each.window is None)]
-        return Cost(max(each.units for each in limits), max(each.delta_units for each in limits))
+            return largest(self._heading.limits, transaction.terms(EVERYBODY), None)
 
     @property
     def remaining(self) -> Cost:

@@ -72,6 +72,9 @@ class Verified:
     keys: tuple[str, ...] = ()
     """The owner's keys, oldest first; each signed for the next."""
 
+    risk: str | None = None
+    """What a person risks in a period and over their life; None if the budget is not renewed."""
+
     @property
     def unsigned(self) -> int:
         """The number of newest entries that no checkpoint covers: anybody with write access could have written them."""
@@ -244,6 +247,7 @@ def _verified(recount: Recount) -> Verified:
         checkpoints=tuple(recount.checkpoints),
         signers=tuple(sorted(recount.signers)),
         keys=tuple(recount.keys),
+        risk=recount.risk,
     )
 
 

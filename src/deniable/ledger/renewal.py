@@ -31,7 +31,7 @@ from deniable.ledger.budget import Budget, Cost
 if TYPE_CHECKING:
     from deniable.curves import Curve
 
-__all__ = ["Renewal"]
+__all__ = ["Renewal", "read_budget"]
 
 PERIODS: Final = {"day": 86_400, "week": 7 * 86_400, "month": 30 * 86_400, "year": 365 * 86_400}
 """The seconds of each period; a month is 30 days."""
@@ -103,8 +103,7 @@ class Renewal:
         """The largest probability, in percent, that an attacker with even prior odds guesses right whether a person is
         in the data after this many periods; rounded up to tenths.
         """
-        tenths = min(1000, math.ceil(500 * (1 + Fraction(self.curve(periods).advantage()))))
-        return Decimal(tenths) / 10
+        return self._chance(self.cost(periods))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values (JSON) that `from_dict` reads back."""
@@ -118,14 +117,32 @@ class Renewal:
         except (InvalidParameter, KeyError, TypeError):
             raise UnreadableRecord("this is not a renewing budget; it has a budget, per and periods") from None
 
-    def __str__(self) -> str:
+    def statement(self, period: Cost | None = None, life: Cost | None = None) -> str:
+        """What a person risks in one period and over their life, in words.
+
+        `period` and `life` are the largest limits that were in force, if the owner adjusted them.
+        """
+        most, whole = self.budget.limit if period is None else period, self.lifetime.limit if life is None else life
         many = f"{self.periods:,} {self.per}s"
         whose = "whoever sees all answers and starts from even odds guesses right whether a person is in the data"
+        adjusted = "" if (most, whole) == (self.budget.limit, self.lifetime.limit) else ", with the owner's adjustments"
         return (
-            f"{self.budget!r} in each {self.per}, for {many}: {whose} at most {self.chance(1):f} % of the time after "
-            f"one {self.per}, and at most {self.chance(self.periods):f} % after {many}. A person whose data stay for "
-            f"several {self.per}s has the risk of several {self.per}s, not of one."
+            f"{self.budget!r} in each {self.per}, for {many}{adjusted}: {whose} at most {self._chance(most):f} % of "
+            f"the time after one {self.per}, and at most {self._chance(whole):f} % after {many}. A person whose data "
+            f"stay for several {self.per}s has the risk of several {self.per}s, not of one."
         )
+
+    def _chance(self, cost: Cost) -> Decimal:
+        tenths = min(1000, math.ceil(500 * (1 + Fraction(self.budget.curve(cost).advantage()))))
+        return Decimal(tenths) / 10
+
+    def __str__(self) -> str:
+        return self.statement()
 
     def __repr__(self) -> str:
         return f"Renewal({self.budget!r}, per={self.per!r}, periods={self.periods})"
+
+
+def read_budget(record: Mapping[str, Any]) -> Budget | Renewal:
+    """The budget or renewal that `to_dict` wrote."""
+    return Renewal.from_dict(record) if "per" in record else Budget.from_dict(record)

@@ -30,6 +30,7 @@ __all__ = [
     "checked_payer",
     "checked_terms",
     "in_force",
+    "largest",
     "least_left",
     "less",
     "refuse",
@@ -100,6 +101,13 @@ def in_force(limits: Limits, terms: Iterable[Terms]) -> Limits:
     for each in terms:
         found[each.account, each.window] = each.limit
     return found
+
+
+def largest(limits: Limits, terms: Iterable[Terms], window: int | None) -> Cost:
+    """The largest limit of the dataset in this window (None: in total), in each column, that was ever in force."""
+    changes = (each.limit for each in terms if (each.account, each.window) == (EVERYBODY, window))
+    found = [limits[EVERYBODY, window], *changes]
+    return Cost(max(each.units for each in found), max(each.delta_units for each in found))
 
 
 def refuse(budget: Budget, total: Cost, accounts: Sequence[Account]) -> None:

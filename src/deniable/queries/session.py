@@ -408,7 +408,7 @@ class Session:
 
     @property
     def budget(self) -> Budget:
-        """The budget, fixed when the ledger was made."""
+        """The budget, fixed when the ledger was made. If it renews: that of all periods, see `ledger.renewal`."""
         return self._ledger.budget
 
     @property

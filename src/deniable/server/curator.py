@@ -42,6 +42,7 @@ from deniable.server.datasets.open_datasets import (
     declared,
     share_of,
     tables_of,
+    whole_of,
 )
 from deniable.server.datasets.registration_steps import NewRegistration, check_new_name, settle
 from deniable.server.datasets.source_folders import allowed, folders_of
@@ -302,7 +303,7 @@ class Curator:
             limit = kinship.limit_of(kin, tables, marks, budget, (known, choice))
             begun_before = None
             if not kin:
-                check_ceiling(self.settings, limit, limit.limit)
+                check_ceiling(self.settings, whole_of(limit), whole_of(limit).limit)
                 begun_before = broken_off(self.settings, self.catalogue, name, person.name, limit)
             record = DatasetRecord(
                 name=name,

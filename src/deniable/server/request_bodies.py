@@ -196,13 +196,27 @@ class BudgetBody(_Body):
     keys_delta: Annotated[float, Field(gt=0, lt=1, strict=True)] | None = None
 
 
+class NewBudget(BudgetBody):
+    """The budget of a new dataset: for its lifetime or, with `per` and `periods`, for each of so many periods."""
+
+    per: Literal["day", "week", "month", "year"] | None = None
+    periods: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=100_000, strict=True)] | None = None
+
+    @model_validator(mode="after")
+    def renewing(self) -> Self:
+        """Raise ValueError unless `per` and `periods` are given together."""
+        if (self.per is None) != (self.periods is None):
+            raise ValueError("give per and periods together: a budget that renews has a number of periods")
+        return self
+
+
 class NewDataset(_Body):
     """A new dataset: the files of its tables, their schema, and the budget."""
 
     name: NewName
     sources: Annotated[dict[str, Text], Field(min_length=1, max_length=20)]
     schema_: Annotated[Text | dict[str, Any], Field(alias="schema")]
-    budget: BudgetBody | None = None
+    budget: NewBudget | None = None
     family: Name | None = None
     people: Literal["same", "others"] | None = None
     """Needed if most ids are known: whether they are the same people, or others, with a `reason`."""

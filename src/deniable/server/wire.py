@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from deniable.errors import QuestionRefused
-from deniable.ledger import Budget, Cost, Entry
+from deniable.ledger import EVERYBODY, Budget, Cost, Entry, Ledger
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quoted
 from deniable.queries.answer.grouping_sets import Grouped, names_sets, sets_of
@@ -185,6 +185,7 @@ def described(session: Session, left: Cost, *, is_owner: bool) -> dict[str, Any]
         },
         "unit": session.unit.describe(),
         "budget": described_budget(budget),
+        "renewal": described_renewal(ledger),
         "limit": ledger.limit.describe(budget),
         "spent": ledger.charged.describe(budget),
         "spent_curve": session.spent.to_dict(),
@@ -216,4 +217,20 @@ def described_budget(budget: Budget) -> dict[str, Any]:
         "epsilon": None if epsilon is None else str(epsilon),
         "delta": str(budget.delta),
         "weaknesses": list(budget.weaknesses()),
+    }
+
+
+def described_renewal(ledger: Ledger) -> dict[str, Any] | None:
+    """The budget of a period, what is left of this one, and what a person risks; None if the budget is not renewed."""
+    renewal = ledger.renewal
+    if renewal is None:
+        return None
+    [period] = [each for each in ledger.accounts() if (each.name, each.window) == (EVERYBODY, renewal.window)]
+    left = period.left.describe_rest(ledger.budget)
+    return {
+        "record": renewal.to_dict(),
+        "per": renewal.per,
+        "periods": renewal.periods,
+        "left": left,
+        "risk": ledger.risk,
     }

@@ -91,6 +91,7 @@ def of_session(session: Session, delta: float | None) -> Statement:
     charges = sum(entry.state.name == "RESERVED" for entry in ledger.entries())
     so_far = f"So far {_number(charges, 'release')} {'was' if charges == 1 else 'were'} charged"
     spent = [f"{so_far}, {ledger.charged.describe(budget)} in all."] if charges else ["So far nothing was released."]
+    spent += [] if ledger.risk is None else [f"The budget renews: {ledger.risk}"]
     return made(
         curve=ledger.guarantee.curve,
         unit=ledger.unit.describe(),
@@ -169,13 +170,14 @@ def of_description(
     """The statement about a dataset on a server, from the server's description `about`."""
     currency, own = CURRENCIES.get(about["budget"]["currency"]), float(about["budget"]["delta"])
     is_pure = about["budget"]["epsilon"] is not None
+    risk = [f"The budget renews: {about['renewal']['risk']}"] if about.get("renewal") else []
     return made(
         curve=promise.curve,
         unit=promise.unit.describe(),
         delta=_checked(delta) if delta is not None else _read_at(own, is_pure=is_pure),
         what="Everything that is ever released under the budget",
         noise="" if currency is None else FAMILIES[currency.shape].statement,
-        more=[f"So far {about['spent']} was charged in all."],
+        more=[f"So far {about['spent']} was charged in all.", *risk],
         tables=tables,
         assumptions=promise.assumptions,
     )

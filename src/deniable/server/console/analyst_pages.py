@@ -25,6 +25,7 @@ from deniable.server.problems import Problem
 from deniable.server.request_bodies import DummyQuestion, Question
 from deniable.server.requests.request_desk import Reply, body_hash
 from deniable.server.roles import Role
+from deniable.server.wire import described_renewal
 from deniable.tables.kinds import Kind
 
 _STILL: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -94,6 +95,7 @@ def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
         "more": Remaining(ledger.budget, left, ledger.unit).said(),
         "meter": page_drawings.meter(gone if own is None else own, f"{told} is spent"),
         "weak": ledger.budget.weaknesses(),
+        "renewal": described_renewal(ledger),
     }
 
 

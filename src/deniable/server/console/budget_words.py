@@ -9,13 +9,13 @@ from itertools import repeat
 from typing import Any, Final
 
 from deniable.errors import BudgetExceeded
-from deniable.ledger import Budget, Cost
+from deniable.ledger import Budget, Cost, Renewal
 from deniable.queries.answer.remaining_budget import Remaining
 from deniable.queries.bought_bounds import question, rows_to_be_seen
 from deniable.queries.plan.noise_planner import plan
 from deniable.queries.plan.pricing import AskedCost, Price
 from deniable.queries.sql.sql_reader import parse
-from deniable.server.datasets.open_datasets import budget_of
+from deniable.server.datasets.open_datasets import new_budget_of, whole_of
 from deniable.server.request_bodies import BudgetBody
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table
@@ -31,18 +31,22 @@ _PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 @lru_cache(1000)
 def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
     """What a budget means. `belief` is the largest posterior, in percent, of an attacker with a prior of 50 %; `counts`
-    and `means` are how many questions it pays for, at the errors `within` and `mean_within`.
+    and `means` are how many questions it pays for, at the errors `within` and `mean_within`. For a budget that renews,
+    `belief` is about all periods together, and `counts` and `means` are those of one period.
 
     >>> found = odds(BudgetBody(epsilon=1.0), 1)
     >>> found["belief"], found["counts"] >= 10
     (73.2, True)
     """
-    budget, unit = budget_of(body), Unit.person("person", rows=rows)
-    miss = 0.0 if body.delta is None else body.delta
+    first, unit = new_budget_of(body), Unit.person("person", rows=rows)
+    budget = whole_of(first)
+    miss = float(budget.delta)
     belief = budget.curve(budget.limit).posterior(prior=0.5, delta=miss)
-    within, counts = Remaining(budget, budget.limit, unit).yardstick()
-    near, means = _means(budget, unit)
+    within, counts = Remaining(budget, limit_of_period(first), unit).yardstick()
+    near, means = _means(budget, limit_of_period(first), unit)
     return {
+        "per": first.per if isinstance(first, Renewal) else "",
+        "risk": str(first) if isinstance(first, Renewal) else "",
         "epsilon": body.epsilon,
         "belief": min(100.0, math.ceil(1000 * belief) / 10),
         "miss": miss,
@@ -60,32 +64,35 @@ def bounds_priced(
 
     Raises InvalidParameter if one of them cannot be bought, and BudgetExceeded if the budget is too small.
     """
-    budget = budget_of(body)
+    budget, limit = whole_of(new_budget_of(body)), limit_of_period(new_budget_of(body))
     asked = [plan(question(column, table, tables)[1]) for table, column in columns]
-    costs = [AskedCost(epsilon=epsilon).cost(made, budget, budget.limit) for made in asked]
+    costs = [AskedCost(epsilon=epsilon).cost(made, budget, limit) for made in asked]
     whole = sum(costs, start=Cost(0, 0))
-    if not whole <= budget.limit:
-        raise BudgetExceeded(
-            whole.describe(budget), budget.limit.describe_rest(budget), "spend less on each, or buy fewer"
-        )
-    seen = [rows_to_be_seen(Price(*each, budget.limit, 0.95)) for each in zip(asked, repeat(budget), costs)]
+    if not whole <= limit:
+        raise BudgetExceeded(whole.describe(budget), limit.describe_rest(budget), "spend less on each, or buy fewer")
+    seen = [rows_to_be_seen(Price(*each, limit, 0.95)) for each in zip(asked, repeat(budget), costs)]
     return {
         "columns": [column for _, column in columns],
         "each": costs[0].describe(budget),
         "whole": whole.describe(budget),
-        "share": share(whole, budget.limit),
+        "share": share(whole, limit),
         "rows": max(seen),
     }
 
 
-def _means(budget: Budget, unit: Unit) -> tuple[float, int]:
-    """(error in percent of the range, number of means) for the whole budget: the least error that allows five means."""
+def limit_of_period(budget: Budget | Renewal) -> Cost:
+    """What may be spent in one period; of a budget that is not renewed, all of it."""
+    return budget.budget.limit if isinstance(budget, Renewal) else budget.limit
+
+
+def _means(budget: Budget, limit: Cost, unit: Unit) -> tuple[float, int]:
+    """(error in percent of the range, number of means) for this limit: the least error that allows five means."""
     table = Table.of("t", unit, x=Domain.real(0, 100, nullable=False))
     mean = plan(parse("SELECT AVG(x) AS m FROM t", {"t": table}))
 
     def error(times: int) -> float:
-        cost = AskedCost(share=1 / times).cost(mean, budget, budget.limit)
-        return Price(mean, budget, cost, budget.limit, 0.95).errors()["m"] or math.inf
+        cost = AskedCost(share=1 / times).cost(mean, budget, limit)
+        return Price(mean, budget, cost, limit, 0.95).errors()["m"] or math.inf
 
     for near in _PERCENT:
         if error(5) <= near:

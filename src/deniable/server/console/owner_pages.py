@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord, masked
+from deniable.ledger.renewal import PERIODS
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console import page_drawings
 from deniable.server.console.analyst_pages import account
@@ -26,17 +27,21 @@ from deniable.server.datasets.open_datasets import tables_of
 from deniable.server.datasets.source_folders import allowed
 from deniable.server.noted_questions import NotedBounds, read_note
 from deniable.server.problems import CODES, Problem
-from deniable.server.request_bodies import Adjustment, BoundsBody, BudgetBody, Grant, NewDataset
+from deniable.server.request_bodies import Adjustment, BoundsBody, Grant, NewBudget, NewDataset
 from deniable.server.requests.request_desk import Reply, body_hash
 from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
 from deniable.tables.schema_proposal import propose_schema
 
 _DELTAS: Final = {"1e-6": 1e-6, "1e-9": 1e-9, "pure": None}
 _WINDOWS: Final = {"": None, "hour": 3600, "day": 86_400, "week": 604_800, "30 days": 30 * 86_400}
-_TYPED: Final = ("name", "table", "person", "rows", "step", "delta", "known", "bounds_epsilon", "people", "reason")
+_TYPED: Final = (
+    *("name", "table", "person", "rows", "step", "delta", "per", "periods", "known", "bounds_epsilon", "people"),
+    "reason",
+)
 _NOT_BOUGHT: Final = (
     "the dataset is there, but not all bounds were bought; see below, and the ledger for what was charged"
 )
+_MOST_PERIODS: Final = 100_000
 _MOST_FILES: Final = 500
 _MOST_COLUMNS: Final = 150
 _MOST_BOUGHT: Final = 1000
@@ -77,7 +82,7 @@ async def _add(visit: Visit) -> Response:
     plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
     stem = re.sub(r"\W+", "_", plain).strip("_") or "data"
     typed = {"name": stem, "table": stem, "person": "", "rows": "1", "step": str(EPSILONS.index(1.0)), "delta": "1e-6"}
-    typed |= {"known": "", "bounds_epsilon": _BOUNDS_EPSILON, "people": "", "reason": ""}
+    typed |= {"per": "", "periods": "", "known": "", "bounds_epsilon": _BOUNDS_EPSILON, "people": "", "reason": ""}
     return _filled(visit, file, columns, typed, None)
 
 
@@ -105,7 +110,7 @@ def _filled(
         problem=problem,
         known=known,
         alike=alike,
-        odds=odds(_budget(typed["step"], typed["delta"]), _rows(typed["rows"], 1)),
+        odds=odds(_shown_budget(typed), _rows(typed["rows"], 1)),
         steps=len(EPSILONS) - 1,
         bounds=_priced(typed, columns),
         **values,
@@ -125,7 +130,7 @@ def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, A
 
 def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
     """The price of the bounds in a submitted form. Raises every error before anything is registered or charged."""
-    table, budget = typed["table"], _budget(typed["step"], typed["delta"])
+    table, budget = typed["table"], _budget(typed)
     tables = tables_of(_schema(typed, columns))
     for each in columns:
         if each["buy"] and (each["low"].strip() or each["high"].strip()):
@@ -191,7 +196,7 @@ async def _register(visit: Visit) -> Response:
         if any(each["buy"] for each in columns):
             bought = _bounds_bought(typed, columns)["columns"]
         schema = _schema(typed, columns)
-        budget = _budget(typed["step"], typed["delta"])
+        budget = _budget(typed)
         record: dict[str, Any] = {"name": typed["name"], "sources": {typed["table"]: file}, "schema": schema}
         if not typed["known"] and typed["people"] != "same":
             record |= {"budget": budget.model_dump(exclude_none=True)}
@@ -300,15 +305,31 @@ def _rows(text: str, default: int | None = None) -> int:
     return default
 
 
-def _budget(step: str, delta: str) -> BudgetBody:
+def _budget(typed: dict[str, str]) -> NewBudget:
+    """The budget of the form; it renews if a period is chosen."""
+    step, delta, per, many = (typed[part] for part in ("step", "delta", "per", "periods"))
     if not (step.isascii() and step.isdigit() and int(step[:3]) < len(EPSILONS)) or delta not in _DELTAS:
         raise UnreadableRecord("budget: choose it with the slider")
-    return BudgetBody(epsilon=EPSILONS[int(step[:3])], delta=_DELTAS[delta])
+    each = {"epsilon": EPSILONS[int(step[:3])], "delta": _DELTAS[delta]}
+    if not per:
+        return NewBudget.model_validate(each)
+    periods = int(many[:9]) if many.isascii() and many.isdigit() else 0
+    if per not in PERIODS or not 1 <= periods <= _MOST_PERIODS:
+        raise InvalidParameter("periods", NOTHING, "must be a whole number from 1 to 100,000", "say how many periods")
+    return NewBudget.model_validate(each | {"per": per, "periods": periods})
+
+
+def _shown_budget(typed: dict[str, str]) -> NewBudget:
+    """The budget of a form that may be incomplete: without a valid number of periods it is shown as not renewed."""
+    try:
+        return _budget(typed)
+    except InvalidParameter:
+        return _budget({**typed, "per": ""})
 
 
 async def _odds(visit: Visit) -> Response:
     """What the budget of the slider means, as a part of the page."""
-    budget = _budget(visit.text("step"), visit.text("delta"))
+    budget = _shown_budget({part: visit.text(part) for part in ("step", "delta", "per", "periods")})
     found = await visit.desk.run(odds, budget, _rows(visit.text("rows"), 1))
     typed = {part: visit.text(part) for part in _TYPED}
     columns = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from deniable.errors import DeniableError
-from deniable.ledger import EVERYBODY, Budget, Checkpoint, Cost, Ledger
+from deniable.ledger import EVERYBODY, Budget, Checkpoint, Cost, Ledger, Renewal
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord
 from deniable.server.datasets.ledger_witness import Witness
 from deniable.server.datasets.open_datasets import ledger_place
@@ -87,7 +87,7 @@ def check_name(ledger: Ledger, name: str, version: str) -> None:
         raise Problem("ledger_mismatch", f"{words}; choose another name")
 
 
-def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, budget: Budget) -> str | None:
+def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, budget: Budget | Renewal) -> str | None:
     """The family of an interrupted registration of this name, whose ledger is in the database; otherwise None.
 
     A database has each name once, so a later registration continues with that ledger. Nothing was spent from it,
@@ -97,7 +97,8 @@ def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, 
     for family, place, given in _ledgers(settings):
         if given == name and family not in known:
             with Ledger.inspect(place, dataset=name) as ledger:
-                if ledger.budget == budget and {each.name for each in ledger.accounts()} <= {EVERYBODY, owner}:
+                is_same = budget == (ledger.renewal or ledger.budget)
+                if is_same and {each.name for each in ledger.accounts()} <= {EVERYBODY, owner}:
                     return family
             raise Problem("exists", _BROKEN_OFF.format(name))
     return None

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import final
 
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
-from deniable.ledger import Budget
+from deniable.ledger import Budget, Renewal
 from deniable.ledger.keys import SigningKey
+from deniable.ledger.renewal import read_budget
 from deniable.server.catalogue.catalogue import Catalogue, DatasetRecord, Person
 from deniable.server.datasets.data_marks import FORM, KNOWN, Marks, Sketch, digest, id_columns, marks_of, sketch_of
-from deniable.server.datasets.open_datasets import Datasets, budget_of, tables_of, unit_of
+from deniable.server.datasets.open_datasets import Datasets, new_budget_of, tables_of, unit_of
 from deniable.server.datasets.row_profiles import Profile
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody
@@ -153,18 +154,18 @@ def limit_of(
     marks: Mapping[str, Marks],
     budget: BudgetBody | None,
     known_by: tuple[Alike, Choice],
-) -> Budget:
+) -> Budget | Renewal:
     """The budget: of the family, or a new one. `known_by`: what is known of the ids, and what the owner says.
 
     Raises InvalidParameter or Problem `ledger_mismatch` if the request contradicts the family's budget or unit.
     """
-    asked = None if budget is None else budget_of(budget)
+    asked = None if budget is None else new_budget_of(budget)
     if not kin:
         if asked is None:
             raise InvalidParameter("budget", None, "must be given", 'write {"epsilon": 1, "delta": 1e-6}')
         return asked
     check_tables(kin, marks)
-    fixed = Budget.from_dict(kin[0].budget)
+    fixed = read_budget(kin[0].budget)
     if asked is not None and asked != fixed:
         raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
     alike, choice = known_by

@@ -27,9 +27,10 @@ from deniable.errors import (
     LedgerUnavailable,
     UnreadableRecord,
 )
-from deniable.ledger import Budget, Cost, Ledger
+from deniable.ledger import Budget, Cost, Ledger, Renewal
 from deniable.ledger.incremental_verification import Growing
 from deniable.ledger.keys import SigningKey
+from deniable.ledger.renewal import read_budget
 from deniable.queries.engines.engine_process import Apart
 from deniable.queries.engines.kept_tables import sweep_kept
 from deniable.queries.engines.price_engine import Unread
@@ -44,13 +45,13 @@ from deniable.server.operations.security_events import logged, noted
 from deniable.server.operations.settings import Settings
 from deniable.server.operations.work_turns import Large, Places
 from deniable.server.problems import Problem
+from deniable.server.request_bodies import BudgetBody, NewBudget
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table, read_schema, write_schema
 from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.queries.engines.engine import Engine
-    from deniable.server.request_bodies import BudgetBody
 
 Limit = Callable[[Session], None]
 """Sets the limits of a session."""
@@ -105,6 +106,21 @@ def budget_of(body: BudgetBody) -> Budget:
     if body.delta is None:
         return Budget.pure(epsilon=given["epsilon"])
     return Budget(epsilon=given["epsilon"], delta=body.delta, keys_delta=body.keys_delta)
+
+
+def new_budget_of(body: BudgetBody) -> Budget | Renewal:
+    """The budget of a new dataset, which may renew."""
+    each = budget_of(body)
+    if not isinstance(body, NewBudget) or body.per is None or body.periods is None:
+        return each
+    made = Renewal(each, per=body.per, periods=body.periods)
+    made.lifetime  # noqa: B018  # raises if the δ of all periods together is 1 or more
+    return made
+
+
+def whole_of(budget: Budget | Renewal) -> Budget:
+    """The budget of a dataset's lifetime."""
+    return budget.lifetime if isinstance(budget, Renewal) else budget
 
 
 def cost_of(body: BudgetBody, budget: Budget) -> Cost:
@@ -325,7 +341,7 @@ class Datasets:
         try:
             ledger = Ledger.open(
                 place,
-                budget=Budget.from_dict(record.budget),
+                budget=read_budget(record.budget),
                 unit=unit,
                 dataset=named.name,
                 family=record.family,
