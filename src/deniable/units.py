@@ -9,11 +9,12 @@ curve.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from deniable import arguments, numbers
 from deniable.arguments import NumberRange
@@ -26,6 +27,7 @@ __all__ = ["Guarantee", "Relation", "Sensitivity", "Unit"]
 
 # Above this, neighbouring integers share one float and "at most `rows` rows" would no longer be exact.
 _ROWS: Final = NumberRange("must be a whole number of rows, from 1 to 2**53", least=1, most=2**53)
+_PERIODS: Final = ("day", "week")
 _OUTPUTS: Final = NumberRange("must be a whole number, at least 1", least=1)
 _BOUNDS: Final = NumberRange("must be positive and finite", above=Fraction(1, 2**1075), below=arguments.BEYOND_FLOATS)
 """Numbers whose nearest float is positive and finite."""
@@ -46,9 +48,9 @@ class Relation(Enum):
 @dataclass(frozen=True, slots=True)
 class Unit:
     """What two neighbouring tables differ by: one row, or one person with at most `rows` rows, added or removed, or
-    replaced.
+    replaced; or a person's rows of one day or week, which is a weaker promise.
 
-    Each of the four cases has a constructor:
+    Each case has a constructor:
 
     >>> Unit.row()
     Unit.row()
@@ -56,6 +58,8 @@ class Unit:
     'one row replaced by another'
     >>> Unit.person("patient_id", rows=20).describe()
     "one person ('patient_id', at most 20 rows) added or removed"
+    >>> Unit.person_day("patient_id", "visited", rows=3).describe()
+    "the rows of one person on one day ('patient_id', 'visited', at most 3 rows) added or removed, not a whole person"
 
     Source: Dwork & Roth (2014), section 2.3, for rows; a person with many rows is a group of bounded size.
     """
@@ -64,6 +68,10 @@ class Unit:
     _: KW_ONLY
     rows: int
     column: str | None = None
+    period: str | None = None
+    """"day" or "week" if the unit is a person's rows in one such period; None if it is a whole person, or a row."""
+    time: str | None = None
+    """The column that says in which period a row is."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.relation, Relation):
@@ -78,6 +86,13 @@ class Unit:
                 )
         elif not isinstance(self.column, str) or not self.column:
             raise InvalidParameter("column", self.column, "must name the column that identifies a person")
+        if self.period is None and self.time is None:
+            return
+        if self.period not in _PERIODS or self.column is None or self.relation is not Relation.ADD_REMOVE:
+            rule = "must be day or week, of a person who is added or removed"
+            raise InvalidParameter("period", self.period, rule, "write Unit.person_day(column, time, rows=)")
+        if not isinstance(self.time, str) or not self.time or self.time == self.column:
+            raise InvalidParameter("time", self.time, "must name the column that says when a row was")
 
     @classmethod
     def row(cls) -> Unit:
@@ -105,6 +120,24 @@ class Unit:
         """
         return cls(Relation.REPLACE, rows=rows, column=column)
 
+    @classmethod
+    def person_day(cls, column: str, time: str, *, rows: int) -> Unit:
+        """Neighbours D, D′: D′ is D with the rows of one person on one day, at most `rows`, added or removed.
+
+        `column` identifies the person, and `time` is a column of dates or timestamps. This does not protect a whole
+        person: two tables that differ by a person with rows on k days are k steps apart, so ε (or μ) is k times as
+        large between them (group privacy; Dwork & Roth 2014, theorem 2.2). A habit that shows on many days is hardly
+        protected.
+        """
+        return cls(Relation.ADD_REMOVE, rows=rows, column=column, period="day", time=time)
+
+    @classmethod
+    def person_week(cls, column: str, time: str, *, rows: int) -> Unit:
+        """Neighbours D, D′: D′ is D with the rows of one person in one week (from Monday), at most `rows`, added or
+        removed. As for `person_day`, a whole person is not protected.
+        """
+        return cls(Relation.ADD_REMOVE, rows=rows, column=column, period="week", time=time)
+
     @property
     def row_changes(self) -> int:
         """The largest number of single rows that are added or removed between a table and its neighbour.
@@ -120,7 +153,8 @@ class Unit:
         return self.rows if self.relation is Relation.ADD_REMOVE else 2 * self.rows
 
     def is_alike(self, other: Unit) -> bool:
-        """Whether one budget can protect both: the same relation, and people in both or rows in both.
+        """Whether one budget can protect both: the same relation, and people in both, rows in both, or the same period
+        of people in both.
 
         A person has one budget for all tables. Each table has its own bound on a person's rows and its own name of the
         column of ids: the sensitivity of a question follows from the tables that it reads.
@@ -130,12 +164,29 @@ class Unit:
         >>> Unit.person("patient_id", rows=20).is_alike(Unit.row())
         False
         """
-        return self.relation is other.relation and (self.column is None) == (other.column is None)
+        same_kind = (self.column is None) == (other.column is None) and self.period == other.period
+        return self.relation is other.relation and same_kind
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values (JSON) that `from_dict` reads back."""
+        record: dict[str, object] = {"relation": self.relation.value, "rows": self.rows, "column": self.column}
+        return record if self.period is None else {**record, "period": self.period, "time": self.time}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Unit:
+        """The unit that `to_dict` wrote. Raises KeyError, ValueError or InvalidParameter for anything else."""
+        period, time = record.get("period"), record.get("time")
+        return cls(Relation(record["relation"]), rows=record["rows"], column=record["column"], period=period, time=time)
 
     def describe(self) -> str:
         """The unit as a phrase that finishes "neighbouring tables differ by …"."""
         if self.column is None:
             return "one row added or removed" if self.relation is Relation.ADD_REMOVE else "one row replaced by another"
+        if self.period is not None:
+            when = "on one day" if self.period == "day" else "in one week"
+            most = f"at most {self.rows} row{'s' if self.rows > 1 else ''}"
+            who = f"the rows of one person {when} ({self.column!r}, {self.time!r}, {most})"
+            return f"{who} added or removed, not a whole person"
         who = f"one person ({self.column!r}, at most {self.rows} row{'s' if self.rows > 1 else ''})"
         return f"{who} added or removed" if self.relation is Relation.ADD_REMOVE else f"{who} replaced by another"
 
@@ -143,6 +194,8 @@ class Unit:
         prefix = "" if self.relation is Relation.ADD_REMOVE else "replaced_"
         if self.column is None:
             return f"Unit.{prefix}row()"
+        if self.period is not None:
+            return f"Unit.person_{self.period}({self.column!r}, {self.time!r}, rows={self.rows})"
         return f"Unit.{prefix}person({self.column!r}, rows={self.rows})"
 
 

@@ -24,7 +24,7 @@ from deniable.arguments import NumberRange
 from deniable.errors import NOTHING, DeniableError, InvalidParameter, UnreadableRecord
 from deniable.ledger.budget import Budget, Cost
 from deniable.ledger.renewal import Renewal
-from deniable.units import Relation, Unit
+from deniable.units import Unit
 
 __all__ = [
     "EVERYBODY",
@@ -144,8 +144,12 @@ class Heading:
 
     def text(self) -> str:
         """The canonical form: this text is stored, and its hash is the first link of the chain."""
-        unit = {"relation": self.unit.relation.value, "rows": self.unit.rows, "column": self.unit.column}
-        record = {"budget": self.budget.to_dict(), "unit": unit, "dataset": self.dataset, "serial": self.serial}
+        record = {
+            "budget": self.budget.to_dict(),
+            "unit": self.unit.to_dict(),
+            "dataset": self.dataset,
+            "serial": self.serial,
+        }
         renewal = None if self.renewal is None else self.renewal.to_dict()
         more = {"family": self.linked_as, "owner": self.owner, "renewal": renewal}
         return compact({"format": FORMAT, **record, **{name: each for name, each in more.items() if each is not None}})
@@ -159,8 +163,7 @@ class Heading:
         """Parse a text made by `text`; UnreadableRecord for any other."""
         try:
             record = json.loads(text)
-            unit = record["unit"]
-            who = Unit(Relation(unit["relation"]), rows=unit["rows"], column=unit["column"])
+            who = Unit.from_dict(record["unit"])
             texts = record["dataset"], record["serial"], record.get("family"), record.get("owner")
             if not all(isinstance(each, str) for each in (*texts[:2], *(each for each in texts if each is not None))):
                 raise TypeError

@@ -238,7 +238,7 @@ def _unit(name: str, unit: Unit | Mapping[str, Unit] | None) -> Unit:
 
 def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], unit: Unit | None) -> Table:
     """A table with declared domains; other columns get a domain from their type."""
-    open_schema = propose_schema(types, name=name).schema(unit=unit or Unit.row())[name]
+    open_schema = propose_schema(types, name=name).schema(unit=Unit.row())[name]  # only its columns are used
     known = dict(open_schema.columns)
     if unit is not None and unit.column is not None and unit.column not in types:
         raise InvalidParameter("unit", unit.column, f"is not a column of {name!r}", _like(unit.column, known))
@@ -272,6 +272,9 @@ def _account(
         )
     if len({unit.relation for unit in units}) > 1:
         raise InvalidParameter("unit", NOTHING, "must use add/remove in all tables, or replace in all tables")
+    if len({unit.period for unit in units}) > 1:
+        rule = "must protect whole people in all tables, or the same period of people in all tables"
+        raise InvalidParameter("unit", NOTHING, rule, "open a session for each, with ledgers of their own")
     if len({unit.column is None for unit in units}) > 1:
         # One budget cannot protect people in one table and rows in another.
         raise InvalidParameter("unit", NOTHING, "must have a column of people in all tables, or in no table")

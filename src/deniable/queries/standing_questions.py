@@ -408,6 +408,9 @@ def _checked_table(session: Session, name: str, by: str) -> Table:
     if table.unit is None or table.unit.column is None or table.unit.relation is not Relation.ADD_REMOVE:
         rule = "must have a person as its unit, with neighbours by add/remove, so that a person's rows are bounded"
         raise InvalidParameter("table", name, rule, 'use unit=Unit.person("patient_id", rows=10)')
+    if table.unit.period is not None:
+        rule = f"protects a {table.unit.period} of a person, and rows are bounded over all days of whole people"
+        raise InvalidParameter("table", name, rule, 'use unit=Unit.person("patient_id", rows=10)')
     domain = dict(table.columns).get(by)
     if domain is None or by == table.unit.column or domain.kind not in {Kind.DATE, Kind.INTEGER}:
         raise InvalidParameter("by", by, f"must be a column of dates or integers of {name!r}")

@@ -82,6 +82,11 @@ class Table:
                 raise InvalidParameter(name, domain, "must be a Domain", "write Domain.integer(0, 120), Domain.text()")
         refuse_twins(name for name, _ in self.columns)
         domains = dict(self.columns)
+        if self.unit is not None and self.unit.time is not None:
+            when = domains.get(self.unit.time)
+            if when is None or when.kind not in {Kind.DATE, Kind.TIMESTAMP}:
+                rule = "says when a row was, so it must be a declared column of dates or timestamps"
+                raise InvalidParameter("time", self.unit.time, rule, "declare it with Domain.date(first, last)")
         for name in self.unique:
             if name not in domains or domains[name].nullable:
                 rule = "must be a declared column without missing values, because its values identify rows"
@@ -257,7 +262,7 @@ def _only(record: Mapping[str, Any], allowed: set[str], where: str) -> None:
 def _table(name: str, record: object, unit: Unit | None) -> Table:
     if not isinstance(record, Mapping):
         raise UnreadableRecord(f"{name}: must be a mapping with the entry columns")
-    _only(record, {"public", "person", "rows", "neighbours", "unique", "owned", "columns"}, name)
+    _only(record, {"public", "person", "rows", "per", "time", "neighbours", "unique", "owned", "columns"}, name)
     for key in ("public", "person", "rows", "neighbours"):
         if record.get(key) == FILL_IN:
             raise UnreadableRecord(f"{name}.{key}: is not filled in; replace {FILL_IN!r}, or delete the line")
@@ -287,7 +292,14 @@ def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | Non
             raise UnreadableRecord(
                 f"{name}.rows: must be given: the largest number of rows of one person that are read"
             )
-        return Unit(relation, rows=record["rows"], column=record["person"])
+        if ("per" in record) != ("time" in record):
+            raise UnreadableRecord(
+                f"{name}: per and time go together: the rows of a person per day, by the column time"
+            )
+        period, time = record.get("per"), record.get("time")
+        return Unit(relation, rows=record["rows"], column=record["person"], period=period, time=time)
+    if "per" in record or "time" in record:
+        raise UnreadableRecord(f"{name}: per and time are for tables of people; write person and rows as well")
     if "neighbours" in record:
         return Unit(relation, rows=1)
     if unit is None:
@@ -337,6 +349,8 @@ def _as_record(table: Table) -> dict[str, Any]:
     else:
         if table.unit.column is not None:
             record |= {"person": table.unit.column, "rows": table.unit.rows}
+        if table.unit.period is not None:
+            record |= {"per": table.unit.period, "time": table.unit.time}
         record["neighbours"] = table.unit.relation.value
     if table.unique:
         record["unique"] = list(table.unique)

@@ -310,9 +310,10 @@ def _public(tables: Mapping[str, Table]) -> Iterable[str]:
         if table.unit is None:
             yield f"The whole table {name} is public."
             continue
-        most = f"{table.unit.rows} rows of each person are" if table.unit.rows > 1 else "1 row of each person is"
+        each = "each person" if table.unit.period is None else f"each person's {table.unit.period}"
+        most = f"{table.unit.rows} rows of {each} are" if table.unit.rows > 1 else f"1 row of {each} is"
         rows = f" (at most {most} read)" if table.unit.column else ""
-        columns = "; ".join(f"{column}: {_domain(each)}" for column, each in table.columns)
+        columns = "; ".join(f"{column}: {_domain(domain)}" for column, domain in table.columns)
         yield f"Of {name}{rows}: {columns}."
 
 

@@ -17,7 +17,7 @@ from deniable.ledger import Budget, Cost
 from deniable.queries.answer.answer import Answer
 from deniable.queries.answer.batch_price import Quote, Quoted
 from deniable.queries.answer.receipt import Receipt
-from deniable.units import Guarantee, Relation, Unit
+from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
     from deniable.queries.answer.grouping_sets import Grouped
@@ -41,12 +41,12 @@ def read_cost(written: Sequence[str]) -> Cost:
 
 def written_unit(unit: Unit) -> dict[str, Any]:
     """A unit as a JSON-ready dict."""
-    return {"relation": unit.relation.value, "rows": unit.rows, "column": unit.column}
+    return unit.to_dict()
 
 
 def read_unit(written: Mapping[str, Any]) -> Unit:
     """The inverse of `written_unit`."""
-    return Unit(Relation(written["relation"]), rows=written["rows"], column=written["column"])
+    return Unit.from_dict(written)
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------

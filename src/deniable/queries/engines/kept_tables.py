@@ -147,6 +147,8 @@ def kept_table(
     """The place of a kept table; None if it is public, small or not from files, or if `folder` cannot be written."""
     if folder is None or table.unit is None or not isinstance(source, str | os.PathLike):
         return None
+    if table.unit.period is not None:  # a kept file has ids of people alone
+        return None
     path = os.fspath(source)
     if not isinstance(path, str):
         return None

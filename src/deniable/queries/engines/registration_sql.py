@@ -93,7 +93,7 @@ def person_kind(table: Table) -> Kind | None:
         rule = "must be a column of integers or texts, not of reals"
         remedy = 'pandas turns integers with a missing value into reals: use frame[column].astype("Int64"), or cast it'
         raise InvalidParameter("unit", table.unit.column, rule, remedy)
-    return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
+    return Kind.INTEGER if declared.kind is Kind.INTEGER and table.unit.period is None else Kind.TEXT
 
 
 def same_people(so_far: Kind | None, table: Table) -> Kind | None:
@@ -131,6 +131,8 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
         piece = _settled(writer, whose, found[whose], declared)
         if piece.kind is not person:
             piece = _cast(writer, whose, piece, person)
+        if table.unit is not None and table.unit.time is not None:
+            piece = replace(piece, sql=_within_period(writer, table, found, piece.sql))
         inner.append(exp.Alias(this=piece.sql, alias=name(PERSON)))
         present[whose] = column(PERSON)
     names: dict[str, str] = {}
@@ -186,6 +188,22 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
     tally = _tally(select, whole or [column("nothing")], list(present.values()), spelling)
     ties = tuple(names[each] for each, (_, domain) in contents.items() if domain.kind is Kind.REAL)
     return Reading(outer, names, person, ties, tally, tuple(present), frozenset(packed), texts, hashed)
+
+
+def _within_period(writer: ExpressionWriter, table: Table, found: Mapping[str, Piece | None], person: SQL) -> SQL:
+    """The id of a person's day or week: the first day of the period, then the id of the person; NULL if one is missing.
+
+    The text of a date or timestamp has no letter, so two pairs never have the same text. The time is read before
+    bounds: clamped days would fall together, and share the bound on rows.
+    """
+    unit = table.unit
+    assert unit is not None
+    assert unit.time is not None
+    assert unit.period is not None
+    plain = replace(table.column(unit.time), bounds=None, keys=None)
+    when = _settled(writer, unit.time, found[unit.time], plain)
+    start = cast(writer.spelling.date_trunc(unit.period, when.sql, plain.kind), writer.spelling.types[Kind.TEXT])
+    return both(exp.DPipe, both(exp.DPipe, start, writer.spelling.text("p")), person)
 
 
 def _where(outputs: list[SQL], rows: exp.Select, present: Mapping[str, SQL]) -> exp.Select:

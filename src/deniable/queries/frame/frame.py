@@ -36,6 +36,7 @@ from deniable.queries.relations.relation_nodes import (
     Source,
     Union,
 )
+from deniable.queries.relations.whole_people import check_whole_people
 from deniable.tables.expressions import Column, Expression, Literal, as_expression, call, columns_used, renamed
 from deniable.tables.kinds import Scalar
 from deniable.tables.schema import Table
@@ -162,6 +163,7 @@ class Frame:
 
         The result is private like any frame: only `agg` releases numbers, with noise.
         """
+        check_whole_people(self.relation.tables)
         by = tuple((key, self._own(Column(key))) for key in _plain("per_person", keys))
         exact = tuple(
             (name, Exact(each.function, None if each.expression is None else self._own(each.expression)))

@@ -69,10 +69,12 @@ def rows_note(plan: NoisePlan) -> str:
     }
     if not bounds:
         return ""
+    period = next((table.unit.period for table in plan.question.relation.tables if table.unit), None)
+    each = "each person" if period is None else f"each person's {period}"
     if len(bounds) == 1:
         [rows] = bounds.values()
-        return f"at most {_rows(rows)} of each person {'was' if rows == 1 else 'were'} read"
-    return "of each person were read at most " + ", ".join(f"{_rows(n)} of {name}" for name, n in bounds.items())
+        return f"at most {_rows(rows)} of {each} {'was' if rows == 1 else 'were'} read"
+    return f"of {each} were read at most " + ", ".join(f"{_rows(n)} of {name}" for name, n in bounds.items())
 
 
 def left_out_notes(plan: NoisePlan) -> list[str]:

@@ -191,6 +191,8 @@ def _table_form(table: Table) -> Form:
     """
     unit = table.unit
     whose = None if unit is None else (unit.relation.value, unit.rows, unit.column)
+    if unit is not None and unit.period is not None:
+        whose = (*whose, unit.period, unit.time)  # type: ignore[misc]  # not None, as the unit is not
     needed = (
         (name, _short(domain_form(replace(each, bounds=None)))) for name, each in table.columns if not each.nullable
     )

@@ -21,6 +21,7 @@ from deniable.queries.relations.exact_statistics import Group
 from deniable.queries.relations.operator_table import Value
 from deniable.queries.relations.operators import Columns, typed
 from deniable.queries.relations.relation_nodes import Bound, RelationNode
+from deniable.queries.relations.whole_people import check_whole_people
 from deniable.tables.expressions import Call, Column, Expression, renamed
 from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of
 
@@ -134,6 +135,8 @@ class Question:
     """The domains of keys and measures by name, which `post` may refer to."""
 
     def __post_init__(self) -> None:
+        if any(each.function == "count_persons" for each in self.measures):
+            check_whole_people(self.relation.tables)
         below = self.relation.columns
         found = {key.name: typed(key.expression, below).domain for key in self.keys}
         found |= {measure.name: answer_domain(measure, self.relation) for measure in self.measures}

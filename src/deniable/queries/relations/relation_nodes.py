@@ -21,6 +21,7 @@ from deniable.numbers import plain
 from deniable.queries.relations.few_values import few_values
 from deniable.queries.relations.operator_bounds import Bounds, Unfit, common, only_null
 from deniable.queries.relations.operators import Columns, domain, typed
+from deniable.queries.relations.whole_people import check_whole_people
 from deniable.tables.expressions import Column
 from deniable.tables.kinds import LARGEST, NUMBERS, SMALLEST, Domain, Kind, Scalar, within_keys
 
@@ -264,6 +265,7 @@ class JoinPrivate(RelationNode):
                 "unit", "private tables must be joined on the person, but every row is its own person here",
                 "open the session with Unit.person(column, rows=)",
             )  # fmt: skip
+        check_whole_people(self.tables)
         _one_name_each([*self.left.columns, *self.right.columns])
         _comparable(self.on, self.left.columns, self.right.columns)
         # Rows meet by the person before the other columns are compared, so the work is that of the product.

@@ -239,7 +239,7 @@ class Relations:
             for column in source.columns
         ]  # fmt: skip
         if table.unit.column is not None:
-            entries.append(ScopeEntry(qualifier, table.unit.column, None))
+            entries.append(ScopeEntry(qualifier, table.unit.column, None, unit=table))
         return Scope(source, tuple(entries), 1)
 
     # --- JOIN -------------------------------------------------------------------------------------------------------

@@ -11,9 +11,11 @@ from deniable.errors import QuestionRefused
 from deniable.queries.plan.refusals import MOST_NODES, refuse
 from deniable.queries.relations.constant_kinds import fitted
 from deniable.queries.relations.relation_nodes import RelationNode
+from deniable.queries.relations.whole_people import check_whole_people
 from deniable.queries.sql.scalar_expressions import Meaning, scalar
 from deniable.queries.sql.syntax_tree import exp, leaves, only, unwrapped
 from deniable.tables.expressions import Column, Expression
+from deniable.tables.schema import Table
 
 
 class ScopeEntry(NamedTuple):
@@ -32,6 +34,8 @@ class ScopeEntry(NamedTuple):
     """The table in which the column is declared as unique, so that its values name rows of one person."""
     owned: bool = False
     """Whether each of its values belongs to one person: it is declared as unique or as owned."""
+    unit: Table | None = None
+    """For the person: the table that says what the unit is."""
 
 
 @final
@@ -85,6 +89,8 @@ def entry_named(entries: Sequence[ScopeEntry], name: str, qualifier: str) -> Sco
         refuse("column", name=f"{qualifier}.{name}" if qualifier else name, among=(each.name for each in entries))
     if len({entry.column for entry in found}) > 1:
         refuse("ambiguous", name=name)
+    if found[0].column is None and found[0].unit is not None:
+        check_whole_people([found[0].unit])
     return found[0]
 
 

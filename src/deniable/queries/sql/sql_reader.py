@@ -21,6 +21,7 @@ from deniable.queries.plan.noisy_windows import NoisyWindow, Order
 from deniable.queries.plan.question import Key, Measure, Post, Question, asked, check_post
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.relations.relation_nodes import Project, RelationNode, Union
+from deniable.queries.relations.whole_people import check_whole_people
 from deniable.queries.sql.aggregate_functions import Aggregate
 from deniable.queries.sql.asked_aggregates import AskedAggregates
 from deniable.queries.sql.dialect import read
@@ -383,6 +384,7 @@ class _Reader:
         settings: dict[str, float] = {}
         for name, value in self.options.items():
             if name == "privacy_unit_column":
+                check_whole_people(scope.relation.tables)
                 columns = {table.unit.column for table in scope.relation.tables if table.unit is not None}
                 if {value.casefold()} != {str(column).casefold() for column in columns if column is not None}:
                     refuse("privacy unit", what=", ".join(sorted(str(each) for each in columns)) or "a row")

@@ -31,7 +31,7 @@ from deniable.queries.synthetic.synthetic_table import Synthetic, SyntheticRows
 from deniable.synth import Marginal
 from deniable.tables.kinds import Kind
 from deniable.tables.schema import read_schema, write_schema
-from deniable.units import Guarantee, Relation, Unit
+from deniable.units import Guarantee, Unit
 
 if TYPE_CHECKING:
     from deniable.ledger import Entry
@@ -113,7 +113,7 @@ def record_of(made: Synthetic, request: Mapping[str, Any], tables: Mapping[str, 
         },
         "papers": {
             "tables": json.loads(schema)["tables"],
-            "unit": {"relation": unit.relation.value, "rows": unit.rows, "column": unit.column},
+            "unit": unit.to_dict(),
             "assumptions": list(made.guarantee.assumptions),
             "budget": receipt.budget.to_dict(),
             "cost": [str(receipt.cost.units), str(receipt.cost.delta_units)],
@@ -127,7 +127,7 @@ def read_record(record: Mapping[str, Any], rows: int | None = None) -> Synthetic
     """The synthetic table of a record; `UnreadableRecord` if it is malformed. `rows`: as of `Session.synthesize`."""
     try:
         papers, provenance = record["papers"], record["provenance"]
-        unit = Unit(Relation(papers["unit"]["relation"]), rows=papers["unit"]["rows"], column=papers["unit"]["column"])
+        unit = Unit.from_dict(papers["unit"])
         asked = planned(record["asked"], read_schema({"version": 1, "tables": papers["tables"]}))
         asked = asked.with_keys([_found(asked.columns[place], record["values"]) for place in asked.unlisted])
         at = {each.name: place for place, each in enumerate(asked.columns)}

@@ -455,6 +455,8 @@ def version_of(marks: Mapping[str, Marks], tables: Mapping[str, Table], key: byt
     for name, found in sorted(marks.items()):
         unit, columns = tables[name].unit, sorted(column for column, _ in tables[name].columns)
         parts.append([name, found.content, unit is not None, None if unit is None else unit.column, columns])
+        if unit is not None and unit.period is not None:
+            parts[-1].append([unit.period, unit.time])
     return _keyed(key, "version", json.dumps(parts))
 
 
