@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,11 @@ def test_all_names_open() -> None:
 
 def test_without_epsilon_three_usual_ones_are_tried() -> None:
     text = asked("attack", "homogeneity", "--trials", "1e2")
-    assert [line.split()[0] for line in text.splitlines() if "randomized" in line] == ["0.1", "1", "10"]
+    lines = [line.split() for line in text.splitlines() if "randomized" in line]
+    assert [line[0] for line in lines] == ["0.1", "1", "10"]
+    # "nobody beats": e^ε/(1 + e^ε), rounded up to hundredths of a percent; other levels than those named have others.
+    caps = [math.ceil(10_000 / (1 + math.exp(-epsilon))) / 100 for epsilon in (0.1, 1, 10)]
+    assert [float(line[-2]) for line in lines] == caps
     assert "100 rounds each" in text
 
 

@@ -14,7 +14,7 @@ import pytest
 from deniable import audit, curves
 from deniable.audit.answer_columns import Answers, plain
 from deniable.audit.answer_table import Dense, gathered
-from deniable.audit.hidden_bits import is_stored, with_signs
+from deniable.audit.hidden_bits import is_stored, widened, with_signs
 
 TRIALS = 600
 SURE = 1 - 1e-9
@@ -99,8 +99,15 @@ def test_what_a_zero_or_a_nan_stores_is_read(form: str, told: tuple[float, float
 
 @pytest.mark.parametrize(
     ("kind", "bits"),
-    [("f2", (0x7E00, 0x7E01)), ("f2", (0x7E00, 0x7C01)), ("f4", (0x7FC00000, 0x7F800001)), ("f4", (0, 0x80000000))],
-    ids=["f2 payload", "f2 signalling", "f4 signalling", "f4 zero"],
+    [
+        ("f2", (0x7E00, 0xFE00)),
+        ("f4", (0x7FC00001, 0xFFC00001)),
+        ("f2", (0x7E00, 0x7E01)),
+        ("f2", (0x7E00, 0x7C01)),
+        ("f4", (0x7FC00000, 0x7F800001)),
+        ("f4", (0, 0x80000000)),
+    ],
+    ids=["f2 sign", "f4 sign", "f2 payload", "f2 signalling", "f4 signalling", "f4 zero"],
 )
 @pytest.mark.parametrize("batch", [False, True])
 def test_floats_of_fewer_bits_keep_theirs(kind: str, bits: tuple[int, int], batch: bool) -> None:
@@ -111,6 +118,23 @@ def test_floats_of_fewer_bits_keep_theirs(kind: str, bits: tuple[int, int], batc
     assert path[0] == 1
     column = np.nan_to_num(found.column(path), nan=-1.0)
     assert column[0] == column[1] != column[2] == column[3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits", "wide"),
+    [
+        ("f2", 0x7E01, 0x7FF8_0400_0000_0000),
+        ("f2", 0xFC01, 0xFFF0_0400_0000_0000),
+        ("f4", 0x7F80_0001, 0x7FF0_0000_2000_0000),
+        ("f4", 0xFFC0_0000, 0xFFF8_0000_0000_0000),
+        (">f4", 0x7FC0_0003, 0x7FF8_0000_6000_0000),
+    ],
+)
+def test_the_bits_of_a_short_nan_become_the_first_bits_of_a_long_one(kind: str, bits: int, wide: int) -> None:
+    """Its sign, and its payload from the highest bit on, by IEEE 754."""
+    order = ">" if kind.startswith(">") else "<"
+    given = np.array([bits], dtype=f"{order}u{np.dtype(kind).itemsize}").view(np.dtype(kind).newbyteorder(order))
+    assert [int(each) for each in widened(given).view(np.uint64)] == [wide]
 
 
 def test_what_is_read_of_an_answer_does_not_depend_on_the_others() -> None:

@@ -247,6 +247,15 @@ def test_erratum_first_count_at_which_the_doubled_form_is_false(epsilon: float, 
             tb.advanced_composition_doubled(epsilon=epsilon, count=count, delta=1e-5)
 
 
+@pytest.mark.parametrize(("epsilon", "last"), [(1.0, 92), (0.5, 368), (0.1, 9210)])
+def test_the_doubled_form_ends_where_its_proof_ends(epsilon: float, last: int) -> None:
+    """count · epsilon² <= 8 log(1e5) = 92.1034: the tests above refuse counts that are far beyond it."""
+    printed = 2 * epsilon * math.sqrt(2 * last * math.log(1e5))
+    assert close(tb.advanced_composition_doubled(epsilon=epsilon, count=last, delta=1e-5), printed, 13)
+    with pytest.raises(OutsideTheorem):
+        tb.advanced_composition_doubled(epsilon=epsilon, count=last + 1, delta=1e-5)
+
+
 def test_erratum_the_plot_to_10000() -> None:
     assert tb.optimal_composition_epsilon(epsilon=1, delta=0, count=10_000, total_delta=1e-5) > 4621
 

@@ -200,6 +200,15 @@ def test_a_tail_that_quadrature_cannot_reach_is_refused() -> None:
         )
 
 
+def test_a_tail_that_the_support_leaves_out_counts_as_infinite_loss_or_is_refused() -> None:
+    """Below -4.9, N(0, 1) has 4.79e-7 of its mass: so much δ remains at every ε. A millionth is the most."""
+    cut = curves.from_density(normal(0.0, 1.0), normal(0.5, 1.0), support=(-4.9, 12.0), tied=True)
+    left_out = float(stats.norm.cdf(-4.9))
+    assert left_out <= cut.forward.delta_bounds(epsilon=60.0)[1] <= left_out * (1 + 1e-6)
+    with pytest.raises(InvalidDistribution, match="integrates to"):
+        curves.from_density(normal(0.0, 1.0), normal(0.5, 1.0), support=(-4.74, 12.0), tied=True)  # 1.07e-6
+
+
 def test_densities_of_different_width() -> None:
     """N(0, 1) against N(0, 2²): the loss is bounded on one side, and the directions differ."""
     curve = curves.from_density(normal(0.0, 1.0), normal(0.0, 2.0), support=LINE, tied=True)
