@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -218,11 +218,63 @@ def log_ratio(on_first: Any, on_second: Any) -> Floats:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
+class OutcomeKind:
+    """What an outcome is: a whole answer, its kind, or a word, a type or a value at a path."""
+
+    codes: Callable[[Answers, Path], Ints]
+    """The code of each answer's outcome."""
+    look: Callable[[Answers, int, int, Path], str]
+    """An outcome as text, from the answers, a place at which it occurs, its code and the path."""
+    subject: Callable[[Path, int], str] = lambda path, count: "the answer"
+    """What varies, in words; the count is the number of numbers in an answer."""
+    words: str | None = None
+    """The outcome in words, where the subject does not say it."""
+
+
+def _word_codes(answers: Answers, path: Path) -> Ints:
+    return np.asarray(np.nan_to_num(answers.words.column(path), nan=-1.0).astype(np.int64))
+
+
+def _word_look(side: Answers, place: int, code: int, path: Path) -> str:
+    return "missing" if code < 0 else look(side.looks[code]) if code in side.looks else "another one"
+
+
+def _value_codes(answers: Answers, path: Path) -> Ints:
+    return np.ascontiguousarray(answers.numbers.column(path)).view(np.int64)
+
+
+def _value_look(side: Answers, place: int, code: int, path: Path) -> str:
+    return "no number" if np.isnan(value := np.int64(code).view(np.float64)) else _said(float(value))
+
+
+OUTCOME_KINDS: Final[Mapping[str, OutcomeKind]] = {
+    "keys": OutcomeKind(
+        lambda answers, path: answers.keys,
+        lambda side, place, code, path: look(side.raw[place]),
+        words="the outcome",
+    ),
+    "kinds": OutcomeKind(
+        lambda answers, path: answers.kinds,
+        lambda side, place, code, path: _kind_in_words(side.raw[place]),
+        words="the kind of answer",
+    ),
+    "types": OutcomeKind(
+        lambda answers, path: answers.types_at(path),
+        lambda side, place, code, path: side.type_named(place, path),
+        lambda path, count: f"the type of {worded(path)}",
+    ),
+    "words": OutcomeKind(_word_codes, _word_look, lambda path, count: worded(path)),
+    "values": OutcomeKind(_value_codes, _value_look, lambda path, count: named(path, count)),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
 class Outcomes(Score):
     """The log-likelihood ratio of the outcome itself; 0 for an outcome that was not in the training answers."""
 
     what: str
-    """Whole answers ("keys"), their "kinds", or "words", "types" or "values" at a path."""
+    """A name of `OUTCOME_KINDS`: whole answers ("keys"), their "kinds", or "words", "types" or "values" at a path."""
     known: Ints
     ratios: Floats
     looks: tuple[str, ...] = ()
@@ -242,14 +294,13 @@ class Outcomes(Score):
     @classmethod
     def of(cls, what: str, path: Path, first: Answers, second: Answers) -> Outcomes | None:
         """Train on two samples, with texts for the outcomes if they are few. None if outcomes never vary or repeat."""
-        codes = [_codes(side, what, path) for side in (first, second)]
+        kind = OUTCOME_KINDS[what]
+        codes = [kind.codes(side, path) for side in (first, second)]
         found = cls.learn(what, *codes)
         if found is None:
             return None
         count = max(len(side.numbers.paths) for side in (first, second))
-        subject = {"words": worded(path), "types": f"the type of {worded(path)}", "values": named(path, count)}.get(
-            what, "the answer"
-        )
+        subject = kind.subject(path, count)
         if len(found.known) > NAMEABLE:
             return cls(what, found.known, found.ratios, (), subject, path)
         looks: dict[int, str] = {}
@@ -258,11 +309,11 @@ class Outcomes(Score):
             is_known = np.isin(keys, found.known)
             for key, place in zip(keys[is_known].tolist(), places[is_known].tolist(), strict=True):
                 if key not in looks:
-                    looks[key] = _look(side, what, place, key, path)
+                    looks[key] = kind.look(side, place, key, path)
         return cls(what, found.known, found.ratios, tuple(looks[key] for key in found.known.tolist()), subject, path)
 
     def __call__(self, answers: Answers) -> Floats:
-        return self.at(_codes(answers, self.what, self.path))
+        return self.at(OUTCOME_KINDS[self.what].codes(answers, self.path))
 
     def at(self, codes: Ints) -> Floats:
         """The ratios of outcomes with these codes."""
@@ -271,8 +322,7 @@ class Outcomes(Score):
 
     @property
     def words(self) -> str:
-        said = {"keys": "the outcome", "kinds": "the kind of answer"}.get(self.what, self.subject)
-        return f"the log-likelihood ratio of {said}"
+        return f"the log-likelihood ratio of {OUTCOME_KINDS[self.what].words or self.subject}"
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
         """Names the outcomes, strongest first, unless unknown outcomes (which score 0) are among them."""
@@ -284,31 +334,6 @@ class Outcomes(Score):
         listed = [self.looks[i] for i in order[:NAMED]]
         more = f" or one of {len(order) - NAMED:,} more" if len(order) > NAMED else ""
         return f"{self.subject} is {' or '.join(listed)}{more}"
-
-
-def _codes(answers: Answers, what: str, path: Path) -> Ints:
-    """The code of each answer's outcome."""
-    if what == "keys":
-        return answers.keys
-    if what == "kinds":
-        return answers.kinds
-    if what == "types":
-        return answers.types_at(path)
-    if what == "words":
-        return np.asarray(np.nan_to_num(answers.words.column(path), nan=-1.0).astype(np.int64))
-    return np.ascontiguousarray(answers.numbers.column(path)).view(np.int64)
-
-
-def _look(side: Answers, what: str, place: int, code: int, path: Path) -> str:
-    if what == "keys":
-        return look(side.raw[place])
-    if what == "kinds":
-        return _kind_in_words(side.raw[place])
-    if what == "types":
-        return side.type_named(place, path)
-    if what == "words":
-        return "missing" if code < 0 else look(side.looks[code]) if code in side.looks else "another one"
-    return "no number" if np.isnan(value := np.int64(code).view(np.float64)) else _said(float(value))
 
 
 def _kind_in_words(answer: Any) -> str:

@@ -151,29 +151,40 @@ def write_schema(tables: Mapping[str, Table], *, form: str) -> str:
 
 def written(tables: Mapping[str, Mapping[str, Any]], form: str) -> str:
     """Records of tables as text. Scalars are written as in JSON, which YAML and TOML read too."""
-    if form == "json":
-        return json.dumps({"version": _VERSION, "tables": tables}, indent=2, default=str, ensure_ascii=False)
-    if form not in {"yaml", "toml"}:
+    if form not in _FORMS:
         raise InvalidParameter("form", form, "must be 'yaml', 'toml' or 'json'")
-    lines = ["version: 1", "tables:"] if form == "yaml" else ["version = 1"]
+    return _FORMS[form](tables)
+
+
+def _as_json(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    return json.dumps({"version": _VERSION, "tables": tables}, indent=2, default=str, ensure_ascii=False)
+
+
+def _as_yaml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = ["version: 1", "tables:"]
     for name, table in tables.items():
-        lines += [f"  {_word(name)}:"] if form == "yaml" else ["", f"[tables.{_word(name)}]"]
-        for key, value in table.items():
-            if key != "columns":
-                lines.append(
-                    f"    {key}: {_plain(value)}" if form == "yaml" else f"{key} = {_plain(value, quote=True)}"
-                )
-        lines += ["    columns:"] if form == "yaml" else [f"[tables.{_word(name)}.columns]"]
+        lines.append(f"  {_word(name)}:")
+        lines += [f"    {key}: {_plain(value)}" for key, value in table.items() if key != "columns"]
+        lines.append("    columns:")
         for column, facts in table["columns"].items():
-            if form == "yaml":
-                inside = ", ".join(f"{key}: {_plain(value)}" for key, value in facts.items())
-                lines.append(f"      {_word(column)}: {{{inside}}}")
-            else:
-                inside = ", ".join(f"{key} = {_plain(value, quote=True)}" for key, value in facts.items())
-                lines.append(f"{_word(column)} = {{ {inside} }}")
+            inside = ", ".join(f"{key}: {_plain(value)}" for key, value in facts.items())
+            lines.append(f"      {_word(column)}: {{{inside}}}")
     return "\n".join(lines)
 
 
+def _as_toml(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = ["version = 1"]
+    for name, table in tables.items():
+        lines += ["", f"[tables.{_word(name)}]"]
+        lines += [f"{key} = {_plain(value, quote=True)}" for key, value in table.items() if key != "columns"]
+        lines.append(f"[tables.{_word(name)}.columns]")
+        for column, facts in table["columns"].items():
+            inside = ", ".join(f"{key} = {_plain(value, quote=True)}" for key, value in facts.items())
+            lines.append(f"{_word(column)} = {{ {inside} }}")
+    return "\n".join(lines)
+
+
+_FORMS: Final = {"yaml": _as_yaml, "toml": _as_toml, "json": _as_json}
 _RESERVED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 

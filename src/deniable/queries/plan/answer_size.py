@@ -12,12 +12,10 @@ from typing import Final
 from deniable.errors import QuestionRefused
 from deniable.queries.plan.dated_extremes import dated
 from deniable.queries.plan.estimators import recipe
-from deniable.queries.plan.question import Measure, Question
+from deniable.queries.plan.question import FUNCTIONS, Measure, Question
 
 UNLISTED: Final = 500
 """The assumed number of groups if keys are not public. The true number depends on the data, and must not be used."""
-
-_RANKED: Final = frozenset({"quantile", "min", "max"})
 
 
 def groups(question: Question) -> int:
@@ -39,7 +37,7 @@ def cells(question: Question) -> int:
 
 def _numbers(measure: Measure, question: Question) -> int:
     """About how many noisy numbers are stored for a measure in each group."""
-    if measure.function not in _RANKED:
+    if not FUNCTIONS[measure.function].is_ranked:
         return 1
     made = dated(measure, question.relation) or recipe(measure, question.relation)
     return sum(each.width for each in made.statistics())
@@ -63,6 +61,6 @@ def _counted_as(questions: Sequence[Question]) -> str:
     reasons = []
     if any(key.values is None for each in questions for key in each.keys):
         reasons.append(f"keys that are not listed count as {UNLISTED} groups")
-    if any(measure.function in _RANKED for each in questions for measure in each.measures):
+    if any(FUNCTIONS[measure.function].is_ranked for each in questions for measure in each.measures):
         reasons.append("a quantile counts as all of its running totals")
     return f"; {', '.join(reasons)}" if reasons else ""

@@ -25,10 +25,41 @@ from deniable.queries.relations.whole_people import check_whole_people
 from deniable.tables.expressions import Call, Column, Expression, renamed
 from deniable.tables.kinds import NUMBERS, TINIEST, Domain, Kind, Scalar, kind_of
 
-FUNCTIONS: Final = (
-    "count", "count_persons", "count_distinct", "sum", "avg", "var", "stddev", "quantile", "min", "max",
-)  # fmt: skip
-"""The noisy aggregates. `count` and `count_persons` need no expression; all from `sum` on need bounded numbers."""
+
+@final
+@dataclass(frozen=True, slots=True)
+class MeasureFunction:
+    """The public facts of a noisy aggregate: what it accepts, and the kind of its answer."""
+
+    counts: bool = False
+    """Whether it counts: values of every kind, without bounds."""
+    takes_rows: bool = False
+    """Whether it needs no expression."""
+    keeps_kind: bool = False
+    """Whether an answer has the kind of the values; otherwise it is a real number."""
+    is_never_null: bool = False
+    """Whether an answer about no values is 0, not NULL."""
+    takes_dates: bool = False
+    is_of_persons: bool = False
+    is_ranked: bool = False
+    """Whether it is read from running totals, one for each cell."""
+    example: str = ""
+    """Its name in examples of SQL, if that is not its own name."""
+
+
+FUNCTIONS: Final[Mapping[str, MeasureFunction]] = {
+    "count": MeasureFunction(counts=True, takes_rows=True),
+    "count_persons": MeasureFunction(counts=True, takes_rows=True, is_of_persons=True),
+    "count_distinct": MeasureFunction(counts=True),
+    "sum": MeasureFunction(keeps_kind=True, is_never_null=True),
+    "avg": MeasureFunction(),
+    "var": MeasureFunction(),
+    "stddev": MeasureFunction(),
+    "quantile": MeasureFunction(is_ranked=True, example="MEDIAN"),
+    "min": MeasureFunction(keeps_kind=True, takes_dates=True, is_ranked=True),
+    "max": MeasureFunction(keeps_kind=True, takes_dates=True, is_ranked=True),
+}
+"""The noisy aggregates. Those that do not count need numbers (or dates) with public bounds."""
 
 MOST_MEASURES: Final = 100
 MOST_GROUPS: Final = 1_000_000
@@ -317,26 +348,27 @@ def check_key(key: Key, relation: RelationNode) -> None:
 
 def check_measure(measure: Measure, relation: RelationNode) -> None:
     """Raise `QuestionRefused` if a measure is unknown, or has the wrong kind or no usable public bounds."""
-    if measure.function not in FUNCTIONS:
+    function = FUNCTIONS.get(measure.function)
+    if function is None:
         raise QuestionRefused(
             "function", f"{measure.function} is not a noisy aggregate", f"choose from {', '.join(FUNCTIONS)}"
         )
-    if measure.function == "count_persons" and not relation.people:
+    if function.is_of_persons and not relation.people:
         raise QuestionRefused(
             "unit",
             "people cannot be counted, because every row is its own person here",
             f"SELECT COUNT(*) FROM {_first(relation)}",
         )
     if measure.expression is None:
-        if measure.function not in {"count", "count_persons"}:
+        if not function.takes_rows:
             raise QuestionRefused(
                 "aggregate", f"{measure.function} needs a column", f"name one in {measure.function.upper()}(...)"
             )
         return
     found = typed(measure.expression, relation.columns).domain
-    if measure.function in {"count", "count_persons", "count_distinct"}:
+    if function.counts:
         return
-    dated = found.kind in {Kind.DATE, Kind.TIMESTAMP} and measure.function in {"min", "max"}
+    dated = found.kind in {Kind.DATE, Kind.TIMESTAMP} and function.takes_dates
     if found.kind not in NUMBERS and not dated:
         raise QuestionRefused(
             "kinds", f"{measure.function} takes numbers, not {found.kind.value}", _instead(measure, found.kind)
@@ -350,7 +382,7 @@ def check_measure(measure: Measure, relation: RelationNode) -> None:
             )  # fmt: skip
         raise QuestionRefused(
             "bounds", f"{measure.function} needs public bounds, and {wrong}",
-            f"SELECT {measure.function.upper() if measure.function != 'quantile' else 'MEDIAN'}"
+            f"SELECT {function.example or measure.function.upper()}"
             f"(LEAST(GREATEST({_written(measure.expression)}, 0), 100)) FROM {_first(relation)}",
         )  # fmt: skip
     q = measure.options.get("q")
@@ -408,10 +440,9 @@ def _instead(measure: Measure, kind: Kind) -> str:
 
 def answer_domain(measure: Measure, relation: RelationNode) -> Domain:
     """The domain of a noisy answer: its kind without bounds, because noise has none. Counts and sums are never NULL."""
-    if measure.function.startswith("count"):
+    function = FUNCTIONS[measure.function]
+    if function.counts:
         return Domain(Kind.INTEGER, None, None, False)
     assert measure.expression is not None
-    kind = typed(measure.expression, relation.columns).domain.kind
-    if measure.function == "sum":
-        return Domain(kind, None, None, False)
-    return Domain(kind if measure.function in {"min", "max"} else Kind.REAL)
+    kind = typed(measure.expression, relation.columns).domain.kind if function.keeps_kind else Kind.REAL
+    return Domain(kind, None, None, not function.is_never_null)
