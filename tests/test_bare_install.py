@@ -189,6 +189,7 @@ def promised() -> list[tuple[str, str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_an_extra_brings_what_the_message_says() -> None:
     names = packages_distributions()
     wrong, all_of_them = [], promised()

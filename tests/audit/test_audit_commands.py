@@ -151,6 +151,7 @@ def test_each_outcome_of_the_zoo_has_its_word(sound: bool, refuted: bool, seen: 
     assert audit_commands.caught_or_not(zoo.Look(entry, finding)) == word
 
 
+@pytest.mark.slow
 def test_the_zoo_fits_a_terminal_of_eighty_columns() -> None:
     """One row a line, every name and number whole."""
     result = CliRunner().invoke(cli.build(), ["audit", "--zoo", "--trials", "100"], env={"COLUMNS": "80"})

@@ -16,7 +16,7 @@ from deniable.audit.answer_columns import Answers, plain
 from deniable.audit.answer_table import Dense, gathered
 from deniable.audit.hidden_bits import is_stored, widened, with_signs
 
-TRIALS = 600
+TRIALS = 400
 SURE = 1 - 1e-9
 CLAIM = curves.pure(epsilon=1.0)
 
@@ -91,7 +91,7 @@ def telling(form: Form, told: tuple[Any, Any]) -> Callable[[int], Any]:
 
 @pytest.mark.parametrize(("form", "told"), sorted(CASES, key=str))
 def test_what_a_zero_or_a_nan_stores_is_read(form: str, told: tuple[float, float]) -> None:
-    """Of 600 answers half judge, of which 68 that are all guessed right prove ε > 1 at this confidence."""
+    """Of 400 answers half judge, of which 68 that are all guessed right prove ε > 1 at this confidence."""
     FORMS[form](0.0, 0.0)  # skips where its package is not there: inside an audit that would be an answer
     found = audit.measure(telling(FORMS[form], told), neighbours=(0, 1), claim=CLAIM, trials=TRIALS, confidence=SURE)
     assert found.refuted, (found.read.sentence, found.event)

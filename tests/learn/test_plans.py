@@ -312,7 +312,7 @@ def test_tiny_rates_are_calibrated_on_the_safe_side(rate, steps):
             plan.calibrate(epsilon=1, delta=delta)
 
 
-@pytest.mark.parametrize("rate", [1e-100, 1e-15, 1e-12, 1e-9])
+@pytest.mark.parametrize("rate", [1e-100, pytest.param(1e-15, marks=pytest.mark.slow), 1e-12, 1e-9])
 @pytest.mark.parametrize("noise", [0.02, 0.035, 0.04])
 def test_huge_losses_at_tiny_rates_are_numbers(rate, noise):
     curve = curves.gaussian(sigma=noise).sampled(rate=rate)

@@ -342,6 +342,7 @@ def test_ready_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert becomes(503, ["engine"])
 
 
+@pytest.mark.slow
 @case("S13", "an engine killed, and /ready asked all the while", "it is started again, and nobody is told")
 def test_ready_does_not_tell_that_an_engine_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a run ends its process may depend on one person."""
@@ -408,6 +409,7 @@ def test_an_older_larger_answer_stays_readable(world: World) -> None:
         world.curator.datasets._limit(session)
 
 
+@pytest.mark.slow
 @case(
     "S19",
     "7 kB whose computed keys have to be worked out millions of times, asked, priced, explained, rehearsed, and a long batch",

@@ -73,6 +73,7 @@ def test_a_synthetic_table_for_whoever_may_not_have_it(poor: World) -> None:
     assert [each for each in ledger.entries() if each.state is State.RESERVED] == charged
 
 
+@pytest.mark.slow
 @case(
     "S30",
     "a synthetic table of 200 columns, of all columns of a wide table, of one column 64 times, with bins without end, with a target",
@@ -102,6 +103,7 @@ def test_synthetic_tables_that_are_too_large(poor: World) -> None:
     assert list(opened.ledger.entries()) == before
 
 
+@pytest.mark.slow
 @case(
     "B40",
     "a synthetic table that would overspend; 24 requests for as many different ones race for a budget that has room for three",

@@ -228,6 +228,7 @@ def test_a_folder_that_was_restored_to_its_own_place_is_called_so(tmp_path: Path
     assert "elsewhere" not in found.value.reason
 
 
+@pytest.mark.slow
 def test_an_older_catalogue_beside_newer_ledgers_registers_nothing(tmp_path: Path) -> None:
     """Data that it has forgotten would get a fresh budget; what it knows goes on."""
     spent(tmp_path)
@@ -351,6 +352,7 @@ def _restored(place: Path, dump: str) -> None:
 # -- whatever the marks say --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["path", "contents"])
 def test_the_same_file_is_known_without_its_marks(how: str, tmp_path: Path) -> None:
     there = spent(tmp_path)

@@ -58,6 +58,7 @@ def fresh(curator: Curator) -> Any:
 # -- a catalogue that is older than its ledgers ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_other_data_under_a_forgotten_name_does_not_clear_the_alarm(tmp_path: Path) -> None:
     """The name was compared, and not what it is the name of."""
     forgetful(tmp_path)
@@ -211,6 +212,7 @@ def test_a_registration_that_failed_took_its_name_for_good(tmp_path: Path, reque
         ]
 
 
+@pytest.mark.slow
 def test_an_error_while_kin_is_registered_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spent(tmp_path)
     files(tmp_path)
@@ -229,6 +231,7 @@ def test_an_error_while_kin_is_registered_stops_nobody(tmp_path: Path, monkeypat
         assert curator.open(OLGA, "later").session.ledger.charged.units, "the next one finished it"
 
 
+@pytest.mark.slow
 def test_a_name_of_a_ledger_is_not_given_to_other_data(tmp_path: Path) -> None:
     """Nothing was spent since the ledger got it, so it was free for whatever came: also for what is then forgotten."""
     spent(tmp_path)

@@ -218,6 +218,7 @@ def test_the_other_families_go_on_and_whoever_runs_it_is_told(tmp_path: Path, ca
 # -- checkpoints that are signed ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_taken_away_is_missed(tmp_path: Path) -> None:
     there = two_families(tmp_path)
     ask(there, 1)
@@ -249,6 +250,7 @@ def test_a_checkpoint_that_was_taken_away_is_missed(tmp_path: Path) -> None:
     curator.close()
 
 
+@pytest.mark.slow
 def test_a_rotation_signs_for_no_older_ledger(tmp_path: Path) -> None:
     there, state = made(tmp_path), tmp_path / "state"
     ask(there, 1)
@@ -448,6 +450,7 @@ def test_as_many_entries_as_were_lost_below_a_running_server_are_another_history
     curator.close()
 
 
+@pytest.mark.slow
 def test_another_name_of_the_family_does_not_go_on_in_a_restored_ledger_either(below: tuple[World, Any]) -> None:
     """Its handle has seen nothing of what was lost; the server has."""
     there, postgres = below  # noqa: F811

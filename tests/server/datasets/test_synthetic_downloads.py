@@ -59,6 +59,7 @@ def test_it_is_one_charge_and_the_same_bytes_for_the_same_key(world: World) -> N
     assert record["provenance"]["entry"] == world.ledger.charge(record["provenance"]["entry"]).charge
 
 
+@pytest.mark.slow
 def test_the_analysts_share_pays(tmp_path: Path) -> None:
     """It is charged to whoever asks, like any question, and what does not fit is refused before anything is read."""
     world = made(tmp_path, budget={"epsilon": 2.0, "delta": 1e-6})
@@ -365,6 +366,7 @@ def test_ranges_and_days_that_cannot_be_travel_as_what_they_are(served: tuple[Wo
         assert not ((again.sex == "f") & (again.age <= 40)).any()
 
 
+@pytest.mark.slow
 def test_a_workload_and_what_cannot_be_travel_too(served: tuple[World, str]) -> None:
     there, url = served
     with dn.connect(url, token=there.tokens["ana"]) as remote:

@@ -44,6 +44,7 @@ def charged(world: World, dataset: str) -> int:
     return sum(each.state.name == "RESERVED" for each in ledger.entries())
 
 
+@pytest.mark.slow
 def test_a_key_for_two_datasets_at_once_was_charged_to_both(
     worlds: tuple[World, World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_key_for_two_datasets_at_once_was_charged_to_both(
     assert second.ask(COUNT, who="olga", key="one", epsilon=0.5).content == answer.content
 
 
+@pytest.mark.slow
 def test_a_refused_request_keeps_no_key_from_its_own_repetition(worlds: tuple[World, World]) -> None:
     first, second = worlds
     refused = first.ask("SELECT age FROM visits", who="olga", key="two", epsilon=0.5)
@@ -98,6 +100,7 @@ Desk(curator)._keyed(olga, "visits", "dead", body, work, False)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["before the charge", "before the answer is kept"])
 def test_a_server_that_dies_with_a_key_in_hand_charges_once(at: str, tmp_path: Path) -> None:
     world = made(tmp_path)
