@@ -108,11 +108,11 @@ class Anonymity:
 
     def __str__(self) -> str:
         alone = "nobody unique" if self.unique == 0 else f"{100 * self.unique:.3g} % unique"
-        said = f"{self.rows} rows in {self.classes} classes: {self.k}-anonymous, {alone}"
+        sentence = f"{self.rows} rows in {self.classes} classes: {self.k}-anonymous, {alone}"
         if self.diversity is None:
-            return f"{said}."
+            return f"{sentence}."
         return (
-            f"{said}; {self.diversity}-diverse (entropy {self.entropy_diversity:.3g}), {self.closeness:.3g}-close: "
+            f"{sentence}; {self.diversity}-diverse (entropy {self.entropy_diversity:.3g}), {self.closeness:.3g}-close: "
             f"{self.exposed} people are in a class with one secret only."
         )
 

@@ -125,10 +125,10 @@ class Outcome:
         """The outcome in words."""
         low, high = self.interval
         sure = f"{percent(self.confidence)} % sure: {_down(low)} to {_up(high)} %"
-        said = f"{self.attack} against {self.defence}: right {100 * self.rate:.1f} % of the time ({sure}). "
+        sentence = f"{self.attack} against {self.defence}: right {100 * self.rate:.1f} % of the time ({sure}). "
         if self.curve is None:
-            return said + f"Blind guesses are right {100 * BLIND:.0f} % of the time; nothing limits the attacker."
-        return said + (
+            return sentence + f"Blind guesses are right {100 * BLIND:.0f} % of the time; nothing limits the attacker."
+        return sentence + (
             f"Blind guesses are right {100 * BLIND:.0f} % of the time, and behind this curve nobody is right more "
             f"often than {percent_up(self.cap)}."
         )

@@ -64,16 +64,16 @@ class ExhaustiveReconstruction(GroupAttack):
         A few questions give a lower bound on the disagreement of every candidate. Candidates are tried in the order of
         these bounds, until the next bound exceeds the best disagreement so far.
         """
-        said = curve_arguments.numbers_array("answers", answers)
-        if len(said) != self.questions:
+        given = curve_arguments.numbers_array("answers", answers)
+        if len(given) != self.questions:
             raise InvalidParameter("answers", NOTHING, f"must be {self.questions:,} numbers, one for each subset")
         few = np.linspace(0, self.questions - 1, min(FIRST, self.questions)).astype(int)
-        bound = np.max(np.abs(self.asked @ self.asked[few].T - said[few]), axis=1)
+        bound = np.max(np.abs(self.asked @ self.asked[few].T - given[few]), axis=1)
         best, least = 0, np.inf
         for candidate in np.argsort(bound, kind="stable"):
             if bound[candidate] >= least:
                 break
-            worst = float(np.max(np.abs(self.asked @ self.asked[candidate] - said)))
+            worst = float(np.max(np.abs(self.asked @ self.asked[candidate] - given)))
             if worst < least:
                 best, least = int(candidate), worst
         return np.asarray(self.asked[best] == 1)

@@ -88,8 +88,8 @@ class TableAttack(Attack):
         """
         if isinstance(defence, BoundedNoise):
             raise self._refuse(defence, ALLOWED)
-        said = np.asarray(defence.randomize(secrets)) if isinstance(defence, FlippedAnswer) else secrets
-        counts = np.stack([without + ~said, with_it + said], axis=1)
+        reports = np.asarray(defence.randomize(secrets)) if isinstance(defence, FlippedAnswer) else secrets
+        counts = np.stack([without + ~reports, with_it + reports], axis=1)
         if isinstance(defence, Histogram):
             counts = counts + np.asarray(defence.noise.draw(counts.shape, None))  # one release for each round
         return np.asarray(counts[:, 1] - counts[:, 0], dtype=np.float64)
@@ -224,10 +224,10 @@ class Homogeneity(TableAttack):
         law = np.exp(log_ways + xlogy(yes, kept) + xlogy(n - yes, 1 - kept))
         chance = 0.0
         for secret in (1, 0):
-            for said in (1, 0):
-                margin = 2 * yes - n + 2 * said - 1 - self._middle(kept)
+            for report in (1, 0):
+                margin = 2 * yes - n + 2 * report - 1 - self._middle(kept)
                 guessed = np.where(margin == 0, BLIND, (margin > 0) == secret)
-                chance += BLIND * (kept if said == secret else 1 - kept) * float(np.dot(law, guessed))
+                chance += BLIND * (kept if report == secret else 1 - kept) * float(np.dot(law, guessed))
         return chance
 
     def _middle(self, kept: float) -> float:
@@ -239,8 +239,8 @@ class Homogeneity(TableAttack):
         kept = float(defence.support.own) if isinstance(defence, FlippedAnswer) else 1.0
         with_it = others
         if isinstance(defence, FlippedAnswer) and self.size > 1:
-            said = np.asarray(defence.randomize(np.ones(others.sum(), dtype=np.bool_)))
-            with_it = said.reshape(rounds, -1).sum(axis=1)
+            reports = np.asarray(defence.randomize(np.ones(others.sum(), dtype=np.bool_)))
+            with_it = reports.reshape(rounds, -1).sum(axis=1)
         evidence = self._evidence(defence, with_it, others - with_it, secrets)
         return right(secrets, evidence - self._middle(kept), chance)
 

@@ -123,13 +123,13 @@ class Scoreboard(Attack):
         if isinstance(defence, BoundedNoise):
             raise self._refuse(defence, "a symmetric yes-or-no protocol for the secret")
         secrets: Bits = coins(rounds, chance)
-        said = np.asarray(defence.randomize(secrets)) if isinstance(defence, FlippedAnswer) else secrets
+        reports = np.asarray(defence.randomize(secrets)) if isinstance(defence, FlippedAnswer) else secrets
         evidence = np.zeros(rounds)
         for i, person in enumerate(chance.integers(0, self.people, size=rounds)):
             match = self.matched(self.scores(*self.remembered(int(person), chance)))
             if match is None:
                 continue
             # A wrong record contains another person's secret, which is a coin.
-            guess = said[i] if match == person else chance.integers(0, 2) == 1
+            guess = reports[i] if match == person else chance.integers(0, 2) == 1
             evidence[i] = 1.0 if guess else -1.0
         return right(secrets, evidence, chance)

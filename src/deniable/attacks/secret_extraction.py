@@ -102,14 +102,16 @@ class Extraction:
 
     def __str__(self) -> str:
         whole = math.log2(self.candidates)
-        said = (
+        sentence = (
             f"secret extraction: {self.ranks.count(1)} of {len(self.ranks)} secrets came out as the first of "
             f"{self.candidates:,} guesses, with an exposure of {np.mean(self.exposures):.1f} of {whole:.1f} bits on "
             "average."
         )
         if self.curve is None:
-            return said + " Nothing limits the attacker."
-        return said + f" Under this curve nobody extracts a secret more often than {percent_up(self.cap(bits=whole))}."
+            return sentence + " Nothing limits the attacker."
+        return (
+            sentence + f" Under this curve nobody extracts a secret more often than {percent_up(self.cap(bits=whole))}."
+        )
 
 
 @final

@@ -89,8 +89,8 @@ class SeenAnswers:
         changes = f"{self.changing:,} of them changing"
         if self.numbers + self.words == 1:
             changes = "which changes" if self.changing else "the same in all of them"
-        said = f"Read in {self.answers:,} answers ({types}): {found}, {changes}."
-        return said if not self.shut else f"{said} Not read: {', '.join(self.shut)}, {UNREADABLE}."
+        sentence = f"Read in {self.answers:,} answers ({types}): {found}, {changes}."
+        return sentence if not self.shut else f"{sentence} Not read: {', '.join(self.shut)}, {UNREADABLE}."
 
 
 def _counted(count: int, name: str) -> str:
@@ -314,7 +314,7 @@ def _of_list(listed: list[Any]) -> Answers:
         types[type(original).__name__ if not isinstance(original, Raised) else str(original)] += 1
         shut.update(found.shut)
         if len(looks) < NAMEABLE:
-            looks.update({int(code): said for code, said in zip(found.words, found.looks, strict=True)})
+            looks.update({int(code): look for code, look in zip(found.words, found.looks, strict=True)})
         cells += len(found.numbers)
         if cells > MOST_CELLS:
             raise NotCertifiable(

@@ -72,7 +72,7 @@ class Raised:
     error: str
     message: str = field(default="", repr=False, compare=False)
     """The message, for the auditor, if there are no other answers."""
-    said: Read | None = field(default=None, repr=False, compare=False)
+    contents: Read | None = field(default=None, repr=False, compare=False)
     """Its arguments, attributes and causes at the time when it was raised."""
     identity: Hashable = field(default=(), repr=False)
     """Equal for errors with equal contents."""
@@ -80,9 +80,9 @@ class Raised:
     @classmethod
     def by(cls, error: BaseException) -> Raised:
         """Record an error with its contents."""
-        message, said = " ".join(safely(str, error, "").split()), read(error)
+        message, contents = " ".join(safely(str, error, "").split()), read(error)
         shown = message if len(message) <= MESSAGE else message[: MESSAGE - 1] + "…"
-        return cls(type(error).__name__, shown, said, said.identity)
+        return cls(type(error).__name__, shown, contents, contents.identity)
 
     def __str__(self) -> str:
         return f"raised {self.error}"
@@ -105,9 +105,9 @@ def look(answer: Any) -> str:
     return shortened(safely(repr, answer, f"a {type(answer).__name__}"))
 
 
-def shortened(said: str) -> str:
+def shortened(text: str) -> str:
     """A text cut to LONGEST characters."""
-    return said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
 @final
@@ -133,9 +133,9 @@ class Read:
         self.shape.append(("numbers", path, kind, shape))
         self.numbers.extend(values)
 
-    def word(self, path: Path, kind: str, said: Hashable, look: Any) -> None:
+    def word(self, path: Path, kind: str, content: Hashable, look: Any) -> None:
         self.shape.append(("word", path, kind))
-        self.words.append(float(hash((kind, said)) & WORD))
+        self.words.append(float(hash((kind, content)) & WORD))
         self.looks.append(look)
 
     def type(self, path: Path, kind: str) -> None:
@@ -360,13 +360,13 @@ def _object(found: Read, path: Path, kind: str, value: Any) -> Parts:
         parts.append(((*path, "items"), list(value)))
     parts += _attributes(path, value)
     if not parts:
-        said = repr(value)
-        bare = ADDRESS.sub("", said)
+        shown = repr(value)
+        bare = ADDRESS.sub("", shown)
         found.word((*path, "looks"), kind, bare, bare)
-        if bare != said:
+        if bare != shown:
             found.shut.append(kind)
         else:
-            parts.append(((*path, "looks"), said))
+            parts.append(((*path, "looks"), shown))
     elif is_number:
         parts.append(((*path, "looks"), ADDRESS.sub("", repr(value))))
     return parts
@@ -562,8 +562,8 @@ def _timedelta(found: Read, path: Path, value: datetime.timedelta) -> None:
 
 def _raised(found: Read, path: Path, value: Raised) -> None:
     found.word(path, str(value), "", value)
-    if value.said is not None:
-        found.inner((*path, "error"), value.said)
+    if value.contents is not None:
+        found.inner((*path, "error"), value.contents)
 
 
 SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
@@ -579,7 +579,7 @@ SIMPLE: Final[dict[type, Callable[[Read, Path, Any], None]]] = {
     type(...): lambda found, path, value: found.word(path, "ellipsis", "", ...),
     type(NotImplemented): lambda found, path, value: found.word(path, "NotImplemented", "", value),
     Raised: _raised,
-    object_contents.Kept: lambda found, path, value: found.inner(path, value.said),
+    object_contents.Kept: lambda found, path, value: found.inner(path, value.contents),
     Decimal: _decimal,
     Fraction: _fraction,
     datetime.datetime: _datetime,

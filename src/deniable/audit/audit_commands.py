@@ -217,8 +217,8 @@ def _not_imported(target: str, error: BaseException) -> InvalidParameter:
         return InvalidParameter("target", target, rule, remedy)
     rule = f"cannot be imported: it raises {type(error).__name__} ({where})"
     failed = InvalidParameter("target", target, rule, "check that python -c 'import ...' runs")
-    if said := said_by(error):
-        failed.add_note(f"It said: {said}")
+    if words := said_by(error):
+        failed.add_note(f"It said: {words}")
     return failed
 
 

@@ -101,13 +101,13 @@ class Event:
     @property
     def words(self) -> str:
         """The rule in words."""
-        said = []
+        guesses = []
         if self.first_from < math.inf:
-            said.append(f"the first neighbour where {self.score.where(least=self.first_from)}")
+            guesses.append(f"the first neighbour where {self.score.where(least=self.first_from)}")
         if self.second_to > -math.inf:
-            named = "the second" if said else "the second neighbour"
-            said.append(f"{named} where {self.score.where(most=self.second_to)}")
-        return "guess " + (", ".join(said) if said else "nothing")
+            named = "the second" if guesses else "the second neighbour"
+            guesses.append(f"{named} where {self.score.where(most=self.second_to)}")
+        return "guess " + (", ".join(guesses) if guesses else "nothing")
 
     def __repr__(self) -> str:
         return f"<Event: {self.words}>"

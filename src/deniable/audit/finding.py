@@ -101,19 +101,19 @@ class Finding:
             return self._partly(sure, measured) if self.seen else self._nothing(sure, level)
         if self.claim is None:
             return f"With confidence {sure}: {measured}."
-        said = "no ε" if math.isinf(self.claimed) else f"ε = {rounded_up(self.claimed, 4)}"
+        claim = "no ε" if math.isinf(self.claimed) else f"ε = {rounded_up(self.claimed, 4)}"
         if not self.refuted:
             share = f", {100 * self.ratio:.0f} % of it" if math.isfinite(self.ratio) else ""
-            agreed = f"Consistent with the claim, which says {said} at {level}"
+            agreed = f"Consistent with the claim, which says {claim} at {level}"
             return f"{agreed}; measured with confidence {sure}: {measured}{share}."
         if self.epsilon > self.claimed:
-            return f"Refuted with confidence {sure}: {measured}; the claim says {said}."
+            return f"Refuted with confidence {sure}: {measured}; the claim says {claim}."
         if self.broken is not None:
             at = self.broken[0]
             breaks = f"at ε = {at.epsilon:.4g} the claim allows δ = {at.delta:.3g}, and the guesses show more"
         else:
             breaks = "an attack has fewer misses at the same false alarms than the claim allows"
-        return f"Refuted with confidence {sure}: {breaks}. Also measured: {measured}, where the claim says {said}."
+        return f"Refuted with confidence {sure}: {breaks}. Also measured: {measured}, where the claim says {claim}."
 
     def _nothing(self, sure: str, level: str) -> str:
         """The sentence if no difference was proved, with a likely reason."""

@@ -37,13 +37,13 @@ def with_signs(words: AnswerTable, numbers: AnswerTable, looks: dict[int, Any]) 
     if not len(found):
         return words
     is_nan = np.isnan(found)
-    said = np.where(is_nan, _stored(found), 0.0)
-    for code in np.unique(said)[:_NAMED].tolist():
+    payloads = np.where(is_nan, _stored(found), 0.0)
+    for code in np.unique(payloads)[:_NAMED].tolist():
         looks[int(code)] = f"a NaN that stores {int(code):#x}" if code else "negative"
     # Column 2i is for the signs of zeros in column i of the numbers, column 2i + 1 for its NaN.
     kinds, at = np.unique(2 * columns + is_nan, return_inverse=True)
     paths = tuple((*numbers.paths[kind // 2], BITS if kind % 2 else SIGN) for kind in kinds.tolist())
-    return extended(words, paths, rows, at, said)
+    return extended(words, paths, rows, at, payloads)
 
 
 def is_stored(path: Path) -> bool:

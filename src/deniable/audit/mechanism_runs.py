@@ -154,9 +154,9 @@ def _as_it_came(answer: Any) -> Any:
     kept = _kept(answer)
     if kept is answer or _is_copied_whole(answer):
         return kept
-    said = answer_reading.read(answer)
+    contents = answer_reading.read(answer)
     # Reading may exhaust an answer (an iterator in a list), so a second copy is compared.
-    return kept if answer_reading.read(_kept(kept)).identity == said.identity else Kept(answer, said)
+    return kept if answer_reading.read(_kept(kept)).identity == contents.identity else Kept(answer, contents)
 
 
 def _is_copied_whole(value: Any) -> bool:

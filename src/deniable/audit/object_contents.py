@@ -53,7 +53,7 @@ class Kept:
     """An answer whose copy would differ from it, with the contents that were read when it arrived."""
 
     answer: Any
-    said: Any
+    contents: Any
     """The result of `answer_reading.read`."""
 
     def __repr__(self) -> str:

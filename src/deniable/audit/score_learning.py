@@ -124,11 +124,11 @@ def last_digits(first: Answers, second: Answers, best: TellingColumns) -> list[S
     count = max(len(side.numbers.paths) for side in (first, second))
     name = LAST_DIGIT if count == 1 else f"{LAST_DIGIT} of the finest of its numbers"
     found: list[Score] = []
-    for path, said in ((None, name), *((path, f"{LAST_DIGIT} of {named(path, count)}") for path in best.digits)):
+    for path, label in ((None, name), *((path, f"{LAST_DIGIT} of {named(path, count)}") for path in best.digits)):
         places = [digits_of(side, path) for side in (first, second)]
         if np.unique(np.concatenate(places)).size > 1:
-            found += [Digits(1.0, said, path), Digits(-1.0, said, path)]
-            found.append(DigitsRatio.learn(*places, name=said, path=path))
+            found += [Digits(1.0, label, path), Digits(-1.0, label, path)]
+            found.append(DigitsRatio.learn(*places, name=label, path=path))
     return found
 
 

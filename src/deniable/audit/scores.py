@@ -57,7 +57,8 @@ class Score(ABC):
 
     def where(self, *, least: float | None = None, most: float | None = None) -> str:
         """The answers with a score of at least `least`, or at most `most`, in words."""
-        return f"{self.words} is at {f'least {_said(least)}' if least is not None else f'most {_said(most or 0.0)}'}"
+        bound = f"least {_number_text(least)}" if least is not None else f"most {_number_text(most or 0.0)}"
+        return f"{self.words} is at {bound}"
 
     @property
     def hint(self) -> str:
@@ -65,7 +66,7 @@ class Score(ABC):
         return ""
 
 
-def _said(border: float) -> str:
+def _number_text(border: float) -> str:
     """A threshold in words: 0 without a minus sign, infinity as ∞."""
     if abs(border) >= np.finfo(np.float64).max:
         return "∞" if border > 0 else "-∞"
@@ -201,8 +202,8 @@ def _pieces(cuts: Floats, inside: list[bool]) -> list[str]:
 
 def _piece(low: float, high: float) -> str:
     if math.isinf(low):
-        return "any number" if math.isinf(high) else f"below {_said(high)}"
-    return f"at least {_said(low)}" + ("" if math.isinf(high) else f" and below {_said(high)}")
+        return "any number" if math.isinf(high) else f"below {_number_text(high)}"
+    return f"at least {_number_text(low)}" + ("" if math.isinf(high) else f" and below {_number_text(high)}")
 
 
 def with_gaps(number: Combined, answers: Answers) -> Floats:
@@ -244,7 +245,7 @@ def _value_codes(answers: Answers, path: Path) -> Ints:
 
 
 def _value_look(side: Answers, place: int, code: int, path: Path) -> str:
-    return "no number" if np.isnan(value := np.int64(code).view(np.float64)) else _said(float(value))
+    return "no number" if np.isnan(value := np.int64(code).view(np.float64)) else _number_text(float(value))
 
 
 OUTCOME_KINDS: Final[Mapping[str, OutcomeKind]] = {

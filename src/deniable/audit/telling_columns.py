@@ -179,10 +179,10 @@ def _of_text(path: Path) -> str:
 def _shown(path: Path) -> str:
     """A path in Python's notation: 'rows'[3]['n'] for answer['rows'][3]['n']."""
     parts = [part for part in path if part != JSON]
-    said = "".join(
+    text = "".join(
         f"[{part}]" if isinstance(part, int) else part if part[:1] in "[." else f" {part} " for part in parts
     )
     key = parts[0] if parts else ""
     if isinstance(key, str) and key.startswith("["):
-        said = key[1:-1] + said[len(key) :]
-    return shortened(" ".join(said.split()))
+        text = key[1:-1] + text[len(key) :]
+    return shortened(" ".join(text.split()))

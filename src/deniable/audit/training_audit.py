@@ -77,8 +77,8 @@ class OneRun:
         sure = f"with confidence {float(self.confidence)!r}"
         found = f"{share}: {sure}, ε is at least {rounded_down(self.epsilon, 4)} at δ = {self.delta:.3g}"
         if not self.seen:
-            said = f"W{sure[1:]}, the guesses prove no leak at δ = {self.delta:.3g}"
-            return f"{share}: nothing seen. {said}, which does not show that nothing leaks."
+            sentence = f"W{sure[1:]}, the guesses prove no leak at δ = {self.delta:.3g}"
+            return f"{share}: nothing seen. {sentence}, which does not show that nothing leaks."
         if self.parameter is None or self.implied is None or not self.parameter > 0:
             return f"{found}."
         supposed, name = ("Gaussian", "μ") if self.family else ("of the family asked about", "its parameter")

@@ -52,7 +52,7 @@ def laws(
     """
     rate = None if false_alarms is None else curve_arguments.inner_probability("false_alarms", false_alarms)
     found = joined(_parts(mechanism, x, x2))
-    names, epsilon = _both_said(x, x2), mechanism.curve.epsilon(delta=0.0)
+    names, epsilon = _both_shown(x, x2), mechanism.curve.epsilon(delta=0.0)
     if isinstance(found, AnswerPart) and not _is_rich(found):
         figure, drawn = two_laws(found.one, found.two, names, epsilon, rate), found.name
     else:
@@ -280,7 +280,7 @@ def density(*mechanisms: Mechanism | Protocol | Mapping[str, Mechanism | Protoco
     across = _across(places, found[0][1]) if discrete else Axis("answer", float(places[0]), float(places[-1]))
     word = "probability" if discrete else "density"
     panel = Panel(across, Axis(word, 0, 1.15 * top), tuple(marks), labels="above")
-    return Figure(f"Answers on {_said(value)}", (panel,), "How likely each answer is.", height=4.0)
+    return Figure(f"Answers on {_shown(value)}", (panel,), "How likely each answer is.", height=4.0)
 
 
 def chances(*mechanisms: Mechanism | Mapping[str, Mechanism], rows: int) -> Figure:
@@ -437,14 +437,14 @@ def _names(law: OutputLaw) -> tuple[str, ...]:
     return ()
 
 
-def _said(value: Any) -> str:
+def _shown(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 24 else text[:21] + "…"
 
 
-def _both_said(x: Any, x2: Any) -> tuple[str, str]:
+def _both_shown(x: Any, x2: Any) -> tuple[str, str]:
     """Two values as short text, or in words if the short forms are equal."""
-    one, two = _said(x), _said(x2)
+    one, two = _shown(x), _shown(x2)
     return (one, two) if one != two else ("first", "second")
 
 

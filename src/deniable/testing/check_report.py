@@ -58,11 +58,11 @@ class Report:
     def raise_for_failures(self) -> None:
         """Raise `InvalidOperation` with every check that failed, or else with every check that has no evidence."""
         if self.failures:
-            said = "; ".join(f"{check.name}: {check.words}" for check in self.failures)
-            raise InvalidOperation(f"{self.mechanism} does not keep its promise: {said}")
+            failed = "; ".join(f"{check.name}: {check.words}" for check in self.failures)
+            raise InvalidOperation(f"{self.mechanism} does not keep its promise: {failed}")
         if self.unseen:
-            said = "; ".join(f"{check.name}: {check.words}" for check in self.unseen)
-            raise InvalidOperation(f"{self.mechanism} was not judged: {said}")
+            unseen = "; ".join(f"{check.name}: {check.words}" for check in self.unseen)
+            raise InvalidOperation(f"{self.mechanism} was not judged: {unseen}")
 
     def __str__(self) -> str:
         return "\n".join([self.mechanism, *map(str, self.checks)])

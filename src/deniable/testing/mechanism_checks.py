@@ -244,14 +244,16 @@ def _privacy(case: _Case) -> Check:
     if found.broken:
         return Check("privacy", False, f"{found.words} for the other, which the curve rules out")
     delta = 0.0 if math.isfinite(case.curve.epsilon(delta=0.0)) else SMALL
-    measured, said = found.epsilon(delta), float(case.curve.epsilon(delta=delta))
+    measured, claimed = found.epsilon(delta), float(case.curve.epsilon(delta=delta))
     if case.laws is None and not found.seen:
         words = (
             f"nothing seen: {case.trials:,} releases on each neighbour prove no difference between them, which is not "
         )
-        remedy = f"evidence for ε = {said:.3f}; take more trials or other neighbours, or give law="
+        remedy = f"evidence for ε = {claimed:.3f}; take more trials or other neighbours, or give law="
         return Check("privacy", None, words + remedy, unseen=True)
-    return Check("privacy", True, f"measured ε of at least {measured:.3f} at δ = {delta:g}; the curve says {said:.3f}")
+    return Check(
+        "privacy", True, f"measured ε of at least {measured:.3f} at δ = {delta:g}; the curve says {claimed:.3f}"
+    )
 
 
 def _true_deltas(case: _Case, promise: Promise) -> Any:
@@ -429,10 +431,10 @@ def _parameters(call: Any) -> tuple[str, ...]:
 def _warns(case: _Case) -> bool:
     from deniable.noise import ReplayEntropy
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         case.mechanism.release(case.neighbours[0], entropy=ReplayEntropy(0))
-    return any(issubclass(w.category, NotPrivateWarning) for w in said)
+    return any(issubclass(w.category, NotPrivateWarning) for w in caught)
 
 
 def _replays(case: _Case) -> bool:
