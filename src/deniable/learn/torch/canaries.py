@@ -44,7 +44,7 @@ class Canaries:
         """Use the coins of the first process in all processes."""
         if processes.count > 1:
             coins = torch.from_numpy(self.included.astype("uint8")).to(device)
-            self.included = processes.told(coins).cpu().numpy().astype(bool)
+            self.included = processes.broadcast(coins).cpu().numpy().astype(bool)
 
     def scores(
         self, model: nn.Module, losses: Callable[[Any, Any], Tensor], device: torch.device

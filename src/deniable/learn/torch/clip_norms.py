@@ -100,5 +100,5 @@ class ClipNorms:
         total = processes.added_up({"balance": balance.reshape(1)})["balance"]
         if processes.is_first:
             total = total + int(chance.rounded_gaussian(sigma=rule.count_noise, entropy=self._entropy))
-        self.norm = rule.after(self.norm, float(processes.told(total)), expected_batch)
+        self.norm = rule.after(self.norm, float(processes.broadcast(total)), expected_batch)
         return scale

@@ -155,7 +155,7 @@ def reserve_for_all(payment: Payment, processes: Processes, device: torch.device
             payment.reserve(run)
         granted += 1
     finally:
-        processes.told(granted)  # also after a refusal: other processes must not wait forever
+        processes.broadcast(granted)  # also after a refusal: other processes must not wait forever
     if not granted:
         raise InvalidOperation("the first process was not granted the budget; see its error")
 
@@ -171,7 +171,7 @@ def resume_for_all(
             payment, number = payment.resumed(record, known, own=own)
             steps += 1 + number
     finally:
-        processes.told(steps)
+        processes.broadcast(steps)
     if int(steps) < 0:
         raise InvalidOperation("the first process could not continue from this checkpoint; see its error")
     return payment, int(steps)

@@ -45,7 +45,7 @@ class Processes:
         if self._group is not None:
             with torch.no_grad():
                 for each in tensors:
-                    self.told(each)
+                    self.broadcast(each)
 
     def added_up(self, totals: dict[str, Tensor]) -> dict[str, Tensor]:
         """The sums over all processes."""
@@ -56,7 +56,7 @@ class Processes:
             torch.distributed.all_reduce(total, group=self._group)
         return whole
 
-    def told(self, tensor: Tensor) -> Tensor:
+    def broadcast(self, tensor: Tensor) -> Tensor:
         """Broadcast the tensor of the first process to all, in place: noise and coins are drawn once."""
         if self._group is not None:
             torch.distributed.broadcast(tensor, group=self._group, group_src=0)

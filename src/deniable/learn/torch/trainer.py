@@ -62,7 +62,7 @@ LEARNT = 5
 TRIES = 4
 """How often a whole batch is tried: its operations may differ from the known ones, and from those of the reference."""
 
-LOOKED_AT = 32
+CHECKED_EVERY = 32
 """Parameters are checked for NaN and infinity after every this many steps, and after the last step."""
 
 
@@ -423,7 +423,7 @@ class Trainer:
     def _finish_step(self) -> None:
         self._watch.end()
         self._following.end_step()
-        noisy = [self._processes.told(each) for each in self._noisy(self._processes.added_up(self._sums.taken()))]
+        noisy = [self._processes.broadcast(each) for each in self._noisy(self._processes.added_up(self._sums.taken()))]
         expected = self.expected_batch
         torch._foreach_div_(noisy, expected / self._clipping.end_step(self._processes, expected, self._device))
         forget_gradients(self.optimizer)
@@ -432,7 +432,7 @@ class Trainer:
         forget_gradients(self.optimizer)
         self._shards.refresh()
         self.history.stepped(self.steps_taken)
-        if self.finished or self.steps_taken % LOOKED_AT == 0:
+        if self.finished or self.steps_taken % CHECKED_EVERY == 0:
             training_checks.check_finite(self._parameters)
         if self._after_step is not None:
             self._after_step(self)

@@ -170,7 +170,7 @@ class TrainingReport:
         cards = "".join(
             f"<div><b>{escape(number)}</b><span>{escape(meaning)}</span></div>" for number, meaning in self._figures()
         )
-        said = "".join(
+        sections = "".join(
             f"<p><b>{escape(name)}.</b> {escape(' '.join(words))}</p>"
             for name, words in self.statement.sections
             if name != "Assumptions"
@@ -179,7 +179,7 @@ class TrainingReport:
         parts = [
             f"<h1>{escape(self.title)}</h1><p class='sub'>Report of a private training run</p>",
             f"<div class='cards'>{cards}</div>",
-            f"<h2>Statement</h2>{said}",
+            f"<h2>Statement</h2>{sections}",
             f"<h2>What is assumed</h2><ul>{''.join(f'<li>{escape(each)}</li>' for each in assumed)}</ul>"
             if assumed
             else "",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-Heard = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
+OnLinear = Callable[[Tensor, Tensor, Tensor | None, Tensor], None]
 """Receives input, weight, bias and output of a linear map."""
 
 
@@ -25,12 +25,12 @@ def _twin(function: Any, names: dict[str, Any]) -> FunctionType:
     return made
 
 
-def _listening(heard: Heard) -> FunctionType:
-    """A copy of torch's attention function that calls `heard` for each linear map."""
+def _listening(on_linear: OnLinear) -> FunctionType:
+    """A copy of torch's attention function that calls `on_linear` for each linear map."""
 
     def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         out = F.linear(x, weight, bias)
-        heard(x, weight, bias, out)
+        on_linear(x, weight, bias, out)
         return out
 
     names = {**vars(F), "linear": linear, "has_torch_function": lambda _: False}
@@ -43,9 +43,9 @@ def _listening(heard: Heard) -> FunctionType:
 class Listening(TorchFunctionMode):  # type: ignore[misc]  # torch brings no types where they are checked
     """While entered, torch's attention function is replaced by the recording copy."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, on_linear: OnLinear) -> None:
         super().__init__()
-        self._twin = _listening(heard)
+        self._twin = _listening(on_linear)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         run = self._twin if func is F.multi_head_attention_forward else func

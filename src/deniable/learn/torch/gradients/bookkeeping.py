@@ -149,7 +149,7 @@ class Bookkeeping:
     def _wanted(self, path: str, kind: str) -> bool:
         if kind == "layer":
             return closed_form(self._modules[path]) is not None and (self.is_learning or path in self._closed)
-        if kind == "heard":
+        if kind == "projection":
             return self.is_learning or path in self._closed
         return self.is_learning or path in self._units
 
@@ -415,7 +415,7 @@ class Bookkeeping:
             seen = spread_over(call.module, call.x, grads, layouts, call.shapes[0], count)
         else:
             seen = passed(call.module, call.x, grads[0], layouts[0], count)
-        if call.kind == "heard":
+        if call.kind == "projection":
             for local, (start, stop) in call.blocks.items():
                 if local in closed:
                     whole = closed[local].tensor

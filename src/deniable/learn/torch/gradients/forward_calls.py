@@ -55,7 +55,7 @@ class ModuleCall:
 
     @property
     def kind(self) -> str:
-        """ "layer": a layer with a closed form; "heard": a linear map inside attention; "unit": a module to rerun."""
+        """ "layer": a layer with a closed form; "projection": a linear map of attention; "unit": a module to rerun."""
         return self.key[1]
 
     @property
@@ -89,14 +89,14 @@ class Hook:
     """A hook on one model. In a copy, or in a pickle of the model, the hook does nothing: calls of a copy are not part
     of the training."""
 
-    __slots__ = ("_heard",)
+    __slots__ = ("_on_call",)
 
-    def __init__(self, heard: Callable[..., None] | None) -> None:
-        self._heard = heard
+    def __init__(self, on_call: Callable[..., None] | None) -> None:
+        self._on_call = on_call
 
     def __call__(self, *seen: Any) -> None:
-        if self._heard is not None:
-            self._heard(*seen)
+        if self._on_call is not None:
+            self._on_call(*seen)
 
     def __reduce__(self) -> tuple[type[Hook], tuple[None]]:
         return Hook, (None,)
@@ -235,21 +235,21 @@ class Listener:
         return path, kind, before
 
     def _enter(self, path: str, module: nn.Module) -> None:
-        if self._off() or not self.wanted(path, "heard"):
+        if self._off() or not self.wanted(path, "projection"):
             self._modes.append(None)
             return
 
-        def heard(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+        def on_linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
             blocks = {}
             for part in (weight, bias):
                 block = None if part is None else block_of(part, module)
                 if block is not None:
                     blocks[block[0]] = block[1:]
-            call = self._keep_map(path, "heard", module, x, out) if blocks else None
+            call = self._keep_map(path, "projection", module, x, out) if blocks else None
             if call is not None:
                 call.blocks = blocks
 
-        mode = Listening(heard)
+        mode = Listening(on_linear)
         mode.__enter__()
         self._modes.append(mode)
 

@@ -105,11 +105,11 @@ class Following:
     def assumption(self) -> str:
         """The assumption of the guarantee about examples of one batch."""
         whole = ASSUMED if self.is_assumed else PROVED
-        said = whole if self.why_alone is None else ISOLATED
+        text = whole if self.why_alone is None else ISOLATED
         if self.why_alone is not None and self._has_accepted:
-            said = f"{ISOLATED}; before, {whole}; {BOTH}"
-        said = f"{said}; {KEPT}"
-        return f"{said}; counters of the forward pass count steps alone" if self._is_counting else said
+            text = f"{ISOLATED}; before, {whole}; {BOTH}"
+        text = f"{text}; {KEPT}"
+        return f"{text}; counters of the forward pass count steps alone" if self._is_counting else text
 
     def look_at(self, batch: Any, count: int) -> None:
         """Inspect a new batch: a batch that does not consist of rows cannot be processed as a whole."""

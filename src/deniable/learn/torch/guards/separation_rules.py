@@ -372,7 +372,7 @@ def _batch_normed(given: GivenOperation, made: list[Tensor]) -> Domain | list[Do
     return [domain, *[MixedExamples("inside of batch norm")] * (len(made) - 1)]
 
 
-def _lost(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
+def _one_loss_each(given: GivenOperation, made: list[Tensor]) -> Domain | list[Domain] | None:
     """One loss for each place."""
     if (
         given.value("reduction") != 0
@@ -448,7 +448,7 @@ def _padded(given: GivenOperation, made: list[Tensor]) -> Domain | None:
     return Same.varying(made[0])
 
 
-def _cornered(given: GivenOperation, made: list[Tensor]) -> Domain | None:
+def _within_matrices(given: GivenOperation, made: list[Tensor]) -> Domain | None:
     """Works within each matrix of the last two axes."""
     x, domain = given.first
     return domain if isinstance(domain, ExampleRows) and domain.axis < x.dim() - 2 else None
@@ -517,14 +517,14 @@ RULES: dict[str, Rule] = {
     **_each(_bagged, "_embedding_bag", "_embedding_bag_forward_only"),
     **_each(_layer_normed, "native_layer_norm", "_fused_rms_norm"),
     **_each(_batch_normed, "native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"),
-    **_each(_lost, "nll_loss_forward", "nll_loss2d_forward"),
+    **_each(_one_loss_each, "nll_loss_forward", "nll_loss2d_forward"),
     **_each(_gathered, "gather", "scatter", "scatter_add"),
     "index_select": _picked,
     "index": _indexed,
     **_each(_recurrent, "mkldnn_rnn_layer", "_cudnn_rnn"),
     "_trilinear": _trilinear,
     "constant_pad_nd": _padded,
-    **_each(_cornered, "tril", "triu"),
+    **_each(_within_matrices, "tril", "triu"),
 }
 """Name of an operation -> rule. An in-place operation has the rule of its counterpart without the underscore."""
 

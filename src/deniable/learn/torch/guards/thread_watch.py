@@ -32,27 +32,27 @@ class Threads:
         with _lock:
             if self not in _open:
                 _open.append(self)
-            if threading.getprofile() is not _hear:
+            if threading.getprofile() is not _on_new_thread:
                 _before = threading.getprofile()
-                threading.setprofile(_hear)
+                threading.setprofile(_on_new_thread)
 
     def end(self) -> bool:
         """Stop watching. Returns whether a thread was started."""
         with _lock:
             if self in _open:
                 _open.remove(self)
-                if not _open and threading.getprofile() is _hear:
+                if not _open and threading.getprofile() is _on_new_thread:
                     threading.setprofile(_before)
         return self._has_started
 
-    def hear(self) -> None:
+    def note(self) -> None:
         self._has_started = True
 
 
-def _hear(frame: FrameType, event: str, given: Any) -> None:
+def _on_new_thread(frame: FrameType, event: str, given: Any) -> None:
     """Runs in a new thread before its own code, and restores the profiler that the thread would have had."""
     sys.setprofile(_before)
     for each in tuple(_open):
-        each.hear()
+        each.note()
     if _before is not None:
         _before(frame, event, given)
