@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from deniable import numbers
-from deniable.numbers import meant, square, steps, whole
+from deniable.numbers import raised_to_root, square, steps, whole
 
 SEED = random.SystemRandom().randrange(2**32)
 
@@ -30,8 +30,8 @@ def test_every_root_of_a_whole_number_means_that_number(root) -> None:
     for k in range(1, 10_001):
         # Single precision may stand for a sum of thousands of terms: then a part in two thousand more is granted.
         assert k <= square(of(k)) <= (k * (1 + 1 / 2000) if root is np.float32 else k)
-        assert meant(of(k)) ** 2 >= k
-        assert meant(of(k)) <= numbers.rational(of(k)) * (1 + Fraction(1, 2**20))
+        assert raised_to_root(of(k)) ** 2 >= k
+        assert raised_to_root(of(k)) <= numbers.rational(of(k)) * (1 + Fraction(1, 2**20))
 
 
 def test_short_floats_are_as_precise_as_they_are() -> None:
@@ -64,7 +64,7 @@ def test_random_sums_and_products_of_decimals_are_never_rounded_below_what_was_m
         lost += math.floor(Fraction(stored)) < math.floor(exact)
         assert math.floor(exact) <= whole(stored) <= exact + 1
         assert whole(stored) == math.floor(exact) or math.ceil(exact) - exact < exact / 2**31
-        assert meant(stored) >= Fraction(stored)
+        assert raised_to_root(stored) >= Fraction(stored)
     assert lost > 20, "these cases must tell a floor from the rule"
 
 
@@ -77,14 +77,14 @@ def test_exact_types_stay_exact_however_large() -> None:
     for k in (1, 7, 2**40 - 1, 2**61 + 1):
         assert whole(k) == whole(Fraction(k)) == k
         assert square(k) == k * k
-        assert meant(k) == k
+        assert raised_to_root(k) == k
     assert whole(float(2**40 - 1)) == 2**40 - 1
     assert whole(np.float32(2**24)) > 2**24, "the sum 2**24 + 1 is stored so"
 
 
 @pytest.mark.parametrize("x", [0.3, 0.1, 2.5, 1.4142135623730951, 1e-9, 1234567.25, 1e9 + 0.5, 3.0, 1e300])
 def test_a_real_bound_is_the_number_that_is_stored(x) -> None:
-    assert meant(x) == Fraction(x)
+    assert raised_to_root(x) == Fraction(x)
 
 
 def test_rounding_up_and_down_meets_the_neighbouring_floats() -> None:
@@ -105,10 +105,10 @@ def test_a_root_that_was_single_precision_bounded_reals_a_little_too_low() -> No
     short = [k for k in range(2, 200) if Fraction(float(np.sqrt(np.float32(k)))) ** 2 < k]
     assert len(short) > 50
     for k in short:
-        found = numbers.meant(float(np.sqrt(np.float32(k))))
+        found = numbers.raised_to_root(float(np.sqrt(np.float32(k))))
         assert k <= found**2 < k * (1 + Fraction(1, 2**40))
     for x in (0.5, 1.5, 1.75, 2.5, 3.25, 0.1, 1e-3, 300.25):
-        assert numbers.meant(x) == Fraction(x)
+        assert numbers.raised_to_root(x) == Fraction(x)
 
 
 def test_a_float_that_was_single_precision_is_read_with_its_roundings() -> None:
@@ -147,7 +147,7 @@ def test_a_fraction_of_a_float_that_was_single_precision_was_read_without_its_ro
         assert whole(kind(below)) == whole(below) == k
         assert square(kind(below)) == square(below) >= k * k
     root = float(np.sqrt(np.float32(7)))
-    assert Fraction(root) ** 2 < 7 <= numbers.meant(kind(root)) ** 2
+    assert Fraction(root) ** 2 < 7 <= numbers.raised_to_root(kind(root)) ** 2
     assert whole(kind(155.75)) == 155
 
 

@@ -4,7 +4,7 @@
 - `up`, `down`, `least_float`: an exact number as the nearest float on one side.
 - `above`, `below`: the next float. Above the nearest float of a number is an upper bound of that number.
 - `root_up`, `root_down`, `float_root_down`: square roots, rounded to one side.
-- `whole`, `square`, `meant`, `steps`: sensitivities that were computed in floats.
+- `whole`, `square`, `raised_to_root`, `steps`: sensitivities that were computed in floats.
 
 Three modules build on these: `arguments` checks arguments, `curves.decimal_arithmetic` has the normal distribution to
 sixty digits, and `curves.outward_rounding` moves whole arrays outwards by a bound on their floating-point error. Only
@@ -31,7 +31,7 @@ from numbers import Rational
 from typing import Any, Final, final
 
 FEW: Final = 8
-"""The number of roundings that `meant` and `steps` allow for."""
+"""The number of roundings that `raised_to_root` and `steps` allow for."""
 
 MANY: Final = 2**21
 """The number of roundings that `whole` and `square` allow for: a sum or product of two million rounded numbers has
@@ -45,7 +45,7 @@ HIGHEST: Final = Fraction(1, 2**8)
 """The most by which a number is raised, relative to itself: half precision has eleven bits only."""
 
 LARGEST_SQUARE: Final = 2**32
-"""`meant` looks for a root √k only if x² is at most this, because every larger float is near some root by chance."""
+"""`raised_to_root` looks for a root √k only if x² is at most this: every larger float is near some root by chance."""
 
 
 LARGEST_SINGLE_SQUARE: Final = 2**16
@@ -148,16 +148,16 @@ def _is_whole(x: Fraction, given: Any) -> bool:
     return x.denominator == 1 and (isinstance(given, Rational) or x * roundoff(given) < 1)
 
 
-def meant(given: Any) -> Fraction:
+def raised_to_root(given: Any) -> Fraction:
     """A bound on real numbers: x itself, or √k if x is below it by a few roundings.
 
     √k is rounded up, or exact if k is a square. One rounding has the size of x's type, or of single precision if that
     can store x, as for `float(np.sqrt(np.float32(3)))`.
 
     >>> x = math.sqrt(3)
-    >>> Fraction(x) ** 2 < 3 <= meant(x) ** 2
+    >>> Fraction(x) ** 2 < 3 <= raised_to_root(x) ** 2
     True
-    >>> meant(0.3) == Fraction(0.3)
+    >>> raised_to_root(0.3) == Fraction(0.3)
     True
     """
     x = rational(given)

@@ -82,7 +82,7 @@ class Unit:
         if self.column is None:
             if self.rows != 1:
                 raise InvalidParameter(
-                    "rows", self.rows, "a row is one row", "name the person: Unit.person(column, rows=)"
+                    "rows", self.rows, "must be 1 for Unit.row()", "name the person: Unit.person(column, rows=)"
                 )
         elif not isinstance(self.column, str) or not self.column:
             raise InvalidParameter("column", self.column, "must name the column that identifies a person")
@@ -339,7 +339,7 @@ class Guarantee:
         if not isinstance(self.assumptions, tuple) or not all(
             isinstance(words, str) and words.strip() for words in self.assumptions
         ):
-            raise InvalidParameter("assumptions", self.assumptions, "must be a tuple of phrases, each in words")
+            raise InvalidParameter("assumptions", self.assumptions, "must be a tuple of texts, none of them empty")
 
     def describe(self) -> str:
         """One sentence for readers: the unit, the best attacker's success rate (rounded up), and the assumptions.
@@ -363,7 +363,7 @@ class Guarantee:
 
 def _checked_bound(name: str, value: object) -> float:
     arguments.rational(name, value, _BOUNDS, type_rule="must be a number", finite_rule=_BOUNDS.rule)
-    return numbers.Rounded.as_of(_float_up(numbers.meant(value)), value)
+    return numbers.Rounded.as_of(_float_up(numbers.raised_to_root(value)), value)
 
 
 def _float_up(exact: Fraction) -> float:

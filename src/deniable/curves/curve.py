@@ -282,7 +282,7 @@ class Curve:
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both directions are equally hard to tell apart."""
+        """Whether both directions have the same privacy profile, so that the order of P and Q does not matter."""
         from deniable.curves.meaning import curve_readings
 
         forward, backward = curve_readings.product_of(self)
@@ -516,7 +516,7 @@ class Curve:
     def __ge__(self, other: Curve) -> bool:
         return self.dominates(other)
 
-    # -- records and looks -------------------------------------------------------------------------------------------
+    # -- records and display -------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-compatible record that `from_dict` reads back, in this version and in later ones."""

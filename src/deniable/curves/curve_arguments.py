@@ -18,7 +18,7 @@ from deniable import arguments
 from deniable.arguments import NumberRange, Rounding
 from deniable.curves.outward_rounding import Floats
 from deniable.errors import NOTHING, InvalidParameter
-from deniable.numbers import meant, rational, up
+from deniable.numbers import raised_to_root, rational, up
 
 LARGEST: Final = 1e150
 """Parameters beyond this would overflow when squared; no mechanism needs them."""
@@ -70,7 +70,7 @@ def shift(name: str, noise: Any, sensitivity: Any) -> Fraction:
     """The exact sensitivity/noise. A sensitivity a few roundings below √k is taken for √k: see `deniable.numbers`."""
     positive(name, noise)
     positive("sensitivity", sensitivity)
-    return meant(sensitivity) / rational(noise)
+    return raised_to_root(sensitivity) / rational(noise)
 
 
 def ratio(name: str, rounded: float, given: Any) -> str:

@@ -202,10 +202,10 @@ def _svg(curve: Curve, width: int = 220, height: int = 44) -> str:
     x = 1 + (width - 2) * epsilon / epsilon[-1]
     y = 1 + (height - 2) * (1 - heights(delta))
     points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    said = f"δ falls from {delta[0]:.2g} at ε = 0 to {delta[-1]:.2g} at ε = {epsilon[-1]:.3g}"
+    label = f"δ falls from {delta[0]:.2g} at ε = 0 to {delta[-1]:.2g} at ε = {epsilon[-1]:.3g}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" aria-label="{said}">'
-        f"<title>{said}</title>"
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img" aria-label="{label}">'
+        f"<title>{label}</title>"
         f'<path d="M1 1V{height - 1}H{width - 1}" fill="none" stroke="currentColor" stroke-opacity=".3"/>'
         f'<polyline points="{points}" fill="none" stroke="#0072b2" stroke-width="2"/></svg>'
     )

@@ -51,7 +51,7 @@ class AtOrder(NamedTuple):
     order: float
 
 
-# --- the border: what a number may be -------------------------------------------------------------------------------
+# --- arguments: what a number may be  -------------------------------------------------------------------------------
 
 
 _FINITE: Final = "must be a finite real number"
@@ -101,7 +101,7 @@ def some_delta(theorem: str, value: Number, name: str = "delta", remedy: str = "
     return exact
 
 
-# --- the door: directed rounding ------------------------------------------------------------------------------------
+# --- results: directed rounding  ------------------------------------------------------------------------------------
 
 
 def up(value: Decimal | Fraction) -> float:
@@ -162,7 +162,7 @@ def largest_accepted(accepts: Callable[[float], bool], *, low: float, high: floa
     return _from_bits(below)
 
 
-# --- inside: elementary functions in decimal ------------------------------------------------------------------------
+# --- elementary functions in decimal -------------------------------------------------------------------------------
 
 
 def digits(count: int = DIGITS) -> AbstractContextManager[Context]:

@@ -85,14 +85,16 @@ def floor_log2(exact: Fraction) -> int:
 def moved(sensitivity: Any) -> Fraction:
     """The exact value of a positive sensitivity; raised to k or √k if it falls short of that by rounding only."""
     positive("sensitivity", sensitivity)
-    return numbers.meant(sensitivity)
+    return numbers.raised_to_root(sensitivity)
 
 
 def l1(sensitivity: Any) -> Any:
     """The L1 sensitivity of a number or a `Sensitivity`, unconverted."""
     if isinstance(sensitivity, Sensitivity):
         if sensitivity.l1 is None:
-            raise InvalidParameter("sensitivity", sensitivity, "must say l1", "Laplace noise needs it; or use Gaussian")
+            raise InvalidParameter(
+                "sensitivity", sensitivity, "must have l1", "Laplace noise needs it; or use Gaussian"
+            )
         return sensitivity.l1
     return sensitivity
 
@@ -104,6 +106,6 @@ def l2(sensitivity: Any) -> Any:
     if isinstance(sensitivity, Sensitivity):
         known = sensitivity.l2 if sensitivity.l2 is not None else sensitivity.l1
         if known is None:
-            raise InvalidParameter("sensitivity", sensitivity, "must say l2 or l1", "linf alone is not enough")
+            raise InvalidParameter("sensitivity", sensitivity, "must have l2 or l1", "linf alone is not enough")
         return known
     return sensitivity

@@ -385,14 +385,14 @@ class SampledMoment:
     def _at(self, nodes: _Nodes, c: float, frequencies: Floats) -> tuple[Complexes, Floats]:
         """log M and its error at the frequencies that the nodes suit."""
         turns = frequencies if self.forward else -frequencies
-        swing, sway = np.zeros(len(frequencies)), np.zeros(len(frequencies))
+        sine_squares, sine_cosines = np.zeros(len(frequencies)), np.zeros(len(frequencies))
         if frequencies[-1] > 0:
             # cos β - 1 = -2 sin²(β/2): no cancellation.
             angle = turns[:, None] * (nodes.losses / 2)
             sine = np.sin(angle)
-            swing = np.sum(nodes.tilted * sine * sine, axis=1)
-            sway = np.sum(nodes.tilted * sine * np.cos(angle), axis=1)
-        real, imaginary = nodes.real - 2 * swing - self.without, 2 * sway
+            sine_squares = np.sum(nodes.tilted * sine * sine, axis=1)
+            sine_cosines = np.sum(nodes.tilted * sine * np.cos(angle), axis=1)
+        real, imaginary = nodes.real - 2 * sine_squares - self.without, 2 * sine_cosines
         size = np.hypot(1 + real, imaginary)
         error = nodes.fixed + np.hypot(self._power(c), frequencies) * nodes.growing
         logs = 0.5 * np.log1p(2 * real + (real * real + imaginary * imaginary)) + 1j * np.arctan2(imaginary, 1 + real)

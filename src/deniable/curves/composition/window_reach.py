@@ -87,8 +87,8 @@ def _likely_reach(
         return _chernoff_reach(sketched(factors, theta + s, cut).value, at, s, outside), s
 
     best = min(map(reach, (0.8, 2.4, 4.8)))
-    # A rare loss of many standard deviations (a rare sample, say) makes large exponential moments explode: try smaller
-    # exponents.
+    # A rare loss of many standard deviations (for example of a rare sample) makes large exponential moments explode:
+    # try smaller exponents.
     for z in GENTLE:
         if abs(best[1]) * spread > 5 * z:
             break

@@ -46,25 +46,25 @@ def weaknesses(
 
     >>> weaknesses(epsilon=1, delta=1e-6, people=1000)
     ()
-    >>> for said in weaknesses(epsilon=12, delta=0.01, people=1000):
-    ...     print(said)
+    >>> for sentence in weaknesses(epsilon=12, delta=0.01, people=1000):
+    ...     print(sentence)
     epsilon 12 protects little: an answer may multiply the odds of a guess about a person by e^12 = 1.6e+05, so that \
     even odds become a guess that is wrong once in 1.6e+05; at most 10 is usual, at most 1 is strong
     delta 0.01 protects little: it is not well below 1/n = 0.001 for n = 1,000 people, and allows showing each of them \
     in full with probability 0.01, 10 of them on average; 1/n² = 1e-06 is usual
-    >>> [said] = weaknesses(mu=2)
-    >>> said.split(":")[0]
+    >>> [sentence] = weaknesses(mu=2)
+    >>> sentence.split(":")[0]
     'mu 2 protects little'
     """
-    said = []
+    sentences = []
     if epsilon is not None and epsilon > MOST_EPSILON:
-        said.append(_of_epsilon(float(epsilon)))
+        sentences.append(_of_epsilon(float(epsilon)))
     if mu is not None and mu > MOST_MU:
-        said.append(_of_mu(float(mu)))
+        sentences.append(_of_mu(float(mu)))
     bar = MOST_DELTA if people is None else min(MOST_DELTA, MOST_SHOWN / whole("people", people))
     if delta is not None and _written(delta) > bar:
-        said.append(_of_delta(float(delta), people))
-    return tuple(said)
+        sentences.append(_of_delta(float(delta), people))
+    return tuple(sentences)
 
 
 def warn_if_weak(
@@ -80,15 +80,15 @@ def warn_if_weak(
     is issued: a server that adds noise for a question has not chosen the parameters, and the rooms in which users
     choose them call this function themselves.
     """
-    said = weaknesses(epsilon=epsilon, delta=delta, mu=mu, people=people)
-    if not said:
+    sentences = weaknesses(epsilon=epsilon, delta=delta, mu=mu, people=people)
+    if not sentences:
         return
     frame, level = sys._getframe(1), 2
     own = (_room(frame.f_globals), "deniable.curves")
     while frame.f_back is not None and _room(frame.f_globals) in own:
         frame, level = frame.f_back, level + 1
     if not _room(frame.f_globals).startswith("deniable"):
-        warnings.warn("; ".join(said), WeakPrivacyWarning, stacklevel=level)
+        warnings.warn("; ".join(sentences), WeakPrivacyWarning, stacklevel=level)
 
 
 def _room(scope: dict[str, object]) -> str:
