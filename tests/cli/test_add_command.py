@@ -73,9 +73,9 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
     [
         (["there.csv", "--unit", "owner", "--rows", "1", "--budget", "1"], 2, "is not on this machine"),
         (["{}", "--budget", "1"], 2, "it says who is protected"),
-        (["{}", "--unit", "owner", "--budget", "1"], 2, "--unit and --rows go together"),
+        (["{}", "--unit", "owner", "--budget", "1"], 2, "--unit: must be given together with --rows"),
         (["{}", "--each-row", "--delta", "1e-6"], 2, "give --budget as well"),
-        (["{}", "--each-row", "--name", "visits", "--budget", "1"], 2, "there is a dataset of this name already"),
+        (["{}", "--each-row", "--name", "visits", "--budget", "1"], 2, "is taken: a dataset has this name"),
         (
             ["{}", "--each-row", "--budget", "1", "--name", "<a>"],
             2,

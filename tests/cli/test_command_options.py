@@ -220,7 +220,7 @@ def test_a_price_above_the_budget_is_still_told(folder: Path) -> None:
 
 def test_the_folder_of_synthetic_rows_is_to_be_made_first(folder: Path) -> None:
     said = refused(folder, "synthesize paid", "--out", str(folder / "nodir" / "rows.csv"))
-    assert f"is in a folder that is not there; make it first: mkdir -p {folder}/nodir" in said
+    assert f"is in a folder that does not exist; make it first: mkdir -p {folder}/nodir" in said
 
 
 @pytest.mark.parametrize("form", ["yaml", "toml"])

@@ -87,7 +87,7 @@ def test_a_picture_is_drawn(ending: str, tmp_path: Path) -> None:
 
 WRONG = {
     "misspelt": (["curve", "gausian(sigma=1)", "--delta", "1e-6"], "did you mean gaussian?"),
-    "injection": (["curve", "__import__('os')", "--delta", "1e-6"], "has no meaning"),
+    "injection": (["curve", "__import__('os')", "--delta", "1e-6"], "is not allowed in an expression"),
     "negative sigma": (["curve", "gaussian(sigma=-1)", "--delta", "1e-6"], "must be positive"),
     "delta above 1": (["curve", "pure(epsilon=1)", "--delta", "2"], "must lie in [0, 1]"),
     "delta nan": (["curve", "pure(epsilon=1)", "--delta", "nan"], "NaN"),

@@ -130,7 +130,7 @@ def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
     [
         (["--epsilon", "0.1"], "no account yet"),
         (["--epsilon", "0.1", "--delta", "1e-6"], "give --budget as well"),
-        (["--epsilon", "0.1", "--budget", "1", "--unit", "patient_id"], "go together"),
+        (["--epsilon", "0.1", "--budget", "1", "--unit", "patient_id"], "must be given together"),
         (["--epsilon", "0.1", "--budget", "1", "--each-row", "--rows", "3"], "leave --unit and --rows out"),
         (["--epsilon", "0.1", "--budget", "1"], "must be given: it says who is protected; write --unit patient_id"),
         (["--budget", "1", "--each-row"], "give exactly one of them, to say what to spend; given: none"),
@@ -269,7 +269,7 @@ def test_a_table_of_a_database_is_asked(tmp_path: Path) -> None:
         connection.execute('CREATE TABLE "my wards" AS SELECT 1 AS ward')
     code, said = refused("ask", str(path), "SELECT COUNT(*) AS n FROM visits", *cost)
     assert code == 2
-    assert "has my wards, visits; say which one: --table visits" in said
+    assert "must be one of the tables of hospital.duckdb: my wards, visits; say which one: --table visits" in said
     assert "my_wards:" in asked("schema", str(path), "--table", "my wards")
     assert "no such table; it has my wards, visits" in refused("schema", str(path), "--table", "x")[1]
     assert "cost" in asked("price", str(path), "SELECT COUNT(*) AS n FROM visits", "--table", "visits", *cost[:-1])

@@ -36,7 +36,7 @@ def visits(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_declared_answered_and_listed(visits: Path) -> None:
     about = ["--schema", str(visits.with_suffix(".yaml"))]
-    assert "there is no account yet" in refused("standing", str(visits), "daily", *about)[1]
+    assert "has no account yet" in refused("standing", str(visits), "daily", *about)[1]
     new = ["--epsilon", "900", "--budget", "2000"]
     assert "--by" in refused("standing", str(visits), "daily", COUNT, *new, *about)[1]
     made = asked("standing", str(visits), "daily", COUNT, "--by", "day", "--epsilon", "900", *about)

@@ -115,7 +115,7 @@ def test_without_rows_there_are_about_as_many_as_the_table_has(people: Path) -> 
         (["--rows", "0"], "--rows"),
         (["--mu", "1"], "exactly one"),
         (["--out", "rows.xlsx"], "must end with .csv or .parquet"),
-        (["--out", "no/such/folder/rows.csv"], "folder that is not there"),
+        (["--out", "no/such/folder/rows.csv"], "folder that does not exist"),
         (["--epsilon", "-1"], "epsilon"),
         (["--unit", "sex"], "--unit-rows"),
     ],

@@ -210,7 +210,7 @@ def test_a_sensitivity_object_gives_the_norm_that_is_needed() -> None:
     assert Laplace(sensitivity=moved, epsilon=1).sensitivity == 2
     assert Gaussian(sensitivity=moved, sigma=1).sensitivity == Fraction(math.sqrt(2))
     assert Gaussian(sensitivity=Sensitivity(l1=3.0), sigma=1).sensitivity == 3
-    with pytest.raises(InvalidParameter, match="must say l1"):
+    with pytest.raises(InvalidParameter, match="must have l1"):
         Laplace(sensitivity=Sensitivity(l2=1.0), epsilon=1)
     with pytest.raises(InvalidParameter, match="l2 or l1"):
         Gaussian(sensitivity=Sensitivity(linf=1.0), sigma=1)

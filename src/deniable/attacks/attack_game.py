@@ -153,7 +153,7 @@ def _up(share: float) -> str:
 
 
 class Attack(ABC):
-    """One attack on one dataset. `run(defence)` plays the game; without a defence there is no privacy.
+    """One attack on one dataset. `run(defence)` plays the game; without a defence, all answers are exact.
 
     A subclass is final and implements `_play`, `seen` and `defences`, and `expected` if a closed form is known.
     """

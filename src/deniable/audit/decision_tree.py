@@ -33,6 +33,7 @@ class Tree(Score):
 
     @classmethod
     def learn(cls, first: Answers, second: Answers, paths: tuple[Path, ...], most: str) -> Tree:
+        """Split greedily, from the root down, on answers from the first and from the second neighbour."""
         table = np.concatenate([_features(side, paths) for side in (first, second)])
         is_first = np.repeat([True, False], [len(first), len(second)])
         size = 2 ** (DEPTH + 1) - 1
@@ -98,5 +99,6 @@ def _best_split(table: Floats, is_first: Any) -> tuple[int, float] | None:
 
 
 def _likelihood(yes: Any, total: Any) -> Floats:
+    """The log-likelihood of groups of `total` answers, of which `yes` come from the first neighbour."""
     p = (yes + 0.5) / (total + 1)
     return np.asarray(yes * np.log(p) + (total - yes) * np.log1p(-p))

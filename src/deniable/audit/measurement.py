@@ -337,7 +337,7 @@ def _claim(mechanism: Any, claim: Any) -> Curve | None:
     if claim is None:
         try:
             claim = getattr(mechanism, "curve", None)
-        except Exception:  # a user's property may raise any error: then there is no claim
+        except Exception:  # a user's property may raise any error; then no claim is known
             return None
         return claim if isinstance(claim, Curve) else None
     if not isinstance(claim, Curve):

@@ -105,13 +105,13 @@ def _check(given: dict[str, Any]) -> None:
     if given["token"] is None:
         raise InvalidParameter("--token", NOTHING, "must be given: it says who you are", "export DENIABLE_TOKEN=dn_...")
     if delta is not None and budget is None:
-        raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+        raise InvalidParameter("--delta", delta, "is given with --budget only", "give --budget as well")
     if budget is None and (given["per"] or given["periods"]):
-        raise InvalidParameter("--per", given["per"], "says how often the budget renews", "give --budget as well")
+        raise InvalidParameter("--per", given["per"], "is given with --budget only", "give --budget as well")
     if people == "others" and not reason:
-        raise InvalidParameter("--reason", NOTHING, "say why they are other people", "auditors read it")
+        raise InvalidParameter("--reason", NOTHING, "must say why they are other people", "auditors read it")
     if reason and people != "others":
-        raise InvalidParameter("--reason", NOTHING, "is for --people others", "leave it out")
+        raise InvalidParameter("--reason", NOTHING, "is given with --people others only", "leave it out")
     if budget is not None:
         budget_of(budget, delta, given["per"], given["periods"])
 
@@ -124,7 +124,7 @@ def _in_options(given: dict[str, Any], table: str) -> Iterator[None]:
         yield
     except ServerRefused as error:
         if error.code == "exists":
-            rule = "there is a dataset of this name already, or one whose name looks like it"
+            rule = "is taken: a dataset has this name, or a name that looks like it"
             raise InvalidParameter("--name", name, rule, "choose another --name") from None
         if error.code != "same_people":
             raise
@@ -181,8 +181,8 @@ def _described(source: Path, given: dict[str, Any]) -> dict[str, Any]:
         tables = read_schema(given["schema"], unit=unit)
         name = table_name(source)
         if name not in tables and len(tables) != 1:
-            rule = f"has no table {name!r}, but {', '.join(tables)}"
-            raise InvalidParameter("--schema", given["schema"].name, rule, "call one of them as the file is called")
+            rule = f"must have the table {name!r}, but has {', '.join(tables)}"
+            raise InvalidParameter("--schema", given["schema"].name, rule, "give one of them the name of the file")
         tables = {name: tables[name]} if name in tables else tables
     else:
         if not source.exists():

@@ -193,7 +193,7 @@ def _label_papers(
     paper, numbers = _object(label), None if answer is None else _object(answer)
     if "signature" not in paper:
         remedy = "give the label first, then the answer"
-        raise InvalidParameter("label", label.name, "is not a label: nobody signed it", remedy)
+        raise InvalidParameter("label", label.name, "is not a label, because it has no signature", remedy)
     return owner, paper, numbers
 
 
@@ -234,7 +234,10 @@ def _rotated(
     if config is not None:
         if any(each is not None for each in (place, key, to)):
             raise InvalidParameter(
-                "--config", str(config), "names the ledgers and keys of a server", "leave the rest out"
+                "--config",
+                str(config),
+                "names the ledgers and keys of a server",
+                "leave out the ledger, --key and --to",
             )
         from deniable.server.operations.key_rotation import rotate
         from deniable.server.operations.settings import Settings
@@ -243,7 +246,7 @@ def _rotated(
         return public.hex, many
     if place is None or key is None or to is None:
         remedy = "write deniable rotate owned.ledger --key owner.key --to new.key"
-        raise InvalidParameter("ledger, --key, --to", NOTHING, "all three are needed, or --config", remedy)
+        raise InvalidParameter("ledger, --key, --to", NOTHING, "must all be given, unless --config is", remedy)
     if not place.exists():
         raise InvalidParameter("ledger", str(place), "there is no such file")
     old = keys.read(key)
@@ -288,11 +291,13 @@ def _exported(place: Path, kept: Path | None) -> Iterator[Path]:
         if place.suffix.lower() != ".jsonl" and (beside := place.with_name(place.name + ".ledger")).exists():
             raise InvalidParameter("ledger", str(place), "is the table, not its ledger", f"write {beside}")
         if kept is not None:
-            raise InvalidParameter("--export", str(kept), f"{place.name} was exported already", "leave it out")
+            raise InvalidParameter(
+                "--export", str(kept), f"is not needed: {place.name} is an export already", "leave it out"
+            )
         yield place
         return
     if kept is not None and kept.exists():
-        raise InvalidParameter("--export", str(kept), "is there already", "name a new file")
+        raise InvalidParameter("--export", str(kept), "exists already", "name a new file")
     with tempfile.TemporaryDirectory() as folder, Ledger.inspect(place) as ledger:
         ledger.verify()
         made = Path(folder) / "ledger.jsonl" if kept is None else kept
@@ -401,7 +406,7 @@ def _object(path: Path) -> dict[str, Any]:
         made: dict[str, Any] = {}
         for name, value in pairs:
             if name in made:
-                raise InvalidParameter("file", path.name, f"{name!r} is given twice in it", "download it again")
+                raise InvalidParameter("file", path.name, f"contains {name!r} twice", "download it again")
             made[name] = value
         return made
 

@@ -208,13 +208,15 @@ def _must_be_there(source: Path) -> None:
 
 def _named(source: Path, table: str | None) -> dict[str, object]:
     """What a session reads, as {name of the table: file, or table of a database}."""
-    from deniable.cli.shell_accounts import is_database, meant
+    from deniable.cli.shell_accounts import is_database, resolved_source
     from deniable.tables.source_files import plain_name, table_name
 
-    source = meant(source)
+    source = resolved_source(source)
     if not is_database(source):
         if table is not None:
-            raise InvalidParameter("--table", table, "is for a file that has several", f"leave it out: {source.name}")
+            raise InvalidParameter(
+                "--table", table, "is for a database with several tables", f"leave it out: {source.name} is one table"
+            )
         return {table_name(source): source}
     from deniable.queries.engines.engine import DatabaseTable
 
@@ -223,7 +225,7 @@ def _named(source: Path, table: str | None) -> dict[str, object]:
 
         tables = tables_of_database(source)
         if len(tables) != 1:
-            rule = f"{source.name} has {', '.join(tables) or 'no tables'}"
+            rule = f"must be one of the tables of {source.name}: {', '.join(tables) or 'it has none'}"
             raise InvalidParameter("--table", NOTHING, rule, "say which one: --table visits")
         table = tables[0]
     return {plain_name(table): DatabaseTable(source, table)}
@@ -236,7 +238,7 @@ def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
     if given["kind"] is None:
         return None
     if given["schema"] is not None:
-        raise InvalidParameter("--kind", given["kind"], "is said in the schema", "leave out --kind or --schema")
+        raise InvalidParameter("--kind", given["kind"], "is declared in the schema", "leave out --kind or --schema")
     found = next((each for each in Kind if each in BOUNDED and each.value == given["kind"]), None)
     if found is None:
         raise InvalidParameter("--kind", given["kind"], "must be integer, real, date or timestamp")
@@ -245,9 +247,11 @@ def _declared(given: dict[str, Any]) -> "dict[str, Domain] | None":
 
 def _account(given: dict[str, Any]) -> Path:
     """The file of the ledger."""
-    from deniable.cli.shell_accounts import account_of, is_database, meant
+    from deniable.cli.shell_accounts import account_of, is_database, resolved_source
 
-    table = next(iter(_named(given["source"], given["table"]))) if is_database(meant(given["source"])) else None
+    table = (
+        next(iter(_named(given["source"], given["table"]))) if is_database(resolved_source(given["source"])) else None
+    )
     return account_of(given, table)
 
 
@@ -357,7 +361,7 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
     if given["each_row"]:
         if column is not None or rows is not None:
             raise InvalidParameter(
-                "--each-row", NOTHING, "says that nobody has several rows", f"leave --unit and {most} out"
+                "--each-row", NOTHING, "declares that nobody has several rows", f"leave --unit and {most} out"
             )
         return _same(given, Unit.row(), known)
     if column is not None and rows is not None:
@@ -369,7 +373,7 @@ def _unit(given: dict[str, Any], known: "Unit | None") -> "Unit | None":
             raise InvalidParameter(most, rows, error.rule, error.remedy) from None
     if column is not None or rows is not None:
         given_one = "--unit" if rows is None else most
-        rule = f"--unit and {most} go together"
+        rule = f"must be given together with {most if rows is None else '--unit'}"
         raise InvalidParameter(given_one, NOTHING, rule, f"write --unit patient_id {most} 20")
     if given["schema"] is not None:
         return _left_open(given, known)
@@ -436,12 +440,12 @@ def _budget(given: dict[str, Any], known: "Budget | Renewal | None") -> "Budget 
     budget, delta, kept = given["budget"], given["delta"], _account(given).name
     if budget is None:
         if delta is not None:
-            raise InvalidParameter("--delta", delta, "is a part of the budget", "give --budget as well")
+            raise InvalidParameter("--delta", delta, "is given with --budget only", "give --budget as well")
         if per is not None or periods is not None:
-            raise InvalidParameter("--per", per, "says how often the budget renews", "give --budget as well")
+            raise InvalidParameter("--per", per, "is given with --budget only", "give --budget as well")
         if known is None:
             remedy = "say once how much may ever be spent: --budget 1.0 --delta 1e-6"
-            raise InvalidParameter("--budget", NOTHING, f"there is no account yet in {kept}", remedy)
+            raise InvalidParameter("--budget", NOTHING, f"must be given: {kept} has no account yet", remedy)
         return None
     asked = budget_of(budget, delta, per, periods)
     # --budget may be repeated without --delta: the account knows its δ.

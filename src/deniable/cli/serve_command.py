@@ -48,7 +48,7 @@ def add(app: "typer.Typer") -> None:
         """Serve tables, budgets and ledgers over HTTP, with a console in the browser."""
         with plain_errors():
             if demo and invite is not None:
-                rule = "is for --config; the demo has an admin, whose token it prints"
+                rule = "is given with --config only; the demo prints the token of its own admin"
                 raise InvalidParameter("--invite", invite, rule, "leave it out")
             if demo == (config is not None):
                 raise InvalidParameter("--demo, --config", NOTHING, "give exactly one of them", "try --demo")

@@ -28,7 +28,7 @@ _ENDING = ".ledger"
 _ANOTHER = "name a file in another place"
 
 
-def meant(source: Path) -> Path:
+def resolved_source(source: Path) -> Path:
     """The resolved path of a file, a folder, or a pattern of several files.
 
     Symbolic links are followed. A pattern that matches one file becomes that file.
@@ -49,7 +49,7 @@ def must_be_there(source: Path) -> None:
 
     Checked first: otherwise the user would be asked for a budget, a unit and a schema before this error.
     """
-    found = meant(source)
+    found = resolved_source(source)
     if is_database(found):
         if not found.exists():
             raise InvalidParameter("source", str(source), "there is no such file")
@@ -59,7 +59,7 @@ def must_be_there(source: Path) -> None:
 
 def apart_from_the_table(out: Path, source: Path) -> None:
     """Refuse an output file that is the source itself, or that the source's folder or pattern would include."""
-    table, place = meant(source), _resolved(out)
+    table, place = resolved_source(source), _resolved(out)
     if table.is_file():
         if place == table or (place.exists() and place.samefile(table)):
             raise InvalidParameter("--out", str(out), "is the table that is read: its rows would be lost", _ANOTHER)
@@ -73,7 +73,7 @@ def account_of(given: Mapping[str, Any], table: str | None) -> Path:
 
     Raises InvalidParameter if a file of the source has another account.
     """
-    source = meant(given["source"])
+    source = resolved_source(given["source"])
     beside, given_path = _beside(source), given["ledger"]
     if given_path is None:
         check_length(beside)
@@ -122,7 +122,7 @@ def _check_only_account(source: Path, account: Path, table: str | None) -> None:
         raise _has_one(source, *next(iter(first.values())))
     several = next((each for each in files if each.stat().st_nlink > 1), None)
     if several is not None:
-        rule = "has several names (hard links), and one account for all; none is beside this one"
+        rule = "has several names (hard links), which share one account; no account is beside this name"
         remedy = (
             "ask it by the name that has an account; if none has, remove its other names first "
             f"(find / -samefile {_called(several)} lists them)"
@@ -161,7 +161,7 @@ def _files(source: Path) -> list[Path]:
     files = [Path(each) for each in files_of(str(source))]
     for each in files:
         if each != _resolved(each):
-            rule = f"means several files, and {each.name} is a symbolic link or is reached by one"
+            rule = f"names several files, and {each.name} is a symbolic link or lies behind one"
             raise InvalidParameter("source", source.name, rule, "name the files or their folder where they lie")
     return files
 

@@ -84,7 +84,7 @@ def _before_there_is_an_account(given: dict[str, Any], asked: list[str]) -> None
     if _account(given).exists():
         return
     if not asked:
-        rule = f"there is no account yet in {_account(given).name}"
+        rule = f"must be given: {_account(given).name} has no account yet"
         raise InvalidParameter("QUESTION", NOTHING, rule, "declare questions first")
     with _opened(given, reads=False) as session:
         for each in asked:

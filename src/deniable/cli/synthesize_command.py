@@ -135,7 +135,7 @@ def _check(source: Path, out: Path | None, *, price: bool, overwrite: bool, rows
 
     must_be_there(source)
     if price == (out is not None):
-        rule = "is for rows that are written; with --price none are" if price else "says where the rows go"
+        rule = "cannot be used with --price, which writes no rows" if price else "must name the file for the rows"
         raise InvalidParameter("--out", NOTHING, rule, "write --out rows.parquet, or --price alone")
     if out is not None:
         check_form(out)
@@ -210,9 +210,9 @@ def _check_place(out: Path, overwrite: bool) -> None:
     if out.is_dir():
         raise InvalidParameter("--out", str(out), "is a folder", "name a file in it")
     if out.exists() and not overwrite:
-        raise InvalidParameter("--out", out.name, "is there already", "choose another name, or write --overwrite")
+        raise InvalidParameter("--out", out.name, "exists already", "choose another name, or write --overwrite")
     if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        rule, remedy = "is in a folder that is not there", f"make it first: mkdir -p {shlex.quote(str(out.parent))}"
+        rule, remedy = "is in a folder that does not exist", f"make it first: mkdir -p {shlex.quote(str(out.parent))}"
         if out.parent.is_dir():
             rule, remedy = "is in a folder that cannot be written to", "choose another, or change its permissions"
         raise InvalidParameter("--out", str(out), rule, remedy)

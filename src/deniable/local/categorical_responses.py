@@ -111,9 +111,9 @@ class KaryRandomizedResponse(SharesProtocol):
         a, b = (report_checks.category("answer", answer, self.categories) for answer in (x, x2))
         own, other = float(self.support.own), float(self.support.other)
         if a == b:
-            return Telling({a: own, OTHER: 1 - own}, {a: own, OTHER: 1 - own}, SAID)
+            return Telling({a: own, OTHER: 1 - own}, {a: own, OTHER: 1 - own}, REPORTED)
         rest = (self.categories - 2) * other
-        return Telling({a: own, b: other, OTHER: rest}, {a: other, b: own, OTHER: rest}, SAID)
+        return Telling({a: own, b: other, OTHER: rest}, {a: other, b: own, OTHER: rest}, REPORTED)
 
     def count(self, reports: Any) -> tuple[Ints, int]:
         listed = report_checks.reported("reports", reports, self.categories)
@@ -293,7 +293,7 @@ class LocalHashing(SharesProtocol):
     def told_apart(self, x: Any, x2: Any) -> Telling:
         """By whether the public hash puts both answers into one bucket, and otherwise by whose bucket is reported."""
         a, b = (report_checks.category("answer", answer, self.categories) for answer in (x, x2))
-        what = "whose bucket is said, by a hash that is public and drawn anew for each person"
+        what = "whose bucket is reported, by a hash that is public and drawn anew for each person"
         if a == b:
             return Telling({MET: 1.0}, {MET: 1.0}, what)
         lie, apart = 1 / (float(self.odds.number) + self.buckets - 1), float(1 - _meeting(self.buckets))
@@ -350,7 +350,7 @@ class LocalHashing(SharesProtocol):
 MOST_BUCKETS: Final = 2**16
 OTHER: Final = "another"
 MET: Final = "one for both"
-SAID: Final = "which category is said"
+REPORTED: Final = "which category is reported"
 
 
 def _meeting(buckets: int) -> Fraction:
@@ -439,7 +439,7 @@ class SubsetSelection(BitsProtocol):
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
         """Keys are sets as texts of bits: sets with the person's own category have weight E."""
-        own, odds = self.told(answer), float(self.odds.number)
+        own, odds = self.listed_category(answer), float(self.odds.number)
         weights = {
             "".join("01"[i in chosen] for i in range(self.categories)): odds if own in chosen else 1.0
             for chosen in combinations(range(self.categories), self.size)

@@ -110,7 +110,7 @@ class _Sketch(Protocol):
         """
         asked = report_checks.texts("candidates", candidates)
         if not asked or len(set(asked)) != len(asked):
-            raise InvalidParameter("candidates", NOTHING, "must be at least one text, none of them twice")
+            raise InvalidParameter("candidates", NOTHING, "must be at least one text, and all different")
         checked = self._checked(reports)
         drawn = self._drawn(checked)
         shares, errors = np.empty(len(asked)), np.empty(len(asked))

@@ -169,7 +169,7 @@ class BitsProtocol(SharesProtocol):
 
     def probabilities(self, answer: Any) -> dict[Any, float]:
         """Keys are reports as texts of bits, category 0 first."""
-        own = self.told(answer)
+        own = self.listed_category(answer)
         chances = [float(self.support.own if i == own else self.support.other) for i in range(self.categories)]
         found: dict[Any, float] = {"": 1.0}
         for chance in chances:
@@ -188,7 +188,7 @@ class BitsProtocol(SharesProtocol):
         second = two_bits(other, own) if a != b else first
         return Telling(first, second, f"bits {a} and {b} of the report" if a != b else f"bit {a} of the report")
 
-    def told(self, answer: Any) -> int:
+    def listed_category(self, answer: Any) -> int:
         """The number of this category. Raises InvalidOperation if there are too many categories to list all reports."""
         category = report_checks.category("answer", answer, self.categories)
         if self.categories > MOST_BITS:

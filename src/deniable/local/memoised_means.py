@@ -15,7 +15,7 @@ What is certified. The memory is drawn before any number is known, so its law do
   reveal no more than randomized response at ε: `longitudinal`.
 - *Any numbers*, T reports: given the memory, a report is a bit that is kept with probability 1 - γ. So T reports reveal
   no more than T randomized responses at log((1 - γ)/γ), and less to anyone who does not know the memory: `changing`.
-  Without a flip there is no such bound: a report that differs from the previous one proves that the number changed.
+  Without a flip this bound does not hold: a report that differs from the previous one proves that the number changed.
 """
 
 from __future__ import annotations

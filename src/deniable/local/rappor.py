@@ -357,7 +357,7 @@ class BloomRappor(Protocol):
         """
         asked = report_checks.texts("candidates", candidates)
         if not asked or len(set(asked)) != len(asked):
-            raise InvalidParameter("candidates", NOTHING, "must be at least one text, none of them twice")
+            raise InvalidParameter("candidates", NOTHING, "must be at least one text, and all different")
         rows, cohorts = self._checked(reports)
         own, gap = self.coins.support, float(self.coins.support.gap)
         size = np.bincount(cohorts, minlength=self.cohorts)
@@ -370,7 +370,7 @@ class BloomRappor(Protocol):
                 design[i, self.filter_of(text, cohort=int(cohort)), j] = 1.0
         normal = np.einsum("ibj,ibk,i->jk", design, design, size[present].astype(np.float64))
         if np.linalg.matrix_rank(normal) <= len(asked):
-            rule = "cannot be told apart by these bits and cohorts"
+            rule = "cannot be distinguished by these bits and cohorts"
             raise InvalidParameter("candidates", NOTHING, rule, "take more bits or cohorts, or fewer candidates")
         solved = np.linalg.solve(normal, design.reshape(-1, len(asked) + 1).T)[:-1]
         weights = solved.reshape(len(asked), len(present), self.bits)

@@ -243,7 +243,7 @@ def _protocol(
 ) -> tuple[Protocol, tuple[str, ...]]:
     """The protocol, and the categories as texts."""
     if (low is None) != (high is None):
-        raise InvalidParameter("low, high", NOTHING, "give both bounds of a number, or none")
+        raise InvalidParameter("low, high", NOTHING, "must be given together")
     if kind is not None and not any(kind is one for one in PROTOCOLS.values()):
         raise InvalidParameter("protocol", NOTHING, f"must be one of the classes {', '.join(PROTOCOLS)}")
     if low is not None:
@@ -255,9 +255,7 @@ def _protocol(
     if categories is None:
         return _make(kind or binary_responses.RandomizedResponse, epsilon=epsilon), ()
     if isinstance(categories, Set):  # the order of a set of texts differs from process to process
-        raise InvalidParameter(
-            "categories", NOTHING, "must be in an order, but a set has none", "sorted(...) gives one"
-        )
+        raise InvalidParameter("categories", NOTHING, "must have an order, and a set has none", "write sorted(...)")
     is_list = isinstance(categories, Iterable) and getattr(categories, "ndim", 1) == 1
     if not is_list or isinstance(categories, str | bytes | Mapping) or hasattr(type(categories), "columns"):
         raise InvalidParameter("categories", NOTHING, "must be a list of texts")

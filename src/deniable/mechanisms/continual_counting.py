@@ -103,11 +103,15 @@ class Stream(ABC):
     def add(self, number: Any) -> Any:
         """Count one more step. Raises BudgetExceeded after `horizon` steps, which is what was paid for."""
         if os.getpid() != self._process:
-            raise InvalidOperation("a running counter does not go on in a forked process: start one there, and pay")
+            raise InvalidOperation(
+                "a running counter cannot continue in a forked process; start another, at its own cost"
+            )
         whole = input_values.whole(number)
         with self._lock:
             if self._steps >= self._horizon:
-                raise BudgetExceeded("one more step", f"none of {self._horizon}", "start another counter, and pay")
+                raise BudgetExceeded(
+                    "one more step", f"none of {self._horizon}", "start another counter, at its own cost"
+                )
             self._steps += 1
             return self._count(whole)
 
@@ -116,7 +120,7 @@ class Stream(ABC):
         """The noisy total after one more step."""
 
     def __reduce__(self) -> NoReturn:
-        raise InvalidOperation("a running counter cannot be copied or pickled; start another, and pay for it")
+        raise InvalidOperation("a running counter cannot be copied or pickled; start another, at its own cost")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} after {self._steps} of {self._horizon} steps>"

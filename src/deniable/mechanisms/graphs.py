@@ -312,7 +312,7 @@ class DegreeSequence(_GraphMechanism):
     ) -> None:  # fmt: skip
         listed = tuple(nodes)
         if not 1 <= len(set(listed)) == len(listed) <= MOST_NODES:
-            raise InvalidParameter("nodes", NOTHING, f"must be at most {MOST_NODES:,} different names, at least one")
+            raise InvalidParameter("nodes", NOTHING, f"must be 1 to {MOST_NODES:,} different names")
         given = {"scale": scale, "epsilon": epsilon, "sigma": sigma, "mu": mu, "delta": delta}
         self._settled(unit, degree, len(listed), {"nodes": listed}, **given)
 

@@ -260,9 +260,7 @@ def _finite(edges: Any) -> Any:
 
 def _categories(categories: Any) -> tuple[Any, ...]:
     if isinstance(categories, Set):  # the order of a set of strings differs from process to process
-        raise InvalidParameter(
-            "categories", NOTHING, "must be in an order, but a set has none", "sorted(...) gives one"
-        )
+        raise InvalidParameter("categories", NOTHING, "must have an order, and a set has none", "write sorted(...)")
     if input_values.is_table(categories) or isinstance(categories, Mapping | str | bytes | numbers.Number):
         raise InvalidParameter("categories", NOTHING, "must be a list of categories")
     if not isinstance(categories, Iterable):

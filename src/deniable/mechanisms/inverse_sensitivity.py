@@ -174,7 +174,7 @@ class _Inverse(Mechanism):
         found = [self.distance(data, answer) for answer in self.answers]
         if not all(isinstance(d, numbers.Integral) and not isinstance(d, bool) and d >= 0 for d in found):
             rule = "must be a whole number of people, at least 0, for every answer"
-            raise InvalidParameter("distance", NOTHING, rule, "leave answers out that no data can have")
+            raise InvalidParameter("distance", NOTHING, rule, "leave out answers that no data can have")
         return tuple(int(d) for d in found)
 
     def release(self, value: Any, *, entropy: Entropy | None = None) -> Any:
@@ -279,7 +279,7 @@ class InverseSensitivity(_Inverse):
         try:
             hash(listed)
         except Exception:  # an answer may be of any class, and its hash may raise anything
-            raise InvalidParameter("answers", NOTHING, "must be hashable: strings or numbers, say") from None
+            raise InvalidParameter("answers", NOTHING, "must be hashable, for example strings or numbers") from None
         return cls(answers=listed, distance=ModeDistance(listed), epsilon=epsilon)
 
 

@@ -195,13 +195,15 @@ def _weights(weights: Any) -> input_values.Floats:
             raise TypeError
         table = table.astype(np.float64)
     except (TypeError, ValueError):
-        raise InvalidParameter("weights", NOTHING, "must be a table of numbers, one row a question") from None
+        raise InvalidParameter("weights", NOTHING, "must be a table of numbers, with a row for each question") from None
     if table.ndim != 2 or not 0 < table.size <= MOST_WEIGHTS:
-        raise InvalidParameter("weights", table.shape, "must be a table, one row a question and one column a person")
+        raise InvalidParameter(
+            "weights", table.shape, "must be a table with a row for each question and a column for each person"
+        )
     if not bool(((table >= 0) & (table <= 1)).all()):
         raise InvalidParameter("weights", NOTHING, "must lie between 0 and 1")
     if not bool((table > 0).any()):
-        raise InvalidParameter("weights", NOTHING, "must not all be 0: nothing would be asked")
+        raise InvalidParameter("weights", NOTHING, "must not all be 0")
     return table
 
 
@@ -300,7 +302,9 @@ def _smallest(error_of: Callable[[int], float], wanted: float) -> int:
     while error_of(high) > wanted:
         high *= 2
         if high > MOST_PEOPLE:
-            raise InvalidParameter("error", wanted, f"would need more than {MOST_PEOPLE:,} people", "ask for more")
+            raise InvalidParameter(
+                "error", wanted, f"would need more than {MOST_PEOPLE:,} people", "ask for a larger error"
+            )
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2

@@ -127,7 +127,7 @@ class Mechanism(ABC):
         """Both mechanisms answer about the same value. (m * n).curve == m.curve * n.curve."""
         if not isinstance(other, Mechanism):
             what = "a number; to run it k times write m ** k" if isinstance(other, int | float) else "something else"
-            raise InvalidOperation(f"a mechanism multiplies with a mechanism, not with {what}")
+            raise InvalidOperation(f"a mechanism can be multiplied by a mechanism, not by {what}")
         return Composed(_runs(self) + _runs(other))
 
     def __pow__(self, count: int) -> Composed:
@@ -151,7 +151,9 @@ def unit_of(*mechanisms: Mechanism) -> Unit | None:
     units = dict.fromkeys(unit for one in mechanisms if (unit := getattr(one, "unit", None)) is not None)
     if len(units) > 1:
         listed = " and ".join(map(repr, units))
-        raise InvalidOperation(f"mechanisms for different units do not compose: {listed}; make all of them for one")
+        raise InvalidOperation(
+            f"mechanisms for different units do not compose: {listed}; make all of them for one unit"
+        )
     return next(iter(units), None)
 
 
@@ -442,7 +444,9 @@ class Parallel(Mechanism):
     def _check_parts(self, value: Any) -> None:
         is_table = isinstance(value, Mapping | str | bytes) or hasattr(type(value), "columns")
         if is_table or not hasattr(value, "__len__") or len(value) != len(self.parts):
-            raise InvalidParameter("value", NOTHING, f"must be a sequence of {len(self.parts)} values, one a part")
+            raise InvalidParameter(
+                "value", NOTHING, f"must be a sequence of {len(self.parts)} values, one for each part"
+            )
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
         """The differing parts of all mechanisms, named by their number."""
@@ -473,7 +477,7 @@ def _parts(parts: Sequence[Mechanism], unit: Unit) -> tuple[Mechanism, ...]:
         raise InvalidParameter("parts", NOTHING, "must be mechanisms only")
     common = unit_of(*parts)
     if common not in (None, unit):
-        raise InvalidParameter("unit", unit, f"the parts were made for another, {common!r}")
+        raise InvalidParameter("unit", unit, f"must be the unit of the parts, {common!r}")
     return tuple(parts)
 
 

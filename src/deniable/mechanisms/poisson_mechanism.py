@@ -151,7 +151,7 @@ class PoissonMechanism(Mechanism):
             checked_entropy(entropy)
         if input_values.is_array(value):
             raise input_values.refused(
-                "must be one whole number", "for disjoint counts use Parallel, one mechanism a count"
+                "must be one whole number", "for disjoint counts use Parallel, one mechanism for each count"
             )
         whole, rest = divmod(self.rate(input_values.whole(value)), 1)
         total = 0
@@ -188,7 +188,7 @@ class PoissonMechanism(Mechanism):
         if value is not None:
             places = [max(0, curve_arguments.integer("value", value, 0))]
         elif self.top is None:
-            raise InvalidOperation("the error grows with the value: say value=, or make the mechanism with top=")
+            raise InvalidOperation("the error grows with the value; give value=, or make the mechanism with top=")
         elif not self.rates and self.top > EVERYWHERE:
             return self._widest(self.top, allowed) * (1 + noise_quantiles.SLACK)
         else:
@@ -252,10 +252,10 @@ def _check_rates(rates: tuple[Fraction, ...], low: Fraction, high: Fraction, ste
     """Check both conditions for all pairs: non-decreasing rates are furthest apart at a distance of exactly `step`."""
     for i, rate in enumerate(rates):
         if i and rate < rates[i - 1]:
-            raise InvalidParameter("rates", float(rate), "must not fall")
+            raise InvalidParameter("rates", float(rate), "must not decrease")
         far = rates[min(i + step, len(rates) - 1)]
         if far - rate > high - low or far * low > high * rate:
-            raise InvalidParameter("rates", float(rate), f"neighbours of value {i} would be told apart too well")
+            raise InvalidParameter("rates", float(rate), f"neighbours of value {i} would be too easy to distinguish")
 
 
 def _poisson_range(rate: float, allowed: float) -> tuple[int, int]:

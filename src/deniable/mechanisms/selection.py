@@ -172,7 +172,9 @@ def _literal(value: Fraction) -> str:
 
 def _known(selection: Selection) -> int:
     if selection.candidates is None:
-        raise InvalidOperation(f"say how many candidates there are: {type(selection).__name__}(..., candidates=)")
+        raise InvalidOperation(
+            f"the number of candidates is not known; give {type(selection).__name__}(..., candidates=)"
+        )
     return selection.candidates
 
 
@@ -449,9 +451,7 @@ class TopK(Mechanism):
 
     def __post_init__(self) -> None:
         if not isinstance(self.selector, Selection):
-            raise InvalidParameter(
-                "selector", self.selector, "must be Exponential(...), PermuteAndFlip(...) or the like"
-            )
+            raise InvalidParameter("selector", self.selector, "must be a selection mechanism, such as Exponential(...)")
         object.__setattr__(self, "count", _room(self.selector, self.count))
 
     @property

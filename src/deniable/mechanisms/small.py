@@ -41,7 +41,7 @@ def datasets(domain: Iterable[Hashable], *, rows: int) -> list[Dataset]:
     """All datasets of this many rows, as sorted tuples (by the order of the domain)."""
     values, count = _domain(domain), curve_arguments.integer("rows", rows, 0)
     if math.comb(len(values) + count - 1, count) > MOST_DATASETS:
-        raise InvalidParameter("rows", count, f"there would be more than {MOST_DATASETS:,} datasets")
+        raise InvalidParameter("rows", count, f"gives more than {MOST_DATASETS:,} datasets")
     return list(combinations_with_replacement(values, count))
 
 
@@ -125,7 +125,7 @@ def sensitivity(
                     continue
                 there = value_of(other)
                 if len(here) != len(there):
-                    raise InvalidParameter("statistic", NOTHING, "must give as many numbers for every dataset")
+                    raise InvalidParameter("statistic", NOTHING, "must return equally many numbers for every dataset")
                 gaps = [abs(a - b) for a, b in zip(here, there, strict=True)]
                 square = sum((g * g for g in gaps), Fraction(0))
                 l1, linf = numbers.up(sum(gaps, Fraction(0))), numbers.up(max(gaps, default=Fraction(0)))
@@ -171,7 +171,7 @@ def distance_to(
                 seen.add(other)
                 ahead.append((other, steps + 1))
     if unit.relation is Relation.ADD_REMOVE:
-        rule = f"no data of at most {most} rows have it: it never comes, or is more than {most - len(start)} rows away"
+        rule = f"is not the value of any dataset of at most {most} rows; a larger dataset may have it"
         raise InvalidParameter("answer", NOTHING, rule, "start from more rows, or ask about replaced rows")
     return math.inf
 
@@ -224,9 +224,7 @@ class _Statistic:
         first, *others = (self._value(order) for order in _orders(data))
         if not all(_agree(first, other) for other in others):
             rule = "depends on the order of the rows, and a dataset has no order here"
-            raise InvalidParameter(
-                "statistic", NOTHING, rule, "sort the rows in it, or work its sensitivity out by hand"
-            )
+            raise InvalidParameter("statistic", NOTHING, rule, "sort the rows in it, or derive its sensitivity by hand")
         return first
 
     def _value(self, rows: Dataset) -> Any:
@@ -235,8 +233,8 @@ class _Statistic:
         except (ArithmeticError, LookupError, ValueError):
             if rows:
                 raise
-            rule = "has no value where there are no rows"
-            raise InvalidParameter("statistic", NOTHING, rule, "leave no rows out: fewest=1") from None
+            rule = "must have a value on the empty dataset"
+            raise InvalidParameter("statistic", NOTHING, rule, "start with one row: fewest=1") from None
         return self._read(found)
 
 

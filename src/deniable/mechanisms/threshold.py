@@ -91,7 +91,7 @@ class Run:
         Raises BudgetExceeded if the run is over, or after as many queries as declared.
         """
         if os.getpid() != self._process:
-            raise InvalidOperation("a run does not go on in a forked process: start one there, at its own cost")
+            raise InvalidOperation("a run cannot continue in a forked process; start() another there, at its own cost")
         number = Fraction(input_values.real(value))
         with self._lock:
             if self._left == 0:
@@ -113,7 +113,7 @@ class Run:
 
     def _refuse(self, *_: object) -> NoReturn:
         raise InvalidOperation(
-            "a run cannot be copied or pickled: each copy would have the positive answers left that were paid for "
+            "a run cannot be copied or pickled: each copy would have the remaining positive answers, paid for "
             "once; copy the mechanism and start() it, at its own cost"
         )
 
@@ -228,7 +228,7 @@ class _Threshold(Mechanism):
         an answer "above" is at least threshold - error, and the value of an answer "below" at most threshold + error.
         """
         if self.questions is None:
-            raise InvalidOperation(f"say how many questions there are: {type(self).__name__}(..., questions=)")
+            raise InvalidOperation(f"the number of questions is not known; give {type(self).__name__}(..., questions=)")
         # An answer is wrong by more than a + b only if the threshold's noise is larger than a (probability e^(-a/s)) or
         # an answer's noise goes in the wrong direction by more than b (e^(-b/t)/2 each). The best split of `miss`
         # between the two is in proportion to s and t.

@@ -106,7 +106,7 @@ def _numbers(name: str, values: Any) -> Numbers:
     except (TypeError, ValueError):  # rows of different lengths
         array = np.empty(0, dtype=object)
     if np.ma.is_masked(values):
-        raise InvalidParameter(name, NOTHING, "each entry must be there: none may be masked")
+        raise InvalidParameter(name, NOTHING, "must not have masked entries")
     if array.ndim != 1 or array.dtype.kind not in "iuf" or array.dtype.itemsize > 8:
         return noise_arguments.rationals(name, listed)
     if not array.size:
@@ -168,7 +168,7 @@ class Chooser(Sampler):
         count = len(self._log_weights)
         self._weights: Numbers = np.ones(count) if weights is None else _numbers("weights", weights)
         if len(self._weights) != count:
-            raise InvalidParameter("weights", NOTHING, "must be as many as log_weights")
+            raise InvalidParameter("weights", NOTHING, "must have as many entries as log_weights")
         if np.min(self._weights) < 0 or np.max(self._weights) == 0:  # type: ignore[arg-type]  # NumPy's types lack arrays of Fraction
             raise InvalidParameter("weights", NOTHING, "must not be negative, and not all zero")
         base = 0

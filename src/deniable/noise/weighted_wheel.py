@@ -109,7 +109,7 @@ class Wheel:
         exponents = _several("log_weights", log_weights)
         factors = [Fraction(1)] * len(exponents) if weights is None else _several("weights", weights)
         if len(factors) != len(exponents):
-            raise InvalidParameter("weights", NOTHING, "must be as many as log_weights")
+            raise InvalidParameter("weights", NOTHING, "must have as many entries as log_weights")
         if min(factors) <= 0:
             raise InvalidParameter("weights", NOTHING, "each entry must be positive")
         law = Weighted.of(factors, exponents)

@@ -80,7 +80,7 @@ class Workload:
             raise InvalidParameter("weights", self.weights, "must be finite and above 0")
         for each in self.tables:
             if list(each) != sorted(set(each)) or any(not 0 <= i < len(self.sizes) for i in each):
-                raise InvalidParameter("tables", each, "must be columns, each once and in rising order")
+                raise InvalidParameter("tables", each, "must be different columns, in increasing order")
 
     @property
     def residuals(self) -> tuple[Columns, ...]:

@@ -142,7 +142,7 @@ def test_the_command_says_what_is_verified(
     assert json.loads(said) == {"whole": True, **about}
     code, said = told(places["answer"], places["label"], "--key", key)  # the other way round
     assert code == 2
-    assert "answer.json': is not a label: nobody signed it; give the label first, then the answer" in said
+    assert "answer.json': is not a label, because it has no signature; give the label first, then the answer" in said
     assert told(places["label"], places["answer"])[0] == 2
     assert told(places["nothing"], places["answer"], "--key", key)[0] == 2
     keys.new(tmp_path / "stranger.key")

@@ -131,8 +131,8 @@ def test_whoever_has_no_dataset_hears_whom_to_ask(served: tuple[World, str]) -> 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--people", "others"], "--reason: say why they are other people"),
-        (["--people", "same", "--reason", "x"], "--reason: is for --people others"),
+        (["--people", "others"], "--reason: must say why they are other people"),
+        (["--people", "same", "--reason", "x"], "--reason: is given with --people others only"),
     ],
 )
 def test_who_says_that_people_are_others_says_why(tmp_path: Path, options: list[str], said: str) -> None:

@@ -6,7 +6,7 @@ random variable under P. If several mechanisms run on the same data, their losse
     δ(ε) = E max(0, 1 - e^(ε - L)),    L = L_1 + ... + L_k,    plus the probability that L is infinite.
 
 So we need the distribution of a sum of independent variables. That is a convolution, and the FFT turns convolutions
-into products: transform the masses of every L_i, multiply, transform back. Three things stand in the way.
+into products: transform the masses of every L_i, multiply, transform back. There are three obstacles.
 
 1. The FFT needs masses on a grid, but losses are real numbers. `lattice.above` and `lattice.below` replace each law
    by a grid law that leaks more and by one that leaks less. Products of the first kind bound δ from above (`side`
