@@ -75,7 +75,7 @@ def unguarded(app: Any) -> set[str]:
 @pytest.mark.slow
 @case(
     "A4",
-    "every route of the application's own list with every role and with nobody",
+    "every route of the application's own list with every role and without a token",
     "as the matrix says; a route without a rule fails this test",
 )
 def test_the_matrix_of_every_route(world: World) -> None:
@@ -97,7 +97,7 @@ def test_the_matrix_of_every_route(world: World) -> None:
 
 
 @pytest.mark.slow
-@case("A4b", "the same where a route without a rule, or with a wrong one, is planted", "the test sees it")
+@case("A4b", "the same with a planted route without a rule, or with a wrong rule", "the test detects it")
 def test_a_planted_route_is_seen(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:
@@ -245,7 +245,7 @@ def test_spellings_of_paths(world: World) -> None:
 @case(
     "A3",
     "ids of others: datasets, releases, labels, ledgers, grants, tokens, people, and their console pages",
-    "as if there were no such thing, byte for byte",
+    "the same response, byte for byte, as for ids that do not exist",
 )
 def test_things_of_others(tmp_path: Path) -> None:
     there = made(tmp_path)
@@ -319,7 +319,7 @@ def test_another_owner_cannot_join_a_family(tmp_path: Path) -> None:
 
 @case(
     "A5",
-    "every form of the console without its secret, with that of somebody else, and from another site",
+    "every form of the console without its secret, with another person's secret, and from another site",
     "403, and nothing changed",
 )
 def test_forged_forms(world: World) -> None:

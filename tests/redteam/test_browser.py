@@ -15,7 +15,7 @@ SCRIPT = "<script>document.title='broken'</script>"
 @case(
     "A5e",
     "markup with script as alias, literal and reason, on the pages of three people in chromium",
-    "nothing runs; the browser has nothing to complain of",
+    "nothing runs; the browser reports no violation",
 )
 @pytest.mark.parametrize(
     "attack", [HOSTILE, SCRIPT, "\"><svg onload=document.title='broken'>"], ids=["img", "script", "svg"]
@@ -47,7 +47,7 @@ def test_chromium_runs_nothing(attack: str, place: Place) -> None:  # noqa: F811
         each.context.close()
 
 
-@case("A5f", "the same markup on a page that does not escape it", "chromium runs it: the test would see it")
+@case("A5f", "the same markup on a page that does not escape it", "chromium runs it, so the test would detect it")
 def test_chromium_would_run_it(place: Place) -> None:  # noqa: F811
     page = place.browser.new_context().new_page()
     page.set_content(f"<title>whole</title>{SCRIPT}")

@@ -167,7 +167,7 @@ def test_absurd_deltas(delta: str, world: World) -> None:
 @pytest.mark.slow
 @case(
     "B3b",
-    "64 threads ask different questions over HTTP for the last three answers of a budget",
+    "64 threads ask different questions over HTTP, with budget left for three answers",
     "exactly three are charged",
 )
 def test_a_race_over_http_for_the_last_of_it(tmp_path: Path) -> None:
@@ -185,8 +185,8 @@ def test_a_race_over_http_for_the_last_of_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 @case(
     "B15",
-    "three analysts with the whole budget as share each ask as much as they can",
-    "together no more than the dataset has",
+    "three analysts, each with the whole budget as their share, ask as much as they can",
+    "together no more than the dataset's budget",
 )
 def test_colluding_analysts(tmp_path: Path) -> None:
     there = made(tmp_path)
@@ -233,7 +233,7 @@ def test_adaptive_costs(tmp_path: Path) -> None:
 
 @case(
     "B8",
-    "hang up at a random moment just before the end, 60 times (250 in the long run)",
+    "the client hangs up at a random moment just before the end, 60 times (250 in the long run)",
     "each is charged and sealed",
 )
 @pytest.mark.parametrize("times", [60, pytest.param(250, marks=pytest.mark.slow)])
@@ -301,7 +301,9 @@ def test_a_batch_is_all_or_nothing(world: World) -> None:
 
 
 @case(
-    "B20", "the owner lowers, then raises the limit while a question runs", "charged once, by what held when it began"
+    "B20",
+    "the owner lowers, then raises the limit while a question runs",
+    "charged once, under the limit that was valid when it began",
 )
 def test_a_limit_changed_while_a_question_runs(tmp_path: Path) -> None:
     there = made(tmp_path)
@@ -325,7 +327,7 @@ def test_a_limit_changed_while_a_question_runs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @case(
     "B14",
-    "close an analyst and make them anew under the same name; take a grant away and give it again",
+    "an analyst is closed and added again under the same name; a grant is revoked and given again",
     "what was spent stays spent",
 )
 def test_a_new_start_under_an_old_name(tmp_path: Path) -> None:
@@ -430,7 +432,11 @@ def test_odd_idempotency_keys(world: World) -> None:
 
 
 @pytest.mark.slow
-@case("B23", "a ledger whose budget would be exceeded by one unit", "refused: the last unit is the last")
+@case(
+    "B23",
+    "a charge that would exceed the budget of a ledger by one unit",
+    "refused; a charge of exactly the rest is granted",
+)
 def test_one_unit_too_many(tmp_path: Path) -> None:
     there = made(tmp_path)
     with there.client:

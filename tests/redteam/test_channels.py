@@ -90,7 +90,7 @@ def asks(world: World, label: str) -> Callable[[int], Any]:
 @pytest.mark.slow
 @case(
     "T2",
-    "fifty pairs of questions to neighbours, one with a person of 30,000 rows: which leaves later?",
+    "fifty pairs of questions to neighbours, one with a person of 30,000 rows, compared by the time at which answers leave",
     "no test at a false alarm of 10⁻⁹ tells them apart",
 )
 def test_time_tells_nothing_of_a_heavy_person(pair: tuple[World, World]) -> None:
@@ -101,8 +101,8 @@ def test_time_tells_nothing_of_a_heavy_person(pair: tuple[World, World]) -> None
 
 @case(
     "T2b",
-    "the same where a delay is planted if the person is there: beyond a step, or off the grid",
-    "the test sees it",
+    "the same with a planted delay if the person is there: beyond a step, or off the grid",
+    "the test detects it",
 )
 @pytest.mark.parametrize("planted", [pytest.param("beyond a step", marks=pytest.mark.slow), "off the grid"])
 def test_a_planted_delay_is_seen(planted: str, pair: tuple[World, World], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +126,8 @@ def test_a_planted_delay_is_seen(planted: str, pair: tuple[World, World], monkey
 
 @case(
     "T3",
-    "is a question that somebody else asked before answered sooner? and may a stranger have its answer?",
-    "same time, and only those who may see the dataset",
+    "is a question answered sooner if somebody else asked it before? may a stranger get its answer?",
+    "same time; only people who may see the dataset get the answer",
 )
 def test_a_replay_is_as_slow_as_an_answer(pair: tuple[World, World]) -> None:
     world = pair[0]
@@ -175,7 +175,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?|null")
 @case(
     "T4",
     "Content-Length, number of digits, compressed size, on neighbours",
-    "but for the digits of noisy numbers the same length; nothing is compressed",
+    "the same length, except for the digits of noisy numbers; nothing is compressed",
 )
 def test_lengths(two: tuple[Watched, Watched]) -> None:
     for sql in ASKED:
@@ -196,7 +196,7 @@ def test_lengths(two: tuple[Watched, Watched]) -> None:
 @pytest.mark.slow
 @case(
     "T5",
-    "job states, progress, places in a queue, Retry-After",
+    "job states, progress, positions in a queue, Retry-After",
     "no such route; Retry-After depends on one's own requests alone",
 )
 def test_no_progress_is_told(two: tuple[Watched, Watched], tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_counters_and_logs(two: tuple[Watched, Watched], caplog: pytest.LogCaptu
 @pytest.mark.slow
 @case(
     "T9",
-    "the order of groups, where rows of the file stand in another order",
+    "the order of groups, if rows of the file are in another order",
     "the order of the keys, never that of the data",
 )
 def test_order_of_groups(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ HASHES = re.compile(r'"(previous|hash|answer_sha256|signature|signer|serial|fami
 @case(
     "T10",
     "the exported ledgers of neighbours after the same questions",
-    "the same but for hashes, keys and times: no data, no answer",
+    "the same except for hashes, keys and times: no data, no answer",
 )
 def test_exports_are_alike(two: tuple[Watched, Watched]) -> None:
     texts = []
@@ -309,7 +309,7 @@ def test_the_number_of_rows_is_nowhere(two: tuple[Watched, Watched]) -> None:
 @pytest.mark.slow
 @case(
     "T11",
-    "does registering say something of a person: time apart, on neighbours with odd cells",
+    "registration of neighbours with odd cells: does anything but its time differ?",
     "same status and same words",
 )
 def test_registration_says_nothing(tmp_path: Path) -> None:

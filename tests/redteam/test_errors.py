@@ -103,8 +103,8 @@ def test_every_aggregate_and_source(worlds: Worlds, monkeypatch: pytest.MonkeyPa
 
 @case(
     "E13c",
-    "the same comparison where a fault is planted: one server fails, or is slow, if the person is there",
-    "the comparison sees it",
+    "the same comparison with a planted fault: one server fails, or is slow, if the person is there",
+    "the comparison detects it",
 )
 @pytest.mark.parametrize("planted", ["a failure", "a word", "a class of time"])
 def test_the_comparison_sees_a_planted_difference(
@@ -170,7 +170,7 @@ def found(text: str) -> list[str]:
 @case(
     "E21",
     "a canary in every kind of column, looked for in every body, header, log line, metric, page, stderr, and in the ledger and the catalogue on disk",
-    "it is nowhere",
+    "it is found nowhere",
 )
 def test_no_canary_sings(worlds: Worlds, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
     odd = worlds[1]
@@ -199,7 +199,9 @@ def _screams(question: object) -> Any:
 
 
 @case(
-    "E21b", "the same search where a leak is planted: the engine's own words are told, or logged", "the search finds it"
+    "E21b",
+    "the same search with a planted leak: the engine's own message is returned, or logged",
+    "the search finds it",
 )
 @pytest.mark.parametrize("where", ["body", "log"])
 def test_a_planted_canary_is_found(
@@ -228,7 +230,7 @@ def _words(error: BaseException) -> str:
 @case(
     "E20",
     "tracebacks, debug pages, request ids, server names: wrong methods, wrong types, wrong encodings, faults of ours",
-    "a problem of the closed list that says nothing of the inside",
+    "a problem of the closed list, without internal details",
 )
 def test_nothing_of_the_inside_is_told(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
     world = worlds[1]
@@ -273,7 +275,7 @@ def test_nothing_of_the_inside_is_told(worlds: Worlds, monkeypatch: pytest.Monke
 @case(
     "E22",
     "a log line broken by names: line feeds and escape codes in paths, keys and SQL",
-    "no log line holds what was sent",
+    "no log line contains what was sent",
 )
 def test_log_injection(worlds: Worlds, caplog: pytest.LogCaptureFixture) -> None:
     world = worlds[0]
@@ -292,7 +294,7 @@ def test_log_injection(worlds: Worlds, caplog: pytest.LogCaptureFixture) -> None
 @case(
     "E17",
     "cells of NaN, ±∞, −0, subnormal, 2⁶³, in Parquet, and a column of nested lists",
-    "answered as any other, or refused by its type alone",
+    "answered like any other, or refused by its type alone",
 )
 def test_odd_cells_in_parquet(tmp_path: Path) -> None:
     import pyarrow as pa

@@ -90,8 +90,8 @@ def test_an_edited_export_is_seen(damage: str, exported: tuple[Path, Path, Path]
 
 @case(
     "A9b",
-    "fork: yesterday's ledger goes on with another question, and is exported and signed anew",
-    "seen by whoever kept an earlier export",
+    "fork: yesterday's ledger continues with another question, and is exported and signed anew",
+    "detected by a person who kept an earlier export",
 )
 def test_a_fork_is_seen(exported: tuple[Path, Path, Path], tmp_path: Path) -> None:
     path, kept, key = exported
@@ -212,7 +212,7 @@ def test_a_planted_sensitivity_is_refuted(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 @case(
     "N5",
-    "asking until the answer is nice, and averaging: the same question in seven spellings, 48 times",
+    "asking until the answer looks good, and averaging: the same question in seven spellings, 48 times",
     "one draw of noise, one charge, the same numbers",
 )
 def test_repeating_gives_the_same_noise(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_schema_qualified_name_is_not_what_with_defines() -> None:
     assert parse(both.format("visits"), EXAMPLE).hash != parse(COUNT.format("visits"), EXAMPLE).hash
 
 
-@case("Q18", "GROUP BY ALL", "groups by the columns that are shown; people are no keys there either")
+@case("Q18", "GROUP BY ALL", "groups by the columns that are shown; the column of people cannot be one of them")
 def test_group_by_all_is_the_list_of_what_is_shown() -> None:
     for shown in ("ward", "ward, age", "ward AS w, age + 1 AS a", "DATE_TRUNC('month', visited) AS m"):
         keys = ", ".join(each.partition(" AS ")[0] for each in shown.split(", ") if "trunc" not in shown.lower()) or "1"

@@ -41,7 +41,7 @@ SHORT = {
 
 @case(
     "S1",
-    "a question of 900 bytes that an engine writes out in gigabytes, asked, priced, explained and rehearsed",
+    "a question of 900 bytes that an engine expands to gigabytes, asked, priced, explained and rehearsed",
     "refused by its text, before anything is built; nothing charged",
 )
 @pytest.mark.parametrize("name", SHORT)
@@ -57,7 +57,7 @@ def test_a_short_question_that_grows(name: str, world: World) -> None:
     assert world.ledger.charged == before
 
 
-@case("S2", "rehearsals that are as large as questions may be", "they run in a process of their own, with limits")
+@case("S2", "rehearsals that are as large as questions may be", "they run in a separate process, with limits")
 def test_rehearsals_run_apart(world: World) -> None:
     """16 of them took the server's own process from 177 to 4,613 MB."""
     body = {"sql": "SELECT COUNT(*) AS n FROM visits", "epsilon": 1.0}
@@ -151,7 +151,11 @@ def slow_hash(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[t
     go.set()
 
 
-@case("S4", "300 wrong tokens at once", "20 are checked, the others are turned away before; known people pass")
+@case(
+    "S4",
+    "300 wrong tokens at once",
+    "20 are checked, the others are refused before a check; known people are not affected",
+)
 def test_a_flood_of_wrong_tokens(world: World, slow_hash: tuple[threading.Event, list[str]]) -> None:
     """All 300 were checked, and a signed-in request took 20.6 s instead of .02."""
     go, checked = slow_hash
@@ -202,7 +206,7 @@ def test_a_crowd_with_one_new_token_is_one_check(world: World, slow_hash: tuple[
     assert len(checked) == 1
 
 
-@case("S5", "requests without a token, and right tokens, from one address", "neither locks out who comes with a token")
+@case("S5", "requests without a token, and right tokens, from one address", "neither locks out people who have a token")
 def test_what_costs_nothing_locks_nobody_out(world: World) -> None:
     """25 requests without a token locked out everybody else behind the same proxy. They are counted apart since."""
     world.client.app._keeper._strangers._levels.clear()
@@ -213,7 +217,7 @@ def test_what_costs_nothing_locks_nobody_out(world: World) -> None:
     world.client.app._keeper._strangers._levels.clear()
 
 
-@case("S10", "long answers under a thousand idempotency keys", "what is kept of each is small, and told again the same")
+@case("S10", "long answers under a thousand idempotency keys", "little is stored for each, and the replay is the same")
 def test_what_is_kept_of_a_keyed_answer_is_small(world: World) -> None:
     """Each kept its whole answer for ever, .2 MB for nothing: a replay costs nothing."""
     sql = "SELECT age, sex, ward, COUNT(*) AS n FROM visits GROUP BY age, sex, ward"
@@ -343,7 +347,9 @@ def test_ready_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-@case("S13", "an engine killed, and /ready asked all the while", "it is started again, and nobody is told")
+@case(
+    "S13", "an engine is killed while /ready is asked repeatedly", "it is started again, and /ready does not reveal it"
+)
 def test_ready_does_not_tell_that_an_engine_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a run ends its process may depend on one person."""
     monkeypatch.setattr("deniable.server.operations.readiness._FRESH", -1.0)
@@ -412,7 +418,7 @@ def test_an_older_larger_answer_stays_readable(world: World) -> None:
 @pytest.mark.slow
 @case(
     "S19",
-    "7 kB whose computed keys have to be worked out millions of times, asked, priced, explained, rehearsed, and a long batch",
+    "7 kB whose computed keys must be evaluated millions of times, asked, priced, explained, rehearsed, and a long batch",
     "refused by the public number of evaluations, of a batch together; medians and unlisted keys count as cells",
 )
 def test_a_short_question_that_takes_long_to_plan(world: World) -> None:
@@ -490,7 +496,7 @@ WIDE = "SELECT age, stay, COUNT(*) AS n FROM visits WHERE cost < {} GROUP BY age
 @case(
     "S20",
     "large answers of one person at once: new, again, rehearsed, their labels, in the console",
-    "they are made one after the other; others ask and read in between",
+    "they are computed one after the other; others ask and read in between",
 )
 @pytest.mark.parametrize("kind", ["new", "again", "rehearsed", "labels", "console"])
 def test_large_answers_are_made_one_after_the_other(kind: str, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,8 +22,8 @@ KEYS = (
 
 @case(
     "S22",
-    "24 free prices of one person with a dozen conditions on a computed key, whose values are worked out to read them",
-    "they wait for the person's one turn before they are worked out; small questions do not",
+    "24 free prices of one person with a dozen conditions on a computed key, whose values must be evaluated to read them",
+    "they wait for the person's one turn before they are evaluated; small questions do not",
 )
 def test_what_is_worked_out_to_read_a_question_takes_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Turns were taken when the answer's size was known, after all of that: others waited 3.3 s."""

@@ -152,7 +152,7 @@ def test_functions_that_are_not_in_the_dialect(sql: str, world: World) -> None:
     refused(world, sql)
 
 
-@attacks("E15", "regular expressions that take for ever on one row", [
+@attacks("E15", "regular expressions that take very long on one row", [
     f"{COUNT} WHERE {text}" for text in (
         "town ~ '(a+)+$'", "regexp_matches(town, '(a|a)*b')", "town SIMILAR TO '(a+)+'", "regexp_replace(town, '(x+x+)+y', '') = ''",
         "town ~* '(a+)+$'", "town !~ '(x+x+)+y'", "regexp_extract(town, '(.*)*') = ''", "town GLOB '*a*'", "regexp_full_match(town, '(a*)*')",
@@ -197,7 +197,7 @@ def test_joins_that_multiply(sql: str, world: World) -> None:
 @case(
     "E16b",
     "10 MB of SQL, 100,000 brackets, 50,000 ANDs, a megabyte of text in quotes",
-    "refused within the time of any other, nothing charged",
+    "refused within the time of any other question, nothing charged",
 )
 def test_texts_that_are_too_much(world: World) -> None:
     before = list(world.ledger.entries())
@@ -220,7 +220,7 @@ def test_texts_that_are_too_much(world: World) -> None:
 @case(
     "Q3",
     "HAVING and ORDER BY on counts, hoping for exact ones",
-    "they see the noisy numbers that are shown, or are refused",
+    "they use the noisy numbers that are shown, or are refused",
 )
 def test_having_sees_noisy_numbers(world: World) -> None:
     answer = world.ask(
@@ -234,7 +234,7 @@ def test_having_sees_noisy_numbers(world: World) -> None:
 
 @case(
     "Q2b",
-    "GROUP BY a column without public keys, where one person alone has a value of their own",
+    "GROUP BY a column without public keys, in which one person has a unique value",
     "that value is never shown; the number of rows is public or noisy",
 )
 def test_a_key_of_one_person(world: World) -> None:
@@ -261,7 +261,7 @@ def test_a_key_of_one_person(world: World) -> None:
 @case(
     "Q9",
     "several aggregates in one question, hoping that only one is paid for",
-    "noise grows so that all of them cost what was said",
+    "noise grows so that all of them together cost what was stated",
 )
 def test_parts_are_paid_for(world: World) -> None:
     def width(sql: str) -> float:

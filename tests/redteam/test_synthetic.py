@@ -45,7 +45,7 @@ def buy(world: World, who: str, columns: list[str], epsilon: float = 0.1, datase
 @case(
     "A40",
     "a synthetic table by an auditor, an admin, without a grant, after a revocation; another person's by its number, or published by an analyst",
-    "refused as if there were none; nothing is charged, and a number tells nothing",
+    "refused as if it did not exist; nothing is charged, and a number reveals nothing",
 )
 def test_a_synthetic_table_for_whoever_may_not_have_it(poor: World) -> None:
     ledger = poor.ledger
@@ -76,7 +76,7 @@ def test_a_synthetic_table_for_whoever_may_not_have_it(poor: World) -> None:
 @pytest.mark.slow
 @case(
     "S30",
-    "a synthetic table of 200 columns, of all columns of a wide table, of one column 64 times, with bins without end, with a target",
+    "a synthetic table of 200 columns, of all columns of a wide table, of one column 64 times, with very many bins, with a target",
     "refused from the schema within a second of work, before anything is planned or charged",
 )
 def test_synthetic_tables_that_are_too_large(poor: World) -> None:
@@ -107,7 +107,7 @@ def test_synthetic_tables_that_are_too_large(poor: World) -> None:
 @case(
     "B40",
     "a synthetic table that would overspend; 24 requests for as many different ones race for a budget that has room for three",
-    "402 before anything is read; the sum of what is charged is within the limit, exactly",
+    "402 before anything is read; the total charge is within the limit, exactly",
 )
 def test_synthetic_tables_that_race_for_the_last_budget(tmp_path: Path) -> None:
     world = made(tmp_path, budget={"epsilon": 1.0, "delta": 1e-6})

@@ -108,8 +108,8 @@ LATE = ["time", "space", "engine", "a bug", "a death"]
 
 @case(
     "W2",
-    "one server's run is out of time or memory, dies, or meets a bug, because the person is there",
-    "same status, words, charge and ledger, after a fixed time; the owner's log alone tells",
+    "the run of one of two servers is out of time or memory, dies, or meets a bug, because the person is there",
+    "same status, message, charge and ledger, after a fixed time; only the owner's log shows it",
 )
 @pytest.mark.parametrize("way", LATE)
 @pytest.mark.parametrize(
@@ -314,8 +314,7 @@ def operators(there: bool, questions: list[str]) -> list[list[list[str]]]:
 
 @case(
     "W1d",
-    "a condition that only one person fulfils, above what is gathered for everybody: by the least and greatest values of "
-    "columns, an optimizer could leave out everybody's work",
+    "a condition that only one person fulfils, above a computation for everybody, which an optimizer could skip by the minimum and maximum of columns",
     "DuckDB runs the same operators with and without them",
 )
 def test_the_plan_of_the_engine_does_not_depend_on_one_person() -> None:
@@ -348,8 +347,8 @@ def test_everybody_is_gathered_whoever_is_there(tmp_path: Path) -> None:
 @pytest.mark.slow
 @case(
     "W2b",
-    "a memory limit that one person's rows exceed, and one that nobody's do",
-    "the same answer as without them: as if nobody were there",
+    "a memory limit that one person's rows exceed, and one that nobody's rows exceed",
+    "the same answer as if the tables were empty",
 )
 def test_a_true_failure_for_want_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit on the work is lifted here, so that a true engine does run out."""

@@ -41,9 +41,9 @@ def add(app: "typer.Typer") -> None:
             Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")
         ] = None,
         unit: Annotated[str | None, typer.Option(help="The column that identifies the person of a row.")] = None,
-        rows: Annotated[int | None, typer.Option(help="The most rows of one person that are read.")] = None,
+        rows: Annotated[int | None, typer.Option(help="The largest number of rows of one person that is read.")] = None,
         each_row: Annotated[
-            bool, typer.Option("--each-row", help="Instead of --unit: every row is a person of its own.")
+            bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")
         ] = False,
         budget: Annotated[
             float | None, typer.Option(help="ε that may ever be spent; not needed for data that the server knows.")

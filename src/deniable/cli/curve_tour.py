@@ -67,8 +67,8 @@ def meaning() -> Step:
         "curve.guess(prior=0.5), curve.beta(alpha=0.05), curve.delta(epsilon=1.0)",
         f"{sentence(curve)} Allowed 5 % false alarms, they miss at least "
         f"[[{rounded_down(100 * curve.beta(alpha=0.05), 4)} %]] of those who are in the data. "
-        f"And δ: apart from [[δ = {rounded_up(curve.delta(epsilon=1.0))}]] of the probability, "
-        "nothing becomes more than e times (ε = 1) as likely because one person is there.",
+        "And δ: with one more person in the data, every event has at most e times (ε = 1) its probability "
+        f"without that person, plus [[δ = {rounded_up(curve.delta(epsilon=1.0))}]].",
     )
 
 
@@ -98,7 +98,7 @@ def learning() -> Step:
         "steps = curves.gaussian(sigma=1).sampled(rate=0.01) ** 10_000\nsteps.epsilon(delta=1e-5)",
         "10 000 steps of private gradient descent, each on a random 1 % of the people: "
         f"[[ε = {rounded_up(high)}]] at δ = 10⁻⁵ (and at least {rounded_down(low)}). "
-        f"Were everybody in every step, it would be ε = {rounded_up(every, 4)}.",
+        f"If everybody took part in every step, it would be ε = {rounded_up(every, 4)}.",
     )
 
 
@@ -115,7 +115,7 @@ def mixing() -> Step:
         "mixed = thousand * curves.laplace(scale=4) * curves.randomized_response(p=0.75)\nmixed.epsilon(delta=1e-6)",
         "The same answers, a Laplace count and a survey question, all about the same people: "
         f"[[ε = {rounded_up((thousand * count * survey).epsilon(delta=1e-6))}]] at δ = 10⁻⁶. "
-        "One multiplication, whatever they are. Adding what each costs alone, "
+        "Curves of any mechanisms multiply. The sum of what each costs alone, "
         f"{' + '.join(rounded_up(epsilon) for epsilon in alone)}, would say {rounded_up(sum(alone))}.",
     )
 
@@ -144,7 +144,7 @@ def noise_for() -> Step:
         "The other way round",
         "deniable.calibrate(lambda s: curves.gaussian(sigma=s) ** 1000, epsilon=1.0, delta=1e-6)",
         f"How much noise keeps a thousand answers at ε = 1? [[σ = {rounded_up(sigma, 6)}]]. "
-        "That much is checked to be enough, and slightly less is checked to be too little.",
+        "This σ was checked to be enough, and a slightly smaller one to be too little.",
     )
 
 

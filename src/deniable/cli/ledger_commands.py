@@ -207,9 +207,9 @@ def _moved_ledger(place: str, dataset: str | None, reason: str) -> tuple[dict[st
         entries = [each for each in opened.entries() if known is None or each.number > known.number]
     found = next((each.number for each in entries if each.state is State.MOVED), None)
     words = (
-        "This ledger is at home here; nothing was written."
+        "This is already the place of the ledger; nothing was written."
         if found is None
-        else f"This ledger is at home here now; entry {found} says so. Do not use another copy of it."
+        else f"This is now the place of the ledger; entry {found} says so. Do not use another copy of it."
     )
     return {"moved": found is not None, "entry": found}, words
 
@@ -221,7 +221,7 @@ def _moved_server(config: Path, reason: str) -> tuple[dict[str, Any], str]:
 
     many = moved(Settings.read(config), reason)
     ledgers = "1 ledger that was" if many == 1 else f"{many} ledgers that were"
-    words = f"This server is at home here now, with {ledgers} elsewhere. Do not use another copy of it."
+    words = f"This is now the place of the server, with {ledgers} elsewhere. Do not use another copy of it."
     return {"moved": many > 0, "ledgers": many}, words
 
 

@@ -25,18 +25,21 @@ def add(app: "typer.Typer") -> None:
         ],
         refreshes: Annotated[int, typer.Option(help="How many times each question is answered.")] = 365,
         by: Annotated[
-            str | None, typer.Option(help="The column that says the day; without it no question stands.")
+            str | None,
+            typer.Option(help="The column that holds the day; without it, standing questions are not considered."),
         ] = None,
         delta: Annotated[str, typer.Option(help="The δ of a budget with Gaussian noise.")] = "1e-6",
         table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
         unit: Annotated[str | None, typer.Option(help="The column that identifies the person of a row.")] = None,
-        rows: Annotated[int | None, typer.Option(help="The most rows of one person; goes with --unit.")] = None,
+        rows: Annotated[
+            int | None, typer.Option(help="The largest number of rows of one person; goes with --unit.")
+        ] = None,
         schema: Annotated[Path | None, typer.Option(help="A .yaml, .toml or .json file.")] = None,
         ledger: Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")] = None,
         confidence: Annotated[float, typer.Option(help="Confidence level of the noise intervals.")] = 0.95,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     ) -> None:
-        """Show the cheapest plan for a dashboard: which questions stand or share, and which budget it needs. Free."""
+        """Show the cheapest plan for a dashboard: what to declare once, what to ask together, and the budget. Free."""
         from deniable.cli.question_commands import _account
         from deniable.queries import plan_dashboard
 

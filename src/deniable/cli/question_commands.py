@@ -47,8 +47,10 @@ def add(app: "typer.Typer") -> None:
     unit = Annotated[
         str | None, typer.Option(help="The column that identifies the person of a row; the ledger remembers it.")
     ]
-    rows = Annotated[int | None, typer.Option(help="The most rows of one person that are read; goes with --unit.")]
-    each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a person of its own.")]
+    rows = Annotated[
+        int | None, typer.Option(help="The largest number of rows of one person that is read; goes with --unit.")
+    ]
+    each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")]
     epsilon = Annotated[str | None, typer.Option(help="The cost of this question, as ε.")]
     mu = Annotated[str | None, typer.Option(help="Or as μ.")]
     rho = Annotated[str | None, typer.Option(help="Or as ρ.")]

@@ -29,7 +29,7 @@ def add(app: "typer.Typer") -> None:
             list[str] | None,
             typer.Argument(help="Questions in SQL, to declare a new set.", show_default=False, metavar="QUESTION..."),
         ] = None,
-        by: Annotated[str | None, typer.Option(help="The column of dates or whole numbers that says the day.")] = None,
+        by: Annotated[str | None, typer.Option(help="The column of dates or whole numbers that holds the day.")] = None,
         day: Annotated[
             str | None, typer.Option(help="Answer the set for this day; if it was answered, show it again.")
         ] = None,
@@ -39,7 +39,7 @@ def add(app: "typer.Typer") -> None:
         table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
         unit: Annotated[str | None, typer.Option(help="The column that identifies the person of a row.")] = None,
         rows: Annotated[
-            int | None, typer.Option(help="The most rows of one person, over all days; goes with --unit.")
+            int | None, typer.Option(help="The largest number of rows of one person over all days; goes with --unit.")
         ] = None,
         epsilon: Annotated[str | None, typer.Option(help="The cost of all questions and days, as ε.")] = None,
         mu: Annotated[str | None, typer.Option(help="Or as μ.")] = None,

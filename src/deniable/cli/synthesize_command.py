@@ -81,9 +81,11 @@ def add(app: "typer.Typer") -> None:
         unit: Annotated[
             str | None, typer.Option(help="The column that identifies the person of a row; goes with --unit-rows.")
         ] = None,
-        unit_rows: Annotated[int | None, typer.Option(help="The most rows of one person that are read.")] = None,
+        unit_rows: Annotated[
+            int | None, typer.Option(help="The largest number of rows of one person that is read.")
+        ] = None,
         each_row: Annotated[
-            bool, typer.Option("--each-row", help="Instead of --unit: every row is a person of its own.")
+            bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")
         ] = False,
         epsilon: Annotated[str | None, typer.Option(help="The cost, as ε.")] = None,
         mu: Annotated[str | None, typer.Option(help="Or as μ.")] = None,

@@ -154,7 +154,7 @@ def test_asking_paying_and_asking_again(world: World) -> None:
     assert "Noise interval" in price.text
     assert world.ledger.charged == before
     dummy = browser.post("/console/data/visits/dummy", **form)
-    assert "free: about nobody" in dummy.text
+    assert "free: made-up rows" in dummy.text
     assert world.ledger.charged == before
 
     first = browser.post("/console/data/visits/ask", key="k-1", **form)
@@ -281,7 +281,7 @@ def test_an_address_that_is_no_page_and_a_form_that_is_none_are_told_on_a_page(w
 def test_what_is_too_much_says_how_much_is_left(world: World) -> None:
     done = Browser(world, "ana").post("/console/data/visits/ask", **{**FORM, "amount": "1000"})
     assert done.status_code == 402
-    assert "There is not that much left" in done.text
+    assert "Not enough budget is left" in done.text
 
 
 def test_a_dataset_of_somebody_else_is_no_dataset(world: World) -> None:

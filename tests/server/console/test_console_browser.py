@@ -95,7 +95,7 @@ def test_an_analyst_prices_asks_asks_again_refines_and_copies(place: Place) -> N
     before = place.world.ledger.charged
 
     page.get_by_role("button", name="Try on dummy rows").click()
-    page.get_by_text("free: about nobody").wait_for()
+    page.get_by_text("free: made-up rows").wait_for()
     assert place.world.ledger.charged == before
 
     page.get_by_label("Your question, in SQL").press("Control+Enter")
@@ -151,7 +151,7 @@ def test_an_owner_adds_a_file_by_its_odds_and_invites(place: Place) -> None:
     assert page.locator("#epsilon").inner_text() == "1.25"
     assert "counts" in page.locator("#odds").inner_text()
     page.get_by_role("button", name="Add the dataset").click()
-    page.get_by_text("The dataset is there.").wait_for()
+    page.get_by_text("The dataset was added.").wait_for()
     page.get_by_label("Analyst").select_option("nina")
     page.get_by_label("Share, as ε").fill("0.5")
     page.get_by_role("button", name="Invite", exact=True).click()
@@ -171,7 +171,7 @@ def test_an_owner_adds_a_file_by_its_odds_and_invites(place: Place) -> None:
     assert "broken" not in page.title()
     page.get_by_label("Amount").fill("0.45")
     page.get_by_role("button", name="Ask", exact=True).click()
-    page.get_by_text("There is not that much left").wait_for()
+    page.get_by_text("Not enough budget is left").wait_for()
     assert page.complaints == []
 
 
@@ -193,7 +193,7 @@ def test_an_owner_buys_private_bounds_and_sees_the_price_before(place: Place) ->
     page.locator("#bounds").get_by_text("of the budget buys bounds of height").wait_for()
     page.locator("#bounds").get_by_text("ε 0.9 at δ").wait_for()
     page.get_by_role("button", name="Add the dataset").click()
-    page.get_by_text("The dataset is there.").wait_for()
+    page.get_by_text("The dataset was added.").wait_for()
     # σ is about 4, so that the one bin with 500 rows stands out by 100 σ.
     bought = page.get_by_text(re.compile(r"heights\.height .* to .*, bought"))
     bought.wait_for()

@@ -103,7 +103,7 @@ def test_the_column_of_the_person_is_not_offered_for_bounds(world: World) -> Non
 
 def test_an_auditor_sees_overlaps_and_nobody_else_does(world: World) -> None:
     auditor = Browser(world, "ada")
-    assert "There are none." in words(auditor, "/console/overlaps")
+    assert "No overlaps were found." in words(auditor, "/console/overlaps")
     world.newcomer("otto", Role.OWNER)
     for name, seed, who in (("hers", 5, "olga"), ("his", 6, "otto")):
         year(world, name, seed=seed, people=range(8_000, 9_000))

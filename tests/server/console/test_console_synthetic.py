@@ -109,7 +109,7 @@ def test_what_somebody_else_paid_for_can_be_downloaded_after_asking(world: World
         ({"column": [column("town")], "amount": "0.5"}, "those offered"),
         ({"column": [column("ward")], "amount": "nan"}, "positive number"),
         ({"column": [column("ward")], "amount": "0.5", "target": "age"}, "target"),
-        ({"column": [column("ward"), column("sex")], "amount": "1000"}, "There is not that much left"),
+        ({"column": [column("ward"), column("sex")], "amount": "1000"}, "Not enough budget is left"),
     ],
 )
 def test_what_is_wrong_is_said_on_the_page_and_not_charged(world: World, fields: dict[str, Any], said: str) -> None:

@@ -237,7 +237,7 @@ def test_the_form_tells_the_price_before_and_buys_after_registering(empty: World
         ({"low.2": "1", "high.2": "9"}, "fill them in or buy them, not both"),
         ({"kind.2": "text"}, "bounds are for numbers, dates and timestamps"),
         ({"bounds_epsilon": "much"}, "must be a positive number"),
-        ({"bounds_epsilon": "11"}, "There is not that much left"),
+        ({"bounds_epsilon": "11"}, "Not enough budget is left"),
         ({"buy.0": "on"}, "who"),
     ],
 )

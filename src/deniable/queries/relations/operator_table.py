@@ -262,7 +262,7 @@ _TABLE: Final = (
     ),
     Operator(
         "position", "text and a constant text", "integer", "STRPOS(a, '-')",
-        "The place of the first occurrence, counted in code points from 1; 0 if there is none.",
+        "The place of the first occurrence, counted in code points from 1; 0 if the text does not occur.",
         2, 2, text_bounds.position, meanings.position, constants=_at(1),
     ),
     Operator(
@@ -272,18 +272,18 @@ _TABLE: Final = (
     ),
     Operator(
         "like", "text and a constant pattern", "boolean", "a LIKE 'x%'",
-        "% stands for any text, _ for one code point, all else for itself; there is no escape.",
+        "% stands for any text, _ for one code point, every other character for itself. No escape character.",
         2, 2, text_bounds.like, meanings.like, constants=_at(1),
     ),
     Operator(
         "regexp_like", "text and a constant pattern", "boolean", "REGEXP_MATCHES(a, '^x[0-9]+')",
-        "Whether the pattern matches a part of the text. Patterns are those of linear time (see below).",
+        "Whether the pattern matches a part of the text. Patterns must match in linear time (see below).",
         2, 2, text_bounds.regexp(Kind.BOOLEAN), meanings.regexp_like, constants=_at(1),
     ),
     Operator(
         "regexp_extract", "text, a constant pattern and the number of a group", "text",
         "REGEXP_EXTRACT(a, '([0-9]+)', 1)",
-        "The group of the first match, 0 for all of it; '' if there is none.",
+        "The group of the first match, 0 for the whole match; '' without a match.",
         3, 3, text_bounds.regexp(Kind.TEXT), meanings.regexp_extract, constants=_at(1, 2),
     ),
     Operator(
