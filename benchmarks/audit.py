@@ -4,7 +4,7 @@
 
 Black box at 95 %: both see answers only, drawn by one sampler (rounded to 2⁻²⁰, so that no floating-point event can
 help). jax-privacy is given scores and reports its Clopper-Pearson bound over all thresholds (Bonferroni), and with the
-threshold chosen on half of the scores (Split), which is its own name for it. Ours also searches the event, certifies a
+threshold chosen on half of the scores (Split; both names are its own). Ours also searches the event, certifies a
 trade-off band and judges the claim at the same 95 %. Times are CPU seconds of this process, drawing included. For
 one-run audits both get the same canary scores. dp_auditorium only accepts or rejects.
 """

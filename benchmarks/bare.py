@@ -1,7 +1,7 @@
 """FastAPI and DuckDB with nothing in between: the questions of `benchmarks/server.py` answered as they are, exactly.
 
-A token, a body that is checked, a cursor and the SQL: no budget, no ledger, no noise. What a web server and an engine
-cost by themselves, for comparison.
+Each request has a token, a body that is checked, a cursor and the SQL, but no budget, ledger or noise. This measures
+what a web server and an engine cost by themselves, for comparison.
 """
 
 from __future__ import annotations

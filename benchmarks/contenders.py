@@ -28,7 +28,7 @@ class Answer(NamedTuple):
 
 
 class NotOffered(Exception):
-    """The library has no way to put this question."""
+    """The library does not support this question."""
 
 
 class Contender(ABC):

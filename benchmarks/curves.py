@@ -4,8 +4,8 @@
 
 Every library answers every work in a process of its own (worker.py). CPU seconds are those of the first call in a fresh
 process, imports excluded: nothing is cached. A short call is repeated in fresh processes and the best is shown.
-"One more" is the exception by its nature: the library holds a product that has been asked before, and the median of
-seven further additions is shown. Our figures are those of asking for *both* certified bounds; Google's give one.
+"One more" is measured differently: the library holds a product that has been read before, and the median time of seven
+further additions is shown. Our figures are those of asking for *both* certified bounds; Google's give one.
 """
 
 from __future__ import annotations

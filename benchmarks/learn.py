@@ -3,12 +3,12 @@
     python benchmarks/learn.py                 # all contenders that are installed, on four models
     python benchmarks/learn.py --steps 3 --only "CNN 26 k" --threads 1
 
-A step is forward, backward, clipping, noise and an SGD step on one batch that is there already; sampling is left out,
-for everyone. Times are medians over several rounds in which contenders take turns; memory is the largest growth of what
-the process holds over one step, libraries left out, each contender in a process of its own.
+A step is forward, backward, clipping, noise and an SGD step on one batch that exists already; sampling is left out for
+all contenders. Times are medians over several rounds in which contenders take turns; memory is the largest growth of
+what the process holds over one step, libraries left out, each contender in a process of its own.
 
-We are there twice: with exact noise, our default, and with noise in floating point as all others have it. The latter
-adds an assumption to the guarantee, which is printed.
+Our trainer runs twice: with exact noise, the default, and with floating-point noise like the other libraries. The
+latter adds an assumption to the guarantee, which is printed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Every library draws the same kind of noise for the same answers, turn by turn in one process; the figure is the best of
 several turns in CPU time. A library that has no call for a whole vector is called in a loop, as its users would.
-numpy's floats are the speed to beat, not noise to use: they leak the answer through their last digits.
+numpy's floats are a reference for speed and must not be used as noise: their last digits leak the answer.
 """
 
 from __future__ import annotations

@@ -16,15 +16,16 @@ prices      a hundred questions in turn, as somebody does who types and changes 
 new prices  every question is a new one
 
 Latencies contain the wait for the public time grid. CPU milliseconds are those of the server and its engines; the
-clients' own are told beside them, because they share the machine's cores. `slow` says how much longer a plain loop took
-than it did at its fastest: on a machine that does other things, CPU time is worth less. The Python is told as well:
-one of a distribution needs a sixth less than one that was built without profiles, as pyenv does.
+clients' own CPU time is printed beside them, because clients share the machine's cores. `slow` says how much longer a
+plain loop took than it did at its fastest: on a machine that does other things, CPU time is worth less. The Python
+build is printed as well: Python of a distribution needs a sixth less CPU time than one built without profiles, as pyenv
+builds it.
 
 `--bare` asks FastAPI and DuckDB with a token and nothing else (`benchmarks/bare.py`) the same new questions in the same
-run, and tells how many times its CPU each load took.
+run, and prints the CPU time of each load as a multiple of the bare server's.
 
 `--before` is for a machine that does other things: this server, that of another checkout and the bare one are asked in
-turns, and the medians of their CPU are told.
+turns, and the medians of their CPU times are printed.
 
 `--timing` asks 500 questions, in turns of this table and of its neighbour in which one more person has 30,000 rows: the
 medians, how many answers left after the first step of the grid, and the p-value of Welch's t-test.

@@ -3,12 +3,13 @@
     python benchmarks/synth.py [--data ../shared/data] [--private-pgm CHECKOUT] [--epsilon 0.1 1 10] [--only NAME ...]
                                [--without NAME ...] [--results FILE] [--seconds 7200]
 
-Nine of ten rows are given to every library; the whole domain of each column is public, and δ is 1e-9. Compared are as
-many synthetic rows as there are real ones: the mean total variation error of all tables of one, two and three columns,
+Nine of ten rows are given to every library; the whole domain of each column is public, and δ is 1e-9. The comparison
+uses as many synthetic rows as real ones: the mean total variation error of all tables of one, two and three columns,
 and the AUROC, on the rows that nobody was given, of a gradient-boosted classifier of income that learnt from synthetic
 rows. CPU seconds are those of the process from data to rows, memory is its peak. Each library has an environment of its
 own (.venv-bench-synth-...); one that cannot be installed or does not run is named. private-pgm's mechanisms are not on
-PyPI: clone its repository and give the folder. Figures go to --results one by one, and what is there is not run again.
+PyPI: clone its repository and give the folder. Figures are written to --results one by one, and figures that are in the
+file already are not measured again.
 """
 
 from __future__ import annotations

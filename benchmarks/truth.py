@@ -1,6 +1,7 @@
-"""Exact values for the benchmark, to far more digits than it needs, by a route that no library compared here takes.
+"""Exact values for the benchmark, to far more digits than it needs, by contour integrals in 40-digit arithmetic.
 
-No lattice, no FFT, no truncation of a loss. With L the sum of independent privacy losses and M(s) = E_P e^(sL),
+The other libraries use lattices, FFTs and truncated losses. Ours also takes a contour integral where it can, but shares
+no code with this file. With L the sum of independent privacy losses and M(s) = E_P e^(sL),
 
     δ(ε) = E_P (1 - e^(ε-L))₊ = 1/(2πi) ∫_{c-i∞}^{c+i∞} M(s) e^(-sε) / (s(s+1)) ds        for every c > 0,
 
