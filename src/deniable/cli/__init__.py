@@ -21,7 +21,7 @@
     ledger_commands                        verify, verify-label, rotate, moved
     serve_command, add_command             serve, add
     demo_command, curve_tour               demo, and its second half
-    help_layout                            the layout of --help
+    account_options, help_layout           options that commands share; the layout of --help
 
 Each module with commands has a function `add(app)`, which adds its commands to the application; `build()` calls all
 of them. A command parses its options, calls a function outside of `add`, and prints what it returns.

@@ -15,6 +15,8 @@ def add(app: "typer.Typer") -> None:
     """Add the command."""
     import typer
 
+    from deniable.cli.account_options import AccountFile, IntervalConfidence, SharedTable
+
     @app.command()
     def plan(
         source: Annotated[Path, typer.Argument(help="A CSV, Parquet or DuckDB file.", show_default=False)],
@@ -29,14 +31,14 @@ def add(app: "typer.Typer") -> None:
             typer.Option(help="The column that holds the day; without it, standing questions are not considered."),
         ] = None,
         delta: Annotated[str, typer.Option(help="The δ of a budget with Gaussian noise.")] = "1e-6",
-        table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
+        table: SharedTable = None,
         unit: Annotated[str | None, typer.Option(help="The column that identifies the person of a row.")] = None,
         rows: Annotated[
             int | None, typer.Option(help="The largest number of rows of one person; goes with --unit.")
         ] = None,
         schema: Annotated[Path | None, typer.Option(help="A .yaml, .toml or .json file.")] = None,
-        ledger: Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")] = None,
-        confidence: Annotated[float, typer.Option(help="Confidence level of the noise intervals.")] = 0.95,
+        ledger: AccountFile = None,
+        confidence: IntervalConfidence = 0.95,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     ) -> None:
         """Show the cheapest plan for a dashboard: what to declare once, what to ask together, and the budget. Free."""

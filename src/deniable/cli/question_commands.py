@@ -34,6 +34,17 @@ def add(app: "typer.Typer") -> None:
     """Add the five commands."""
     import typer
 
+    from deniable.cli.account_options import (
+        AccountFile,
+        CostAsMu,
+        CostAsRho,
+        CostAsShare,
+        EachRow,
+        IntervalConfidence,
+        SharedTable,
+        WholeBudget,
+    )
+
     source = Annotated[
         Path,
         typer.Argument(
@@ -43,22 +54,16 @@ def add(app: "typer.Typer") -> None:
         ),
     ]
     question = Annotated[str, typer.Argument(help='Such as "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward".')]
-    table = Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")]
     unit = Annotated[
         str | None, typer.Option(help="The column that identifies the person of a row; the ledger remembers it.")
     ]
     rows = Annotated[
         int | None, typer.Option(help="The largest number of rows of one person that is read; goes with --unit.")
     ]
-    each_row = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")]
     epsilon = Annotated[str | None, typer.Option(help="The cost of this question, as ε.")]
-    mu = Annotated[str | None, typer.Option(help="Or as μ.")]
-    rho = Annotated[str | None, typer.Option(help="Or as ρ.")]
-    share = Annotated[str | None, typer.Option(help="Or as a share of what is left (of μ², pure ε or ρ), from 0 to 1.")]
     within = Annotated[
         float | None, typer.Option(help="Or by accuracy: counts and sums are within ± this, at --confidence.")
     ]
-    budget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
     delta = Annotated[
         str | None,
         typer.Option(
@@ -77,8 +82,6 @@ def add(app: "typer.Typer") -> None:
             "ledger remembers who is protected and the budget, not the schema."
         ),
     ]
-    ledger = Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")]
-    confidence = Annotated[float, typer.Option(help="Confidence level of the noise intervals.")]
     as_json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
     version = Annotated[
         str | None,
@@ -90,11 +93,11 @@ def add(app: "typer.Typer") -> None:
 
     @app.command()
     def ask(
-        source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
-        each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
-        within: within = None, budget: budget = None, delta: delta = None, per: per = None, periods: periods = None,
-        schema: schema = None, ledger: ledger = None, version: version = None, confidence: confidence = 0.95,
-        as_json: as_json = False,
+        source: source, question: question, table: SharedTable = None, unit: unit = None, rows: rows = None,
+        each_row: EachRow = False, epsilon: epsilon = None, mu: CostAsMu = None, rho: CostAsRho = None,
+        share: CostAsShare = None, within: within = None, budget: WholeBudget = None, delta: delta = None,
+        per: per = None, periods: periods = None, schema: schema = None, ledger: AccountFile = None,
+        version: version = None, confidence: IntervalConfidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Answer a question about a file with noise, under a budget that is kept beside the file."""
         given = dict(locals())
@@ -111,10 +114,11 @@ def add(app: "typer.Typer") -> None:
 
     @app.command()
     def price(
-        source: source, question: question, table: table = None, unit: unit = None, rows: rows = None,
-        each_row: each_row = False, epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None,
-        within: within = None, budget: budget = None, delta: delta = None, per: per = None, periods: periods = None,
-        schema: schema = None, ledger: ledger = None, confidence: confidence = 0.95, as_json: as_json = False,
+        source: source, question: question, table: SharedTable = None, unit: unit = None, rows: rows = None,
+        each_row: EachRow = False, epsilon: epsilon = None, mu: CostAsMu = None, rho: CostAsRho = None,
+        share: CostAsShare = None, within: within = None, budget: WholeBudget = None, delta: delta = None,
+        per: per = None, periods: periods = None, schema: schema = None, ledger: AccountFile = None,
+        confidence: IntervalConfidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Show what `ask` would cost and how exact it would be. Free: no data is read, and nothing is written."""
         given = dict(locals())
@@ -130,14 +134,15 @@ def add(app: "typer.Typer") -> None:
     def bounds(
         source: source,
         column: Annotated[str, typer.Argument(help="A column of numbers, dates or timestamps without bounds.")],
-        table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
+        table: SharedTable = None, unit: unit = None, rows: rows = None, each_row: EachRow = False,
         kind: Annotated[
             str | None, typer.Option(help="Instead of --schema: integer, real, date or timestamp. A CSV has no types.")
         ] = None,
         cover: Annotated[float, typer.Option(help="The approximate share of rows within the bounds.")] = 0.99,
-        epsilon: epsilon = None, mu: mu = None, rho: rho = None, share: share = None, within: within = None,
-        budget: budget = None, delta: delta = None, schema: schema = None, ledger: ledger = None,
-        confidence: confidence = 0.95, as_json: as_json = False,
+        epsilon: epsilon = None, mu: CostAsMu = None, rho: CostAsRho = None, share: CostAsShare = None,
+        within: within = None, budget: WholeBudget = None, delta: delta = None, schema: schema = None,
+        ledger: AccountFile = None,
+        confidence: IntervalConfidence = 0.95, as_json: as_json = False,
     ) -> None:  # fmt: skip
         """Buy bounds of a column, read off a noisy count in public bins; printed as a line for the schema."""
         given = dict(locals()) | {"question": ""}
@@ -156,8 +161,8 @@ def add(app: "typer.Typer") -> None:
 
     @app.command()
     def report(
-        source: source, table: table = None, unit: unit = None, rows: rows = None, each_row: each_row = False,
-        schema: schema = None, ledger: ledger = None,
+        source: source, table: SharedTable = None, unit: unit = None, rows: rows = None, each_row: EachRow = False,
+        schema: schema = None, ledger: AccountFile = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:  # fmt: skip
         """Count exactly which rows of a file are read and which are left out. Not private: for the owner alone."""
@@ -170,7 +175,7 @@ def add(app: "typer.Typer") -> None:
     @app.command("schema")
     def propose(
         source: source,
-        table: table = None,
+        table: SharedTable = None,
         form: Annotated[str, typer.Option(help="yaml, toml or json.")] = "yaml",
         as_json: Annotated[bool, typer.Option("--json", help="The same as --form json.")] = False,
     ) -> None:

@@ -19,6 +19,16 @@ def add(app: "typer.Typer") -> None:
     """Add the command."""
     import typer
 
+    from deniable.cli.account_options import (
+        AccountFile,
+        CostAsMu,
+        CostAsRho,
+        CostAsShare,
+        IntervalConfidence,
+        SharedTable,
+        WholeBudget,
+    )
+
     @app.command()
     def standing(
         source: Annotated[Path, typer.Argument(help="A CSV, Parquet or DuckDB file.", show_default=False)],
@@ -36,28 +46,26 @@ def add(app: "typer.Typer") -> None:
         totals: Annotated[
             int | None, typer.Option(help="Running totals: the most days that are answered, such as 365.")
         ] = None,
-        table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
+        table: SharedTable = None,
         unit: Annotated[str | None, typer.Option(help="The column that identifies the person of a row.")] = None,
         rows: Annotated[
             int | None, typer.Option(help="The largest number of rows of one person over all days; goes with --unit.")
         ] = None,
         epsilon: Annotated[str | None, typer.Option(help="The cost of all questions and days, as ε.")] = None,
-        mu: Annotated[str | None, typer.Option(help="Or as μ.")] = None,
-        rho: Annotated[str | None, typer.Option(help="Or as ρ.")] = None,
-        share: Annotated[str | None, typer.Option(help="Or as a share of what is left, from 0 to 1.")] = None,
-        budget: Annotated[
-            str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")
-        ] = None,
+        mu: CostAsMu = None,
+        rho: CostAsRho = None,
+        share: CostAsShare = None,
+        budget: WholeBudget = None,
         delta: Annotated[
             str | None, typer.Option(help="δ of the whole budget. Default: 0, a budget of pure ε.")
         ] = None,
         schema: Annotated[Path | None, typer.Option(help="A .yaml, .toml or .json file; give it every time.")] = None,
-        ledger: Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")] = None,
+        ledger: AccountFile = None,
         version: Annotated[
             str | None,
             typer.Option(help="A name for the data as it is now, such as a date; needed if the file changed."),
         ] = None,
-        confidence: Annotated[float, typer.Option(help="Confidence level of the noise intervals.")] = 0.95,
+        confidence: IntervalConfidence = 0.95,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
     ) -> None:
         """Declare questions that are paid once and answered for each day; answer a day; or list them."""

@@ -26,6 +26,16 @@ def add(app: "typer.Typer") -> None:
     """Add the command."""
     import typer
 
+    from deniable.cli.account_options import (
+        AccountFile,
+        CostAsMu,
+        CostAsRho,
+        CostAsShare,
+        EachRow,
+        SharedTable,
+        WholeBudget,
+    )
+
     @app.command()
     def synthesize(
         source: Annotated[
@@ -77,28 +87,24 @@ def add(app: "typer.Typer") -> None:
         ] = "pairs",
         unlisted: Annotated[str | None, typer.Option(help="Columns whose keys a noisy count finds; needs a δ.")] = None,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --out if it exists.")] = False,
-        table: Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")] = None,
+        table: SharedTable = None,
         unit: Annotated[
             str | None, typer.Option(help="The column that identifies the person of a row; goes with --unit-rows.")
         ] = None,
         unit_rows: Annotated[
             int | None, typer.Option(help="The largest number of rows of one person that is read.")
         ] = None,
-        each_row: Annotated[
-            bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")
-        ] = False,
+        each_row: EachRow = False,
         epsilon: Annotated[str | None, typer.Option(help="The cost, as ε.")] = None,
-        mu: Annotated[str | None, typer.Option(help="Or as μ.")] = None,
-        rho: Annotated[str | None, typer.Option(help="Or as ρ.")] = None,
-        share: Annotated[str | None, typer.Option(help="Or as a share of what is left, from 0 to 1.")] = None,
-        budget: Annotated[
-            str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")
-        ] = None,
+        mu: CostAsMu = None,
+        rho: CostAsRho = None,
+        share: CostAsShare = None,
+        budget: WholeBudget = None,
         delta: Annotated[str | None, typer.Option(help="δ of the whole budget; goes with --budget.")] = None,
         schema: Annotated[
             Path | None, typer.Option(help="A .yaml, .toml or .json file; `deniable schema` proposes one.")
         ] = None,
-        ledger: Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")] = None,
+        ledger: AccountFile = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")] = False,
     ) -> None:
         """Write synthetic rows that resemble those of a file, under the budget that is kept beside it.

@@ -22,7 +22,7 @@ from deniable.curves.atoms.atom import Atom
 from deniable.curves.atoms.standard import GaussianAtom, PoissonAtom
 from deniable.curves.curve import Curve
 from deniable.curves.laws.closed_form import upper_normal
-from deniable.curves.laws.law import Law, LawPair, Sided, Tails
+from deniable.curves.laws.law import LawPair, Sided, Tails, UnboundedLaw
 from deniable.curves.outward_rounding import SPECIAL, UNIT_ROUNDOFF, Floats, quietly
 from deniable.errors import InvalidParameter
 from deniable.numbers import root_up, up
@@ -63,7 +63,7 @@ MOST_JUMPS = 500
 
 @final
 @dataclass(frozen=True, slots=True)
-class MertonLaw(Law):
+class MertonLaw(UnboundedLaw):
     """The loss ±X of the Merton pair: normal given the number of jumps, so both tails are Poisson sums
     of normal tails.
     """
@@ -73,14 +73,6 @@ class MertonLaw(Law):
     mean: float
     spread: float
     sign: int
-
-    @property
-    def lowest(self) -> float:
-        return -math.inf
-
-    @property
-    def highest(self) -> float:
-        return math.inf
 
     @property
     def scale(self) -> float:
@@ -190,7 +182,7 @@ NODES = 400
 
 @final
 @dataclass(frozen=True, slots=True)
-class NigLaw(Law):
+class NigLaw(UnboundedLaw):
     """The loss ±X of the normal inverse Gaussian pair: X is normal given an inverse Gaussian variance z.
 
     Tails are integrals over log z of a positive analytic integrand that falls off doubly exponentially, where the
@@ -201,14 +193,6 @@ class NigLaw(Law):
     beta: float
     size: float
     sign: int
-
-    @property
-    def lowest(self) -> float:
-        return -math.inf
-
-    @property
-    def highest(self) -> float:
-        return math.inf
 
     @property
     def scale(self) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 from deniable.curves import curve_arguments
 from deniable.curves.atoms.atom import Atom
 from deniable.curves.curve import Curve
-from deniable.curves.laws.law import Law, LawPair, Tails
+from deniable.curves.laws.law import LawPair, Tails, UnboundedLaw
 from deniable.curves.outward_rounding import Floats, quietly
 from deniable.errors import InvalidParameter
 from deniable.numbers import above
@@ -40,19 +40,11 @@ FAR = 1e4
 
 
 @dataclass(frozen=True, slots=True)
-class GeneralizedGaussianLaw(Law):
+class GeneralizedGaussianLaw(UnboundedLaw):
     """The loss of noise with this power, shifted by `shift` scales."""
 
     shift: float
     power: float
-
-    @property
-    def lowest(self) -> float:
-        return -np.inf
-
-    @property
-    def highest(self) -> float:
-        return np.inf
 
     @property
     def scale(self) -> float:

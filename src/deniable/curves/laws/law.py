@@ -111,6 +111,18 @@ class Law(ABC):
         return np.minimum(low, 1.0), np.clip(delta + slack, low, 1.0)
 
 
+class UnboundedLaw(Law):
+    """A loss without bounds in both directions."""
+
+    @property
+    def lowest(self) -> float:
+        return -math.inf
+
+    @property
+    def highest(self) -> float:
+        return math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class Sided:
     """One direction of a guarantee: a law that leaks at least as much as the mechanism, and one that leaks at most as

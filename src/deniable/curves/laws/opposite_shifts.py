@@ -24,24 +24,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from deniable.curves.laws.closed_form import GaussianLaw, upper_normal
-from deniable.curves.laws.law import Law, Tails
+from deniable.curves.laws.law import Tails, UnboundedLaw
 from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, quietly
 
 
 @dataclass(frozen=True, slots=True)
-class OppositeShiftsLaw(Law):
+class OppositeShiftsLaw(UnboundedLaw):
     """The loss of the pair of the module; it increases with the output z, and both directions are alike."""
 
     mu: float
     rate: float
-
-    @property
-    def lowest(self) -> float:
-        return -math.inf
-
-    @property
-    def highest(self) -> float:
-        return math.inf
 
     @property
     def scale(self) -> float:

@@ -1,0 +1,20 @@
+"""Options that several commands have in common, with one help text each.
+
+This module imports typer, which comes with the extra `cli`: import it inside a function `add(app)` only.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SharedTable = Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")]
+EachRow = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")]
+CostAsMu = Annotated[str | None, typer.Option(help="Or as μ.")]
+CostAsRho = Annotated[str | None, typer.Option(help="Or as ρ.")]
+CostAsShare = Annotated[
+    str | None, typer.Option(help="Or as a share of what is left (of μ², pure ε or ρ), from 0 to 1.")
+]
+WholeBudget = Annotated[str | None, typer.Option(help="ε of the whole budget; needed once, for a new ledger.")]
+AccountFile = Annotated[Path | None, typer.Option(help="The file of the account. Default: FILE.ledger.")]
+IntervalConfidence = Annotated[float, typer.Option(help="Confidence level of the noise intervals.")]
