@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import singledispatch
 from itertools import product
 from typing import Any, Final, final
 
@@ -108,20 +109,34 @@ def factors(mechanism: Any, a: Any, b: Any) -> Factors:
     law = own_law(mechanism)
     if callable(law):
         return [(_checked(law(a)), _checked(law(b)))]
-    if isinstance(mechanism, Protocol):
-        return local_factors(mechanism, a, b)
-    if isinstance(mechanism, Composed):
-        return [factor for part in mechanism.parts for factor in factors(part, a, b)]
-    if isinstance(mechanism, Parallel):
-        listed = zip(mechanism.parts, a, b, strict=True)
-        return [factor for part, x, y in listed for factor in factors(part, x, y)]
-    if isinstance(mechanism, Asked):
-        return factors(mechanism.mechanism, mechanism.statistic(a), mechanism.statistic(b))
-    if isinstance(mechanism, Processed):
-        return _processed(mechanism, a, b)
-    if isinstance(mechanism, Additive | Histogram | UnknownKeys | PoissonMechanism | Staircase):
-        return _numeric(mechanism, a, b)
+    return _factors(mechanism, a, b)
+
+
+@singledispatch
+def _factors(mechanism: Any, a: Any, b: Any) -> Factors:
+    """The distributions of the parts of an answer, by the type of the mechanism. Without a rule: of one part."""
     return [(_single(mechanism, a), _single(mechanism, b))]
+
+
+@_factors.register
+def _(mechanism: Protocol, a: Any, b: Any) -> Factors:
+    return local_factors(mechanism, a, b)
+
+
+@_factors.register
+def _(mechanism: Composed, a: Any, b: Any) -> Factors:
+    return [factor for part in mechanism.parts for factor in factors(part, a, b)]
+
+
+@_factors.register
+def _(mechanism: Parallel, a: Any, b: Any) -> Factors:
+    listed = zip(mechanism.parts, a, b, strict=True)
+    return [factor for part, x, y in listed for factor in factors(part, x, y)]
+
+
+@_factors.register
+def _(mechanism: Asked, a: Any, b: Any) -> Factors:
+    return factors(mechanism.mechanism, mechanism.statistic(a), mechanism.statistic(b))
 
 
 def own_law(mechanism: Any) -> Any:
@@ -131,24 +146,40 @@ def own_law(mechanism: Any) -> Any:
     return None if is_ours else law
 
 
+@singledispatch
 def _single(mechanism: Any, value: Any) -> Law:
-    """The output distribution of an answer with a single part."""
-    if isinstance(mechanism, Selection):
-        return _not_too_rare(dict(enumerate(_picks(mechanism, exact_scores(value, mechanism.candidates)))))
-    if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
-        return _not_too_rare(dict(enumerate(mechanism.probabilities(value).tolist())))
-    if isinstance(mechanism, TopK):
-        scores = exact_scores(value, mechanism.selector.candidates)
-        return _not_too_rare(dict(_peeled(mechanism.selector, scores, mechanism.count)))
-    if isinstance(mechanism, OneShotTopK):
-        scores = exact_scores(value, mechanism.selector.candidates)
-        return _not_too_rare(_one_shot(mechanism.selector, scores, mechanism.count))
-    if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector):
-        return _thresholds(mechanism, list(value))
+    """The output distribution of an answer with a single part, by the type of the mechanism."""
     raise InvalidOperation(
         f"the output distribution of {type(mechanism).__name__} is not known; give it a method law(value), or use "
         "audit.measure"
     )
+
+
+@_single.register
+def _(mechanism: Selection, value: Any) -> Law:
+    return _not_too_rare(dict(enumerate(_picks(mechanism, exact_scores(value, mechanism.candidates)))))
+
+
+@_single.register
+def _(mechanism: InverseSensitivity | BinaryInverseSensitivity, value: Any) -> Law:
+    return _not_too_rare(dict(enumerate(mechanism.probabilities(value).tolist())))
+
+
+@_single.register
+def _(mechanism: TopK, value: Any) -> Law:
+    scores = exact_scores(value, mechanism.selector.candidates)
+    return _not_too_rare(dict(_peeled(mechanism.selector, scores, mechanism.count)))
+
+
+@_single.register
+def _(mechanism: OneShotTopK, value: Any) -> Law:
+    scores = exact_scores(value, mechanism.selector.candidates)
+    return _not_too_rare(_one_shot(mechanism.selector, scores, mechanism.count))
+
+
+@_single.register
+def _(mechanism: AboveThreshold | MonotoneAboveThreshold | SparseVector | MonotoneSparseVector, value: Any) -> Law:
+    return _thresholds(mechanism, list(value))
 
 
 def _not_too_rare(law: Law) -> Law:
@@ -167,7 +198,8 @@ def _checked(law: Any) -> Law:
     return law
 
 
-def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
+@_factors.register
+def _(mechanism: Processed, a: Any, b: Any) -> Factors:
     """The distributions after post-processing, if every outcome can be converted to a release."""
     functions: list[Callable[[Any], Any]] = []
     inner: Any = mechanism
@@ -205,19 +237,41 @@ def _processed(mechanism: Processed, a: Any, b: Any) -> Factors:
     return [(pushed(p, image), pushed(q, image))]
 
 
+@singledispatch
 def _release_of(mechanism: Any) -> Callable[[Any], Any] | None:
-    """A function that converts an outcome of the single factor to a release; None if there are several factors."""
-    if isinstance(mechanism, InverseSensitivity | BinaryInverseSensitivity):
-        return lambda place: mechanism.answers[place]
-    if isinstance(mechanism, AboveThreshold | MonotoneAboveThreshold):
-        return lambda seen: seen.index(True) if True in seen else None
-    if isinstance(mechanism, SparseVector | MonotoneSparseVector):
-        return lambda seen: tuple(place for place, is_above in enumerate(seen) if is_above)
-    is_number = isinstance(mechanism, Additive) and mechanism.dimension is None
-    is_itself = isinstance(mechanism, Selection | TopK | OneShotTopK | PoissonMechanism | Staircase)
-    if is_number or is_itself or callable(own_law(mechanism)):
-        return lambda outcome: outcome
-    return None
+    """A function that converts an outcome of the single factor to a release, by the type of the mechanism; None if
+    there are several factors. Without a rule, the outcome of a user's own law is the release.
+    """
+    return _itself if callable(own_law(mechanism)) else None
+
+
+def _itself(outcome: Any) -> Any:
+    return outcome
+
+
+@_release_of.register
+def _(mechanism: InverseSensitivity | BinaryInverseSensitivity) -> Callable[[Any], Any] | None:
+    return lambda place: mechanism.answers[place]
+
+
+@_release_of.register
+def _(mechanism: AboveThreshold | MonotoneAboveThreshold) -> Callable[[Any], Any] | None:
+    return lambda seen: seen.index(True) if True in seen else None
+
+
+@_release_of.register
+def _(mechanism: SparseVector | MonotoneSparseVector) -> Callable[[Any], Any] | None:
+    return lambda seen: tuple(place for place, is_above in enumerate(seen) if is_above)
+
+
+@_release_of.register
+def _(mechanism: Additive) -> Callable[[Any], Any] | None:
+    return _itself if mechanism.dimension is None or callable(own_law(mechanism)) else None
+
+
+@_release_of.register
+def _(mechanism: Selection | TopK | OneShotTopK | PoissonMechanism | Staircase) -> Callable[[Any], Any] | None:
+    return _itself
 
 
 def pushed(law: Law, function: Callable[[Any], Any]) -> Law:
@@ -246,19 +300,31 @@ class End:
     of: str = ""
 
 
-def _numeric(mechanism: Any, a: Any, b: Any) -> Factors:
-    if isinstance(mechanism, PoissonMechanism):
-        low, high = (input_values.whole(value) for value in (a, b))
-        return [_poisson(float(mechanism.rate(low)), float(mechanism.rate(high)))]
-    if isinstance(mechanism, Staircase):
-        if mechanism.exponent is not None:
-            raise _real(mechanism)
-        return [_shifted(_stairs(mechanism), input_values.whole(a), input_values.whole(b))]
-    if isinstance(mechanism, Histogram):
-        counts = (mechanism.count(a).tolist(), mechanism.count(b).tolist())
-        return _coordinates(mechanism.noise, *counts)
-    if isinstance(mechanism, UnknownKeys):
-        return _keys(mechanism, tally(a), tally(b))
+@_factors.register
+def _(mechanism: PoissonMechanism, a: Any, b: Any) -> Factors:
+    low, high = (input_values.whole(value) for value in (a, b))
+    return [_poisson(float(mechanism.rate(low)), float(mechanism.rate(high)))]
+
+
+@_factors.register
+def _(mechanism: Staircase, a: Any, b: Any) -> Factors:
+    if mechanism.exponent is not None:
+        raise _real(mechanism)
+    return [_shifted(_stairs(mechanism), input_values.whole(a), input_values.whole(b))]
+
+
+@_factors.register
+def _(mechanism: Histogram, a: Any, b: Any) -> Factors:
+    return _coordinates(mechanism.noise, mechanism.count(a).tolist(), mechanism.count(b).tolist())
+
+
+@_factors.register
+def _(mechanism: UnknownKeys, a: Any, b: Any) -> Factors:
+    return _keys(mechanism, tally(a), tally(b))
+
+
+@_factors.register
+def _(mechanism: Additive, a: Any, b: Any) -> Factors:
     if mechanism.exponent is not None:
         raise _real(mechanism)
     return _coordinates(mechanism, *(_places(mechanism, value) for value in (a, b)))
