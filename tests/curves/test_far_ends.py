@@ -204,6 +204,7 @@ MADE_FROM_CUT_LAWS: dict[str, Curve] = {
     "fixed size": curves.discrete_gaussian(sigma=3).sampled_without_replacement(size=3, population=3000) ** 20,
     "mixture": curves.mixture([0.5, 0.5], [curves.discrete_gaussian(sigma=3), curves.gaussian(sigma=3)]) ** 3,
     "group": curves.poisson(low=20, high=21, tied=True).group(size=2) ** 3,
+    "shuffled": curves.pure(epsilon=1).shuffled(people=1000) ** 2,
     "reversed": curves.discrete_gaussian(sigma=1).sampled(rate=0.1).reversed() ** 3,
 }
 
