@@ -96,6 +96,7 @@ if importlib.util.find_spec("torch") is None:
 # Triton comes with torch's builds for accelerators.
 if importlib.util.find_spec("triton") is None:
     collect_ignore.append("src/deniable/learn/torch/kernels/half_kernels.py")
+    collect_ignore.append("src/deniable/learn/torch/kernels/window_kernels.py")
 
 # And of other training loops, each behind its adapter.
 for package, adapter in (

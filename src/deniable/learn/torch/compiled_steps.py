@@ -25,6 +25,7 @@ from torch import Tensor, fx, nn
 
 from deniable.learn.torch.clip_norms import ClipNorms
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping
+from deniable.learn.torch.gradients.device_graphs import for_devices
 from deniable.learn.torch.gradients.gradient_sums import GradientSums
 from deniable.learn.torch.gradients.per_example import Block, PerExample, fetched
 from deniable.learn.torch.gradients.step_graphs import Losses, NotCaptured, StepGraph, step_graph
@@ -243,10 +244,11 @@ class _CompiledStep:
 
         generators = _states()
         truth = self._lengths(self._run(leaves))
+        code = for_devices(self._graph.part(is_forward=False))
         try:
             # With torch's own random numbers, so that both passes draw the same ones.
             with torch.no_grad():
-                self._code = compiled_code(self._code, [*self._given, *leaves], options={"fallback_random": True})
+                self._code = compiled_code(code, [*self._given, *leaves], options={"fallback_random": True})
             _restore(generators)
             found = self._lengths(self._run(leaves))
         except Exception as error:  # an error of the compiler: the step runs without compilation

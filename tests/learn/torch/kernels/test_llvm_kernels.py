@@ -18,9 +18,10 @@ pytestmark = pytest.mark.torch
 import numpy as np  # noqa: E402
 from torch import nn  # noqa: E402
 
-from deniable.learn.torch.gradients import gradient_captures  # noqa: E402
+from deniable.learn.torch.gradients import convolutions, gradient_captures  # noqa: E402
 from deniable.learn.torch.gradients.bookkeeping import Bookkeeping  # noqa: E402
-from deniable.learn.torch.gradients.gradient_captures import Convolution, Factors  # noqa: E402
+from deniable.learn.torch.gradients.convolutions import Convolution  # noqa: E402
+from deniable.learn.torch.gradients.gradient_captures import Factors  # noqa: E402
 from deniable.learn.torch.gradients.gradient_check import checked  # noqa: E402
 from deniable.learn.torch.kernels import convolution_kernel, llvm_kernels  # noqa: E402
 from tests.learn.zoo import losses_of  # noqa: E402
@@ -219,7 +220,7 @@ def convolution(name, way, count=5):
     each = layer.double().weight
     truth = [torch.autograd.grad(layer(a[None].double()), each, b[None].double())[0] for a, b in zip(x, g, strict=True)]
     more = {"stride": layer.stride, "dilation": layer.dilation, "groups": layer.groups}
-    return Convolution(g.unsqueeze(1), x.unsqueeze(1), each.shape, **more), torch.stack(truth)
+    return Convolution(g, x, each.shape, **more), torch.stack(truth)
 
 
 def close(mine, truth):
@@ -232,7 +233,7 @@ def test_captures_agree_with_single_examples(name, way, path, monkeypatch):
     """In any order in memory; and held as one, as the lengths are of what is summed."""
     made = []
     products = convolution_kernel.products
-    monkeypatch.setattr(gradient_captures, "products", lambda *given: made.append(products(*given)) or made[-1])
+    monkeypatch.setattr(convolutions, "products", lambda *given: made.append(products(*given)) or made[-1])
     capture, truth = convolution(name, way)
     assert close(capture.squared(), truth.flatten(1).square().sum(1))
     assert [each is not None for each in made] == [path == "compiled"]
@@ -246,7 +247,7 @@ def test_captures_agree_with_single_examples(name, way, path, monkeypatch):
 def test_examples_come_in_chunks_where_windows_are_laid_out(name, monkeypatch):
     monkeypatch.setattr(convolution_kernel, "kernel", lambda write: None)
     capture, truth = convolution(name, _plain)
-    places, ins, outs = capture.g[0, 0, 0].numel(), capture.shape[1:].numel(), capture.shape[0] // capture.groups
+    places, ins, outs = capture.g[0, 0].numel(), capture.shape[1:].numel(), capture.shape[0] // capture.groups
     monkeypatch.setattr(gradient_captures, "CPU_ROOM", 2 * capture.groups * places * (ins + outs))
     chunks, unfolded = [], Convolution._unfolded
     monkeypatch.setattr(Convolution, "_unfolded", lambda *given: chunks.append(given[1:]) or unfolded(*given))
@@ -258,12 +259,13 @@ def test_examples_come_in_chunks_where_windows_are_laid_out(name, monkeypatch):
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_several_inputs_of_an_example_are_left_to_torch(groups, path):
-    """(B, m, ...): the gradients are sums over m calls in one."""
+    """(B·m, ...): the gradients are sums over m calls in one."""
     torch.manual_seed(0)
     layer = nn.Conv2d(4, 32, 3, groups=groups)
     x = torch.randn(4, 3, 4, 7, 7)
     g = torch.randn(4, 3, 32, 5, 5)
-    capture = Convolution(g, x, layer.weight.shape, stride=(1, 1), dilation=(1, 1), groups=groups)
+    flat = g.flatten(0, 1), x.flatten(0, 1)
+    capture = Convolution(*flat, layer.weight.shape, stride=(1, 1), dilation=(1, 1), groups=groups, images=3)
     layer = layer.double()
     truth = torch.stack(
         [torch.autograd.grad(layer(a.double()), layer.weight, b.double())[0] for a, b in zip(x, g, strict=True)]
@@ -276,7 +278,7 @@ def test_several_inputs_of_an_example_are_left_to_torch(groups, path):
 @pytest.mark.parametrize(("places", "held"), [(4, None), (5, 9), (7, 9), (8, 16)])
 def test_columns_of_zeros_count_as_memory(places, held):
     """Nine columns would be held as sixteen: where that is more than may be held, torch makes nine."""
-    x, g = torch.randn(3, 1, 30, places + 2), torch.randn(3, 1, 9, places)
+    x, g = torch.randn(3, 30, places + 2), torch.randn(3, 9, places)
     capture = Convolution(g, x, torch.Size((9, 30, 3)), stride=(1,), dilation=(1,), groups=1)
     capture.squared()
     assert (None if capture._kept is None else capture._kept.shape[-1]) == held
@@ -292,7 +294,7 @@ def test_what_new_tensors_are_made_on_is_of_no_matter():
 
 def test_no_example_is_an_empty_answer(path):
     layer = nn.Conv2d(3, 16, 3)
-    x, g = torch.randn(0, 1, 3, 9, 9), torch.randn(0, 1, 16, 7, 7)
+    x, g = torch.randn(0, 3, 9, 9), torch.randn(0, 16, 7, 7)
     capture = Convolution(g, x, layer.weight.shape, stride=(1, 1), dilation=(1, 1), groups=1)
     assert capture.squared().shape == (0,)
 

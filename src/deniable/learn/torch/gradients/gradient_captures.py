@@ -23,7 +23,7 @@ capture        G_i                                    ‖G_i‖²
 =============  =====================================  ==============================================================
 Outer          Σ_t g_it a_itᵀ                         the ghost norm, or from G_i itself if that is smaller
 BiasSums       g_i, the bias of a layer with T = 1    ‖g_i‖²; weight and bias together: ‖g_i‖² (‖a_i‖² + 1)
-Convolution    as Outer, over unfolded windows        as Outer
+Convolution    as Outer, over windows                 see `convolutions`
 EmbeddingRows  row v: Σ_{t: id_it = v} g_it           add the places with equal ids, then square
 Vectors        stored as it is                        computed as it is
 =============  =====================================  ==============================================================
@@ -32,14 +32,13 @@ Vectors        stored as it is                        computed as it is
 signs, so rounding can lose more than in a sum of squares; `_summed_up` adds a bound on that loss. `Capture.lost` bounds
 the effect of underflow (see `per_example`).
 
-**Half precision.** On an accelerator, an `Outer` holds g and a as autocast left them, and `half_products` computes from
-them as exactly as from copies in single precision. All other captures are in single precision.
+**Half precision.** On an accelerator, an `Outer` or a `Convolution` holds its factors as autocast left them, and
+`half_products` computes from them as exactly as from copies in single precision. All other captures are in single
+precision.
 """
 
 from __future__ import annotations
 
-import math
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from typing import Protocol, final
@@ -48,7 +47,6 @@ import torch
 from torch import Tensor
 
 from deniable.learn.torch.kernels import half_products
-from deniable.learn.torch.kernels.convolution_kernel import columns, offsets, products
 from deniable.learn.torch.kernels.half_products import HALF
 
 CPU_ROOM = 2**20
@@ -57,11 +55,6 @@ ones get new pages from the system each time, which costs more than filling them
 
 DEVICE_ROOM = 2**28
 """The same on an accelerator, where one large product is faster than many small ones."""
-
-KEPT = 2
-"""A convolution forms and holds its gradients if they have at most this many times the entries of its input windows and
-output gradients.
-"""
 
 TOGETHER = 2**12
 """The most squares that are added one after the other in single precision. With many more, the error would reach
@@ -195,7 +188,7 @@ class Outer(Capture):
         """‖G_i‖². With one place, `with_sums` adds the squared norm of the bias' gradient."""
         if self.g.shape[1] == 1:
             g, a = (square(each.to(counted(each.dtype))) for each in (self.g, self.a))
-            return _by_example(g.mul_(a.add_(1) if with_sums else a), self.count)
+            return by_example(g.mul_(a.add_(1) if with_sums else a), self.count)
         assert not with_sums
         if self.is_ghost:
             return half_ghosts([self]) if self.is_half else ghosts([self], self.count, self.g)
@@ -260,147 +253,6 @@ class BiasSums(Capture):
 
     def keep(self, kept: Tensor) -> None:
         self.values = only(kept, self.values)
-
-
-@final
-class Convolution(Capture):
-    """A convolution: padded input x of shape (B, m, C, ...) and output gradient g of shape (B, m, O, ...), for m images
-    of each example."""
-
-    __slots__ = ("_kept", "dilation", "g", "groups", "kernel", "stride", "x")
-
-    def __init__(
-        self,
-        g: Tensor,
-        x: Tensor,
-        shape: torch.Size,
-        *,
-        stride: Sequence[int],
-        dilation: Sequence[int],
-        groups: int,
-    ) -> None:
-        self.g, self.x, self.shape = g, x, shape
-        self.stride, self.dilation, self.groups = tuple(stride), tuple(dilation), groups
-        self.kernel = tuple(shape[2:])
-        self._kept: Tensor | None = None
-        """The gradients, if they are held: (B·groups, K·C, O), possibly with extra columns of zeros."""
-
-    def _multiplied(self) -> Tensor | None:
-        """The gradients by the compiled kernel; None if it does not apply."""
-        if self.x.shape[1] != 1:
-            return None
-        x = self.x.reshape(len(self.x) * self.groups, self.shape[1], *self.x.shape[3:])
-        g = self.g.reshape(len(x), self.shape[0] // self.groups, math.prod(self.g.shape[3:]))
-        channel, *spatial = x.stride()[1:]
-        apart, far = (tuple(map(operator.mul, spatial, each)) for each in (self.dilation, self.stride))
-        taps = offsets((*self.kernel, self.shape[1]), (*apart, channel))
-        places = offsets(tuple(self.g.shape[3:]), far)
-        return products(g, x, taps, places)
-
-    def _unfolded(self, low: int, high: int) -> Outer:
-        """The same gradients as outer products. Each window becomes a row with channels last: long runs copy fast."""
-        x, g = self.x[low:high].flatten(0, 1), self.g[low:high]
-        count, more = high - low, self.x.shape[1]
-        last = x.movedim(1, -1).contiguous()
-        wide = 8 // x.element_size()
-        if not is_quick(x) and self.shape[1] % wide == 0:
-            last = last.view(torch.int64)  # a device copies numbers of eight bytes in the same time as shorter ones
-        out, (each, *spatial), channels = g.shape[3:], last.stride()[:-1], last.shape[-1] // self.groups
-        windows = last.as_strided(
-            (count, self.groups, more, *out, *self.kernel, channels),
-            (
-                more * each,
-                channels,
-                each,
-                *(s * d for s, d in zip(spatial, self.stride, strict=True)),
-                *(s * d for s, d in zip(spatial, self.dilation, strict=True)),
-                1,
-            ),
-        )
-        places, outs = math.prod(out), self.shape[0] // self.groups
-        a = windows.reshape(count * self.groups, more * places, math.prod(self.kernel) * channels).view(x.dtype)
-        g = g.reshape(count, more, self.groups, outs, places)
-        g = g[:, 0].transpose(-1, -2) if more == 1 else g.permute(0, 2, 1, 4, 3).flatten(2, 3)
-        return Outer(g.flatten(0, 1), a, self.shape, self.groups)
-
-    def _ordered(self, flat: Tensor) -> Tensor:
-        """Reorder from channels last to the order of the weight: (..., O·K·C) becomes (..., O, C, K)."""
-        split = flat.reshape(*flat.shape[:-1], self.shape[0], *self.kernel, self.shape[1])
-        return split.movedim(-1, -1 - len(self.kernel))
-
-    @property
-    def lost(self) -> int:
-        places = self.x.shape[1] * math.prod(self.g.shape[3:])
-        return int(2 * places**2 * (self.shape[0] + self.groups * math.prod(self.shape[1:])))
-
-    def _hold(self) -> Tensor | None:
-        """Form the gradients once, for norms and sums. None if they have too many entries (see KEPT)."""
-        if self._kept is not None:
-            return self._kept
-        count, more = self.x.shape[:2]
-        ins, outs, places = math.prod(self.shape[1:]), self.shape[0] // self.groups, more * math.prod(self.g.shape[3:])
-        most = KEPT * places * (ins + outs)
-        if columns(outs) * ins <= most:
-            self._kept = self._multiplied()
-        if self._kept is None and outs * ins <= most:
-            kept = self._kept = self.x.new_empty((count * self.groups, ins, outs), dtype=counted(self.x.dtype))
-            for low, high in chunks(count, self._each, room(self.x)):
-                rows, part = self._unfolded(low, high), kept[low * self.groups : high * self.groups]
-                if rows.is_half:
-                    part.copy_(half_products.outer_product(rows.a, rows.g))
-                else:
-                    torch.bmm(rows.a.transpose(1, 2), rows.g, out=part)
-        return self._kept
-
-    @property
-    def _each(self) -> int:
-        """How many numbers the unfolded windows and the output gradients of one example have."""
-        places, ins = self.x.shape[1] * math.prod(self.g.shape[3:]), math.prod(self.shape[1:])
-        return int(places * (self.groups * ins + self.shape[0]))
-
-    def squared(self) -> Tensor:
-        kept, count = self._hold(), len(self.x)
-        if kept is not None:
-            return _by_example(square(kept.flatten(1)), count)
-        some = [self._unfolded(low, high).squared() for low, high in chunks(count, self._each, room(self.x))]
-        return torch.cat(some)
-
-    def summed(self, factors: Factors) -> Tensor:
-        if self._kept is not None:
-            whole = torch.mv(self._kept.view(len(factors.each), -1).T, factors.each)
-            whole = whole.view(self.groups, *self._kept.shape[1:])[..., : self.shape[0] // self.groups]
-            return self._ordered(whole.transpose(1, 2).flatten())
-        spatial = len(self.kernel)
-        # Factors in half precision are converted first: rounded products could exceed the clipping norm.
-        weighted = (self.g * factors.each.view(-1, 1, 1, *([1] * spatial))).flatten(0, 1)
-        x = self.x.flatten(0, 1).to(weighted.dtype)
-        nothing = [0] * spatial
-        _, whole, _ = torch.ops.aten.convolution_backward(
-            weighted,
-            x,
-            x.new_empty(self.shape),
-            None,
-            list(self.stride),
-            nothing,
-            list(self.dilation),
-            False,
-            nothing,
-            self.groups,
-            [False, True, False],
-        )
-        return whole
-
-    def each(self, low: int, high: int) -> Tensor:
-        kept = self._hold()
-        if kept is None:
-            return self._ordered(self._unfolded(low, high).direct(0, high - low))
-        whole = kept.view(-1, self.groups, *kept.shape[1:])
-        whole = whole[low:high, ..., : self.shape[0] // self.groups].transpose(-1, -2)
-        return self._ordered(whole.flatten(1))
-
-    def keep(self, kept: Tensor) -> None:
-        self.g, self.x = only(kept, self.g), only(kept, self.x)
-        self._kept = None if self._kept is None else only(kept, self._kept)
 
 
 @final
@@ -519,7 +371,7 @@ def counted(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
-def _by_example(values: Tensor, count: int) -> Tensor:
+def by_example(values: Tensor, count: int) -> Tensor:
     """Add the numbers of all blocks of an example: one number for each example."""
     if values.dim() == 1 and values.shape[0] == count:
         return values
@@ -565,7 +417,7 @@ def half_ghosts(several: Sequence[Outer]) -> Tensor:
     whole, diagonal = found
     widths = first.g.shape[-1] + first.a.shape[-1]
     margin = MARGIN + len(several) * first.blocks + widths // half_products.ROUNDING
-    return _by_example(whole.add_(diagonal, alpha=margin * torch.finfo(whole.dtype).eps * first.places), first.count)
+    return by_example(whole.add_(diagonal, alpha=margin * torch.finfo(whole.dtype).eps * first.places), first.count)
 
 
 def held_together(several: Sequence[Outer]) -> Tensor:
@@ -586,7 +438,7 @@ def _summed_up(inner: Tensor, count: int, margin: int) -> Tensor:
     """
     more = margin * torch.finfo(inner.dtype).eps * inner.shape[-1]
     diagonal = inner.diagonal(dim1=1, dim2=2).sum(1)
-    return _by_example(inner.sum((1, 2)).add_(diagonal, alpha=more), count)
+    return by_example(inner.sum((1, 2)).add_(diagonal, alpha=more), count)
 
 
 def chunks(count: int, each: int, most: int) -> list[tuple[int, int]]:

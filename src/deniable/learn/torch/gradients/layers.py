@@ -12,17 +12,17 @@ from torch.nn import functional as F
 
 from deniable.learn.torch.gradients.batch_layout import Layout
 from deniable.learn.torch.gradients.broadcast_additions import narrowed
+from deniable.learn.torch.gradients.convolutions import Convolution
 from deniable.learn.torch.gradients.gradient_captures import (
     BiasSums,
     Capture,
-    Convolution,
     EmbeddingRows,
     Outer,
     Vectors,
     counted,
     is_quick,
 )
-from deniable.learn.torch.kernels.half_products import HALF, normalised, place_sums
+from deniable.learn.torch.kernels.half_products import HALF, normalised, place_sums, reads_windows
 
 Found = dict[str, Capture]
 """Name of the parameter inside its module -> capture."""
@@ -43,6 +43,18 @@ class Passed:
     def split(self, values: Tensor) -> Tensor:
         """The values with the examples on the first axis."""
         return values if self.layout is None else self.layout.split(values, self.count)
+
+    def images(self, values: Tensor) -> Tensor:
+        """The values with all images of all examples on the first axis, those of an example side by side."""
+        layout = self.layout
+        is_there = layout is not None and layout.axis == 0 and layout.blocks
+        return values if is_there else self.split(values).flatten(0, 1)
+
+    def channel_sums(self, images: Tensor) -> Tensor:
+        """Σ over all places of all images of an example, (B, channels), from values as `images` returns them."""
+        spatial = tuple(range(2, images.dim()))
+        sums = images.sum(spatial, dtype=counted(images.dtype)) if spatial else images.to(counted(images.dtype))
+        return sums if len(sums) == self.count else sums.view(self.count, -1, sums.shape[-1]).sum(1)
 
     def rows(self, values: Tensor) -> Tensor:
         """The values as (B, T, width), where T counts all places of an example."""
@@ -117,11 +129,23 @@ def _padded(x: Tensor, module: nn.Module) -> Tensor:
 
 
 def _convolution(call: Passed) -> Found:
-    layer, spatial = call.module, len(call.module.kernel_size)
-    x, g = call.split(call.x), call.split(call.g)
-    x = _padded(x.flatten(0, 1), layer).unflatten(0, (-1, x.shape[1]))
-    weight = Convolution(g, x, layer.weight.shape, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
-    return {"weight": weight, "bias": Vectors(g.sum((1, *range(3, 3 + spatial)), dtype=counted(g.dtype)))}
+    layer, x, g = call.module, call.images(call.x), call.images(call.g)
+    padding: Sequence[int] = ()
+    if layer.padding_mode == "zeros" and reads_windows(g, layer.groups):
+        padding = layer._reversed_padding_repeated_twice  # that kernel needs no padded copy
+    else:
+        x = _padded(x, layer)
+    weight = Convolution(
+        g,
+        x,
+        layer.weight.shape,
+        stride=layer.stride,
+        dilation=layer.dilation,
+        groups=layer.groups,
+        images=len(g) // call.count,
+        padding=padding,
+    )
+    return {"weight": weight, "bias": Vectors(call.channel_sums(g))}
 
 
 def _embedding(call: Passed) -> Found:
@@ -169,10 +193,9 @@ def _rms_norm(call: Passed) -> Found:
 
 
 def _group_norm(call: Passed) -> Found:
-    layer, x, g = call.module, call.split(call.x), call.split(call.g)
-    plain = F.group_norm(x.flatten(0, 1), layer.num_groups, None, None, layer.eps).reshape(x.shape)
-    after = (1, *range(3, g.dim()))
-    return {"weight": Vectors((g * plain).sum(after)), "bias": Vectors(g.sum(after))}
+    layer, x, g = call.module, call.images(call.x), call.images(call.g)
+    plain = F.group_norm(x, layer.num_groups, None, None, layer.eps)
+    return {"weight": Vectors(call.channel_sums(g * plain)), "bias": Vectors(call.channel_sums(g))}
 
 
 RULES: dict[type[Any], Callable[[Passed], Found]] = {

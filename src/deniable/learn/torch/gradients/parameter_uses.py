@@ -9,11 +9,11 @@ from typing import final
 import torch
 from torch import Tensor
 
+from deniable.learn.torch.gradients.convolutions import Convolution
 from deniable.learn.torch.gradients.gradient_captures import (
     MARGIN,
     BiasSums,
     Capture,
-    Convolution,
     EmbeddingRows,
     Factors,
     Outer,
@@ -103,5 +103,7 @@ def _merged(captures: Sequence[Capture]) -> Sequence[Capture]:
 def _count(capture: Capture) -> int:
     if isinstance(capture, Vectors | BiasSums):
         return int(capture.values.shape[0])
-    assert isinstance(capture, Outer | Convolution | EmbeddingRows)
+    if isinstance(capture, Convolution):
+        return capture.count
+    assert isinstance(capture, Outer | EmbeddingRows)
     return int(capture.g.shape[0])

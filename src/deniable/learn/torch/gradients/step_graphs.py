@@ -21,10 +21,10 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from deniable.learn.torch.gradients.batch_layout import Layout
 from deniable.learn.torch.gradients.bookkeeping import Alone, Bookkeeping
+from deniable.learn.torch.gradients.convolutions import Convolution
 from deniable.learn.torch.gradients.gradient_captures import (
     BiasSums,
     Capture,
-    Convolution,
     EmbeddingRows,
     Outer,
     Vectors,
@@ -142,7 +142,7 @@ def step_graph(model: nn.Module, book: Bookkeeping, losses_of: Losses, batch: An
     if any(node.op == "get_attr" for node in whole.graph.nodes):
         raise NotCaptured("a constant tensor that the forward pass uses")
     inputs = list(whole.graph.find_nodes(op="placeholder"))[: len(state)]
-    if any(_written(node) in inputs for node in whole.graph.nodes if node.op == "call_function"):
+    if any(written_into(node) in inputs for node in whole.graph.nodes if node.op == "call_function"):
         raise NotCaptured("a parameter or buffer that the forward pass writes into")
     return StepGraph(whole, capturing.layers, capturing.templates, count, book.scale)
 
@@ -230,7 +230,7 @@ def _known_as(book: Bookkeeping, tensors: dict[str, Tensor]) -> Iterator[None]:
             each.tensor = before[each.name]
 
 
-def _written(node: fx.Node) -> fx.Node | None:
+def written_into(node: fx.Node) -> fx.Node | None:
     """The node whose memory an operation writes into, found through views; None if it writes into nothing."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:

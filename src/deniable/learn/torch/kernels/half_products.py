@@ -17,7 +17,9 @@ import functools
 import importlib.util
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from types import ModuleType
+from typing import final
 
 import torch
 from torch import Tensor
@@ -61,6 +63,40 @@ def recorded(addresses: Tensor) -> AbstractContextManager[None]:
     """
     compiled = _kernels_of(torch.device("cuda"))
     return nullcontext() if compiled is None else compiled.recorded(addresses)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """The factors of a convolution's gradient: x of shape (B, height, width, C) and g of shape (B, height, width, O),
+    and where the windows of x lie. Places outside of x are 0."""
+
+    x: Tensor
+    g: Tensor
+    kernel: Sequence[int]
+    stride: Sequence[int]
+    before: Sequence[int]
+    """How many rows and columns of zeros the first window begins with."""
+    dilation: Sequence[int]
+
+
+def reads_windows(g: Tensor, groups: int) -> bool:
+    """Whether `window_norms` and `window_sums` apply to a convolution with this output gradient."""
+    return groups == 1 and g.dtype in HALF and _kernels_of(g.device) is not None
+
+
+def window_norms(windows: Windows) -> Tensor:
+    """‖G_b‖² with G_b = Σ_t a_bt g_btᵀ, where a_bt is window t of x as one row: (B,) in single precision."""
+    from deniable.learn.torch.kernels import window_kernels
+
+    return window_kernels.norms(windows)
+
+
+def window_sums(windows: Windows, factors: Tensor) -> Tensor:
+    """Σ_b factors_b G_b, (entries of a window, outputs), in single precision. G_b is rounded as for the norms."""
+    from deniable.learn.torch.kernels import window_kernels
+
+    return window_kernels.sums(windows, factors)
 
 
 def _in_order(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
