@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: pip install torch==2.13.0")
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 from torch import nn  # noqa: E402
 from torch._decomp import get_decompositions  # noqa: E402
@@ -36,9 +38,11 @@ class Residual(nn.Module):
             return self.head((self.norms[1](self.second(x).float()) + x).mean((2, 3))).float()
 
 
-def captured(model):
+@functools.cache
+def captured(**kind):
     """The graph of a step, a changed copy, the same in operations that take any order in memory, and its inputs."""
     torch.manual_seed(0)
+    model = Residual(**kind)
     batch = [torch.randn(5, 3, 6, 6), torch.arange(5) % 3]
 
     def losses_of(model, batch):
@@ -62,7 +66,7 @@ def count(made, target):
 
 @pytest.mark.parametrize("half", [False, True])
 def test_the_numbers_are_the_same(half):
-    plain, _, changed, given = captured(Residual(half=half))
+    plain, _, changed, given = captured(half=half)
     for one, other in zip(plain(*given), changed(*given), strict=True):
         far = float((one.float() - other.float()).norm())
         assert far <= (2e-2 if half else 1e-5) * float(one.float().norm())
@@ -70,7 +74,7 @@ def test_the_numbers_are_the_same(half):
 
 @pytest.mark.parametrize("half", [False, True])
 def test_convolutions_read_channels_last_and_statistics_are_computed_once(half):
-    plain, changed, decomposed, given = captured(Residual(half=half))
+    plain, changed, decomposed, given = captured(half=half)
     read = []
 
     class Reading(torch.fx.Interpreter):
@@ -87,6 +91,6 @@ def test_convolutions_read_channels_last_and_statistics_are_computed_once(half):
 
 
 def test_a_graph_that_writes_into_tensors_stays_as_it_is():
-    plain, changed, *_ = captured(Residual(in_place=True))
+    plain, changed, *_ = captured(in_place=True)
     assert count(plain, aten.relu_.default) == 1
     assert [node.target for node in plain.graph.nodes] == [node.target for node in changed.graph.nodes]
