@@ -199,7 +199,7 @@ def test_a_resumed_run_is_not_charged_twice_and_needs_its_ledger(tmp_path):
         first = made(plan=plan, ledger=ledger, delta=1e-6)
         run(first, first.take(2))
         first.save(tmp_path / "model.pt")
-        with pytest.raises(InvalidParameter, match="same ledger"):
+        with pytest.raises(InvalidParameter, match="ledger that paid"):
             made(plan=plan).load(tmp_path / "model.pt")
         second = made(plan=plan, ledger=ledger, delta=1e-6)
         second.load(tmp_path / "model.pt")

@@ -219,9 +219,9 @@ def test_a_step_that_learns_nothing_is_an_assumption_of_the_whole_wherever_it_st
     search = GridSearch(make_pipeline(curved, MODELS["logistic"]()), {"logisticregression__C": [1]}, mu=0.4)
     for model in (flat, deep, search):
         promise = guarantee(model.fit(np.zeros((60, 2)), Y))
-        assert sum("look at each row by itself" in words for words in promise.assumptions) == 1
+        assert sum("process each row separately" in words for words in promise.assumptions) == 1
     plain = make_pipeline("passthrough", MODELS["logistic"](mu=0.4)).fit(np.zeros((60, 2)), Y)
-    assert not any("look at each row by itself" in words for words in guarantee(plain).assumptions)
+    assert not any("process each row separately" in words for words in guarantee(plain).assumptions)
 
 
 def test_a_search_with_noisy_trials_is_warned_of_before_anything_is_spent() -> None:

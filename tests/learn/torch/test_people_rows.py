@@ -169,13 +169,13 @@ def test_ids_are_asked_for_where_they_are_needed_and_never_repeated():
             Trainer(model, optimizer, plan, (x, y), progress=False, **more)
         assert "secret" not in str(caught.value)
 
-    refused("is missing")
+    refused("is needed")
     refused("whose unit is a person", plan=learn.DPSGD(clip=0.5, rate=0.5, steps=1, noise=1.0), people=IDS)
     refused("rows", people=["secret"] * 7)
     refused("one id for each row", people="secret")
     refused("missing or cannot be compared", people=["secret"] * (len(IDS) - 1) + [None])
     refused("missing or cannot be compared", people=[math.nan] * len(IDS))
-    refused("rows of nobody", people=IDS, canaries=rows_of(20))
+    refused("belong to no person", people=IDS, canaries=rows_of(20))
 
 
 def test_replayed_entropy_draws_the_same_people_and_rows():
