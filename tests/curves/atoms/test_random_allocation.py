@@ -13,6 +13,7 @@ import pytest
 from deniable import audit, curves
 from deniable.audit import zoo_samplers
 from deniable.curves import Curve
+from deniable.curves.atoms.random_allocation import normal_masses
 from deniable.curves.laws import likelihood_average
 from deniable.curves.laws.likelihood_average import Ratio
 from deniable.errors import InvalidParameter
@@ -144,6 +145,51 @@ def test_bounds_lie_inside_those_of_another_library(
     least, most = curves.gaussian(sigma=sigma).allocated(steps=steps).epsilon_bounds(delta=delta)
     assert low <= least <= most <= high
     assert most - least <= 1.5e-3 * most
+
+
+def by_laplace_transform(sigma: float, steps: int, epsilon: float) -> float:
+    """δ without against with, E (1 - e^ε T/t)₊ for the sum T of t lognormal ratios, by the inverse Laplace transform
+    x/t · 1/(2πi) ∫ e^(s t/x) E[e^(-sX)]^t / s² ds. No grid of ratios, no convex order.
+    """
+    z = np.linspace(-13.0, 13.0, 20_001)
+    ratio, weight = np.exp(z / sigma - 1 / (2 * sigma**2)), np.exp(-z * z / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    x, variance = math.exp(epsilon), math.expm1(1 / sigma**2)
+    at = epsilon / variance + 3 / math.sqrt(steps * variance)
+    step = 0.02 / math.sqrt(steps * variance)
+    s = at + 1j * step * np.arange(600)
+    logs = np.array([steps * np.log1p(np.sum(np.expm1(-each * ratio) * weight)) for each in s])
+    values = np.exp(logs + s * (steps / x)) / s**2
+    assert abs(values[-1]) < 1e-12 * abs(values[0])
+    return float((values.real.sum() - values.real[0] / 2) * step / math.pi) * x / steps
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sigma", "steps", "epsilons"),
+    [(1.0, 10**5, (0.001, 0.005, 0.012)), (2.0, 10**7, (1e-4, 3.6e-4)), (0.8, 10**7, (5e-4, 1.5e-3))],
+)
+def test_many_steps_hold_the_laplace_transform(sigma: float, steps: int, epsilons: tuple[float, ...]) -> None:
+    curve = curves.gaussian(sigma=sigma).allocated(steps=steps)
+    for epsilon in epsilons:
+        exact = by_laplace_transform(sigma, steps, epsilon)
+        low, high = curve.forward.delta_bounds(epsilon=epsilon)
+        assert low <= exact * (1 + 1e-7)
+        assert exact * (1 - 1e-7) <= high
+        assert high - low <= 0.05 * high
+    low, high = curve.epsilon_bounds(delta=1e-6)
+    assert 0 < low <= high <= 1.007 * low
+
+
+@pytest.mark.parametrize("cells", [7, 500])
+def test_masses_of_the_normal_distribution_are_as_exact_as_they_say(cells: int) -> None:
+    z = np.linspace(-12.0, 12.5, cells * 13 + 1)
+    masses, error = normal_masses(z)
+    assert error < (1e-11 if cells == 500 else 1e-3)
+    with mp.workdps(40):
+        for index in (0, 5, len(z) // 2, len(z) - 2):
+            low, high = mp.mpf(float(z[index])), mp.mpf(float(z[index + 1]))
+            exact = mp.ncdf(high) - mp.ncdf(low) if low < 0 else mp.ncdf(-low) - mp.ncdf(-high)
+            assert abs(mp.mpf(float(masses[index])) / exact - 1) <= error
 
 
 def test_more_steps_leak_less_and_one_step_is_the_mechanism() -> None:

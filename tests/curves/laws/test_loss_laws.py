@@ -537,3 +537,28 @@ def test_moments_of_sampled_gaussians(rate: float) -> None:
             truth = mpmath.log(mpmath.quad(integrand, [-20, -8, -3, 0, 3, 8, 14, 20, 26, 32, 45]))
             found = log_moment(law, order - 1)
             assert truth <= found * (1 + mpf("1e-14")) <= truth * (1 + mpf("1e-2")) + mpf("1e-6"), order
+
+
+def test_delta_of_exact_masses_has_their_relative_error() -> None:
+    """Against exact fractions: δ is the sum of positive terms, so both tails may be near 1 and their difference tiny."""
+    losses = np.array([-3e-9, 0.0, 1e-9, 4e-9])
+    masses = np.array([0.25, 0.25, 0.375, 0.125])
+    law = FiniteLaw(losses, masses, 2.0**-60, 1e-9, each_mass=True)
+    loose = FiniteLaw(losses, masses, 2.0**-60, 1e-9)
+    epsilon = np.array([-4e-9, -1e-9, 0.0, 5e-10, 1e-9, 3e-9])
+    low, high = law.profile(epsilon)
+    with mp.workdps(60):
+        exact = [
+            mp.mpf(2) ** -60
+            + sum(
+                mp.mpf(float(m)) * -mp.expm1(mp.mpf(float(e)) - mp.mpf(float(loss)))
+                for loss, m in zip(losses, masses, strict=True)
+                if loss > e
+            )
+            for e in epsilon
+        ]
+        for truth, below, above in zip(exact, low, high, strict=True):
+            assert below <= truth * (1 + mp.mpf(10) ** -9)
+            assert truth <= above * (1 + mp.mpf(10) ** -9)
+    assert np.all(high - low <= 1e-8 * high)
+    assert np.all(loose.profile(epsilon)[1] - loose.profile(epsilon)[0] > 0.1 * high)

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from deniable.curves.laws.law import Law, LawPair, Sided, Tails
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side
+from deniable.curves.outward_rounding import TINY, UNIT_ROUNDOFF, Floats, Side
 
 LARGEST_SUPPORT = 4_000_000
 """Most values of a finite law: 32 MB per array, so that one evaluation stays well under 300 MB."""
@@ -30,12 +30,21 @@ NEGLIGIBLE = 1e-90
 class FiniteLaw(Law):
     """Losses in increasing order with their P-masses; `infinity` is P(L = +inf); mass missing to 1 lies at -inf.
 
-    The Q-masses follow: mass × e^-loss. `relative_error` bounds the relative error of every mass.
+    The Q-masses follow: mass × e^-loss. `relative_error` bounds the relative error of every sum of masses. With
+    `each_mass` it bounds the error of every single mass; then δ, a sum of positive terms, has the same relative error.
     """
 
-    __slots__ = ("_discounted", "_infinity", "_suffix", "losses", "masses", "relative_error")
+    __slots__ = ("_discounted", "_gaps", "_infinity", "_suffix", "losses", "masses", "relative_error")
 
-    def __init__(self, losses: Floats, masses: Floats, infinity: float = 0.0, relative_error: float = 0.0) -> None:
+    def __init__(
+        self,
+        losses: Floats,
+        masses: Floats,
+        infinity: float = 0.0,
+        relative_error: float = 0.0,
+        *,
+        each_mass: bool = False,
+    ) -> None:
         self.losses = losses
         self.masses = masses
         self._infinity = float(infinity)
@@ -44,6 +53,9 @@ class FiniteLaw(Law):
         self.relative_error = relative_error + UNIT_ROUNDOFF * (2 * len(losses) + 8 + 4 * largest)
         self._suffix = np.concatenate((np.cumsum(masses[::-1])[::-1], [0.0]))
         self._discounted = np.concatenate((_discounted_suffix(losses, masses), [0.0]))
+        # δ at each loss: going down by one value adds the discounted masses above × (1 - e^-distance).
+        added = self._discounted[1:-1] * -np.expm1(-np.diff(losses)) if each_mass else np.zeros(0)
+        self._gaps = np.concatenate((np.cumsum(added[::-1])[::-1], [0.0, 0.0])) if each_mass else None
 
     @property
     def lowest(self) -> float:
@@ -89,6 +101,21 @@ class FiniteLaw(Law):
         at = self.losses[np.minimum(index, n - 1)] if n else np.zeros_like(loss)
         second = self._discounted[index] * np.exp(np.minimum(loss - at, 0.0))
         return Tails(first, second, self.relative_error)
+
+    def gaps(self, loss: Floats) -> tuple[Floats, Floats]:
+        if self._gaps is None or not len(self.losses):
+            return Law.gaps(self, loss)
+        index = np.searchsorted(self.losses, loss, side="right")
+        at = self.losses[np.minimum(index, len(self.losses) - 1)]
+        gap = self._gaps[index] - self._discounted[index] * np.expm1(np.minimum(loss - at, 0.0)) + self._infinity
+        return gap, 2 * self.relative_error * gap
+
+    def profile(self, epsilon: Floats) -> tuple[Floats, Floats]:
+        low, high = Law.profile(self, epsilon)
+        if self._gaps is None:
+            return low, high
+        gap, error = self.gaps(epsilon)
+        return np.clip(gap - error - TINY, low, high), np.clip(gap + error + TINY, low, high)
 
     def moment(self, order: float) -> float | None:
         if self._infinity > 0 and order > 0:

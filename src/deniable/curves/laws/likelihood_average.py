@@ -39,7 +39,7 @@ COARSE = 1400
 """The most values that enter the next average, whose cost is the square of this number."""
 
 ENTRIES = 32_768
-"""The most sums of pairs added up at a time. This also bounds the rounding errors in one cell."""
+"""The most sums of pairs added up at a time."""
 
 DEEP = 30.0
 """Tails below e^-30 get wider cells than larger tails."""
@@ -104,8 +104,9 @@ def laws(ratio: Ratio, outwards: float) -> tuple[FiniteLaw, FiniteLaw]:
     nothing = float(np.sum(ratio.masses[~some]))
     losses, doubt = np.log(values), outwards * (2 * ratio.value_error + 1e-15)
     away = max(0.0, 1 + outwards * 2 * error)
-    without = FiniteLaw(-losses[::-1] + doubt, masses[::-1], min(nothing * away, 1.0), error)
-    return without, FiniteLaw(losses + doubt, masses * values, min(ratio.infinity * away, 1.0), error)
+    without = FiniteLaw(-losses[::-1] + doubt, masses[::-1], min(nothing * away, 1.0), error, each_mass=True)
+    present = FiniteLaw(losses + doubt, masses * values, min(ratio.infinity * away, 1.0), error, each_mass=True)
+    return without, present
 
 
 def _together(*errors: float) -> float:
@@ -121,10 +122,10 @@ def average(first: Ratio, weight: int, second: Ratio, other: int, *, side: Bound
     total = weight + other
     x, y = first.values * (weight / total), second.values * (other / total)
     edges = _edges(x, first.masses, y, second.masses)
-    without, present = _added(x, first.masses, y, second.masses, edges, same=first is second and weight == other)
+    without, present, terms = _added(x, first.masses, y, second.masses, edges, same=first is second and weight == other)
     infinity = (weight * first.infinity + other * second.infinity) / total
-    # At most ENTRIES terms in a partial sum, then one addition for each part.
-    roundings = UNIT_ROUNDOFF * (ENTRIES + 2 * COARSE + len(x) * len(y) / ENTRIES + 16)
+    # Each term is a product of a few roundings, and each addition rounds once.
+    roundings = UNIT_ROUNDOFF * (terms + 16)
     mass_error = _together(first.mass_error, second.mass_error, roundings)
     value_error = _together(max(first.value_error, second.value_error), 2 * roundings)
     fine = placed(RatioCells(edges, without, present), infinity, mass_error, value_error, side)
@@ -146,11 +147,12 @@ def _first_above(masses: Floats) -> int:
     return int(np.argmax(np.cumsum(masses) > CUT))
 
 
-def _added(x: Floats, p: Floats, y: Floats, q: Floats, edges: Floats, *, same: bool) -> tuple[Floats, Floats]:
-    """Masses under S and under R of the sums x_i + y_j in each cell."""
+def _added(x: Floats, p: Floats, y: Floats, q: Floats, edges: Floats, *, same: bool) -> tuple[Floats, Floats, int]:
+    """Masses under S and under R of the sums x_i + y_j in each cell, and the most additions for one of them."""
     cells = len(edges) - 1
     start, step = math.log(edges[1]), (math.log(edges[-1]) - math.log(edges[1])) / (cells - 1)
     found = np.zeros(cells), np.zeros(cells)
+    terms = np.zeros(cells, dtype=np.int64)
 
     def add(left: slice, right: slice, times: float) -> None:
         values = np.add.outer(x[left], y[right]).ravel()
@@ -158,6 +160,7 @@ def _added(x: Floats, p: Floats, y: Floats, q: Floats, edges: Floats, *, same: b
         with np.errstate(divide="ignore"):
             place = (np.log(values) - start) * (1 / step) + 1
         index = np.clip(place, 0, cells - 1).astype(np.int64)
+        terms[:] += np.bincount(index, minlength=cells) + 1
         found[0][:] += _summed(index, masses, cells)
         found[1][:] += _summed(index, masses * values, cells)
 
@@ -172,7 +175,7 @@ def _added(x: Floats, p: Floats, y: Floats, q: Floats, edges: Floats, *, same: b
         )  # x and y are the same: each pair above the diagonal counts twice
         if end < len(x):
             add(slice(begin, end), slice(end, None), 2.0)
-    return found
+    return *found, int(np.max(terms))
 
 
 def _summed(index: NDArray[np.int64], weights: Floats, cells: int) -> Floats:
@@ -212,8 +215,9 @@ def thinned(fine: Ratio, side: Bound) -> Ratio:
         # Values beyond which R has mass at most CUT: infinite loss under R, and A = 0 under S.
         tail = np.cumsum((values * masses)[::-1])[::-1]
         last = max(1, int(np.searchsorted(-tail, -CUT)))
-        infinity += float(tail[last]) if last < len(tail) else 0.0
-        beyond = float(np.sum(masses[last:]))
+        up = 1 + UNIT_ROUNDOFF * (len(values) + 16)
+        infinity += float(tail[last]) * up if last < len(tail) else 0.0
+        beyond = float(np.sum(masses[last:])) * up
         values, masses = values[:last], masses[:last].copy()
         if beyond > 0:
             if values[0] > 0:
@@ -245,5 +249,5 @@ def thinned(fine: Ratio, side: Bound) -> Ratio:
         _summed(index, masses, len(edges) - 1),
         _summed(index, masses * values, len(edges) - 1),
     )
-    more = UNIT_ROUNDOFF * (len(values) + 16)
+    more = UNIT_ROUNDOFF * (int(np.max(np.bincount(index))) + 16)
     return placed(cells, infinity, _together(fine.mass_error, more), _together(fine.value_error, 2 * more), side)
