@@ -124,6 +124,58 @@ def test_brackets_hold_values_of_40_digits(
     assert exact <= high * (1 + 1e-13)
     assert high - low <= 1e-7 * high
     assert curve.epsilon(delta=delta) == high
+    # δ(ε) comes from the same integral. The exact ε has 16 digits, and δ changes some 10 times as fast.
+    least, most = curve.delta_bounds(epsilon=exact)
+    assert least <= delta * (1 + 1e-11)
+    assert delta <= most * (1 + 1e-11)
+    assert most - least <= 1e-6 * most
+    assert delta * (1 - 1e-6) <= curve.delta(epsilon=high) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("side", ["one direction", "the other"])
+@pytest.mark.parametrize("parts", [2, 20])
+def test_many_epsilons_hold_the_lattice_and_are_narrower(parts: int, side: str) -> None:
+    """Panels of the lattice are independent of the integral."""
+    base = GaussianLaw(0.9)
+    law = SampledAgainstWithout(base, 0.01) if side == "one direction" else WithoutAgainstSampled(base, 0.01)
+    factors = (Factor(law, 3000), Factor(LaplaceLaw(0.2), parts))
+    product = Product(factors, factors)
+    epsilon = np.linspace(0.5, 8.0, 7)
+    low, high = product.delta(epsilon, "lower"), product.delta(epsilon, "upper")
+    assert np.all(high - low <= 1e-6 * high + 1e-290)
+    for at in epsilon:
+        upper, lower = product.panels_for(product.plan.at_epsilon(float(at)), ("upper", "lower"))
+        assert np.all(low <= upper.delta(epsilon))
+        assert np.all(lower.delta(epsilon) <= high)
+
+
+def test_infinite_losses_are_added_to_the_integral() -> None:
+    """approximate(ε, δ') is pure(ε) that fails with probability δ': δ = δ' + (1 - δ') δ of the rest."""
+    many = curves.gaussian(sigma=1).sampled(rate=0.01) ** 1000
+    private, failing = many * curves.pure(epsilon=0.3), many * curves.approximate(epsilon=0.3, delta=1e-7)
+    epsilon = np.array([0.5, 1.5, 2.5, 3.5])
+    expected = [1e-7 + (1 - 1e-7) * each for each in private.delta_bounds(epsilon=epsilon)]
+    low, high = failing.delta_bounds(epsilon=epsilon)
+    assert np.all(low <= expected[1] * (1 + 1e-12))
+    assert np.all(expected[0] <= high * (1 + 1e-12))
+    assert np.all(high - low <= 1e-6 * high)
+    for delta in (1e-4, 1e-6, 1.01e-7):
+        low, high = failing.epsilon_bounds(delta=delta)
+        bounds = private.epsilon_bounds(delta=(delta - 1e-7) / (1 - 1e-7))
+        assert low <= bounds[1] * (1 + 1e-9)
+        assert bounds[0] <= high * (1 + 1e-9)
+        assert high - low <= 1e-6 * high
+    assert failing.epsilon(delta=0.9e-7) == math.inf
+
+
+def test_a_reversed_product_is_as_narrow_as_the_product() -> None:
+    many = curves.gaussian(sigma=1).sampled(rate=0.01) ** 1000
+    turned = many.reversed()
+    assert turned.epsilon_bounds(delta=1e-5) == many.epsilon_bounds(delta=1e-5)
+    for one, other in ((turned.forward, many.backward), (turned.backward, many.forward)):
+        assert one.delta_bounds(epsilon=1.0) == other.delta_bounds(epsilon=1.0)
+    assert many.forward.delta_bounds(epsilon=1.0)[1] < many.backward.delta_bounds(epsilon=1.0)[0]
+    assert turned.reversed() == many
 
 
 @pytest.mark.parametrize(
@@ -170,8 +222,9 @@ def test_both_bounds_hold_at_every_epsilon() -> None:
     for epsilon in (2.0, 5.0, 6.5, 9.0):
         low, high = panel.bounds(epsilon)
         at = np.array([epsilon])
-        assert low <= float(product.delta(at, "upper")[0])
-        assert float(product.delta(at, "lower")[0]) <= high
+        upper, lower = product.panels_for(product.plan.at_epsilon(epsilon), ("upper", "lower"))
+        assert low <= float(upper.delta(at)[0])
+        assert float(lower.delta(at)[0]) <= high
         assert low <= high
 
 

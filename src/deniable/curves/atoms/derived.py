@@ -556,6 +556,11 @@ class ReversedAtom(Atom):
     def pair(self) -> LawPair:
         return _swapped(curve_pair(self.curve))
 
+    def repeated(self, count: int) -> Atom | None:
+        (inner, uses), *others = self.curve.factors
+        one = None if others or uses > 1 else inner.repeated(count)
+        return None if one is None else ReversedAtom(Curve.of(one))
+
     def possible_pairs(self) -> tuple[LawPair, ...]:
         return tuple(_swapped(pair) for pair in _possible_pairs(self.curve))
 
@@ -576,6 +581,12 @@ class ReversedAtom(Atom):
 
 
 def swapped(curve: Curve) -> Curve:
-    """P and Q swapped (`Curve.reversed`)."""
-    forward, backward = product_of(curve)
-    return curve if forward is backward else Curve.of(ReversedAtom(curve))
+    """P and Q swapped (`Curve.reversed`): factor by factor, so that the product stays a product of known laws."""
+    result = Curve({})
+    for atom, count in curve.factors:
+        result = result * (Curve.of(atom) if pair_of(atom).is_symmetric else _one_swapped(atom)) ** count
+    return result
+
+
+def _one_swapped(atom: Atom) -> Curve:
+    return atom.curve if isinstance(atom, ReversedAtom) else Curve.of(ReversedAtom(Curve.of(atom)))

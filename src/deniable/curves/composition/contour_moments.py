@@ -122,7 +122,7 @@ def moment_of(law: Law, uses: int, negligible: float, tilt: float) -> LineMoment
     if isinstance(law, LaplaceLaw):
         return LaplaceMoment(law.shift) if uses <= MANY_USES else None
     if isinstance(law, FiniteLaw):
-        few = 0 < len(law.losses) <= FEW_VALUES and law.infinity == 0 and uses <= MANY_USES
+        few = 0 < len(law.losses) <= FEW_VALUES and uses <= MANY_USES
         return FiniteMoment(law) if few else None
     if not isinstance(law, SampledAgainstWithout | WithoutAgainstSampled) or not isinstance(law.base, GaussianLaw):
         return None
@@ -186,7 +186,7 @@ class LaplaceMoment:
 
 
 class FiniteMoment:
-    """M(s) = Σ mass e^(s loss), of a law with few values and no infinite loss."""
+    """M(s) = Σ mass e^(s loss), of the finite losses of a law with few values."""
 
     lost = 0.0
 

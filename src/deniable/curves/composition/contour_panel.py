@@ -10,6 +10,8 @@ and too large by at most the terms k ≠ 0, which are bounded by 1 (k < 0) and b
 
 The method suits products whose moments decay fast along the line: sums of many small losses. Where single large losses
 decide, the line would be too long, and a lattice is cheaper (`compose`, `jump_split`).
+
+Here δ is that of the finite losses, which may have less mass than 1: the probability of infinite loss is added to it.
 """
 
 from __future__ import annotations
@@ -94,6 +96,14 @@ class ContourPanel:
         slope = float(np.sum((-s * turned).real)) / total
         return self.log_scale - self.c * epsilon + math.log(total * self.step / math.pi), slope
 
+    @quietly
+    def delta(self, epsilon: Floats) -> tuple[Floats, Floats]:
+        """Lower and upper bounds on δ at each ε."""
+        found = [self.bounds(float(at)) for at in epsilon]
+        low, high = np.array([each[0] for each in found]), np.array([each[1] for each in found])
+        # Where moments are not known, the sum of their errors is infinite or NaN.
+        return np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=1.0, posinf=1.0)
+
     def bounds(self, epsilon: float) -> tuple[float, float]:
         """A lower and an upper bound on δ(ε)."""
         turned = self.values * np.exp(-1j * epsilon * self.frequencies)
@@ -160,7 +170,9 @@ class _Moments:
     """The moments of all factors of a product, for tilts near one tilt."""
 
     def __init__(self, factors: Sequence[Factor], delta: float, tilt: float) -> None:
-        found = ((moment_of(law, uses, LOST * delta / len(factors), tilt), uses) for law, uses in factors)
+        # Products of nearly as many factors share cached moments.
+        parts = max(4, 2 ** math.ceil(math.log2(len(factors))))
+        found = ((moment_of(law, uses, LOST * delta / parts, tilt), uses) for law, uses in factors)
         self.moments = [(moment, uses) for moment, uses in found if moment is not None]
         self.lost = math.fsum(uses * moment.lost for moment, uses in self.moments) * (1 + 1e-9)
 

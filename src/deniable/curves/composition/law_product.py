@@ -5,8 +5,7 @@ Routes, in the order tried:
 1. `factor_merging.simplify`: Gaussians merge into one (μ² adds), finite laws multiply exactly while they stay small,
    and a law that only fails with probability δ merges with one other law.
 2. One law left, run once: its own closed form.
-3. ε(δ) of laws with analytic moments, such as sampled Gaussians that run often: a contour integral
-   (`contour_panel.py`).
+3. Laws with analytic moments, such as sampled Gaussians that run often: a contour integral (`contour_panel.py`).
 4. Many different laws: panels from a tree of partial products (`folding.py`).
 5. Otherwise FFT panels on a lattice (`compose.py`), refined until the bracket is narrow.
 
@@ -27,11 +26,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from deniable.curves.composition import compose, contour_panel, folding, jump_split, lattice, tilt_plan, window_reach
+from deniable.curves.composition.contour_panel import ContourPanel
 from deniable.curves.composition.delta_panel import DeltaPanel
 from deniable.curves.composition.factor_merging import (
     LongFactors,
@@ -56,6 +56,12 @@ WIDTH = 1e-4
 
 DELTA_WIDTH = 1e-3
 """Wanted (high - low) / high of a δ: log δ changes about ten times as fast as ε."""
+
+CONTOUR_WIDTH = 1e-6
+"""Wanted (high - low) / high of a δ from contour integrals."""
+
+MAX_CONTOURS = 12
+"""The most contour integrals for one question about δ: far apart ε need several, and then a lattice is cheaper."""
 
 FOLDED_WIDTH = 0.25e-4
 """The relative width of the bracket of ε that a tree of partial products is planned for."""
@@ -205,6 +211,7 @@ class Product:
         low[beyond] = self.infinity("lower")
         for panel in self._panels:
             self._read(panel, epsilon, low, high)
+        self._read_contours(epsilon, low, high, blur, beyond)
         tries = np.zeros(len(epsilon), dtype=int)
         for _ in range(MAX_PANELS):
             open_ = ~((high - low <= DELTA_WIDTH * high + blur) | (high < 1e-290) | beyond | (tries > 1))
@@ -229,6 +236,28 @@ class Product:
             # Within half a standard deviation another panel would not be sharper than this one.
             tries[np.abs(epsilon - epsilon[index]) <= zone] += weight
         return low, high
+
+    def _read_contours(
+        self, epsilon: Floats, low: Floats, high: Floats, blur: float, beyond: NDArray[np.bool_]
+    ) -> None:
+        """Narrow the brackets (low, high), in place, by contour integrals, as ε(δ) does."""
+        if self.renyi is not None or not contour_panel.suits(self.upper, 1e-6):
+            return
+        tries = np.zeros(len(epsilon), dtype=int)
+        for _ in range(MAX_CONTOURS):
+            open_ = (high - low > CONTOUR_WIDTH * high + blur) & (high > 1e-290) & ~beyond & (tries < 2) & (epsilon > 0)
+            if not np.any(open_):
+                break
+            index = int(np.flatnonzero(open_)[np.count_nonzero(open_) // 2])
+            tries[index] += 1
+            sure = self.infinity("upper"), self.infinity("lower")
+            # The best bounds so far say which δ to aim at.
+            aim = max(high[index] - sure[0], low[index] - sure[1], 0.0)
+            panels = self._contours(min(aim, 0.5)) if aim > 0 else None
+            if panels is None:
+                continue
+            np.minimum(high, panels[0].delta(epsilon)[1] + sure[0], out=high)
+            np.maximum(low, panels[1].delta(epsilon)[0] + sure[1], out=low)
 
     def _forget(self) -> None:
         """Drop the oldest panels: keep as many as fit into a few megabytes."""
@@ -283,7 +312,9 @@ class Product:
             # The lower side is about twice as far off as the error law says: plan half the width for it.
             share = refine if side == "upper" else refine / 2
             least = self._smallest_step(factors, theta, tail, beyond) * (compose.LARGEST_WINDOW / longest)
-            step = aligned_step(factors, max(self._step(factors, target, share, resolution, tail), least), 0.7 * least)
+            step = tilt_plan.aligned_step(
+                factors, max(self._step(factors, target, share, resolution, tail), least), 0.7 * least
+            )
             for _ in range(40):
                 # An origin within a few hundred of ε is near enough, and similar questions then share panels.
                 asked = (side, theta, step, tail, beyond, 200.0 * round(target.epsilon / 200.0))
@@ -379,18 +410,27 @@ class Product:
         return contour_panel.chernoff_bound(self.upper, delta, tilt)
 
     def _by_contour(self, delta: float) -> tuple[float, float] | None:
-        found = []
-        for factors in (self.upper,) if self.lower is self.upper else (self.upper, self.lower):
-            panel = contour_panel.panel_for(factors, delta)
-            if panel is None:
-                return None
-            found.append(panel.bracket(delta))
-            self.tilt = panel.c
-        low, high = found[-1][0], found[0][1]
+        # What is left of δ for the finite losses, rounded to the safe side.
+        left = [math.nextafter(delta - self.infinity(side), 0.0) for side in ("upper", "lower")]
+        if not left[0] > 0:
+            return None
+        panels = self._contours(left[0])
+        if panels is None:
+            return None
+        self.tilt = panels[0].c
+        low, high = panels[1].bracket(left[1])[0], panels[0].bracket(left[0])[1]
         if not (high < math.inf and high - low <= WIDTH * high):
             return None
         below, above = ordered(low, high)
         return float(below), float(above)
+
+    def _contours(self, delta: float) -> tuple[ContourPanel, ContourPanel] | None:
+        """Contour integrals for the upper and the lower bound on the δ of the finite losses, sharp where it is `delta`;
+        None if the product does not suit them.
+        """
+        above = contour_panel.panel_for(self.upper, delta)
+        below = above if self.lower is self.upper or above is None else contour_panel.panel_for(self.lower, delta)
+        return None if above is None or below is None else (above, below)
 
     def _split(self, delta: float, epsilon: float) -> JumpSplit | None:
         """The product by the number of its large losses, if it is a power of one law that has rare large losses."""
@@ -557,32 +597,3 @@ def _is_noise(panels: Sequence[Panel], epsilon: float) -> bool:
 def _rounded(theta: float) -> float:
     """The tilt rounded to a grid of about 3 %: any tilt is valid, and similar questions share cached lattice laws."""
     return 0.0 if theta < 1e-6 else 2.0 ** (round(24 * math.log2(theta)) / 24)
-
-
-def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> float:
-    """The step <= `step` whose lattice fits the heavy atoms of the factors best.
-
-    It is at least 0.7 `step` if many cells lie between two atoms, may be smaller if few do, and is never below `least`.
-    """
-    found: dict[float, int] = {}
-    for law, count in factors:
-        atoms = law.atoms
-        for above, below in pairwise(atoms):
-            gap = float(f"{above - below:.11g}")
-            if gap > max(step / 8, least):
-                found[gap] = found.get(gap, 0) + count
-    if not found:
-        return step
-    spacings = sorted(found.items(), key=lambda item: -item[1])
-    gap = spacings[0][0]
-    cells = max(math.ceil(gap / step), 1)
-    if len(spacings) == 1:
-        return gap / cells
-    most = math.ceil(cells / 0.7) + 200
-    most = max(min(most, math.floor(gap / least)), cells) if least > 0 else most
-    candidates = gap / np.unique(np.round(np.linspace(cells, most, min(most - cells + 1, 20_000))))
-    misfit = np.zeros_like(candidates)
-    for other, count in spacings[1:]:
-        ratio = other / candidates
-        misfit += count * np.abs(ratio - np.round(ratio)) * candidates
-    return float(candidates[int(np.argmin(misfit + 1e-12 / candidates))])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -254,3 +255,32 @@ class LatticePlan:
         """
         scales = self.cumulants - TILTS * min(epsilon, self.highest)
         return float(TILTS[int(np.argmax(scales <= np.min(scales) + self.room))])
+
+
+def aligned_step(factors: Sequence[Factor], step: float, least: float = 0.0) -> float:
+    """The step <= `step` whose lattice fits the heavy atoms of the factors best.
+
+    It is at least 0.7 `step` if many cells lie between two atoms, may be smaller if few do, and is never below `least`.
+    """
+    found: dict[float, int] = {}
+    for law, count in factors:
+        atoms = law.atoms
+        for above, below in pairwise(atoms):
+            gap = float(f"{above - below:.11g}")
+            if gap > max(step / 8, least):
+                found[gap] = found.get(gap, 0) + count
+    if not found:
+        return step
+    spacings = sorted(found.items(), key=lambda item: -item[1])
+    gap = spacings[0][0]
+    cells = max(math.ceil(gap / step), 1)
+    if len(spacings) == 1:
+        return gap / cells
+    most = math.ceil(cells / 0.7) + 200
+    most = max(min(most, math.floor(gap / least)), cells) if least > 0 else most
+    candidates = gap / np.unique(np.round(np.linspace(cells, most, min(most - cells + 1, 20_000))))
+    misfit = np.zeros_like(candidates)
+    for other, count in spacings[1:]:
+        ratio = other / candidates
+        misfit += count * np.abs(ratio - np.round(ratio)) * candidates
+    return float(candidates[int(np.argmin(misfit + 1e-12 / candidates))])
