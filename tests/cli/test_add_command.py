@@ -65,7 +65,7 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
     assert set(record["tables"]["kiosks"]["columns"]) >= {"town", "worth"}
     again = added(served, str(path), "--name", "stands 2", "--unit", "owner", "--rows", "1", "--json")
     assert json.loads(again.stdout)["linked"] is True
-    assert "goes on spending" in json.loads(again.stdout)["warning"]
+    assert "continues to spend" in json.loads(again.stdout)["warning"]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_without_a_schema_names_and_types_are_taken_and_json_says_it_all(served:
         (
             ["{}", "--each-row", "--budget", "1", "--people", "same"],
             2,
-            "--people='same': fits where the ids or rows are those of one dataset of yours; leave it out, or name the "
+            "--people='same': is allowed only if the ids or rows are those of exactly one dataset of yours; leave it out, or name the "
             "dataset with --family",
         ),
         (["{}", "--each-row"], 2, "--budget: must be given"),
@@ -125,7 +125,7 @@ def test_a_grant_to_nobody_is_refused_before_anything_is_added(served: tuple[Wor
     path = shops(served[0].folder, "boats.csv", 50_000)
     options = [str(path), "--unit", "owner", "--rows", "1", "--budget", "1", "--grant", "ana"]
     refused = added(served, *options, "--grant", "nobody")
-    assert "nothing was added" in " ".join(refused.stderr.split())
+    assert "nothing was registered" in " ".join(refused.stderr.split())
     assert served[0].curator.catalogue.dataset("boats") is None
     assert added(served, *options).exit_code == 0
 

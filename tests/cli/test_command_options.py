@@ -228,7 +228,9 @@ def test_the_schema_of_a_csv_says_in_itself_that_kinds_are_to_be_chosen(folder: 
     """It was said on the terminal alone, which whoever reads the file does not see."""
     done = CliRunner().invoke(cli.build(), ["schema", str(folder / "visits.csv"), "--form", form])
     assert done.exit_code == 0
-    assert done.stdout.startswith("# A CSV file has no types, so all is text until you say otherwise. A kind is one of")
+    assert done.stdout.startswith(
+        "# A CSV file has no types, so every column is text until you change its kind. A kind is one of"
+    )
 
 
 def test_an_unknown_ending_is_told_all_that_are_known(folder: Path) -> None:

@@ -101,7 +101,7 @@ def test_an_export_into_a_folder_that_is_missing_blamed_the_ledger(tmp_path: Pat
     asked("ask", str(path), COUNT, *FIRST)
     code, said = refused("verify", f"{path}.ledger", "--export", str(tmp_path / "no" / "dir" / "x.jsonl"))
     assert code == 2
-    assert "is in a folder that is not there" in said
+    assert "is in a folder that does not exist" in said
     assert "the ledger" not in said
     asked("verify", f"{path}.ledger", "--export", str(tmp_path / "x.jsonl"))
 
@@ -110,7 +110,7 @@ def test_a_ledger_in_a_folder_that_is_missing_said_to_make_it_writable(tmp_path:
     path = tmp_path / "visits.csv"
     path.write_text("ward\nA\n", encoding="utf-8")
     code, said = refused("ask", str(path), COUNT, *FIRST, "--ledger", str(tmp_path / "no" / "dir" / "x"))
-    assert (code, "its folder is not there; make the folder" in said) == (1, True), said
+    assert (code, "its folder does not exist; make the folder" in said) == (1, True), said
     code, said = refused("ask", str(path), COUNT, *FIRST, "--ledger", str(path / "x"))
     assert (code, "its folder is a file; make the folder" in said) == (1, True), said
 
@@ -128,9 +128,7 @@ def test_a_renamed_ledger_whose_log_stayed_behind_was_called_whole(tmp_path: Pat
     (tmp_path / "old.ledger-wal").write_bytes(kept[1])
     old.rename(new)
     code, said = refused("verify", str(new))
-    assert (code, "old.ledger-wal" in said, "move that file as well: to new.ledger-wal" in said) == (1, True, True), (
-        said
-    )
+    assert (code, "old.ledger-wal" in said, "move that file too: to new.ledger-wal" in said) == (1, True, True), said
     (tmp_path / "old.ledger-wal").rename(tmp_path / "new.ledger-wal")
     assert "1" in asked("verify", str(new))
     with Ledger.inspect(new) as ledger:

@@ -70,7 +70,7 @@ def test_a_refusal_in_the_shell_names_the_option_that_helps(visits: Path) -> Non
         "price", str(visits), "SELECT AVG(age) FROM visits", "--each-row", "--epsilon", "1", "--budget", "1"
     )
     assert code == 2
-    assert "in the schema: a CSV file has no types" in said
+    assert "the owner can declare its kind in the schema" in said
     assert "name it with --schema" in said
     assert "does not keep it" not in said
 
@@ -122,7 +122,7 @@ def test_a_schema_is_proposed_from_the_header_alone(visits: Path) -> None:
         "ask", str(visits), WARDS, "--schema", str(visits.parent / "open.yaml"), "--epsilon", "1", "--budget", "1"
     )
     assert code == 2
-    assert "only the owner knows" in said
+    assert "is not filled in" in said
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_a_table_of_a_database_is_asked(tmp_path: Path) -> None:
     path.write_bytes(b"secret")
     code, said = refused("schema", str(path))
     assert code == 2
-    assert "cannot be opened as a database of DuckDB" in said
+    assert "cannot be opened as a DuckDB database" in said
     assert "secret" not in said
 
 

@@ -82,7 +82,7 @@ def test_a_name_too_long_for_an_account_beside_it_leaves_nothing_behind(above, l
     (above / name).write_text("ward\nA\n", encoding="utf-8")
     code, said = refused("ask", name, f"SELECT COUNT(*) AS n FROM {'a' * (length - 4)}", *FIRST)
     assert code == 2
-    assert "is too long" in said
+    assert "too long: the files beside a ledger" in said
     assert "--ledger" in said
     assert sorted(os.listdir(above)) == [name, "p"]
     asked("ask", name, f"SELECT COUNT(*) AS n FROM {'a' * (length - 4)}", *FIRST, "--ledger", "short.ledger")
@@ -136,7 +136,7 @@ def test_a_table_that_the_schema_calls_otherwise_says_how_to_join_the_two(above)
     (above / "v.yaml").write_text("tables:\n  visits:\n    neighbours: replace\n    columns: {ward: {kind: text}}\n")
     code, said = refused("ask", "p/a.parquet", COUNT, "--schema", "v.yaml", "--budget", "1", "--epsilon", "1")
     assert code == 2
-    assert "is not in the schema; it declares visits; call one of them a if that is this table" in plain(said)
+    assert "is not in the schema; it declares visits; rename one of them to a if that is this table" in plain(said)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
@@ -162,7 +162,7 @@ def test_a_header_that_cannot_be_asked_gets_no_schema(tmp_path: Path) -> None:
     code, said = refused("schema", str(tmp_path / "a.csv"))
     assert (code, "columns='ward': the source has more than one column of this name" in plain(said)) == (2, True)
     code, said = refused("schema", str(tmp_path / "b.csv"))
-    assert (code, "a column has a name; name it, or leave it out" in plain(said)) == (2, True)
+    assert (code, "every column must have a name; name it, or leave it out" in plain(said)) == (2, True)
 
 
 def test_a_spent_budget_is_said_to_be_used_up(above) -> None:
@@ -171,7 +171,7 @@ def test_a_spent_budget_is_said_to_be_used_up(above) -> None:
     for cost in (["--epsilon", "1e-9"], ["--share", "0.5"]):
         code, said = refused("ask", "p/a.parquet", "SELECT COUNT(*) AS n FROM a WHERE ward = 'B'", *cost)
         assert code == 1
-        assert "what was allowed is used up; answers to earlier questions can still be read" in plain(said)
+        assert "the limit is used up, but answers to earlier questions can still be read" in plain(said)
 
 
 def test_a_distance_that_is_too_large_is_not_called_negative(above) -> None:
@@ -238,7 +238,7 @@ def test_a_file_that_is_no_ledger_is_told_so(tmp_path: Path) -> None:
     """It was "this is no heading of a ledger"."""
     (tmp_path / "a.txt").write_text("hello\n", encoding="utf-8")
     code, said = refused("verify", str(tmp_path / "a.txt"))
-    assert (code, "does not begin as a ledger does; name the ledger's own file" in plain(said)) == (2, True)
+    assert (code, "does not begin with the heading of a ledger; name the ledger's own file" in plain(said)) == (2, True)
 
 
 def test_a_survey_of_numbers_says_that_they_are_moved_into_their_bounds(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_the_account_and_the_schema(session: RemoteSession, served: tuple[World,
     charged = there.ledger.charged
     rehearsed = session.rehearse("SELECT ward, AVG(cost) AS c FROM visits GROUP BY ward", epsilon=1.0)
     assert rehearsed.release is None
-    assert "free: from dummy rows, about nobody" in str(rehearsed)
+    assert "free: computed from dummy rows, not from data" in str(rehearsed)
     assert "paid" not in str(rehearsed)
     assert (rehearsed.receipt.paid, rehearsed.receipt.left) == ("nothing", "as much as before")
     assert None not in rehearsed["c"]  # enough rows for an average

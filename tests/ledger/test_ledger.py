@@ -389,7 +389,7 @@ def test_a_fork_shares_a_file_and_is_refused_a_copy_of_memory(tmp_path: Path) ->
         assert ledger.charged // TENTH == 3
         ledger.verify()
     with Ledger.open(budget=PURE, unit=UNIT, dataset="visits") as memory:
-        assert "belongs to the process that made it" in in_a_fork(lambda: str(ask(memory).number))
+        assert "only the process that made a ledger in memory" in in_a_fork(lambda: str(ask(memory).number))
         ask(memory)
 
 

@@ -101,7 +101,7 @@ def test_a_deleted_ledger_is_missed_by_its_log(tmp_path: Path, kind: str) -> Non
         path.unlink()
         with worded(LedgerDamaged):
             Ledger.open(address(path, kind), **ABOUT)
-    with pytest.raises(LedgerDamaged, match="put ledger back"):
+    with pytest.raises(LedgerDamaged, match="restore ledger"):
         Ledger.inspect(address(path, kind))
     assert not path.exists()
     assert kept
@@ -110,7 +110,7 @@ def test_a_deleted_ledger_is_missed_by_its_log(tmp_path: Path, kind: str) -> Non
 @pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
 def test_each_file_beside_a_ledger_tells_that_it_was_there(tmp_path: Path, ending: str) -> None:
     (tmp_path / f"ledger{ending}").write_bytes(b"x")
-    with pytest.raises(LedgerDamaged, match=f"and ledger{ending} of it is still there"):
+    with pytest.raises(LedgerDamaged, match=f"but ledger{ending} still exists"):
         Ledger.open(tmp_path / "ledger", **ABOUT)
     assert [each.name for each in tmp_path.iterdir()] == [f"ledger{ending}"]
 
@@ -131,7 +131,7 @@ def test_a_checkpoint_knows_a_ledger_that_is_gone(tmp_path: Path, kind: str) -> 
 def test_an_empty_checkpoint_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / "checkpoint.json").touch()
     for path in (tmp_path / "ledger", tmp_path / "new"):
-        with pytest.raises(UnreadableRecord, match=r"is empty.*put back"):
+        with pytest.raises(UnreadableRecord, match=r"is empty.*restore"):
             Ledger.open(path, **ABOUT, checkpoint=tmp_path / "checkpoint.json")
         assert not path.exists()
 
@@ -168,7 +168,7 @@ def test_the_account_of_a_file_that_was_emptied_is_no_new_one(tmp_path: Path) ->
     done = asked()
     assert done.returncode == 1
     assert "is empty" in done.stderr
-    assert "put back its newest copy" in done.stderr
+    assert "restore its newest copy" in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "visits.csv.ledger").stat().st_size == 0
 

@@ -84,7 +84,7 @@ def test_a_hard_link_that_takes_the_place_of_a_ledger_is_refused(tmp_path: Path,
     with elsewhere(address(path, kind)):
         os.link(path, other)
         path.unlink()
-        with pytest.raises(LedgerUnavailable, match="elsewhere"):
+        with pytest.raises(LedgerUnavailable, match="belongs to the path"):
             Ledger.open(address(other, kind), **ABOUT)
 
 
@@ -148,7 +148,7 @@ def test_an_older_copy_in_the_same_place_is_another_file(tmp_path: Path, kind: s
     (tmp_path / "yesterday").replace(path)
     with worded(LedgerUnavailable) as refused:
         Ledger.open(address(path, kind), **ABOUT)
-    assert "elsewhere" not in str(refused.value)  # its home is this very path
+    assert "belongs to the path" not in str(refused.value)  # its home is this very path
 
 
 def test_a_log_that_was_left_behind_is_named(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_an_old_ledger_settles_where_it_is_first_opened(tmp_path: Path) -> None:
 
 def test_a_bind_mount_of_the_file_alone_is_another_place(tmp_path: Path) -> None:
     """Another name of the same file, without a hard link: its log would lie elsewhere."""
-    path, mounted = tmp_path / "ledger", tmp_path / "elsewhere" / "ledger"
+    path, mounted = tmp_path / "ledger", tmp_path / "belongs to the path" / "ledger"
     Ledger.open(path, **ABOUT).close()
     mounted.parent.mkdir()
     mounted.touch()
@@ -205,7 +205,7 @@ def test_a_bind_mount_of_the_file_alone_is_another_place(tmp_path: Path) -> None
     )
     if done.returncode in {1, 77} and not done.stdout:
         pytest.skip("this machine lets nobody mount")
-    assert "elsewhere" in done.stdout, done.stderr
+    assert "belongs to the path" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize(

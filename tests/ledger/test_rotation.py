@@ -150,15 +150,15 @@ FORGED: list[tuple[str, int, str, Callable[[list[dict[str, Any]], list[str]], No
     ("a stranger vouches for themselves", 3, "another key", lambda e, t: _signed(e[2], t, OTHER, OTHER)),
     ("the new key vouches for itself", 3, "another key", lambda e, t: _signed(e[2], t, SECOND, SECOND)),
     ("a replaced key vouches again", 5, "a key that was replaced", lambda e, t: _signed(e[4], t, FIRST, OTHER)),
-    ("back to a key that was replaced", 5, "replaces no key", lambda e, t: _signed(e[4], t, SECOND, FIRST)),
+    ("back to a key that was replaced", 5, "not a valid replacement", lambda e, t: _signed(e[4], t, SECOND, FIRST)),
     ("another successor under the old signature", 3, "invalid signature",
      lambda e, t: e[2]["more"]["rotation"].update(successor=OTHER.public.hex)),
     ("another reason under the old signature", 3, "invalid signature", lambda e, t: e[2].update(description="because")),
     ("a signature for another place", 4, "invalid signature", lambda e, t: e[3].update(e[4] | {"number": 4})),
-    ("a rotation that says nothing", 3, "replaces no key", lambda e, t: e[2]["more"].pop("rotation")),
-    ("a rotation in an entry of another kind", 4, "replaces no key",
+    ("a rotation that says nothing", 3, "not a valid replacement", lambda e, t: e[2]["more"].pop("rotation")),
+    ("a rotation in an entry of another kind", 4, "not a valid replacement",
      lambda e, t: e[3].update(more=_with_rotation(e[3], e[2]["more"]["rotation"]))),
-    ("a rotation hidden in a question", 1, "replaces no key",
+    ("a rotation hidden in a question", 1, "has a new key",
      lambda e, t: e[0].update(more=_with_rotation(e[0], e[2]["more"]["rotation"]))),
 ]  # fmt: skip
 
@@ -240,7 +240,7 @@ def test_a_refused_rotation_leaves_no_new_key_behind(tmp_path: Path, owned: bool
     asked = ["rotate", str(tmp_path / "l.ledger"), "--key", str(tmp_path / "owner.key"), "--to"]
     done = CliRunner().invoke(build(), [*asked, str(tmp_path / "new.key")])
     assert done.exit_code == 2
-    assert owned or "has no owner" in done.stderr
+    assert owned or "without an owner" in done.stderr
     assert not list(tmp_path.glob("new.*"))
     kept = keys.new(tmp_path / "kept.key")
     assert CliRunner().invoke(build(), [*asked, str(tmp_path / "kept.key")]).exit_code == 2

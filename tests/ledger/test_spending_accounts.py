@@ -275,7 +275,7 @@ def test_the_first_second_of_a_window_of_the_dataset_belongs_to_it(ledger: Ledge
 
 def test_only_a_signature_changes_the_limit_of_the_dataset(ledger: Ledger) -> None:
     owner = keys.SigningKey.generate()
-    with pytest.raises(InvalidParameter, match="must sign"):
+    with pytest.raises(InvalidParameter, match="owner's signature"):
         ledger.grant(EVERYBODY, tenths(20), by="owner")
     ask(ledger, None, tenths(10))
     refused(ledger, None)

@@ -227,7 +227,7 @@ def page() -> str:
         f"sub-queries written out; {MOST_MEASURES} aggregates; {MOST_GROUPS:,} combinations of public keys.".replace(
             ",", " ", 0
         ),
-        f"With every name of a sub-query replaced by its definition, a question has at most {MOST_WRITTEN:,} parts: engines expand it in this way.",
+        f"With every name of a sub-query replaced by its definition, a question must have at most {MOST_WRITTEN:,} parts: engines expand it in this way.",
         "",
         f"Texts have at most {LONGEST:,} code points: longer ones are cut there, when a file is read and when texts are joined.",
         "",

@@ -151,7 +151,7 @@ def test_nothing_stands_out_of_too_much_noise() -> None:
         again = read("t", "x", answer, 0.99)
     assert again.domain is None
     assert again.line == ""
-    assert "no bin stands out" in str(again)
+    assert "no bin exceeds the noise" in str(again)
 
 
 def test_it_is_paid_for_replayed_and_refined_as_one_question() -> None:

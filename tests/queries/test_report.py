@@ -140,7 +140,10 @@ def test_the_owner_is_told_of_records_that_span_lines(tmp_path: Path) -> None:
         report = session.registration["visits"]
         assert (report.read, report.spanning, report.widest) == (3, 2, 4)
         assert report.to_dict()["several_lines"] == {"records": 2, "longest": 4}
-        assert "2 records have several lines, the longest 4: check that these are texts" in report.describe()
+        assert (
+            "2 records have several lines, the longest 4: check that their fields contain line ends"
+            in report.describe()
+        )
         assert "2" not in repr(report)
     path.write_text("who,note,age\na,x,3\n", encoding="utf-8")
     with opened(path, dn.Unit.person("who", rows=2), age=dn.Domain.integer(0, 100)) as session:

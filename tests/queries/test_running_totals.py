@@ -68,10 +68,10 @@ def test_days_go_forward_and_end_with_what_was_paid(tmp_path: Path) -> None:
     with opened(table(1), None) as session:
         standing = session.standing("year", [COUNT], by="day", epsilon=1, totals=2)
         first = standing.reveal(3)
-        with pytest.raises(InvalidOperation, match="was answered up to 3"):
+        with pytest.raises(InvalidOperation, match="has running totals up to 3"):
             standing.reveal(2)
         standing.reveal(4)
-        with pytest.raises(InvalidOperation, match="was paid for 2 days"):
+        with pytest.raises(InvalidOperation, match="all 2 days it was paid for"):
             standing.reveal(5)
         assert standing.reveal(3)[0].rows == first[0].rows
         assert standing.days() == [4, 3]

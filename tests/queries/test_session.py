@@ -328,7 +328,7 @@ def test_where_a_table_lies_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with opened() as s:
         held = s.explain(WARDS)
-    monkeypatch.setattr(duckdb, "_LARGE", 0)
+    monkeypatch.setattr(duckdb, "_MOST_IN_MEMORY", 0)
     with opened() as s:
         assert s.explain(WARDS) == held
 
@@ -440,7 +440,7 @@ def test_what_cannot_be_opened() -> None:
     with worded(InvalidParameter, parameter="source"):
         dn.session({}, unit=UNIT, budget=GAUSSIAN, public={"wards": pd.DataFrame({"ward": ["A"]})})
     units = {"a": UNIT, "b": dn.Unit.row()}
-    with pytest.raises(InvalidParameter, match="names its people"):
+    with pytest.raises(InvalidParameter, match="must have a column of people"):
         dn.session({"a": table, "b": table}, unit=units, budget=GAUSSIAN)
     units = {"a": UNIT, "b": dn.Unit.replaced_person("patient_id", rows=3)}
     with worded(InvalidParameter, parameter="unit"):

@@ -159,7 +159,7 @@ def test_a_declaration_without_the_kind_of_ids_is_refused(monkeypatch: pytest.Mo
         assert known is not None
         del known["unit"]["kind"]
         monkeypatch.setattr(standing_records, "declaration", lambda *_: known)
-        with pytest.raises(InvalidOperation, match="does not say of which kind"):
+        with pytest.raises(InvalidOperation, match="lacks the kind of its ids"):
             session.standing("daily")
 
 
@@ -220,7 +220,7 @@ def test_paid_once_and_read_again_after_a_restart(tmp_path: Path) -> None:
             session.standing("more", [COUNT], by="day", epsilon=9)
         session.ledger.verify()
     other = opened(frame, where, unit=dn.Unit.person("patient_id", rows=9))
-    with other as session, pytest.raises(InvalidOperation, match="declared for 3 rows"):
+    with other as session, pytest.raises(InvalidOperation, match="rows=3"):
         session.standing("daily")  # otherwise old noise would stand for more rows
 
 

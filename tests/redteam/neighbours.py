@@ -97,7 +97,7 @@ def record_classes(monkeypatch: Any, world: Watched) -> None:
     monkeypatch.setattr(request_desk.AnswerGrid, "leave", leave)
 
 
-_MISSING, _BARE = "where a number is missing", "a number without ±"
+_MISSING, _BARE = "a missing number", "a number without ±"
 
 
 def _without_numbers(papers: dict[str, Any], *, known: bool) -> dict[str, Any]:

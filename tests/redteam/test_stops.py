@@ -443,7 +443,7 @@ def test_a_short_question_that_takes_long_to_plan(world: World) -> None:
     refused = world.call("ana", "POST", "/v1/questions:batch", long)
     assert (refused.status_code, "50,000 bytes together" in refused.json()["detail"]) == (422, True)
     for sql, said in (
-        ("SELECT age, MEDIAN(cost) AS m FROM visits GROUP BY age", "a quantile as all of its running totals"),
+        ("SELECT age, MEDIAN(cost) AS m FROM visits GROUP BY age", "a quantile counts as all of its running totals"),
         ("SELECT town, MEDIAN(cost) AS m FROM visits GROUP BY town", "keys that are not listed count as 500 groups"),
     ):
         answer = world.ask(sql, path=":price", epsilon=1e-9)

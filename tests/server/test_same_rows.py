@@ -101,7 +101,7 @@ def test_the_same_rows_with_a_column_more_or_less_had_a_fresh_budget(what: str, 
 def test_the_same_rows_with_a_constant_column_had_a_fresh_budget(what: str, how: str, world: World) -> None:
     told = register(world, "again", changed(how, {"survey": survey, "payroll": payroll}[what](1)))
     assert (told.status_code, told.json()["parameter"]) == (422, "sources"), told.text
-    assert "is the name of other data of this family" in told.json()["detail"]
+    assert "is already the name of other data" in told.json()["detail"]
 
 
 def test_unrelated_surveys_of_the_same_few_categories_were_linked(world: World) -> None:
@@ -120,7 +120,7 @@ def test_what_the_owner_says_of_rows_like_those_is_signed(world: World) -> None:
     assert (told.status_code, told.json()["linked"]) == (201, False), told.text
     for name in ("first", "second"):
         history = world.call("olga", "GET", f"/v1/ledger/{name}").text
-        assert "are others than those of 'first'" in history
+        assert "are not those of 'first'" in history
     fewer = survey(7).drop(columns="q0")
     same = register(world, "third", fewer, called="extended", people="same", family="first", budget=None)
     assert (same.status_code, same.json()["linked"]) == (201, True), same.text

@@ -38,10 +38,10 @@ def asked_anew(there: World) -> None:
     ("pattern", "length", "words"),
     [
         ("catalogue.id", 0, "belongs to another database"),
-        ("catalogue.sqlite", 0, "this one is empty; restore the catalogue"),
+        ("catalogue.sqlite", 0, "this catalogue is empty; restore the catalogue"),
         ("catalogue.sqlite", 4096, "restore it from a copy"),
         ("checkpoints/*.json", 0, "ledger_damaged"),
-        ("ledgers/*.ledger", 0, "is empty.*put back its newest copy"),
+        ("ledgers/*.ledger", 0, "is empty.*restore its newest copy"),
         ("ledgers/*.ledger", 1, "ledger_damaged"),
         ("ledgers/*.ledger", 4096, "is damaged"),
         ("server.key", 0, "is not a private Ed25519 key"),

@@ -281,9 +281,9 @@ HEADERS = {
     "latin-1": (b"id,w\xe4rd\nsecret", "UTF-8"),
     "utf-16": ("id,ward\nsecret".encode("utf-16"), "UTF-8"),
     "utf-16 without a mark": ("id,ward\nsecret".encode("utf-16-le"), "UTF-8"),
-    "an open quote": (b'id,"ward\nsecret,2\nsecret,"3', "quote not closed"),
-    "semicolons": (b"id;ward\nsecret;2", "semicolons between them, not commas; save"),
-    "tabs": (b"id\tward\nsecret\t2", "tabs between them, not commas; call the file .tsv"),
+    "an open quote": (b'id,"ward\nsecret,2\nsecret,"3', "close every quote"),
+    "semicolons": (b"id;ward\nsecret;2", "separated by semicolons, not by commas; save"),
+    "tabs": (b"id\tward\nsecret\t2", "separated by tabs, not by commas; call the file .tsv"),
 }
 
 

@@ -47,8 +47,8 @@ __all__ = [
     "checked_text",
     "checked_version",
     "compact",
-    "cost_of",
-    "more_of",
+    "read_cost",
+    "read_optional_fields",
 ]
 
 FORMAT: Final = 1
@@ -300,7 +300,7 @@ class Checkpoint:
             texts = {name: record[name] for name in names}
             if type(number) is not int or number < 0 or not all(isinstance(each, str) for each in texts.values()):
                 raise TypeError
-            return cls(number=number, spent=cost_of(record["spent"]), **texts)
+            return cls(number=number, spent=read_cost(record["spent"]), **texts)
         except (KeyError, TypeError, ValueError):
             raise UnreadableRecord("this is not a checkpoint of a ledger") from None
 
@@ -439,7 +439,7 @@ def amounts(cost: Cost) -> list[str]:
     return [str(cost.units), str(cost.delta_units)]
 
 
-def cost_of(texts: object) -> Cost:
+def read_cost(texts: object) -> Cost:
     """The cost that was written as these two texts; TypeError for anything else."""
     if not isinstance(texts, list | tuple) or len(texts) != 2:
         raise TypeError
@@ -449,7 +449,7 @@ def cost_of(texts: object) -> Cost:
     return Cost(int(texts[0]), int(texts[1]))
 
 
-def more_of(record: object) -> dict[str, object]:
+def read_optional_fields(record: object) -> dict[str, object]:
     """The fields of an `Entry` that were written by `Entry.more`; TypeError or KeyError for anything else."""
     if record is None:
         return {}
@@ -460,7 +460,7 @@ def more_of(record: object) -> dict[str, object]:
         if name in record:
             found[name] = _text(record[name])
     if "payer_spent" in record:
-        found["payer_spent"] = cost_of(record["payer_spent"])
+        found["payer_spent"] = read_cost(record["payer_spent"])
     if "terms" in record:
         found["terms"] = _terms(record["terms"])
     if "checkpoint" in record:
@@ -488,7 +488,7 @@ def _terms(record: object) -> Terms:
         raise TypeError
     signed = {name: _text(record[name]) for name in ("signer", "signature") if name in record}
     account, by = _text(record["account"]), _text(record["by"])
-    return Terms(account=account, limit=cost_of(record["limit"]), window=window, by=by, **signed)
+    return Terms(account=account, limit=read_cost(record["limit"]), window=window, by=by, **signed)
 
 
 def _rotation(record: object) -> Rotation:

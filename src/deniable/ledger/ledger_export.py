@@ -27,7 +27,7 @@ from deniable.errors import (
     require_path,
 )
 from deniable.ledger.budget import Cost
-from deniable.ledger.entries import Checkpoint, Entry, Heading, State, amounts, compact, cost_of, more_of
+from deniable.ledger.entries import Checkpoint, Entry, Heading, State, amounts, compact, read_cost, read_optional_fields
 from deniable.ledger.history_verification import Recount
 from deniable.ledger.keys import PublicKey, is_signed
 from deniable.ledger.spending_accounts import Account
@@ -288,12 +288,12 @@ def _entry(record: dict[str, Any], number: int) -> Entry:
             raise TypeError
         if type(record["number"]) is not int or type(record.get("closes")) not in (int, type(None)):
             raise TypeError
-        fields: dict[str, Any] = texts | optional | more_of(record.get("more"))
+        fields: dict[str, Any] = texts | optional | read_optional_fields(record.get("more"))
         found = Entry(
             number=record["number"],
             state=State(record["state"]),
-            cost=cost_of(record["cost"]),
-            spent=cost_of(record["spent"]),
+            cost=read_cost(record["cost"]),
+            spent=read_cost(record["spent"]),
             closes=record.get("closes"),
             **fields,
         )

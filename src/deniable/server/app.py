@@ -137,8 +137,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     facts: dict[str, Any] = {"errors": found}
     if len(found) == 1:
         facts |= {"parameter": found[0]["where"].rpartition(".")[2], "rule": found[0]["rule"]}
-    said = "; ".join(f"{each['where'].removeprefix('body.')}: {each['rule']}" for each in found)
-    return await _problem(request, Problem("invalid", said, facts))
+    detail = "; ".join(f"{each['where'].removeprefix('body.')}: {each['rule']}" for each in found)
+    return await _problem(request, Problem("invalid", detail, facts))
 
 
 def _model(request: Request) -> Any:
@@ -152,10 +152,10 @@ async def _http(request: Request, error: Exception) -> Response:
     headers = dict(error.headers or {})
     if error.status_code == 405:
         headers["Allow"] = _methods(request) or headers.get("Allow", "")
-        said = f"{request.method} is not allowed at this address; it takes {headers['Allow']}"
+        detail = f"{request.method} is not allowed at this address; it accepts {headers['Allow']}"
     else:
-        said = "there is nothing at this address; /openapi.json lists all of them" if error.status_code == 404 else ""
-    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), said, headers=headers))
+        detail = "this address does not exist; /openapi.json lists all addresses" if error.status_code == 404 else ""
+    return await _problem(request, Problem(_STATUSES.get(error.status_code, "unreadable"), detail, headers=headers))
 
 
 def _methods(request: Request) -> str:

@@ -34,12 +34,12 @@ from deniable.server.datasets.dummy_rows import dummy_rows
 from deniable.server.datasets.forgotten_spending import broken_off, check_name, check_strays, strays
 from deniable.server.datasets.kinship import asked
 from deniable.server.datasets.open_datasets import (
-    TOLD,
+    FOR_OTHERS,
     Datasets,
     Open,
     check_ceiling,
-    cost_of,
     declared,
+    requested_limit,
     share_of,
     tables_of,
     whole_of,
@@ -47,7 +47,7 @@ from deniable.server.datasets.open_datasets import (
 from deniable.server.datasets.registration_steps import NewRegistration, check_new_name, settle
 from deniable.server.datasets.source_folders import allowed, folders_of
 from deniable.server.datasets.standing_answers import StandingAnswers
-from deniable.server.datasets.synthetic_downloads import Synthetics, recall, told_again
+from deniable.server.datasets.synthetic_downloads import Synthetics, recall, synthetic_record
 from deniable.server.noted_questions import NotedBounds, NotedStanding, NotedSynthesis, read_note
 from deniable.server.operations.server_identity import claim, identified, is_key
 from deniable.server.operations.settings import Settings
@@ -57,11 +57,12 @@ from deniable.server.privacy_labels import label_of, label_of_synthetic, signed
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role, may
-from deniable.server.wire import asked_now, moment, noted, question_now, recalled, told
+from deniable.server.wire import answer_record, asked_now, moment, noted, question_now, recalled
 from deniable.tables.schema import write_schema
 
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 _RELEASE: Final = "visits:7"
+_NO_RELEASE: Final = "this release does not exist, or you may not see it"
 PAGE: Final = 100
 """Releases per page."""
 _POSIX: Final = os.name == "posix"
@@ -127,7 +128,7 @@ class Curator:
         session = self.paying(person, dataset, key)
         answer = asked_now(session, sql, key=key, payer=person.name, **cost)
         self.note(person, dataset, noted(sql, answer))
-        return told(dataset, answer)
+        return answer_record(dataset, answer)
 
     def refine(
         self, person: Person, dataset: str, sql: str, cost: dict[str, Any], key: str | None = None
@@ -137,11 +138,11 @@ class Curator:
         asked = question_now(session, sql)
         before = session.recall(asked, confidence=cost["confidence"])
         if before is None:
-            raise InvalidParameter("sql", NOTHING, "was not answered yet", "ask it first")
+            raise InvalidParameter("sql", NOTHING, "must have been answered before it is refined", "ask it first")
         text = asked if isinstance(asked, str) else None
         answer = session.refine(before, text=text, key=key, payer=person.name, **cost)
         self.note(person, dataset, [(sql, answer)])
-        return told(dataset, answer)
+        return answer_record(dataset, answer)
 
     def batch(
         self, person: Person, dataset: str, questions: list[str], cost: dict[str, Any], key: str | None = None
@@ -152,7 +153,7 @@ class Curator:
             asked = [question_now(session, each) for each in questions]
         answers = session.batch(asked, key=key, payer=person.name, **cost)
         self.note(person, dataset, list(zip(questions, answers, strict=True)))
-        return {"dataset": dataset, "answers": [told(dataset, answer) for answer in answers]}
+        return {"dataset": dataset, "answers": [answer_record(dataset, answer) for answer in answers]}
 
     def price_bounds(
         self, person: Person, dataset: str, column: str, table: str | None, cost: dict[str, Any]
@@ -212,7 +213,7 @@ class Curator:
         if record is None or time.monotonic() - when > FRESH:
             record = self.catalogue.dataset(dataset)
             if record is None or not self._sees(person, record):
-                raise Problem("not_found", f"there is no dataset {dataset!r} that you may see")
+                raise Problem("not_found", f"the dataset {dataset!r} does not exist, or you may not see it")
             if len(self._seen) > 10_000:
                 self._seen.clear()
             self._seen[person.name, dataset] = (time.monotonic(), record)
@@ -278,7 +279,9 @@ class Curator:
         tables = tables_of(schema)
         for table in sources:
             if table not in tables:
-                remedy = f"it declares {', '.join(tables)}; call one of them {table} if that is this table"
+                remedy = (
+                    f"the schema declares {', '.join(tables)}; if {table} is one of these, use one name in both places"
+                )
                 raise InvalidParameter("schema", table, "is not in the schema", remedy)
         folders = self.folders(person)
         files = {table: allowed(source, folders) for table, source in sources.items()}
@@ -297,7 +300,8 @@ class Curator:
             if not families:  # otherwise the rows themselves are known, not only their ids
                 families = asked(person, known, kinship.named(self.catalogue, person, family), choice)
             elif people == "others":
-                raise InvalidParameter("people", people, "their rows are known, not their ids alone", "leave it out")
+                rule = "cannot be given: the server knows the rows of this data, not only the ids"
+                raise InvalidParameter("people", people, rule, "leave it out")
             kin = kinship.kin_of(self.catalogue, person, families | kinship.named(self.catalogue, person, family))
             check_strays(lost, kin[0].family if kin else None, name, version)
             limit = kinship.limit_of(kin, tables, marks, budget, (known, choice))
@@ -333,7 +337,7 @@ class Curator:
             except BaseException:
                 self.datasets.forget(name)  # a later dataset of this name may belong to another family
                 raise
-        warning = "this data was known: it goes on spending from the budget that it had" if kin else ""
+        warning = "the server knows this data: it continues to spend from the budget that it had" if kin else ""
         return {**self.described(person, name), "linked": bool(kin), "warning": warning}
 
     def renewed(self, opened: Open) -> None:
@@ -350,7 +354,7 @@ class Curator:
         ledger = self.open(person, dataset).session.ledger
         found = self.catalogue.person(analyst)
         if found is None or found.role is not Role.ANALYST:
-            raise Problem("not_found", f"there is no analyst called {analyst!r}")
+            raise Problem("not_found", f"no analyst is called {analyst!r}; GET /v1/analysts lists all analysts")
         share = ledger.limit if limit is None else share_of(limit, ledger)
         lifetime = [each.limit for each in ledger.accounts() if each.name == analyst and each.window is None]
         if window is not None and lifetime in ([], [Cost(0, 0)]):  # a new analyst, or one whose grant was revoked
@@ -393,7 +397,7 @@ class Curator:
     def adjust(self, person: Person, dataset: str, budget: BudgetBody, reason: str) -> dict[str, Any]:
         """Change the budget of a dataset, by a signed entry of the ledger. What was spent stays spent."""
         ledger = self.open(person, dataset).session.ledger
-        limit = cost_of(budget, ledger.budget)
+        limit = requested_limit(budget, ledger.budget)
         if not limit <= ledger.limit:
             check_ceiling(self.settings, ledger.budget, limit)
         entry = ledger.adjust(EVERYBODY, limit, by=person.name, reason=reason, key=self.key)
@@ -471,11 +475,11 @@ class Curator:
         self.visible(person, dataset)
         whose = person.name if person.role is Role.ANALYST else None
         found = self.catalogue.releases(dataset, person=whose, before=before, most=PAGE + 1)
-        told = [
+        page = [
             {"release": f"{dataset}:{each.entry}", "by": each.person, "question": each.question, "time": int(each.made)}
             for each in found[:PAGE]
         ]
-        return {"releases": told, "before": found[PAGE - 1].entry if len(found) > PAGE else None}
+        return {"releases": page, "before": found[PAGE - 1].entry if len(found) > PAGE else None}
 
     def label(self, person: Person, release: str) -> dict[str, Any]:
         """The signed label of a release."""
@@ -488,19 +492,18 @@ class Curator:
         """The answer of a release, for the person who asked."""
         _, found, _, answer = self._released(person, release)
         if not _is_for(person, found):
-            raise Problem("not_found", "there is no such release that you may see")
-        return told(found.dataset, answer) if isinstance(answer, Answer) else told_again(found.dataset, answer)
+            raise Problem("not_found", _NO_RELEASE)
+        written = answer_record if isinstance(answer, Answer) else synthetic_record
+        return written(found.dataset, answer)
 
     def _released(self, person: Person, release: str) -> tuple[Open, ReleaseRecord, Entry, Any]:
         dataset, _, number = release.rpartition(":")
         if not dataset:
-            raise Problem(
-                "not_found", f"there is no such release that you may see; a release is called like {_RELEASE}"
-            )
+            raise Problem("not_found", f"{_NO_RELEASE}; a release has a name like {_RELEASE}")
         opened = self.open(person, dataset)
         found = self.catalogue.release(dataset, int(number)) if _NUMBER.fullmatch(number) else None
         if found is None or (person.role is Role.ANALYST and not _is_for(person, found)):
-            raise Problem("not_found", "there is no such release that you may see")
+            raise Problem("not_found", _NO_RELEASE)
         ledger = opened.session.ledger
         entry = ledger.charge(found.entry)
         sealed = None if entry is None else ledger.closing(entry.number)
@@ -513,7 +516,7 @@ class Curator:
         else:
             answer = self._recalled(opened, earlier, found, sealed)
         if answer is None:
-            raise Problem("not_found", "there is no such release that you may see")
+            raise Problem("not_found", _NO_RELEASE)
         assert entry is not None
         return opened, found, entry, answer
 
@@ -538,7 +541,7 @@ class Curator:
             return self.datasets.get(record)
         except Problem as problem:
             if person.name != record.owner:
-                raise Problem(problem.code, TOLD.get(problem.code, "")) from None
+                raise Problem(problem.code, FOR_OTHERS.get(problem.code, "")) from None
             raise
 
     def paying(self, person: Person, dataset: str, key: str | None = None) -> Session:
@@ -559,12 +562,12 @@ class Curator:
         work = self.work
         work.charged = any(not answer.receipt.replayed for _, answer in answered)
         assert work.ledger is not None
-        told = [
+        answers = [
             ReleaseRecord(dataset, answer.receipt.entry, person.name, sql, answer.confidence, moment(answer))
             for sql, answer in answered
         ]
-        new = [each for each, (_, answer) in zip(told, answered, strict=True) if not answer.receipt.replayed]
-        self.datasets.witness.released(work.family, work.ledger, new, told)
+        new = [each for each, (_, answer) in zip(answers, answered, strict=True) if not answer.receipt.replayed]
+        self.datasets.witness.released(work.family, work.ledger, new, answers)
 
 
 def _is_for(person: Person, release: ReleaseRecord) -> bool:

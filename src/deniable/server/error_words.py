@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 
 NAME: Final = (
-    "must begin with a letter or a digit, and have only letters, digits, spaces and . _ @ - in it, at most 100; "
-    "letters are those from a to z, without accents"
+    "must begin with a letter or a digit, contain only letters, digits, spaces and . _ @ -, and have at most 100 "
+    "characters; letters are a to z, without accents"
 )
 _NAMES: Final = frozenset({"name", "analyst", "person", "dataset", "family"})
 _PLAIN: Final = {
@@ -62,13 +62,13 @@ def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[
     for each in errors:
         found.setdefault(where(each), []).append(each)
     deeper = {place for place, each in found.items() if not all(_is_kind(one) for one in each)}
-    told = []
+    found_rules = []
     for place, wrong in found.items():
         if place not in deeper and any(other.startswith(f"{place}.") for other in found):
             continue  # a member of the right type was read further
-        meant = [each for each in wrong if place not in deeper or not _is_kind(each)]
-        told.append({"where": place, "rule": " or ".join(dict.fromkeys(rule(each, model) for each in meant))})
-    return told
+        relevant = [each for each in wrong if place not in deeper or not _is_kind(each)]
+        found_rules.append({"where": place, "rule": " or ".join(dict.fromkeys(rule(each, model) for each in relevant))})
+    return found_rules
 
 
 def _is_kind(wrong: Mapping[str, Any]) -> bool:
@@ -91,7 +91,7 @@ def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
     """
     kind, context = str(wrong["type"]), wrong.get("ctx") or {}
     if kind == "extra_forbidden" and (names := _names_at(model, [str(each) for each in wrong["loc"][1:-1]])):
-        return f"{_PLAIN[kind]}; there are {', '.join(names)}"
+        return f"{_PLAIN[kind]}; known fields are {', '.join(names)}"
     if kind == "string_pattern_mismatch":
         return NAME if wrong["loc"][-1] in _NAMES else "contains characters that are not allowed"
     if kind in _NUMBERS:
@@ -102,14 +102,14 @@ def rule(wrong: Mapping[str, Any], model: Any = None) -> str:
         name, words = _ENDS[kind]
         return f"{words} {context[name]:g}"
     if kind in ("string_too_long", "too_long"):
-        return f"must be no longer than {context['max_length']:,}"
+        return f"must have a length of at most {context['max_length']:,}"
     if kind == "too_short":
         return "must not be empty"
     if kind in ("enum", "literal_error"):
         return f"must be one of {context['expected']}"
     if kind == "value_error":
         return str(context.get("error", "is not valid"))[:200]
-    return _PLAIN.get(kind, "cannot be read as what is needed here")
+    return _PLAIN.get(kind, "has the wrong type or form")
 
 
 def _names_at(model: Any, path: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ _LONG: Final = re.compile(r"\b[0-9]+\.[0-9]{7,}\b(?!e)")
 _HEAD, _LINE = 50, 76
 """Characters per line of the picture: in the heading, and below it."""
 THREAT_MODEL: Final = (
-    "Whoever sees this answer, every other answer under the same budget, and everything about everybody else in the "
+    "Anyone who sees this answer, every other answer under the same budget, and all data about everybody else in the "
     "data. The operator of the server and the owner of the data see the data itself and are trusted."
 )
 
@@ -72,9 +72,9 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
 
 def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, session: Session) -> dict[str, Any]:
     """The unsigned label of a synthetic table. It holds the hash of the noisy counts; drawn rows promise the same."""
-    made, said, then = found
+    made, text, then = found
     budget, ledger, measured = session.budget, session.ledger, made._measured
-    record = record_of(made, said, then.tables)
+    record = record_of(made, text, then.tables)
     named = [f"count by {', '.join(names)}" for names, _, _ in record["rows"]]
     table = measured.plans[0].question.relation.tables[0]
     each_of = list(zip(named, measured.plans, measured.released, strict=True))
@@ -100,7 +100,7 @@ def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, se
 def _heading(
     dataset: str, sql: str, loss: Cost, guarantee: Guarantee, entry: Entry, session: Session
 ) -> dict[str, Any]:
-    """How every label begins: what was released, and what it cost."""
+    """The first fields of every label: the release, its question, its unit, and its privacy loss."""
     budget, ledger = session.budget, session.ledger
     return {
         "version": VERSION,
@@ -119,7 +119,7 @@ def _heading(
 
 
 def _footing(guarantee: Guarantee, entry: Entry, ledger: Ledger) -> dict[str, Any]:
-    """How every label ends: what it rests on, and where the ledger has it."""
+    """The last fields of every label: its assumptions, its threat model, and its entry in the ledger."""
     return {
         "assumptions": list(guarantee.assumptions),
         "threat_model": THREAT_MODEL,
@@ -201,12 +201,12 @@ def lines(label: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _public(facts: Mapping[str, Any]) -> str:
     """The public facts of a column, in words."""
-    said = [facts["kind"]]
+    text = [facts["kind"]]
     if "low" in facts:
-        said.append(f"{facts['low']} to {facts['high']}")
+        text.append(f"{facts['low']} to {facts['high']}")
     if "keys" in facts:
-        said.append("one of " + ", ".join(key_text(key) for key in facts["keys"]))
-    return ", ".join([*said, "may be missing" if facts.get("nullable", True) else "never missing"])
+        text.append("one of " + ", ".join(key_text(key) for key in facts["keys"]))
+    return ", ".join([*text, "may be missing" if facts.get("nullable", True) else "never missing"])
 
 
 def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -214,11 +214,11 @@ def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
     several, found = len(label["draws"]) > 1, []
     for number, draw in enumerate(label["draws"], 1):
         for each in draw["mechanisms"]:
-            said = _mechanism(each)
+            text = _mechanism(each)
             if several:
                 cells = draw["summed_cells"]
-                said += f", paid {draw['paid']}" + (f", summed over at most {cells:,} cells" if cells > 1 else "")
-            found.append((f"Draw {number}" if several else "Mechanism", said))
+                text += f", paid {draw['paid']}" + (f", summed over at most {cells:,} cells" if cells > 1 else "")
+            found.append((f"Draw {number}" if several else "Mechanism", text))
     if several:
         found.append(("Answer", label["merged"]))
     spread = "; ".join(f"{each['of']} {each['deviation']:,.6g}" for each in label["deviations"])
@@ -226,11 +226,11 @@ def _draws(label: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _mechanism(each: Mapping[str, Any]) -> str:
-    said = f"{_LONG.sub(_shorter, each['noise'])} on the {each['of']}"
+    text = f"{_LONG.sub(_shorter, each['noise'])} on the {each['of']}"
     if "units" not in each:
-        return said
+        return text
     units = ", ".join(f"{name} {value:,.6g}" for name, value in each["units"].items())
-    return f"{said}, counted in steps of {each['step']}; in its own units: {units}"
+    return f"{text}, counted in steps of {each['step']}; in its own units: {units}"
 
 
 def _shorter(number: re.Match[str]) -> str:
@@ -242,7 +242,7 @@ def _shorter(number: re.Match[str]) -> str:
 def as_html(label: Mapping[str, Any]) -> str:
     """A complete page, without scripts and external styles."""
     rows = "".join(
-        f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(said))}</td></tr>" for name, said in lines(label)
+        f"<tr><th scope=row>{escape(name)}</th><td>{escape(str(text))}</td></tr>" for name, text in lines(label)
     )
     style = (
         "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:48rem;padding:0 1rem;"
@@ -267,9 +267,9 @@ def as_svg(label: Mapping[str, Any]) -> str:
         parts.append(f'<text x="20" y="{y}" font-size="18" font-weight="700">{escape(each)}</text>')
         y += 24
     y += 6
-    for name, said in lines(label):
+    for name, text in lines(label):
         parts.append(f'<text x="20" y="{y}" font-size="13" font-weight="600">{escape(name)}</text>')
-        for each in _wrapped(str(said), _LINE):
+        for each in _wrapped(str(text), _LINE):
             # Monospace: the width of a line is known, so that it stays inside the frame.
             parts.append(f'<text x="150" y="{y}" font-family="monospace" xml:space="preserve">{escape(each)}</text>')
             y += 17

@@ -42,7 +42,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
     "refused": (422, "The question breaks a public rule"),
     "rate_limited": (429, "Too many requests"),
     "run_failed": (500, "The run failed; what was charged stays charged"),
-    "unexpected": (500, "Something went wrong on our side"),
+    "unexpected": (500, "The server failed unexpectedly"),
     "busy": (503, "Too many questions are waiting"),
     "fit_failed": (503, "The rows could not be drawn within the limits of this server"),
     "dataset_unavailable": (503, "The dataset cannot be read now"),
@@ -53,7 +53,7 @@ CODES: Final[dict[str, tuple[int, str]]] = {
 """Code -> HTTP status and title. A closed list: programs may rely on it."""
 
 REPLACED: Final = (
-    "the signing key of this server was replaced while it ran, so it cannot sign: its operator must restart it"
+    "the signing key of this server was replaced while the server ran, so it cannot sign: its operator must restart it"
 )
 """The detail of code `not_ready` after a key rotation."""
 
@@ -118,7 +118,7 @@ def problem_of(error: BaseException) -> Problem:
         case LedgerDamaged():
             return Problem("ledger_damaged", str(error), {"entry": error.number})
         case LedgerUnavailable():
-            return Problem("ledger_unavailable", "what was asked for is not granted")
+            return Problem("ledger_unavailable", "the request was not carried out; try again later")
         case UnreadableRecord():
             return Problem("invalid", str(error))
         case DeniableError():

@@ -25,7 +25,7 @@ Text = Annotated[str, Field(min_length=1, max_length=1_000_000, strict=True)]
 
 
 def _whole(value: object) -> object:
-    """60.0 as 60: JSON does not tell them apart."""
+    """60.0 as 60: JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -45,7 +45,7 @@ def _shallow(frame: object) -> object:
         ]
         if not level:
             return frame
-    raise ValueError(f"is nested more than {_DEEPEST} deep")
+    raise ValueError(f"must be nested at most {_DEEPEST} deep")
 
 
 Steps = Annotated[dict[str, Any], AfterValidator(_shallow)]
@@ -69,8 +69,8 @@ class Spending(_Body):
 
     def cost(self) -> dict[str, Any]:
         """The keyword arguments of a session."""
-        said = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "within", "delta")}
-        return {name: value for name, value in said.items() if value is not None} | {"confidence": self.confidence}
+        arguments = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "within", "delta")}
+        return {name: value for name, value in arguments.items() if value is not None} | {"confidence": self.confidence}
 
 
 class _Asked(Spending):
@@ -111,8 +111,8 @@ class Explained(_Asked):
 
     def price(self) -> dict[str, Any] | None:
         """The keyword arguments of a session; None if the request has no cost."""
-        said = self.cost()
-        return said if set(said) - {"confidence", "delta"} else None
+        arguments = self.cost()
+        return arguments if set(arguments) - {"confidence", "delta"} else None
 
 
 class Batch(Spending):
@@ -132,7 +132,7 @@ class Batch(Spending):
     def short(self) -> Self:
         """Limit the total length: parsing takes time, and is free of charge."""
         if sum(len(each.encode("utf-8", "replace")) for each in self.texts) > _MOST_TOGETHER:
-            raise ValueError(f"the questions of a batch have at most {_MOST_TOGETHER:,} bytes together")
+            raise ValueError(f"the questions of a batch must have at most {_MOST_TOGETHER:,} bytes together")
         return self
 
     def cost(self) -> dict[str, Any]:
@@ -175,12 +175,12 @@ class SynthesisBody(Spending):
     @model_validator(mode="after")
     def short(self) -> Self:
         """Limit the length: the request is stored with the table, and sent with every list of tables."""
-        if len(json.dumps(self.said)) > _MOST_TOGETHER:
-            raise ValueError(f"the request for a synthetic table has at most {_MOST_TOGETHER:,} bytes")
+        if len(json.dumps(self.arguments)) > _MOST_TOGETHER:
+            raise ValueError(f"the request for a synthetic table must have at most {_MOST_TOGETHER:,} bytes")
         return self
 
     @property
-    def said(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """The keyword arguments of a session, without the cost."""
         names = ("table", "columns", "target", "bins", "method", "workload", "forbid", "unlisted")
         return {name: getattr(self, name) for name in names}
@@ -226,9 +226,7 @@ class NewDataset(_Body):
     def reasoned(self) -> Self:
         """Raise ValueError unless a reason is given exactly for others. Auditors read it."""
         if (self.people == "others") != (self.reason is not None):
-            raise ValueError(
-                "reason: say why they are other people, where you say that they are others, and only there"
-            )
+            raise ValueError('reason: must be given with people "others", and only then: why these are other people')
         return self
 
 
@@ -257,13 +255,13 @@ class NewStanding(_Body):
     def short(self) -> Self:
         """Limit the total length: parsing takes time, and is free of charge."""
         if sum(len(each.encode("utf-8", "replace")) for each in self.questions) > _MOST_TOGETHER:
-            raise ValueError(f"the questions of a set have at most {_MOST_TOGETHER:,} bytes together")
+            raise ValueError(f"the questions of a set must have at most {_MOST_TOGETHER:,} bytes together")
         return self
 
     def cost(self) -> dict[str, Any]:
         """The keyword arguments of a session."""
-        said = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "totals")}
-        return {name: value for name, value in said.items() if value is not None} | {"confidence": self.confidence}
+        arguments = {name: getattr(self, name) for name in ("epsilon", "mu", "rho", "share", "totals")}
+        return {name: value for name, value in arguments.items() if value is not None} | {"confidence": self.confidence}
 
 
 class RevealedDay(_Body):

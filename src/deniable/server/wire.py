@@ -49,7 +49,7 @@ def question_now(session: Session, text: str) -> str | Question:
     if len(text.encode()) > MOST_WRITTEN:
         raise QuestionRefused(
             "too_long",
-            f"the steps of a dataframe have at most {MOST_WRITTEN:,} bytes",
+            f"the steps of a dataframe must have at most {MOST_WRITTEN:,} bytes",
             "leave out columns that are not needed, or ask in several questions",
         )
     with session.limits(text):
@@ -125,9 +125,9 @@ def moment(answer: Answer) -> float:
     return datetime.fromisoformat(answer.receipt.time).timestamp()
 
 
-def told(dataset: str, answer: Answer | Grouped) -> dict[str, Any]:
+def answer_record(dataset: str, answer: Answer | Grouped) -> dict[str, Any]:
     """An answer as JSON. If it has several tables, each is a release, and the whole has the release of the first."""
-    more = {"tables": [told(dataset, each) for each in answer.tables]} if isinstance(answer, Grouped) else {}
+    more = {"tables": [answer_record(dataset, each) for each in answer.tables]} if isinstance(answer, Grouped) else {}
     where = {"dataset": dataset, "release": f"{dataset}:{answer.receipt.entry}"}
     return {**answer.to_dict(), **more, **where, "papers": papers_of(answer)}
 
@@ -149,10 +149,10 @@ def rehearsed(dataset: str, answer: Answer | Grouped, left: Cost) -> dict[str, A
 def bought(dataset: str, found: Bounds) -> dict[str, Any]:
     """Bounds as JSON."""
     nullable = found.domain is None or found.domain.nullable
-    return {**found.to_dict(), "nullable": nullable, "dataset": dataset, "answer": told(dataset, found.answer)}
+    return {**found.to_dict(), "nullable": nullable, "dataset": dataset, "answer": answer_record(dataset, found.answer)}
 
 
-def stood(dataset: str, standing: Standing, *, with_prices: bool) -> dict[str, Any]:
+def standing_record(dataset: str, standing: Standing, *, with_prices: bool) -> dict[str, Any]:
     """A set of standing questions as JSON."""
     budget = standing.session.budget
     prices = {"prices": [priced(dataset, each) for each in standing.prices()]} if with_prices else {}

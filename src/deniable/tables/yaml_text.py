@@ -71,6 +71,6 @@ def parsed(where: str, text: str) -> object:
     except yaml.YAMLError as wrong:
         mark = getattr(wrong, "problem_mark", None)
         place = "" if mark is None else f": {getattr(wrong, 'problem', None)} (line {mark.line + 1})"
-        raise UnreadableRecord(f"{where}: is not YAML{place}") from None
+        raise UnreadableRecord(f"{where}: is not valid YAML{place}") from None
     except (ValueError, OverflowError, KeyError, AttributeError):  # a value is not what its tag or its form says
-        raise UnreadableRecord(f"{where}: is not YAML: a value in it cannot be read") from None
+        raise UnreadableRecord(f"{where}: is not valid YAML: a value in it cannot be read") from None

@@ -113,7 +113,7 @@ def test_data_of_a_family_goes_on_spending(url: str) -> None:
         assert linked.serial == other.serial
     with pytest.raises(LedgerMismatch, match="budget"):  # nor does a new name bring a new budget
         Ledger.open(url, budget=Budget.pure(epsilon=5), unit=Unit.row(), dataset="visits 3", family="hospital")
-    with pytest.raises(InvalidParameter, match="no such ledger"):
+    with pytest.raises(InvalidParameter, match="does not contain the ledger"):
         Ledger.open(url, dataset="visits 3")
 
 

@@ -50,7 +50,7 @@ def test_an_answer_reads_like_a_table(answer: Answer) -> None:
             assert low <= value <= high
     with worded(InvalidParameter, parameter="column"):
         answer["wart"]
-    with pytest.raises(InvalidParameter, match="one cell"):
+    with pytest.raises(InvalidParameter, match="one row and one column"):
         answer.value  # noqa: B018
 
 
@@ -88,7 +88,7 @@ def test_an_answer_can_be_looked_at(answer: Answer) -> None:
     figure = answer.plot("c")
     assert isinstance(figure, Figure)
     assert figure.panels[0].y.names == tuple(reversed(answer["ward"]))
-    with opened() as s, pytest.raises(InvalidParameter, match="no measured column"):
+    with opened() as s, pytest.raises(InvalidParameter, match="no column of this answer has intervals"):
         s.sql("SELECT ward FROM visits GROUP BY ward HAVING COUNT(*) > -100000", mu=1).plot()
 
 
@@ -156,7 +156,7 @@ def test_a_picture_is_saved_and_says_what_it_leaves_out(s: Session, answer: Answ
     part = s.sql(text, mu=2)
     assert len(part.plot("n").panels[0].y.names) == 3
     assert part.plot("m").panels[0].y.names == ("C", "B")
-    assert "1 row is not drawn, because there is no value or no interval" in part.plot("m").note
+    assert "1 row is not drawn, for lack of a value or an interval" in part.plot("m").note
     with worded(InvalidParameter, parameter="column"):
         part.plot("ward")
 

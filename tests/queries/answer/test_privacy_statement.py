@@ -68,7 +68,7 @@ def test_a_session_without_releases_and_an_answer_have_one() -> None:
         assert "This table is (ε, δ)-differentially private" in text
         assert "ward: one of A, B, C" in text
         assert "age: integer from 0 to 100" in text
-        assert "town: text, nothing else" in text
+        assert "town: text, without bounds or keys" in text
         assert "The 95 % intervals" in " ".join(answer.statement().sentences)
         assert "Adjustments" not in answer.statement().text()
         adjusted = answer.nonnegative().rounded(base=5).suppressed(below=10).statement()

@@ -131,7 +131,7 @@ def test_sources_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.duckdb").write_bytes(b"")
     (tmp_path / "bad.csv").write_bytes(b"\xff\xfe\n")
     refused = [
-        (tmp_path / "none.csv", "no such file"), (tmp_path / "x.xlsx", "by its ending"), (tmp_path / "x.duckdb", "several tables"),
+        (tmp_path / "none.csv", "no such file"), (tmp_path / "x.xlsx", "must have the ending"), (tmp_path / "x.duckdb", "several tables"),
         (tmp_path / "bad.csv", "UTF-8"), ({"v": [1]}, "a dict cannot be read"), (DatabaseTable(tmp_path / "no.duckdb", "t"), "no such file"),
     ]  # fmt: skip
     with DuckDBEngine() as engine:

@@ -364,7 +364,7 @@ def test_bad_registrations_are_refused(kitchen: Kitchen) -> None:
     with pytest.raises(InvalidParameter, match="source"):
         engine.register("t", object(), PEOPLE, SECRET)
     real = Table.of("t", Unit.person("who", rows=1), who=Domain.real())
-    with pytest.raises(InvalidParameter, match="integer or a text"):
+    with pytest.raises(InvalidParameter, match="integers or texts"):
         engine.register("t", source, real, SECRET)
     engine.register("t", source, PEOPLE, SECRET)
     with pytest.raises(InvalidOperation, match="registered already"):

@@ -240,7 +240,7 @@ def test_totals_below_0_are_refused_with_a_remedy(world: World) -> None:
         if min(total["n"]) < 0:  # type: ignore[type-var]
             break
     moved = fine.adding_up_to(total)
-    with pytest.raises(InvalidParameter, match="below 0"):
+    with pytest.raises(InvalidParameter, match="negative number"):
         moved.nonnegative()
     whole = consistent_fit.joint([fine, total]).nonnegative().tables()
     assert min(whole[0]["n"]) >= 0  # type: ignore[type-var]
@@ -288,9 +288,9 @@ def test_declared_totals_of_other_rows_are_noticed(world: World) -> None:
         ({"a": {"x": np.array([1, 2]), "y": 2, "z": 3}}, "finite"),
         ({"c": {"x": 1}}, "keys of the tables"),
         ({("a", "a"): {}}, "each once"),
-        ({"a": 7}, "total for each value"),
+        ({"a": 7}, "each value to its total"),
         ({7: {}}, "name"),
-        ([("a", {})], "totals for a key's name"),
+        ([("a", {})], "names of keys to totals"),
         ({"a": {"x": 1, "y": 1, "z": 1}, (): 4}, "contradict"),
     ],
 )
@@ -364,7 +364,7 @@ def test_totals_that_are_none_are_refused(world: World) -> None:
     for wrong in (other, several):
         with worded(InvalidParameter, parameter="totals"):
             fine.adding_up_to(wrong)
-    with pytest.raises(InvalidParameter, match="two versions"):
+    with pytest.raises(InvalidParameter, match="one version of the data"):
         fine.adding_up_to(answers["a"])
     for base in (0, -5, 1.5, True, "5"):
         with pytest.raises(InvalidParameter, match="whole number"):
@@ -495,7 +495,7 @@ def test_computed_columns_are_left_and_that_is_told(world: World) -> None:
     rounded = both.rounded(base=5)
     assert rounded["twice"] == both["twice"]
     assert all(n % 5 == 0 for n in rounded["n"])  # type: ignore[operator]
-    assert rounded.adjustments[-1] == "columns that are computed from them were left as they were"
+    assert rounded.adjustments[-1] == "columns that are computed from these numbers were not changed"
     only = s.sql("SELECT a, COUNT(*) * 2 AS twice FROM w WHERE b < 4 GROUP BY a", **{kind: 1})
     with pytest.raises(InvalidOperation, match="select the count"):
         only.rounded()

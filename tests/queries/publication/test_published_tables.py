@@ -129,7 +129,7 @@ def test_bad_sets_are_refused(answers: list[q.Answer]) -> None:
             q.publish(wrong)  # type: ignore[arg-type]
     with worded(InvalidParameter, parameter="tables"):
         q.publish([answers[0], "x"])  # type: ignore[list-item]
-    with pytest.raises(InvalidParameter, match="not among them"):
+    with pytest.raises(InvalidParameter, match="an answer that is not given"):
         q.publish([answers[0].adding_up_to(answers[1])])
     with pytest.raises(InvalidParameter, match="rounded"):
         q.publish([answers[0].rounded()])
@@ -172,13 +172,13 @@ def test_every_file_says_how_people_are_protected(tables: Publication, tmp_path:
 
 
 def test_a_suppressed_count_was_said_to_be_divided_by_zero(tables: Publication) -> None:
-    """Below the table stood that "the noisy numbers give none", beside the note that small counts are not shown."""
+    """Below the table stood that "the a missing number", beside the note that small counts are not shown."""
     done = tables.rounded().suppressed(below=10**9)
     assert all(cell is None for cell in done[0]["n"])
-    assert not any("noisy numbers give none" in note for table in done for note in table.notes)
+    assert not any("a missing number" in note for table in done for note in table.notes)
     assert "counts below 1,000,000,000 are not shown (–)" in done.adjustments[-1]
     assert "counts below 1,234,567.5 are" in tables.suppressed(below=1_234_567.5).adjustments[-1], "was 1.23457e+06"
-    assert "noisy numbers give none" not in done.to_latex()
+    assert "a missing number" not in done.to_latex()
 
 
 def test_a_page_without_a_title_is_called_after_its_tables(tables: Publication) -> None:

@@ -26,7 +26,7 @@ COUNT = "SELECT COUNT(*) AS n FROM t"
 @pytest.mark.parametrize(
     ("ledger", "words"),
     [
-        (":memory:", "would be a file of this name; leave it out"),
+        (":memory:", "would make a file with this name; leave it out"),
         (5, "must be the path of a file, not int"),
         (b"a.ledger", "must be the path of a file, not bytes"),
         ("", "is not the path of a file"),

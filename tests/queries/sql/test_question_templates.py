@@ -113,12 +113,12 @@ def test_only_numbers_that_columns_are_compared_with_are_filled_in(shape: str) -
 def test_a_shape_is_believed_once_it_told_a_second_text_right(monkeypatch: pytest.MonkeyPatch) -> None:
     shape = "SELECT ward, COUNT(*) AS n FROM visits WHERE age > {} AND cost < {} GROUP BY ward"
     first, again, second, third = (shape.format(*each) for each in ((1, 2.5), (3, 2.5), (3, 4.5), (5, 6.5)))
-    real = question_templates._Known.filled
+    real = question_templates._KnownShape.filled
     for wrong in (False, True):
         known = Shapes()
         with monkeypatch.context() as patch:
             if wrong:  # as if another number of the text stood at each place
-                patch.setattr(question_templates._Known, "filled", lambda self, given: real(self, given[::-1]))
+                patch.setattr(question_templates._KnownShape, "filled", lambda self, given: real(self, given[::-1]))
             for text in (first, again, second):
                 assert known.plan(text) is None
                 known.learn(text, plan_under(parse(text, EXAMPLE), GAUSSIAN))

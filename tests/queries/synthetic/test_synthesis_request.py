@@ -231,7 +231,7 @@ def test_a_person_with_several_rows_is_protected_as_a_whole(tmp_path: Path) -> N
         ({"columns": ["sex", "sex"]}, "is named twice"),
         ({"columns": []}, "1 to 64"),
         ({"columns": ["sex"], "bins": {"sex": 3}}, "has keys"),
-        ({"columns": ["age"], "bins": 3}, "must give a number"),
+        ({"columns": ["age"], "bins": 3}, "must map columns to numbers"),
         ({"columns": ["age"], "bins": {"age": 1}}, "from 2 to 256"),
         ({"columns": ["age"], "bins": {"age": True}}, "from 2 to 256"),
         ({"columns": ["age"], "bins": {"pay": 4}}, "not one of the columns"),

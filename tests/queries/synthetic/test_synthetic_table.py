@@ -159,17 +159,17 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"method": "trees"}, "is not a method"),
+        ({"method": "trees"}, "is not a known method"),
         ({"method": "independent", "target": "sex"}, 'target and method="independent" each say'),
         ({"workload": [("sex", "age")], "target": "sex"}, "workload and target each say"),
-        ({"bins": pd.Series({"age": 5})}, "must give a number for a column"),
+        ({"bins": pd.Series({"age": 5})}, "must map columns to numbers"),
         ({"workload": [("sex", "nowhere")]}, "not one of the columns"),
         ({"workload": [("sex", "sex")]}, "each once"),
         ({"workload": "sex"}, "must list columns"),
         ({"workload": [("sex", "age", "pregnant", "pay")]}, "1 to 3 columns"),
         ({"forbid": {"sex": "m"}}, "must be a list"),
-        ({"forbid": ["sex"]}, "each rule"),
-        ({"forbid": [{}]}, "each rule"),
+        ({"forbid": ["sex"]}, "must be rules that give values"),
+        ({"forbid": [{}]}, "must be rules that give values"),
         ({"forbid": [{"nowhere": 1}]}, "not one of the columns"),
         ({"forbid": [{"sex": "x"}]}, "cannot have"),
         ({"forbid": [{"sex": None}]}, "cannot have"),
@@ -178,8 +178,8 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
         ({"forbid": [{"age": 1}] * 101}, "at most 100"),
         ({"forbid": [{"sex": [["m"]]}]}, "cannot have"),
         ({"forbid": [{"sex": {"m": 1}}]}, "cannot have"),
-        ({"forbid": [{"sex": ["f", "m"]}]}, "every row"),
-        ({"forbid": [{"sex": "f", "age": (None, 50)}, {"age": (51, None)}, {"sex": "m"}]}, "every row"),
+        ({"forbid": [{"sex": ["f", "m"]}]}, "every possible row"),
+        ({"forbid": [{"sex": "f", "age": (None, 50)}, {"age": (51, None)}, {"sex": "m"}]}, "every possible row"),
         ({"workload": [5]}, "must list columns"),
         ({"columns": [["sex"]]}, "by name"),
         ({"columns": "sex"}, r'write columns=\["sex"\]'),
@@ -189,9 +189,9 @@ def test_no_neighbours_of_a_tiny_table_are_told_apart_by_more(rows: int, relatio
         ({"unlisted": ["sex"]}, "has keys or bounds"),
         ({"unlisted": ["nowhere"]}, "not one of the columns"),
         ({"rows": 0}, "about how many rows"),
-        ({"rows": 3}, "noise drowns 3 rows"),
-        ({"rows": 1}, "noise drowns 1 row:"),
-        ({"epsilon": None, "share": 1e-20}, "noise drowns"),
+        ({"rows": 3}, "is too small for 3 rows"),
+        ({"rows": 1}, "is too small for 1 row:"),
+        ({"epsilon": None, "share": 1e-20}, "is too small for"),
         ({"delta": 1e-9}, "unlisted keys"),
         ({"bins": {"age": 100, "pay": 256, "at": 256}, "workload": [("age", "pay", "at")]}, "cells"),
     ],
@@ -388,7 +388,7 @@ def test_rules_were_not_told_where_the_guarantee_is() -> None:
     with opened() as s:
         plain = s.synthesize(columns=FEW, epsilon=1)
         ruled = s.synthesize(columns=FEW, forbid=[{"sex": "m", "pregnant": True}], epsilon=1)
-        told = "the rules of what cannot be (sex × pregnant) were not made from the data"
+        told = "the rules about impossible combinations (sex × pregnant) were not made from the data"
         assert ruled.guarantee.assumptions == (*plain.guarantee.assumptions, told)
         assert "By declared rules about sex × pregnant, no row has an impossible combination" in " ".join(
             ruled.statement().sentences
@@ -476,7 +476,7 @@ def test_measured_errors_are_exact_and_for_the_owner_alone() -> None:
         assert "NOT PRIVATE" in repr(found)
         assert not any(character.isdigit() for character in repr(found))
         assert "NOT PRIVATE" in found.describe()
-        with pytest.raises(InvalidParameter, match="what synthesize gave"):
+        with pytest.raises(InvalidParameter, match="what synthesize"):
             s.measured_errors("made")
     other = opened(people(9), schema={**SCHEMA, "age": dn.Domain.integer(0, 50)})
     with other, pytest.raises(InvalidParameter, match="another table"):

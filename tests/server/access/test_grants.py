@@ -59,7 +59,7 @@ def test_a_grant_of_more_than_there_is_is_refused(family: World) -> None:
         body = {"analyst": flo, "limit": {"epsilon": 101.0}, "window_seconds": window}
         refused = family.call("olga", "POST", "/v1/datasets/visits/grants", body)
         assert (refused.status_code, refused.json()["parameter"]) == (422, "limit")
-        assert "is more than the limit of the dataset: epsilon 100 at" in refused.json()["detail"]
+        assert "must be at most the limit of the dataset: epsilon 100 at" in refused.json()["detail"]
     assert listed(family, "visits", flo) == []
     granted(family, "visits", flo, 100.0)
     assert listed(family, "visits", flo)[0][0] == family.ledger.limit.describe(family.ledger.budget)

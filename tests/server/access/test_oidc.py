@@ -228,9 +228,9 @@ def test_an_email_counts_when_the_issuer_has_verified_it(world: World, tmp_path:
     [
         ({"issuer": ""}, "oidc.issuer"),
         ({"keys": "http://login.example.org/keys"}, "https"),
-        ({"keys": "nothing.json"}, "must be a file"),
+        ({"keys": "nothing.json"}, "must be an existing file"),
         ({"claim": "role"}, "oidc.claim"),
-        ({"algorithms": "none"}, "is not an entry"),
+        ({"algorithms": "none"}, "is not a known entry"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(world: World, changed: dict[str, str], said: str) -> None:

@@ -114,7 +114,7 @@ def test_an_empty_database_beside_a_used_folder_gave_a_fresh_budget(then: str, t
         command = [sys.executable, "-m", "deniable", "serve", "--port", "0", "--config", str(config)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
-    assert "this one is empty" in done.stderr
+    assert "this catalogue is empty" in done.stderr
     assert "`database` that this folder was used with" in done.stderr
     with opened(tmp_path, "state", database=url) as again:
         assert again.described(OLGA, "visits")["left"] == "epsilon 0, delta 0"
@@ -204,7 +204,7 @@ def test_a_copied_folder_is_not_served_beside_the_first(tmp_path: Path) -> None:
     """Its ledgers were refused, but what was registered in each of the two got a budget in each."""
     there = spent(tmp_path)
     shutil.copytree(tmp_path / "state", tmp_path / "copied")
-    with pytest.raises(LedgerUnavailable, match="at home elsewhere"):
+    with pytest.raises(LedgerUnavailable, match="belongs to the path"):
         Curator(Settings(state=tmp_path / "copied", data=(tmp_path,)))
     config = tmp_path / "copied.toml"
     config.write_text('state = "copied"\ndata = ["data"]\n')
@@ -219,7 +219,7 @@ def test_a_copied_folder_is_not_served_beside_the_first(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_was_restored_to_its_own_place_is_called_so(tmp_path: Path) -> None:
-    """The words were that it is at home elsewhere, with the same path twice."""
+    """The words were that it is belongs to the path, with the same path twice."""
     made(tmp_path).curator.close()
     (tmp_path / "state").rename(tmp_path / "lost")
     shutil.copytree(tmp_path / "lost", tmp_path / "state")

@@ -295,12 +295,12 @@ def test_static_files_are_ours_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"who;ward;age\n1;A;3\n", "have semicolons between them, not commas"),
+        (b"who;ward;age\n1;A;3\n", "separated by semicolons, not by commas"),
         (b"", "must begin with a line that names its columns"),
         (b"\n1,A,3\n", "must begin with a line that names its columns"),
         (b"who\tward\n1\tA\n", "call the file .tsv"),
         (b"wh\xff,ward\n1,A\n", "must be text in UTF-8"),
-        (b'"who,ward\n1,A\n', "is a quote not closed?"),
+        (b'"who,ward\n1,A\n', "close every quote in it"),
     ],
 )
 def test_a_file_that_is_no_table_is_named_by_its_fault(world: World, content: bytes, words: str) -> None:
@@ -368,7 +368,7 @@ def test_a_fault_of_ours_and_a_rate_are_pages_too_and_the_api_speaks_json(
         patch.setattr("deniable.server.console.console_guard.Guard._asked_in", faulty)
         broken = world.client.request("GET", "/console/sign-in", headers=HTML)
         assert (broken.status_code, broken.headers["content-type"]) == (500, "text/html; charset=utf-8")
-        assert "Something went wrong on our side" in broken.text
+        assert "The server failed unexpectedly" in broken.text
         assert "ZEBRA" not in broken.text
     with monkeypatch.context() as patch:
         patch.setattr("deniable.server.access.rate_limits.Buckets.take", lambda *_: 7)

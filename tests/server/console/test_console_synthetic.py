@@ -105,8 +105,8 @@ def test_what_somebody_else_paid_for_can_be_downloaded_after_asking(world: World
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"column": [], "amount": "0.5"}, "those offered"),
-        ({"column": [column("town")], "amount": "0.5"}, "those offered"),
+        ({"column": [], "amount": "0.5"}, "the offered ones"),
+        ({"column": [column("town")], "amount": "0.5"}, "the offered ones"),
         ({"column": [column("ward")], "amount": "nan"}, "positive number"),
         ({"column": [column("ward")], "amount": "0.5", "target": "age"}, "target"),
         ({"column": [column("ward"), column("sex")], "amount": "1000"}, "Not enough budget is left"),

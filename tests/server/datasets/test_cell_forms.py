@@ -71,7 +71,7 @@ def test_the_same_rows_as_csv_and_as_parquet_got_two_budgets(schema: str, curato
     assert not told["linked"]
     told = curator.register(OLGA, "again", {"again": "r.parquet"}, schema.replace("TABLE", "again"), None)
     assert told["linked"]
-    assert "was known" in told["warning"]
+    assert "the server knows" in told["warning"]
     curator.close()
 
 

@@ -117,4 +117,4 @@ def test_known_data_with_a_renamed_id_shares_the_budget_that_it_has(own: World) 
     body = {"name": "again", "sources": {"again": "renamed.csv"}, "schema": schema.replace("renamed:", "again:")}
     answer = own.call("olga", "POST", "/v1/datasets", body)
     assert (answer.status_code, answer.json()["code"], answer.json()["field"]) == (409, "ledger_mismatch", "unit")
-    assert answer.json()["detail"].endswith("added or removed; declare people, or rows, as there")
+    assert answer.json()["detail"].endswith("added or removed; declare the same unit, people or rows")

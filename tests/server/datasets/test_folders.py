@@ -71,7 +71,7 @@ def test_each_owner_registers_and_sees_their_own_files(apart: World) -> None:
 def test_an_owner_without_a_folder_hears_what_to_do(apart: World) -> None:
     apart.newcomer("oona", Role.OWNER)
     refused = register(apart, "oona", "none", "x.csv").json()
-    assert "you have no data folder here" in refused["detail"]
+    assert "must be in a data folder of yours" in refused["detail"]
     assert "[owners]" in refused["detail"]
 
 
@@ -86,10 +86,7 @@ def test_folders_of_nobody_are_for_the_only_owner(tmp_path: Path) -> None:
         for who in ("otto", "olga"):
             refused = register(there, who, "last", "last.csv")
             assert refused.status_code == 422
-            assert (
-                "there are several owners, and the settings do not say whose files are whose"
-                in refused.json()["detail"]
-            )
+            assert "the server has several owners, and its settings name no folder for each" in refused.json()["detail"]
         assert there.call("olga", "GET", "/v1/datasets/more").status_code == 200  # what is there stays
         there.call("adam", "DELETE", "/v1/people/otto")
         assert register(there, "olga", "last", "last.csv").status_code == 422  # the operator alone says whose they are
@@ -113,19 +110,25 @@ def test_folders_of_owners_in_a_settings_file(tmp_path: Path) -> None:
     assert found.data == ()
     for wrong, match in (
         ('state = "s"\n', "needs the entry 'data', or"),
-        ('state = "s"\ndata = ["x"]\n[owners]\nolga = ["y"]\n', "data or owners, not both"),
+        ('state = "s"\ndata = ["x"]\n[owners]\nolga = ["y"]\n', "must not be given together with data"),
         ('state = "s"\n[owners]\nolga = "y"\n', "owners must be"),
         ('state = "s"\nowners = ["y"]\n', "owners must be"),
         ('state = "s"\n[owners]\nolga = ["y"]\notto = ["y"]\n', "overlap"),
         ('state = "s"\n[owners]\nolga = ["y"]\notto = ["y/z"]\n', "overlap"),
         ('state = "s"\n[owners]\nolga = ["y"]\n"*" = ["."]\n', "overlap"),
-        ('state = "s"\n[owners]\n"Ol ga " = ["y"]\n', "nobody can be called that: it begins or ends with a space"),
-        ('state = "s"\n[owners]\n"ölga" = ["y"]\n', "nobody can be called that: it must begin with a letter"),
-        ('state = "s"\n[owners]\nolga = ["y"]\nOlga = ["z"]\n', "'Olga': looks like 'olga', and nobody can be both"),
-        ('state = "y"\ndata = ["y"]\n', "lies in a folder of data .* among the files of owners; keep them apart"),
-        ('state = "y/s"\ndata = ["x", "y"]\n', "keep them apart"),
-        ('state = "y/s/t"\n[owners]\nolga = ["y/s"]\n', "keep them apart"),
-        ('state = "s"\ndata = ["."]\n', "keep them apart"),
+        (
+            'state = "s"\n[owners]\n"Ol ga " = ["y"]\n',
+            "must be the name of a person, and must not begin or end with a space",
+        ),
+        ('state = "s"\n[owners]\n"ölga" = ["y"]\n', "must be the name of a person, and must begin with a letter"),
+        ('state = "s"\n[owners]\nolga = ["y"]\nOlga = ["z"]\n', "'Olga': must not look like 'olga', another owner"),
+        (
+            'state = "y"\ndata = ["y"]\n',
+            "must not lie in a folder of data .* where owners may write; choose another folder",
+        ),
+        ('state = "y/s"\ndata = ["x", "y"]\n', "choose another folder"),
+        ('state = "y/s/t"\n[owners]\nolga = ["y/s"]\n', "choose another folder"),
+        ('state = "s"\ndata = ["."]\n', "choose another folder"),
     ):
         file.write_text(wrong)
         with pytest.raises((UnreadableRecord, InvalidParameter), match=match):

@@ -17,7 +17,7 @@ from deniable.server.catalogue.catalogue import Catalogue
 from deniable.server.curator import Curator
 from deniable.server.datasets.data_marks import marks_of
 from deniable.server.datasets.dummy_rows import dummy_rows
-from deniable.server.datasets.open_datasets import TOLD
+from deniable.server.datasets.open_datasets import FOR_OTHERS
 from deniable.server.operations.settings import Settings
 from deniable.server.request_bodies import BudgetBody
 from deniable.server.roles import Role
@@ -305,7 +305,7 @@ def test_a_file_that_changed_since_is_not_asked(world: World) -> None:
     assert (answer.status_code, answer.json()["code"]) == (503, "dataset_unavailable")
     assert "a file changed since it was registered" in answer.json()["detail"]
     seen = world.call("ada", "GET", "/v1/datasets/moving").json()  # an auditor hears no reason, but whom to tell
-    assert (seen["code"], seen["detail"]) == ("dataset_unavailable", TOLD["dataset_unavailable"])
+    assert (seen["code"], seen["detail"]) == ("dataset_unavailable", FOR_OTHERS["dataset_unavailable"])
 
 
 def test_a_file_that_changes_meanwhile_changes_no_answer(world: World) -> None:

@@ -525,6 +525,6 @@ def test_a_replay_of_what_was_noted_is_refused_once_the_ledger_is_not_believed(t
     watching.released(record.family, ledger, [], entries)
     watching.released(record.family, ledger, [], entries)  # and again: it is noted
     watching._broken[record.family] = gone_back(3)
-    with pytest.raises(LedgerDamaged, match="put back"):
+    with pytest.raises(LedgerDamaged, match="restore"):
         watching.released(record.family, ledger, [], entries)
     there.curator.close()

@@ -69,7 +69,7 @@ def test_everything_goes_on_under_the_new_key(tmp_path: Path) -> None:
         answer = world.ask("SELECT sex, COUNT(*) AS n FROM visits GROUP BY sex", epsilon=0.1).json()
         label = world.call("ada", "GET", f"/v1/labels/{answer['release']}").json()
         check_label(label, world.curator.key.public)
-        with pytest.raises(UnreadableRecord, match="with its newest one"):
+        with pytest.raises(UnreadableRecord, match="with its newest key"):
             check_label(label, first)
         browser, page = Browser(world, "ana"), f"/console/labels/{answer['release']}"
         assert 'href="?form=key"' in browser.get(page).text
@@ -99,7 +99,7 @@ def _follow_the_keys(label: Any, answer: Any, first: keys.PublicKey, ledger: Pat
     forged = signed({name: label[name] for name in label if name not in {"key", "signature"}}, stranger)
     with pytest.raises(UnreadableRecord, match="signed with another key"):
         verify_label(forged, answer, first, ledger=ledger)
-    with pytest.raises(UnreadableRecord, match="the ledger does not hold with this key"):
+    with pytest.raises(UnreadableRecord, match="the ledger cannot be verified with this key"):
         verify_label(forged, answer, stranger.public, ledger=ledger)
     with pytest.raises(UnreadableRecord, match="label was changed"):
         verify_label({**label, "loss": "nothing"}, answer, first, ledger=ledger)
@@ -158,7 +158,7 @@ def test_the_key_of_a_running_server_was_replaced(command: str, tmp_path: Path) 
     with world.client:
         done = CliRunner().invoke(build(), asked)
         assert done.exit_code == 1, done.output
-        assert f"a server runs on this state, and `deniable {command}` needs it stopped" in done.stderr
+        assert f"a server uses this state, and `deniable {command}` requires it to be stopped" in done.stderr
         assert keys.read(tmp_path / "state" / "server.key").public == world.curator.key.public
         assert not list((tmp_path / "state").glob("server.next*"))
         assert world.ask(WARDS, epsilon=0.5).status_code == 200
@@ -173,7 +173,7 @@ def test_several_processes_hold_the_state_from_the_first_to_the_last(tmp_path: P
     world = stopped(tmp_path)
     with (
         state_holding.serving(world.curator.settings.state),
-        pytest.raises(LedgerUnavailable, match="needs it stopped"),
+        pytest.raises(LedgerUnavailable, match="requires it to be stopped"),
     ):
         rotate(world.curator.settings, by="admin", reason="new")
     with (
@@ -181,7 +181,7 @@ def test_several_processes_hold_the_state_from_the_first_to_the_last(tmp_path: P
         pytest.raises(LedgerUnavailable) as found,
     ):
         Curator(world.curator.settings)
-    assert "being changed by another command" in found.value.reason
+    assert "another command is changing" in found.value.reason
 
 
 def test_a_process_whose_key_was_replaced_went_on_without_checkpoints(
@@ -207,7 +207,7 @@ def test_a_process_whose_key_was_replaced_went_on_without_checkpoints(
             ),
         ):
             assert (done.status_code, done.json()["code"]) == (503, "not_ready"), done.text
-            assert "was replaced while it ran" in done.json()["detail"]
+            assert "was replaced while the server ran" in done.json()["detail"]
         ready = world.client.request("GET", "/ready")
         assert (ready.status_code, ready.json()["failed"]) == (503, ["key"])
         with Ledger.inspect(next((tmp_path / "state" / "ledgers").glob("*.ledger")), dataset="visits") as ledger:
@@ -235,7 +235,7 @@ def test_a_server_on_another_machine_keeps_its_key(tmp_path: Path, postgres: Any
     copy = replace(world.curator.settings, state=tmp_path / "copied")
     shutil.copytree(tmp_path / "state", tmp_path / "copied")
     with world.client:
-        with pytest.raises(LedgerUnavailable, match="needs it stopped"):
+        with pytest.raises(LedgerUnavailable, match="requires it to be stopped"):
             rotate(copy, by="admin", reason="new")
         assert world.ask(WARDS, epsilon=0.5).status_code == 200
     public, _ = rotate(world.curator.settings, by="admin", reason="new")

@@ -310,7 +310,7 @@ def test_what_cannot_be_served_is_said_in_a_line(tmp_path: Path) -> None:
     assert "--invite='olga': was an owner here; --invite makes admins only" in said
     catalogue.add_person("root", Role.ADMIN)
     said = refused("--config", str(config), "--port", "0", "--invite", "Root")[1]
-    assert "'Root' looks like 'root', who is here already; choose another name" in said
+    assert "'Root' looks like 'root', who exists already; choose another name" in said
     assert "the demo has an admin" in refused("--demo", "--invite", "bob")[1]
     assert catalogue.tokens("olga") == []
     catalogue.close()

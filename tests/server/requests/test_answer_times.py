@@ -204,7 +204,7 @@ def test_memory_is_said_as_duckdb_reads_it(memory: str, tmp_path: Path) -> None:
         ('proxy = ["10.0.0.7"]', "has no entry 'proxy'; did you mean 'proxies'?"),
         ("Processes = 2", "did you mean 'processes'?"),
         ("zzz = 2", "has no entry 'zzz'; choose from at_once, body,"),
-        ("[ceiling]\nepsilom = 1.0\ndelta = 1e-6", "ceiling='epsilom': is not an entry; did you mean 'epsilon'?"),
+        ("[ceiling]\nepsilom = 1.0\ndelta = 1e-6", "ceiling='epsilom': is not a known entry; did you mean 'epsilon'?"),
     ],
 )
 def test_a_misspelt_setting_was_told_a_list_of_thirty(written: str, said: str, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_an_old_label_is_verified_as_what_it_is(both: tuple[dict[str, Any], dict
     label, answer = both
     found = verify_label(old_label(label, world), answer, world.curator.key.public)
     assert (found.version, found.numbers) == (2, False)
-    assert "does not bind the numbers" in " ".join(found.lines())
+    assert "does not cover the numbers" in " ".join(found.lines())
 
 
 def told(*arguments: object) -> tuple[int, str]:
@@ -129,13 +129,13 @@ def test_the_command_says_what_is_verified(
     code, said = told(places["label"], places["answer"], "--key", key)
     assert code == 0
     assert "is as it was signed with this key" in said
-    assert "are those that were released under it" in said
+    assert "are those that were released under this label" in said
     code, said = told(places["label"], "--key", key)
     assert (code, "No answer was compared" in said) == (0, True)
     code, said = told(places["label"], places["other"], "--key", key)
     assert (code, "not the numbers that were released" in said) == (3, True)
     code, said = told(places["old"], places["answer"], "--key", key)
-    assert (code, "does not bind the numbers" in said) == (3, True)
+    assert (code, "does not cover the numbers" in said) == (3, True)
     assert told(places["old"], "--key", key)[0] == 0
     code, said = told(places["label"], places["answer"], "--key", key, "--json")
     about = {"release": label["release"], "version": 3, "numbers": True, "key": label["key"], "replaced": False}

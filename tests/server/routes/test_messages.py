@@ -25,7 +25,10 @@ from tests.wording import worded
         ({"within": 0}, "within: must be more than 0"),
         ({"within": {"n": 0}}, "within.n: must be more than 0"),
         ({"within": "near"}, "within: must be a number or must be an object"),
-        ({"epsilon": 1, "sigma": 2}, "sigma: is not known here; there are epsilon, mu, rho, share, within, delta"),
+        (
+            {"epsilon": 1, "sigma": 2},
+            "sigma: is not known here; known fields are epsilon, mu, rho, share, within, delta",
+        ),
         ({"epsilon": "1"}, "epsilon: must be a number"),
         ({"sql": None}, "give exactly one of sql and frame"),
     ],
@@ -41,16 +44,16 @@ def test_a_rule_is_said_once_where_it_is_broken(world: World, body: dict[str, An
 def test_the_fields_of_a_part_are_said(world: World) -> None:
     body = {"analyst": "ana", "limit": {"eps": 1}, "epsilon": 1}
     said = world.call("olga", "POST", "/v1/datasets/visits/grants", body).json()["detail"]
-    assert "limit.eps: is not known here; there are epsilon, mu, rho, delta, keys_delta" in said
-    assert "epsilon: is not known here; there are analyst, limit, window_seconds" in said
+    assert "limit.eps: is not known here; known fields are epsilon, mu, rho, delta, keys_delta" in said
+    assert "epsilon: is not known here; known fields are analyst, limit, window_seconds" in said
     answer = world.call("olga", "POST", "/v1/datasets", {"name": "x", "source": "visits.csv"})
-    assert "source: is not known here; there are name, sources, schema, budget" in answer.json()["detail"]
+    assert "source: is not known here; known fields are name, sources, schema, budget" in answer.json()["detail"]
 
 
 def test_a_release_without_a_dataset_says_how_releases_are_called(world: World) -> None:
     said = world.call("ana", "GET", "/v1/labels/nonsense").json()
     assert said["code"] == "not_found"
-    assert said["detail"] == "there is no such release that you may see; a release is called like visits:7"
+    assert said["detail"] == "this release does not exist, or you may not see it; a release has a name like visits:7"
 
 
 def test_a_name_that_is_taken_says_to_choose_another(world: World) -> None:
@@ -58,7 +61,7 @@ def test_a_name_that_is_taken_says_to_choose_another(world: World) -> None:
     answer = world.call("olga", "POST", "/v1/datasets", body)
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        "there is a dataset 'visits' already; choose another name",
+        "the dataset 'visits' exists already; choose another name",
     )
 
 
@@ -69,7 +72,7 @@ def test_a_name_that_looks_like_another_dataset_is_refused(world: World, name: s
     answer = world.call("olga", "POST", "/v1/datasets", body)
     assert (answer.status_code, answer.json()["detail"]) == (
         409,
-        f"{name!r} looks like the dataset 'visits', which is here; choose another name",
+        f"{name!r} looks like the dataset 'visits', which exists already; choose another name",
     )
 
 
@@ -84,7 +87,7 @@ def test_a_body_that_does_not_say_it_is_json_hears_which_header_to_send(world: W
 
 def test_a_token_that_opens_nothing_hears_what_may_be_wrong_with_it(world: World) -> None:
     """Who had sent one heard `send Authorization: Bearer ...`."""
-    said = "send Authorization: Bearer TOKEN; one that was sent may be mistyped, out of date or revoked: ask an admin"
+    said = "send Authorization: Bearer TOKEN; a token that was sent may be mistyped, expired or revoked: ask an admin"
     for headers in ({}, {"Authorization": "Bearer dn_no"}):
         answer = world.client.request("GET", "/v1/me", headers=headers)
         assert (answer.status_code, answer.json()["detail"]) == (401, said)
@@ -92,18 +95,21 @@ def test_a_token_that_opens_nothing_hears_what_may_be_wrong_with_it(world: World
 
 def test_a_method_that_an_address_does_not_take_hears_which_it_takes(world: World) -> None:
     answer = world.call("ana", "GET", "/v1/questions")
-    assert (answer.status_code, answer.json()["detail"]) == (405, "GET is not allowed at this address; it takes POST")
+    assert (answer.status_code, answer.json()["detail"]) == (405, "GET is not allowed at this address; it accepts POST")
 
 
 def test_an_address_that_there_is_not_hears_where_they_are_listed(world: World) -> None:
     answer = world.call("ana", "GET", "/v1/nothing")
-    said = "there is nothing at this address; /openapi.json lists all of them"
+    said = "this address does not exist; /openapi.json lists all addresses"
     assert (answer.status_code, answer.json().get("detail")) == (404, said)
 
 
 def test_a_grant_that_is_not_there_is_named(world: World) -> None:
     answer = world.call("olga", "DELETE", "/v1/datasets/visits/grants/nobody")
-    assert (answer.status_code, answer.json().get("detail")) == (404, "'nobody' has no grant for 'visits'")
+    assert (answer.status_code, answer.json().get("detail")) == (
+        404,
+        "'nobody' has no grant for 'visits', so none was revoked",
+    )
 
 
 def test_a_state_that_is_a_file_is_named(tmp_path: Path) -> None:
@@ -112,7 +118,8 @@ def test_a_state_that_is_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     (tmp_path / "c.toml").write_text('state = "state"\ndata = ["tables"]\n')
     with pytest.raises(
-        InvalidParameter, match=r"state=.*: is a file; name a folder; it is created if it does not exist"
+        InvalidParameter,
+        match=r"state=.*: must be a folder, and is a file; name a folder; it is created if it does not exist",
     ):
         Settings.read(tmp_path / "c.toml")
 

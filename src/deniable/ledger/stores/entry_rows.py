@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from deniable.errors import LedgerDamaged
-from deniable.ledger.entries import Entry, State, compact, cost_of, more_of
+from deniable.ledger.entries import Entry, State, compact, read_cost, read_optional_fields
 from deniable.ledger.stores.entry_schema import ENTRY_COLUMNS
 
 __all__ = ["COLUMNS", "RESTART", "RESTORE", "as_row", "from_row", "genesis_of", "gone_back"]
@@ -84,19 +84,19 @@ def _entry_of(row: tuple[Any, ...]) -> Entry:
         texts = [text for text in (when, question, description, key, code, previous, link) if text is not None]
         if not all(isinstance(text, str) for text in texts) or not isinstance(answer, bytes | None):
             raise TypeError
-        fields: dict[str, Any] = {} if more is None else more_of(json.loads(more))
+        fields: dict[str, Any] = {} if more is None else read_optional_fields(json.loads(more))
         found = Entry(
             number=number,
             time=when,
             state=State(state),
             question=question,
-            cost=cost_of((units, delta_units)),
+            cost=read_cost((units, delta_units)),
             description=description,
             key=key,
             closes=closes,
             answer=answer,
             code=code,
-            spent=cost_of((spent_units, spent_delta_units)),
+            spent=read_cost((spent_units, spent_delta_units)),
             previous=previous,
             hash=link,
             **fields,

@@ -44,8 +44,8 @@ class Addresses:
         client = scope.get("client")
         host = client[0] if client else NOWHERE
         if self._proxies and self.is_proxy(host):
-            said = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
-            for each in reversed(said.decode("latin-1").split(",")):
+            forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+            for each in reversed(forwarded.decode("latin-1").split(",")):
                 found = _read(_without_port(each.strip()))
                 if found is None:
                     break  # no trusted proxy wrote this entry, so the rest may be forged as well

@@ -77,7 +77,7 @@ class Issuer:
             algorithm, key = self._key(header.get("kid"))
             if header.get("alg") != algorithm or "crit" in header:
                 return None
-            said = jwt.decode(
+            claims = jwt.decode(
                 text,
                 key,
                 algorithms=[algorithm],
@@ -88,8 +88,8 @@ class Issuer:
             )
         except (jwt.PyJWTError, LookupError, ValueError, TypeError):
             return None
-        name = said[self._claim]
-        if not isinstance(name, str) or (self._claim == "email" and said.get("email_verified") is not True):
+        name = claims[self._claim]
+        if not isinstance(name, str) or (self._claim == "email" and claims.get("email_verified") is not True):
             return None
         person = self._catalogue.person(name)
         return None if person is None else Person(person.name, person.role, issued_to(person.name))
@@ -132,7 +132,9 @@ def _keys(text: bytes) -> dict[str, tuple[str, PyJWK]]:
             if algorithm is not None:
                 found[each["kid"]] = algorithm, PyJWK(each, algorithm=algorithm)
     except (KeyError, TypeError, ValueError, RecursionError, PyJWTError):
-        raise UnreadableRecord("the issuer's keys are not a JSON Web Key Set") from None
+        raise UnreadableRecord(
+            "the issuer's keys are not a JSON Web Key Set; name the issuer's jwks_uri as keys"
+        ) from None
     return found
 
 
@@ -141,14 +143,14 @@ def _algorithm(record: Mapping[str, Any]) -> str | None:
         fits = record.get("kty") == kind and record.get("crv") == curve
         # 342 characters of base64 are 2048 bits, the least for RSA.
         strong = kind != "RSA" or len(record.get("n", "")) >= 342
-        meant = record.get("alg", algorithm) == algorithm and record.get("use", "sig") == "sig"
-        if fits and strong and meant and isinstance(record.get("kid"), str) and "d" not in record:
+        is_for_signing = record.get("alg", algorithm) == algorithm and record.get("use", "sig") == "sig"
+        if fits and strong and is_for_signing and isinstance(record.get("kid"), str) and "d" not in record:
             return algorithm
     return None
 
 
 @final
-class _Still(urllib.request.HTTPRedirectHandler):
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follows no redirects: keys come only from the address that the operator configured."""
 
     def redirect_request(self, *_: Any) -> None:
@@ -158,7 +160,7 @@ class _Still(urllib.request.HTTPRedirectHandler):
 def fetched(url: str) -> bytes:
     """The bytes at this address. Raises ValueError if it cannot be read within 5 seconds or is too large."""
     try:
-        with urllib.request.build_opener(_Still).open(url, timeout=5) as answer:
+        with urllib.request.build_opener(_NoRedirects).open(url, timeout=5) as answer:
             text: bytes = answer.read(_LARGEST + 1)
     except OSError:
         raise ValueError from None  # `check` then accepts no token
@@ -171,7 +173,7 @@ def configured(catalogue: Catalogue, settings: Mapping[str, Any]) -> Issuer:
     """The issuer of the section `[oidc]` of the settings: issuer, audience, keys, and optionally claim."""
     known = {"issuer", "audience", "keys", "claim"}
     if unknown := set(settings) - known:
-        raise InvalidParameter("oidc", min(unknown), f"is not an entry; {choices(min(unknown), sorted(known))}")
+        raise InvalidParameter("oidc", min(unknown), f"is not a known entry; {choices(min(unknown), sorted(known))}")
     for name in sorted(known - {"claim"}):
         if not isinstance(settings.get(name), str) or not settings[name]:
             raise InvalidParameter(f"oidc.{name}", settings.get(name), "must be text", "see docs/server.md")
@@ -179,7 +181,7 @@ def configured(catalogue: Catalogue, settings: Mapping[str, Any]) -> Issuer:
     if not str(place).startswith("https://"):
         place = Path(place)
         if "://" in settings["keys"] or not place.is_file():
-            raise InvalidParameter("oidc.keys", settings["keys"], "must be a file, or an https address")
+            raise InvalidParameter("oidc.keys", settings["keys"], "must be an existing file, or an https address")
     claim = settings.get("claim", "sub")
     if claim not in {"sub", "email", "preferred_username"}:
         raise InvalidParameter("oidc.claim", claim, "must be sub, email or preferred_username")

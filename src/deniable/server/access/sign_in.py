@@ -103,10 +103,10 @@ class Reception:
         The number of tokens of a person is limited, except for those that the operator issues on the command line.
         """
         if days is not None and days > self._days:
-            rule = f"is at most {self._days:g} on this server"
+            rule = f"must be at most {self._days:g} on this server"
             raise InvalidParameter("days", days, rule, "ask for fewer, or leave it out")
         if self._catalogue.person(name) is None:
-            raise Problem("not_found", f"there is nobody called {name!r}")
+            raise Problem("not_found", f"no person is called {name!r}; GET /v1/people lists everybody")
         token, id, hash = self._gate.new_token()
         expires = time.time() + (self._days if days is None else days) * 86400
         most = None if by == access_log.SERVER else self._tokens
@@ -116,7 +116,7 @@ class Reception:
     def tokens(self, name: str) -> list[dict[str, Any]]:
         """The tokens of a person: id, times (seconds since 1970), and whether each is revoked."""
         if self._catalogue.person(name) is None:
-            raise Problem("not_found", f"there is nobody called {name!r}")
+            raise Problem("not_found", f"no person is called {name!r}; GET /v1/people lists everybody")
         return [
             {"id": each.id, "made": int(each.made), "expires": int(each.expires), "revoked": each.revoked}
             for each in self._catalogue.tokens(name)
@@ -136,7 +136,7 @@ class Reception:
         """
         with self._catalogue.reading() as connection:
             found = access_log.newest(connection, before, PAGE + 1)
-        shown = [each.told() for each in found[:PAGE]]
+        shown = [each.record() for each in found[:PAGE]]
         return {"entries": shown, "before": found[PAGE - 1].number if len(found) > PAGE else None}
 
     def since(self, person: Person) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ class Reception:
         earlier day. Shown to the person, so that they notice any that they did not ask for.
         """
         with self._catalogue.reading() as connection:
-            return [each.told() for each in access_log.since(connection, person.name, person.token)]
+            return [each.record() for each in access_log.since(connection, person.name, person.token)]
 
     def log_status(self) -> dict[str, Any]:
         """Recompute every hash of the log, and sign the newest one. Keep the result elsewhere, to compare it later."""

@@ -80,7 +80,7 @@ class LogLine:
         written = json.dumps(record, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(b"deniable log of people\n" + written.encode()).hexdigest()
 
-    def told(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The entry as a record, for the API and the console."""
         return {**asdict(self), "detail": json.loads(self.detail)}
 
@@ -134,8 +134,8 @@ def _followed(lines: Iterable[LogLine]) -> tuple[int, str]:
     for count, line in enumerate(lines, 1):
         remedy = "compare it with a copy that another person kept"
         if line.number != count:
-            raise LedgerDamaged(count, "is missing from the log of people", remedy)
+            raise LedgerDamaged(count, "is missing from the access log", remedy)
         if line.before != before or line.hash != line.wanted():
-            raise LedgerDamaged(count, "of the log of people is not as it was written", remedy)
+            raise LedgerDamaged(count, "of the access log was changed", remedy)
         before = line.hash
     return count, before

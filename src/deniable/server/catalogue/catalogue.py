@@ -184,7 +184,7 @@ class Catalogue(People):
             except ImportError as error:
                 raise MissingExtra(error.name or "psycopg", "postgres") from None
             except (ArgumentError, ValueError):  # the message may hold the password
-                rule = "is not the address of a Postgres database"
+                rule = "must be the URL of a Postgres database"
                 raise InvalidParameter("database", "...", rule, "write postgresql://user@host:5432/name") from None
         self._quick = Quick(quick)
         self.requests = Requests(self._quick)
@@ -192,9 +192,9 @@ class Catalogue(People):
         try:
             self._prepare()
         except AWAY:
-            kept = "its file in the folder `state`" if self._file is not None else "the database of the settings"
-            remedy = "make sure that it exists, runs, and may be written to"
-            raise LedgerUnavailable(f"{kept} cannot be reached, and the catalogue is in it", remedy) from None
+            kept = "the folder `state`" if self._file is not None else "the database of the settings"
+            remedy = "check that the database runs, or the folder exists, and that the server may write to it"
+            raise LedgerUnavailable(f"the catalogue in {kept} cannot be opened", remedy) from None
         except DatabaseError:
             if self._file is None:
                 raise
@@ -287,7 +287,7 @@ class Catalogue(People):
                     connection.execute(insert(OVERLAPS).values(dataset=record.name, other=other, made=record.made))
                 connection.execute(delete(INTENTIONS).where(INTENTIONS.c.dataset == record.name))
         except IntegrityError:
-            raise Problem("exists", f"there is a dataset {record.name!r} already") from None
+            raise Problem("exists", f"the dataset {record.name!r} exists already; choose another name") from None
 
     def renew(
         self, record: DatasetRecord, marks: set[str], sketches: dict[str, str], profiles: dict[str, str], form: int
@@ -376,7 +376,9 @@ class Catalogue(People):
         here = (_GRANTS.c.person == person) & _GRANTS.c.dataset.in_(datasets) & _GRANTS.c.active
         with _kept(self._engine.begin) as connection:
             if not connection.execute(update(_GRANTS).where(here).values(active=False)).rowcount:
-                raise Problem("not_found", f"{person!r} has no grant for {' or '.join(map(repr, datasets))}")
+                raise Problem(
+                    "not_found", f"{person!r} has no grant for {' or '.join(map(repr, datasets))}, so none was revoked"
+                )
 
     def granted(self, person: str, dataset: str) -> bool:
         """Whether a person may ask about a dataset."""
@@ -466,8 +468,8 @@ def _add_marks(
         connection.execute(insert(_MARKS), new)
     for table, ids in sketches.items():
         connection.execute(insert(SKETCHES).values(dataset=record.name, source=table, marks=ids))
-    for table, rows_said in profiles.items():
-        connection.execute(insert(PROFILES).values(dataset=record.name, source=table, text=rows_said))
+    for table, profile in profiles.items():
+        connection.execute(insert(PROFILES).values(dataset=record.name, source=table, text=profile))
 
 
 def _dataset(row: Any) -> DatasetRecord:

@@ -83,4 +83,4 @@ class Quick:
 
 def unreachable() -> Problem:
     """The problem for all of `AWAY`, without the driver's message."""
-    return Problem("ledger_unavailable", "the catalogue cannot be read or written")
+    return Problem("ledger_unavailable", "the catalogue cannot be read or written now; try again later")

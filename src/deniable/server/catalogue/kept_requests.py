@@ -59,7 +59,7 @@ class Requests:
             found = run(_KNOWN, who).fetchone()
             if found is None and not run(_CLAIM, {**who, "body": body, "made": time.time()}).rowcount:
                 found = run(_KNOWN, who).fetchone()  # another process has just claimed it
-        return None if found is None else _told(body, *found)
+        return None if found is None else _stored_response(body, *found)
 
     def keep(
         self, person: str, key: str, body: str, status: int | None, response: bytes, *, whole: bool
@@ -75,7 +75,7 @@ class Requests:
             if run(_KEEP, values).rowcount:
                 return None if status is None else (status, response)
             found = run(_KNOWN, {"person": person, "key": key}).fetchone()
-        return _told(body, *found)
+        return _stored_response(body, *found)
 
     def forget(self, days: float) -> None:
         """Delete keys that are older than `days`, at most once an hour."""
@@ -93,7 +93,7 @@ class Requests:
         return True
 
 
-def _told(body: str, before: str, status: int | None, response: Any) -> tuple[int, bytes] | None:
+def _stored_response(body: str, before: str, status: int | None, response: Any) -> tuple[int, bytes] | None:
     if before != body:
         raise Problem("key_reused", "use a new Idempotency-Key for each request")
     return None if status is None else (status, bytes(response))
@@ -107,9 +107,9 @@ def outline(response: bytes) -> bytes:
     """
     if len(response) <= _SHORT:
         return response
-    said = json.loads(response)
-    short = {name: value for name, value in said.items() if len(json.dumps(value, ensure_ascii=False)) < _SHORT // 4}
-    record = {"sha256": sha256(response).hexdigest(), "names": list(said), "short": short}
+    fields = json.loads(response)
+    short = {name: value for name, value in fields.items() if len(json.dumps(value, ensure_ascii=False)) < _SHORT // 4}
+    record = {"sha256": sha256(response).hexdigest(), "names": list(fields), "short": short}
     return _OUTLINE + json.dumps(record, ensure_ascii=False).encode()
 
 

@@ -51,11 +51,11 @@ def checked_name(name: str) -> str:
     """
     plain = unicodedata.normalize("NFKC", name)
     if name != name.strip():
-        raise InvalidParameter("name", name, "begins or ends with a space", f"write {plain.strip()!r}")
+        raise InvalidParameter("name", name, "must not begin or end with a space", f"write {plain.strip()!r}")
     if not 0 < len(name) <= _LONGEST or _SHAPE.fullmatch(name) is None:
         raise InvalidParameter("name", name, NAME)
     if "  " in name:
-        raise InvalidParameter("name", name, "has two spaces side by side, which look like one")
+        raise InvalidParameter("name", name, "must not have two spaces in a row, which look like one")
     return name
 
 
@@ -167,7 +167,7 @@ class People(ABC):
         """
         with self.writing() as connection:
             if not _added(connection, name, role, by):
-                raise Problem("exists", f"there is somebody called {name!r} already")
+                raise Problem("exists", f"a person called {name!r} exists already; choose another name")
         return Person(name, role)
 
     def close_person(self, name: str, *, by: str = SERVER) -> None:
@@ -181,7 +181,7 @@ class People(ABC):
                 raise Problem("invalid", f"{name} is the last admin here; invite another one first")
             done = connection.execute(update(_PEOPLE).where(_PEOPLE.c.name == name).values(active=False))
             if not done.rowcount:
-                raise Problem("not_found", f"there is nobody called {name!r}; GET /v1/people lists everybody")
+                raise Problem("not_found", f"no person is called {name!r}; GET /v1/people lists everybody")
             _end(connection, name, by)
             access_log.append(connection, LogEvent.CLOSED, name, by, {})
 
@@ -220,7 +220,7 @@ class People(ABC):
         with self.writing() as connection:
             row = connection.execute(select(_TOKENS).where(_TOKENS.c.id == id)).first()
             if row is None:
-                raise Problem("not_found", "there is no token with this id; GET /v1/people/NAME/tokens lists them")
+                raise Problem("not_found", "no token has this id; GET /v1/people/NAME/tokens lists the ids")
             connection.execute(update(_TOKENS).where(_TOKENS.c.id == id).values(revoked=True))
             access_log.append(connection, LogEvent.REVOKED, row.person, by, {"token": id})
 
@@ -264,9 +264,9 @@ class People(ABC):
             known = connection.execute(select(_PEOPLE).where(_PEOPLE.c.name == person)).first()
             wanted = role if role is not None or known is None else Role(known.role)
             if wanted is None:
-                raise Problem("not_found", f"there is nobody called {person!r}; say their role to invite somebody new")
+                raise Problem("not_found", f"no person is called {person!r}; give a role to invite a new person")
             if known is not None and wanted != known.role:
-                raise Problem("exists", f"{person!r} is known here as {known.role}; a role is never changed")
+                raise Problem("exists", f"{person!r} has the role {known.role}, and roles cannot be changed")
             if issued and access_log.signed_in_by(connection, person, issued_to(person)):
                 raise Problem("forbidden", _COMES_BY_ISSUER.format(person))
             if known is None or not known.active:
@@ -317,7 +317,7 @@ def _added(connection: Connection, name: str, role: Role, by: str) -> bool:
     else:
         checked_name(name)
         if (like := next((row.name for row in known if look(row.name) == look(name)), None)) is not None:
-            raise Problem("exists", f"{name!r} looks like {like!r}, who is here already; choose another name")
+            raise Problem("exists", f"{name!r} looks like {like!r}, who exists already; choose another name")
         connection.execute(insert(_PEOPLE).values(name=name, role=role, active=True, made=time.time()))
     access_log.append(connection, LogEvent.ADDED, name, by, {"role": Role(role).value, "again": found is not None})
     return True

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from deniable.errors import DeniableError, LedgerDamaged
-from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.console.console_guard import Guard, Visit, as_problem, problem_values
 from deniable.server.curator import Curator
 from deniable.server.problems import Problem
 from deniable.server.request_bodies import NewInvitation
@@ -53,13 +53,13 @@ def _listed(curator: Curator) -> list[dict[str, Any]]:
 
 async def _invite(visit: Visit) -> Response:
     """Invite a person. A new person needs a role; a known person keeps theirs."""
-    said = {"person": visit.text("person").strip(), **({"role": visit.text("role")} if "role" in visit.form else {})}
+    fields = {"person": visit.text("person").strip(), **({"role": visit.text("role")} if "role" in visit.form else {})}
     try:
-        body = NewInvitation.model_validate(said)
+        body = NewInvitation.model_validate(fields)
         invite = visit.curator.reception.invite
         return await _shown(visit, issued=await visit.desk.run(invite, visit.person, body.person, body.role, None))
     except (Problem, DeniableError, ValidationError) as error:
-        return await _shown(visit, problem=told(as_problem(error)))
+        return await _shown(visit, problem=problem_values(as_problem(error)))
 
 
 async def _revoke(visit: Visit) -> Response:

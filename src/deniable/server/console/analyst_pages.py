@@ -17,7 +17,7 @@ from deniable.queries.answer.remaining_budget import Remaining
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console import page_drawings
 from deniable.server.console.budget_words import share
-from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.console.console_guard import Guard, Visit, as_problem, problem_values
 from deniable.server.console.page_templates import as_curl, as_python
 from deniable.server.curator import Curator
 from deniable.server.privacy_labels import as_html, as_svg, lines
@@ -84,7 +84,7 @@ def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
     if person.role is Role.ANALYST:
         mine = [each for each in ledger.accounts() if each.name == person.name and each.window is None]
         own = max((share(each.spent, each.limit) for each in mine), default=None)
-    told = f"{100 * gone:.3g} % of the budget" if own is None else f"{100 * own:.3g} % of your share"
+    spent_in_words = f"{100 * gone:.3g} % of the budget" if own is None else f"{100 * own:.3g} % of your share"
     return {
         "own": own,
         "unit": ledger.unit.describe(),
@@ -93,7 +93,7 @@ def account(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
         "spent": ledger.charged.describe(ledger.budget) if ledger.charged.units else "nothing",
         "gone": gone,
         "more": Remaining(ledger.budget, left, ledger.unit).said(),
-        "meter": page_drawings.meter(gone if own is None else own, f"{told} is spent"),
+        "meter": page_drawings.meter(gone if own is None else own, f"{spent_in_words} is spent"),
         "weak": ledger.budget.weaknesses(),
         "renewal": described_renewal(ledger),
     }
@@ -133,11 +133,11 @@ def _example(tables: dict[str, Any]) -> str:
 
 
 def _cost(visit: Visit) -> dict[str, float]:
-    way, said = visit.text("way", "epsilon"), visit.text("amount").strip()
+    way, typed_amount = visit.text("way", "epsilon"), visit.text("amount").strip()
     if way not in _WAYS:
-        raise InvalidParameter("cost", NOTHING, "must be a cost or an accuracy")
+        raise InvalidParameter("cost", NOTHING, "must be a cost (ε) or an accuracy (±)")
     try:
-        amount = float(said)
+        amount = float(typed_amount)
     except ValueError:
         amount = math.nan
     if not 0 < amount < 1e300:
@@ -168,7 +168,7 @@ async def _price(visit: Visit) -> Response:
         )
         price, problem = (reply.record, None) if reply.status == 200 else (None, reply.record)
     except (DeniableError, ValidationError) as error:
-        problem = told(as_problem(error))
+        problem = problem_values(as_problem(error))
     if visit.request.headers.get("x-part") == "price":
         return visit.page("price.html", price=price, problem=problem)
     return await _shown(visit, price=price, problem=problem, **_typed(visit))
@@ -188,7 +188,7 @@ async def _answered(visit: Visit, verb: str) -> Response:
     try:
         body = _asked(visit)
     except (DeniableError, ValidationError) as error:
-        return await _refused(visit, told(as_problem(error)), 422)
+        return await _refused(visit, problem_values(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     reply = await visit.desk.shown_once(
         visit.request, visit.person, body.dataset, key, body_hash(verb, body),
@@ -203,7 +203,7 @@ async def _dummy(visit: Visit) -> Response:
         asked = _asked(visit)
         body = DummyQuestion.model_validate({"sql": asked.sql, **_cost(visit)})
     except (DeniableError, ValidationError) as error:
-        return await _refused(visit, told(as_problem(error)), 422)
+        return await _refused(visit, problem_values(as_problem(error)), 422)
     reply = await visit.desk.shown(
         visit.request, lambda: visit.curator.dummy_ask(visit.person, visit.dataset, body.question, body.cost())
     )
@@ -215,7 +215,7 @@ async def _result(visit: Visit, reply: Reply, sql: str, cost: dict[str, float], 
         return await _refused(visit, reply.record, reply.status)
     place = visit.request.base_url
     url = str(place.replace(scheme="https") if visit.curator.settings.https else place).rstrip("/")
-    answer = await visit.desk.run(_told, visit.curator, visit.person, reply) | {
+    answer = await visit.desk.run(_answer_values, visit.curator, visit.person, reply) | {
         "verb": verb,
         "python": as_python(url, visit.dataset, sql, cost),
         "curl": as_curl(url, visit.dataset, sql, cost),
@@ -224,7 +224,7 @@ async def _result(visit: Visit, reply: Reply, sql: str, cost: dict[str, float], 
     return await _shown(visit, answer=answer, **_typed(visit))
 
 
-def _told(curator: Curator, person: Person, reply: Reply) -> dict[str, Any]:
+def _answer_values(curator: Curator, person: Person, reply: Reply) -> dict[str, Any]:
     """The values of the template, from the record that the API would send. A large answer waits for its turn."""
     curator.datasets.large.add(len(reply.body) // 16)
     return answered(reply.record) | {"labelled": _labelled(curator, person, reply.record)}

@@ -65,7 +65,7 @@ def _whole_book(curator: Curator, person: Person, dataset: str, before: int | No
             "state": each.state.value,
             "payer": each.payer or getattr(each.terms or each.rotation or each.statement, "by", ""),
             "cost": each.charged.describe(ledger.budget) if each.charged.units else "",
-            "description": _said(each, ledger.budget),
+            "description": _description(each, ledger.budget),
             "hash": each.hash,
             "release": releases.get(charged.get(each.closes or each.number, -1)),
         }
@@ -86,7 +86,7 @@ def _whole_book(curator: Curator, person: Person, dataset: str, before: int | No
     }
 
 
-def _said(entry: Any, budget: Any) -> str:
+def _description(entry: Any, budget: Any) -> str:
     """The description of an entry: for a limit also whose and how much, for a new key which one."""
     if entry.rotation is not None:
         return f"the owner's key is now {entry.rotation.successor} ({entry.description})"

@@ -61,8 +61,8 @@ class Visit:
     @property
     def before(self) -> int | None:
         """The query parameter `before` of a paged list, or None."""
-        said = self.request.query_params.get("before", "")
-        return int(said) if said.isascii() and said.isdigit() and len(said) < 10 else None
+        given = self.request.query_params.get("before", "")
+        return int(given) if given.isascii() and given.isdigit() and len(given) < 10 else None
 
     def text(self, name: str, default: str = "") -> str:
         """A text field of the form."""
@@ -164,11 +164,11 @@ class Guard:
             self._same(request, self._secret(request.cookies.get(self._visitor, "")), form)
             await self._keeper.who(text, request.scope)
         except Problem as problem:
-            said = {
+            words = {
                 "unauthorized": "This token is not valid: it may be mistyped, expired or revoked.",
                 "rate_limited": "Too many tries. Wait a little, then try again.",
             }
-            return self._asked_in(problem.status, said.get(problem.code, "The form was too old. Try again."))
+            return self._asked_in(problem.status, words.get(problem.code, "The form was too old. Try again."))
         response = RedirectResponse(_HOME, 303)
         self._set(response, self._cookie, text)
         response.delete_cookie(self._visitor, **self._kept())
@@ -180,11 +180,12 @@ class Guard:
     async def _redeem(self, request: Request) -> Response:
         """Exchange an invitation for a token, show it once, and sign its owner in."""
         form = await request.form()
-        said = form.get("invitation")
+        invitation = form.get("invitation")
         try:
             self._same(request, self._secret(request.cookies.get(self._visitor, "")), form)
             with self._keeper.stranger(request.scope):
-                done = await self.desk.run(self.curator.reception.redeem, said if isinstance(said, str) else "")
+                text = invitation if isinstance(invitation, str) else ""
+                done = await self.desk.run(self.curator.reception.redeem, text)
         except Problem as problem:
             words = {
                 "unauthorized": "This invitation is not valid: it may be mistyped, expired, or redeemed before. "
@@ -226,18 +227,18 @@ class Guard:
 
     def _same(self, request: Request, secret: str, form: FormData) -> None:
         given = form.get("csrf")
-        said = request.headers.get("sec-fetch-site", "same-origin")
+        site = request.headers.get("sec-fetch-site", "same-origin")
         ours = isinstance(given, str) and hmac.compare_digest(given.encode(), secret.encode())
-        if not ours or said not in {"same-origin", "none"}:
+        if not ours or site not in {"same-origin", "none"}:
             raise Problem("forbidden", "this form does not come from the console; open the page again")
 
     def _broken(self, visit: Visit | None, problem: Problem) -> Response:
-        values = {"problem": told(problem), "status_code": problem.status}
+        values = {"problem": problem_values(problem), "status_code": problem.status}
         if visit is None:
             response = _html(self.pages.render("problem.html", person=None, **values), problem.status)
         else:
             response = visit.page("problem.html", status=problem.status, **values)
-        response.headers.update({name: said for name, said in problem.headers.items() if name != "WWW-Authenticate"})
+        response.headers.update({name: value for name, value in problem.headers.items() if name != "WWW-Authenticate"})
         return response
 
     def shown(self, scope: Scope, problem: Problem) -> Response | None:
@@ -253,12 +254,12 @@ def as_problem(error: Exception) -> Problem:
     """The problem for an error, also of a form that does not validate. It never repeats what was typed."""
     if isinstance(error, ValidationError):
         found = error.errors(include_input=False, include_url=False)[:5]
-        told = error_words.wrongs(found)
-        return Problem("invalid", "; ".join(f"{each['where']}: {each['rule']}".removeprefix(": ") for each in told))
+        rules = error_words.wrongs(found)
+        return Problem("invalid", "; ".join(f"{each['where']}: {each['rule']}".removeprefix(": ") for each in rules))
     return problem_of(error)
 
 
-def told(problem: Problem) -> dict[str, Any]:
+def problem_values(problem: Problem) -> dict[str, Any]:
     """A problem as values for a template."""
     from deniable.server.problems import CODES
 

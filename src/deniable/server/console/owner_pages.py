@@ -21,7 +21,7 @@ from deniable.server.catalogue.catalogue import Person
 from deniable.server.console import page_drawings
 from deniable.server.console.analyst_pages import account
 from deniable.server.console.budget_words import EPSILONS, bounds_priced, odds, share
-from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.console.console_guard import Guard, Visit, as_problem, problem_values
 from deniable.server.curator import Curator
 from deniable.server.datasets.open_datasets import tables_of
 from deniable.server.datasets.source_folders import allowed
@@ -38,9 +38,7 @@ _TYPED: Final = (
     *("name", "table", "person", "rows", "step", "delta", "per", "periods", "known", "bounds_epsilon", "people"),
     "reason",
 )
-_NOT_BOUGHT: Final = (
-    "the dataset is there, but not all bounds were bought; see below, and the ledger for what was charged"
-)
+_NOT_BOUGHT: Final = "the dataset is registered, but not all bounds were bought; the ledger lists what was charged"
 _MOST_PERIODS: Final = 100_000
 _MOST_FILES: Final = 500
 _MOST_COLUMNS: Final = 150
@@ -76,7 +74,7 @@ async def _add(visit: Visit) -> Response:
         columns = await visit.desk.run(_columns, visit.curator, visit.person, file)
     except InvalidParameter as error:
         return await _listed(
-            visit, told(as_problem(error)) | {"code": "file", "title": f"{masked(file)} cannot be added"}
+            visit, problem_values(as_problem(error)) | {"code": "file", "title": f"{masked(file)} cannot be added"}
         )
     # A name that the server accepts: é becomes e, and ß, which has no base letter, is left out.
     plain = unicodedata.normalize("NFKD", Path(file).name.split(".")[0]).encode("ascii", "ignore").decode()
@@ -91,7 +89,7 @@ async def _listed(visit: Visit, problem: dict[str, Any] | None) -> Response:
     try:
         files = await visit.desk.run(_files, visit.curator, visit.person)
     except InvalidParameter as error:  # the operator has not assigned a folder
-        files, problem = [], told(as_problem(error)) | {"code": "file", "title": "No file can be added yet"}
+        files, problem = [], problem_values(as_problem(error)) | {"code": "file", "title": "No file can be added yet"}
     return visit.page("files.html", status=200 if problem is None else 422, files=files, problem=problem)
 
 
@@ -100,10 +98,10 @@ def _filled(
 ) -> Response:
     kinds = [each.value for each in Kind]
     values = {"file": file, "columns": columns, "typed": typed, "kinds": kinds, "left_out": _LEFT_OUT, "row": _ROW}
-    said = problem or {}
+    shown = problem or {}
     # Without a field, the mismatch means that the data has a budget already.
-    known = bool(typed["known"]) or (said.get("code") == "ledger_mismatch" and "field" not in said)
-    alike = bool(typed["people"]) or said.get("code") == "same_people"
+    known = bool(typed["known"]) or (shown.get("code") == "ledger_mismatch" and "field" not in shown)
+    alike = bool(typed["people"]) or shown.get("code") == "same_people"
     return visit.page(
         "add.html",
         status=200 if problem is None else 422,
@@ -125,7 +123,7 @@ def _priced(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, A
     try:
         return _bounds_bought(typed, columns)
     except (DeniableError, ValidationError) as error:
-        return {"problem": told(as_problem(error))}
+        return {"problem": problem_values(as_problem(error))}
 
 
 def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -134,7 +132,9 @@ def _bounds_bought(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict
     tables = tables_of(_schema(typed, columns))
     for each in columns:
         if each["buy"] and (each["low"].strip() or each["high"].strip()):
-            raise InvalidParameter(each["name"], NOTHING, "has bounds here", "fill them in or buy them, not both")
+            raise InvalidParameter(
+                each["name"], NOTHING, "must not have bounds if bounds are bought", "fill them in or buy them, not both"
+            )
     wanted = [(table, each["name"]) for each in columns if each["buy"]]
     return bounds_priced(budget, tables, wanted, _bounds_epsilon(typed["bounds_epsilon"]))
 
@@ -177,11 +177,11 @@ def _columns(curator: Curator, person: Person, file: str) -> list[dict[str, Any]
     except InvalidParameter as error:  # without the path on the server
         raise InvalidParameter("file", NOTHING, error.rule, error.remedy) from None
     except Exception:  # messages of readers may quote the data
-        raise InvalidParameter("file", NOTHING, "cannot be read as a table", "is it CSV or Parquet?") from None
+        raise InvalidParameter("file", NOTHING, "cannot be read as a table", "choose a CSV or Parquet file") from None
     found = [{"name": name, "kind": facts["kind"], "low": "", "high": "", "keys": "", "nullable": True, "buy": False}
              for name, facts in table["columns"].items()]  # fmt: skip
     if len(found) > _MOST_COLUMNS:
-        rule = f"has more than {_MOST_COLUMNS} columns"
+        rule = f"must have at most {_MOST_COLUMNS} columns here"
         raise InvalidParameter("file", NOTHING, rule, "register it by the API, which takes a schema file")
     return found
 
@@ -203,10 +203,10 @@ async def _register(visit: Visit) -> Response:
         if typed["people"]:
             record |= {"people": typed["people"]} | ({"reason": typed["reason"]} if typed["people"] == "others" else {})
         body = NewDataset.model_validate(record)
-        said = body.name, body.sources, body.schema_, body.budget, None, body.people, body.reason
-        done = await visit.desk.register(visit.curator.register, visit.person, *said)
+        arguments = body.name, body.sources, body.schema_, body.budget, None, body.people, body.reason
+        done = await visit.desk.register(visit.curator.register, visit.person, *arguments)
     except (Problem, DeniableError, ValidationError) as error:
-        return _filled(visit, file, columns, typed, told(as_problem(error)))
+        return _filled(visit, file, columns, typed, problem_values(as_problem(error)))
     place = f"/console/data/{done['name']}/share?new={'known' if done['linked'] else '1'}"
     for column in bought:
         wanted = BoundsBody(column=column, table=typed["table"], epsilon=_bounds_epsilon(typed["bounds_epsilon"]))
@@ -227,15 +227,15 @@ async def _paid(visit: Visit, dataset: str, body: BoundsBody, key: str) -> Reply
 
 def _facts_typed(visit: Visit, i: int) -> dict[str, Any]:
     """The fields of the form for column `i`."""
-    said: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
-    return {**said, "nullable": f"nullable.{i}" in visit.form, "buy": f"buy.{i}" in visit.form}
+    fields: dict[str, Any] = {part: visit.text(f"{part}.{i}") for part in ("kind", "low", "high", "keys")}
+    return {**fields, "nullable": f"nullable.{i}" in visit.form, "buy": f"buy.{i}" in visit.form}
 
 
 def _schema(typed: dict[str, str], columns: list[dict[str, Any]]) -> dict[str, Any]:
     """The schema of a form. Raises InvalidParameter."""
     table: dict[str, Any] = {"neighbours": "add/remove"}
     if typed["person"] not in {_ROW, *(each["name"] for each in columns)}:
-        rule = "must be chosen: the column that says whom a row is about, or that each row is another person"
+        rule = "must be chosen: the column with the ids of people, or that each row is another person"
         raise InvalidParameter("person", NOTHING, rule)
     if typed["person"] != _ROW:
         table |= {"person": typed["person"], "rows": _rows(typed["rows"])}
@@ -251,7 +251,7 @@ def _facts(column: dict[str, Any]) -> dict[str, Any]:
     try:
         kind = Kind(column["kind"])
     except ValueError:
-        raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of those offered") from None
+        raise InvalidParameter(f"{where}.kind", NOTHING, "must be one of the offered choices") from None
     facts: dict[str, Any] = {"kind": kind.value, "nullable": column["nullable"]}
     for end in ("low", "high"):
         if kind in BOUNDED and column[end].strip():
@@ -273,7 +273,7 @@ def _end(where: str, text: str, kind: Kind) -> Any:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is not None:
-        raise InvalidParameter(where, NOTHING, "must be a moment in UTC such as 2026-01-31 or 2026-01-31 12:00")
+        raise InvalidParameter(where, NOTHING, "must be a timestamp in UTC, such as 2026-01-31 or 2026-01-31 12:00")
     return moment
 
 
@@ -281,7 +281,7 @@ def _day(where: str, text: str) -> dt.date:
     try:
         return dt.date.fromisoformat(text)
     except ValueError:
-        raise InvalidParameter(where, NOTHING, "must be dates such as 2026-01-31") from None
+        raise InvalidParameter(where, NOTHING, "must be a date such as 2026-01-31") from None
 
 
 def _number(where: str, text: str, kind: Kind) -> float | int:
@@ -335,8 +335,8 @@ async def _odds(visit: Visit) -> Response:
     columns = (
         await visit.desk.run(_columns, visit.curator, visit.person, visit.text("file")) if "file" in visit.form else []
     )
-    said = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(columns)]
-    return visit.page("odds_part.html", odds=found, bounds=await visit.desk.run(_priced, typed, said))
+    filled = [{"name": each["name"], **_facts_typed(visit, i)} for i, each in enumerate(columns)]
+    return visit.page("odds_part.html", odds=found, bounds=await visit.desk.run(_priced, typed, filled))
 
 
 # -- analysts and limits -----------------------------------------------------------------------------------------------
@@ -344,8 +344,8 @@ async def _odds(visit: Visit) -> Response:
 
 async def _share(visit: Visit) -> Response:
     failed = visit.request.query_params.get("failed")
-    said = None if failed not in CODES else {"code": "bounds", "title": CODES[failed][1], "detail": _NOT_BOUGHT}
-    return await _shared(visit, said)
+    problem = None if failed not in CODES else {"code": "bounds", "title": CODES[failed][1], "detail": _NOT_BOUGHT}
+    return await _shared(visit, problem)
 
 
 async def _shared(
@@ -398,14 +398,14 @@ async def _grant(visit: Visit) -> Response:
     try:
         window = visit.text("window")
         if window not in _WINDOWS:
-            raise InvalidParameter("window", NOTHING, "must be one of those offered")
+            raise InvalidParameter("window", NOTHING, "must be one of the offered choices")
         body = Grant.model_validate(
             {"analyst": visit.text("analyst"), "limit": _limit(visit.text("limit")), "window_seconds": _WINDOWS[window]}
         )
         grant = visit.curator.grant
         await visit.desk.run(grant, visit.person, visit.dataset, body.analyst, body.limit, body.window_seconds)
     except (Problem, DeniableError, ValidationError) as error:
-        return await _shared(visit, told(as_problem(error)))
+        return await _shared(visit, problem_values(as_problem(error)))
     return visit.go(visit.request.url.path)
 
 
@@ -429,7 +429,7 @@ async def _adjust(visit: Visit) -> Response:
         body = Adjustment.model_validate({"budget": limit or {}, "reason": visit.text("reason").strip()})
         await visit.desk.run(visit.curator.adjust, visit.person, visit.dataset, body.budget, body.reason)
     except (Problem, DeniableError, ValidationError) as error:
-        return await _shared(visit, told(as_problem(error)))
+        return await _shared(visit, problem_values(as_problem(error)))
     return visit.go(visit.request.url.path.removesuffix("adjust") + "share")
 
 
@@ -468,7 +468,7 @@ def _wanted(visit: Visit) -> BoundsBody:
     """The request of a form for bounds. Raises InvalidParameter if the page does not offer its column."""
     offered = {json.dumps(each): each for each in _unbounded(visit.curator, visit.person, visit.dataset)}
     if visit.text("column") not in offered:
-        raise InvalidParameter("column", NOTHING, "must be one of those offered")
+        raise InvalidParameter("column", NOTHING, "must be one of the offered choices")
     table, column = offered[visit.text("column")]
     return BoundsBody(table=table, column=column, epsilon=_bounds_epsilon(visit.text("amount")))
 
@@ -484,7 +484,7 @@ async def _bounds_price(visit: Visit) -> Response:
         )
         priced, problem = (reply.record, None) if reply.status == 200 else (None, reply.record)
     except (DeniableError, ValidationError) as error:
-        problem = told(as_problem(error))
+        problem = problem_values(as_problem(error))
     if visit.request.headers.get("x-part") == "price":
         return visit.page("bounds_price.html", priced=priced, problem=problem)
     return await _shared(visit, problem, priced=priced, amount=visit.text("amount"))
@@ -495,7 +495,7 @@ async def _buy(visit: Visit) -> Response:
         key = visit.text("key") or secrets.token_hex(16)
         reply = await _paid(visit, visit.dataset, await visit.desk.run(_wanted, visit), key)
     except (DeniableError, ValidationError) as error:
-        return await _shared(visit, told(as_problem(error)), amount=visit.text("amount"))
+        return await _shared(visit, problem_values(as_problem(error)), amount=visit.text("amount"))
     if reply.status != 200:
         return await _shared(visit, reply.record, amount=visit.text("amount"))
     return visit.go(visit.request.url.path.removesuffix("bounds") + "share")

@@ -48,8 +48,8 @@ def greek(words: str) -> str:
     >>> greek("epsilon 0.1 at delta 9E-7 (mu 0.02737)")
     'ε 0.1 at δ 9·10⁻⁷ (μ 0.02737)'
     """
-    said = _WORD.sub(lambda found: f"{_GREEK[found[1]]} ", words)
-    return _POWER.sub(lambda found: f"{'' if found[1] == '1' else found[1] + '·'}10{found[2].translate(_RAISED)}", said)
+    text = _WORD.sub(lambda found: f"{_GREEK[found[1]]} ", words)
+    return _POWER.sub(lambda found: f"{'' if found[1] == '1' else found[1] + '·'}10{found[2].translate(_RAISED)}", text)
 
 
 def number(value: float | str) -> str:
@@ -97,14 +97,14 @@ def spanned(account: str) -> str:
 
 def facts(column: dict[str, Any]) -> str:
     """The public facts of a column, in words."""
-    said = []
+    parts = []
     if "low" in column:
-        said.append(f"{number(column['low'])} to {number(column['high'])}")
+        parts.append(f"{number(column['low'])} to {number(column['high'])}")
     if "keys" in column:
-        said.append(", ".join(key_text(key) for key in column["keys"]))
+        parts.append(", ".join(key_text(key) for key in column["keys"]))
     if column.get("nullable", True):
-        said.append("may be missing")
-    return "; ".join(said)
+        parts.append("may be missing")
+    return "; ".join(parts)
 
 
 def as_python(url: str, dataset: str, sql: str, cost: dict[str, float]) -> str:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from deniable.errors import NOTHING, DeniableError, InvalidParameter
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console.analyst_pages import account, answered
-from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.console.console_guard import Guard, Visit, as_problem, problem_values
 from deniable.server.curator import Curator
 from deniable.server.request_bodies import NewStanding
 from deniable.server.requests.request_desk import body_hash
@@ -36,8 +36,8 @@ def add(routes: APIRouter, guard: Guard) -> None:
 
 async def _page(visit: Visit) -> Response:
     """All sets; with ?set= and ?day= also the answers of that day."""
-    said = visit.request.query_params
-    name, day = said.get("set", ""), said.get("day", "").strip()
+    parameters = visit.request.query_params
+    name, day = parameters.get("set", ""), parameters.get("day", "").strip()
     if not name or not day:
         return await _shown(visit)
     standing = visit.curator.standing
@@ -92,7 +92,7 @@ async def _declare(visit: Visit) -> Response:
     try:
         body = NewStanding.model_validate(_typed(visit))
     except (DeniableError, ValidationError) as error:
-        return await _shown(visit, told(as_problem(error)), 422)
+        return await _shown(visit, problem_values(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     work = visit.curator.standing.declare
     response = await visit.desk.once(
@@ -110,7 +110,7 @@ def _typed(visit: Visit) -> dict[str, Any]:
     text = visit.text("questions").replace("\r\n", "\n")
     questions = [each.strip() for each in (text.split(";") if ";" in text else text.split("\n")) if each.strip()]
     if not questions:
-        raise InvalidParameter("questions", NOTHING, "are missing", "write one on each line")
+        raise InvalidParameter("questions", NOTHING, "must not be empty", "write one on each line")
     try:
         epsilon = float(visit.text("amount"))
     except ValueError:
@@ -129,7 +129,7 @@ async def _reveal(visit: Visit) -> Response:
     name, day = visit.text("set"), visit.text("day").strip()
     if not day:
         wrong = InvalidParameter("day", NOTHING, "is missing", "write a date or a number, as the column has")
-        return await _shown(visit, told(as_problem(wrong)), 422)
+        return await _shown(visit, problem_values(as_problem(wrong)), 422)
     standing = visit.curator.standing
     response = await visit.desk.answered(
         visit.request, lambda: standing.reveal(visit.person, visit.dataset, name, read_day(day), 0.95)

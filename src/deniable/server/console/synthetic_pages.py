@@ -17,7 +17,7 @@ from deniable.queries.plan.answer_notes import short
 from deniable.queries.synthetic.synthesis_request import METHODS
 from deniable.server.catalogue.catalogue import Person
 from deniable.server.console.analyst_pages import account
-from deniable.server.console.console_guard import Guard, Visit, as_problem, told
+from deniable.server.console.console_guard import Guard, Visit, as_problem, problem_values
 from deniable.server.curator import Curator
 from deniable.server.datasets.synthetic_downloads import MOST_ROWS, checked_rows
 from deniable.server.noted_questions import NotedSynthesis
@@ -95,8 +95,8 @@ def _about(curator: Curator, person: Person, dataset: str, before: int | None = 
 
 
 def _words(listed: dict[str, Any]) -> str:
-    said = {name: listed.get(name) for name in ("table", "columns", "target", "method", "workload")}
-    return NotedSynthesis(said).words().removeprefix("synthetic table of ")
+    parameters = {name: listed.get(name) for name in ("table", "columns", "target", "method", "workload")}
+    return NotedSynthesis(parameters).words().removeprefix("synthetic table of ")
 
 
 def _asked(visit: Visit) -> SynthesisBody:
@@ -104,10 +104,10 @@ def _asked(visit: Visit) -> SynthesisBody:
     chosen = visit.form.getlist("column")
     offered = {value: (table, column) for value, column, table in _offered(visit)}
     if not chosen or len(chosen) > _MOST or any(each not in offered for each in chosen):
-        raise InvalidParameter("columns", NOTHING, f"must be 1 to {_MOST} of those offered", "tick some")
+        raise InvalidParameter("columns", NOTHING, f"must be 1 to {_MOST} of the offered ones", "tick the columns")
     found = [offered[str(each)] for each in chosen]
     if len({table for table, _ in found}) > 1:
-        raise InvalidParameter("columns", NOTHING, "must be of one table")
+        raise InvalidParameter("columns", NOTHING, "must all belong to one table")
     try:
         epsilon = float(visit.text("amount"))
     except ValueError:
@@ -130,10 +130,10 @@ async def _price(visit: Visit) -> Response:
     try:
         body = await visit.desk.run(_asked, visit)
     except (DeniableError, ValidationError) as error:
-        return await _shown(visit, told(as_problem(error)), 422)
+        return await _shown(visit, problem_values(as_problem(error)), 422)
     reply = await visit.desk.shown(
         visit.request,
-        lambda: visit.curator.synthetics.price(visit.person, visit.dataset, body.said, body.cost()),
+        lambda: visit.curator.synthetics.price(visit.person, visit.dataset, body.arguments, body.cost()),
     )
     if reply.status != 200:
         return await _shown(visit, reply.record, reply.status)
@@ -149,11 +149,11 @@ async def _buy(visit: Visit) -> Response:
     try:
         body = await visit.desk.run(_asked, visit)
     except (DeniableError, ValidationError) as error:
-        return await _shown(visit, told(as_problem(error)), 422)
+        return await _shown(visit, problem_values(as_problem(error)), 422)
     key = f"console-{visit.text('key')[:100]}" if visit.text("key") else None
     reply = await visit.desk.shown_once(
         visit.request, visit.person, visit.dataset, key, body_hash(f"synthetic of {visit.dataset}", body),
-        lambda key: visit.curator.synthetics.buy(visit.person, visit.dataset, body.said, body.cost(), key),
+        lambda key: visit.curator.synthetics.buy(visit.person, visit.dataset, body.arguments, body.cost(), key),
     )  # fmt: skip
     if reply.status != 200:
         return await _shown(visit, reply.record, reply.status)
@@ -163,8 +163,8 @@ async def _buy(visit: Visit) -> Response:
 
 
 async def _rows(visit: Visit) -> Response:
-    said = visit.request.query_params
-    form, many = said.get("form", "csv"), said.get("rows", "")
+    parameters = visit.request.query_params
+    form, many = parameters.get("form", "csv"), parameters.get("rows", "")
     if form not in set(RowsForm):
         raise InvalidParameter("form", NOTHING, "must be csv or parquet")
     if many and not (many.isascii() and many.isdigit() and len(many) < 10):
@@ -172,7 +172,7 @@ async def _rows(visit: Visit) -> Response:
     count = checked_rows(int(many) if many else None)
     work = visit.curator.synthetics.rows
     made = await visit.desk.fit(
-        work, visit.person, visit.dataset, _charge(visit), count, form, said.get("question") or None
+        work, visit.person, visit.dataset, _charge(visit), count, form, parameters.get("question") or None
     )
     return sent(made, MEDIA[RowsForm(form)])
 

@@ -62,22 +62,22 @@ def plain(text: str) -> str:
     ... )
     ('12.5', '1000', '0', '1', '2024-01-05', "zoe 's")
     """
-    return _short(text) if len(text) <= _SHORT else _meant(_tidy(text), _read)
+    return _short(text) if len(text) <= _SHORT else _canonical(_tidy(text), _read)
 
 
 def plain_then(text: str) -> str:
     """The form of cells in an old version, which kept all digits of a number."""
-    return _short_then(text) if len(text) <= _SHORT else _meant(_tidy(text), _digits)
+    return _short_then(text) if len(text) <= _SHORT else _canonical(_tidy(text), _digits)
 
 
 @lru_cache(maxsize=1 << 16)
 def _short(text: str) -> str:
-    return _meant(_tidy(text), _read)
+    return _canonical(_tidy(text), _read)
 
 
 @lru_cache(maxsize=1 << 16)
 def _short_then(text: str) -> str:
-    return _meant(_tidy(text), _digits)
+    return _canonical(_tidy(text), _digits)
 
 
 def plain_id(text: str) -> str:
@@ -89,14 +89,14 @@ def plain_id(text: str) -> str:
     >>> plain_id("0x3E8"), plain_id("01000"), plain_id("3e9a")
     ('1000', '1000', '3e9a')
     """
-    said = _tidy(text)
-    return str(int(said, 16)) if _HEX.fullmatch(said) else _meant(said, _exact)
+    tidy = _tidy(text)
+    return str(int(tidy, 16)) if _HEX.fullmatch(tidy) else _canonical(tidy, _exact)
 
 
 def plain_id_then(text: str) -> str:
     """The form of ids in an old version, which kept the written digits of a number with an exponent."""
-    said = _tidy(text)
-    return str(int(said, 16)) if _HEX.fullmatch(said) else _meant(said, _digits)
+    tidy = _tidy(text)
+    return str(int(tidy, 16)) if _HEX.fullmatch(tidy) else _canonical(tidy, _digits)
 
 
 def _tidy(text: str) -> str:
@@ -115,7 +115,7 @@ def _seen(each: str) -> str:
     return str(unicodedata.decimal(each)) if kind == "Nd" else each
 
 
-def _meant(text: str, number_of: Callable[[re.Match[str]], str]) -> str:
+def _canonical(text: str, number_of: Callable[[re.Match[str]], str]) -> str:
     if text in _WORDS:
         return _WORDS[text]
     if _GROUPED.fullmatch(text):

@@ -301,8 +301,8 @@ def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> M
     wanted = [name for name, _ in table.columns if name != person]
     rows, chance, often, profile = _NOTHING if by_ids else _without_ids(path, wanted, key, has_ids=person is not None)
     own, others = (_OF_ROWS, _OF_PEOPLE) if person is None else (_OF_PEOPLE, _OF_ROWS)
-    across = MarkedColumn(_said(others, rows, key), chance)
-    made = Marks(content, frozenset(sure), (), rows=_said(own, rows, key), across=across, profile=profile)
+    across = MarkedColumn(_row_marks(others, rows, key), chance)
+    made = Marks(content, frozenset(sure), (), rows=_row_marks(own, rows, key), across=across, profile=profile)
     if person is None:
         chances = [often, 0.0, 0.0]  # older families have no profile, so their marks must do
         found = [
@@ -341,8 +341,8 @@ def _without_ids(
             for counter, cell in zip(common, cells, strict=True):
                 counter[cell] += 1
         many += 1
-        said = "\0".join(sorted(cells)).encode("utf-8", "surrogatepass")
-        hashed = blake2b(said, key=secret, digest_size=16).digest()
+        text = "\0".join(sorted(cells)).encode("utf-8", "surrogatepass")
+        hashed = blake2b(text, key=secret, digest_size=16).digest()
         profiling.add(cells, hashed)
         mark = hashed.hex()
         found[mark] = found.get(mark, 0) | (1 + many % 2)
@@ -356,7 +356,7 @@ def _without_ids(
     return frozenset(first), min(1.0, many * prod(shares)), float(often > _OFTEN), profiling.profile()
 
 
-def _said(whose: str, rows: frozenset[str], key: bytes) -> frozenset[str]:
+def _row_marks(whose: str, rows: frozenset[str], key: bytes) -> frozenset[str]:
     """The marks of whole rows, for a table with this kind of unit; in the same order of hashes."""
     return frozenset(each[:_RANK] + _keyed(key, whose, each)[_RANK:] for each in rows)
 
@@ -367,9 +367,9 @@ def _of_rows(path: Path, names: list[str], key: bytes) -> list[frozenset[str]]:
     for cells in _rows(path, names):
         before, mark = None, ""
         for form, found in forms:
-            said = sorted(map(form, cells))
-            if said != before:  # usually all forms are equal, and hashing takes most of the time
-                before, mark = said, _keyed(key, "row", *said)
+            text = sorted(map(form, cells))
+            if text != before:  # usually all forms are equal, and hashing takes most of the time
+                before, mark = text, _keyed(key, "row", *text)
             found.add(mark)
             if len(found) > 64 * _PEOPLE:
                 found.intersection_update(nsmallest(_PEOPLE, found))
@@ -417,7 +417,7 @@ def _marked(kept: list[tuple[str, ...]], people: Mapping[str, str], key: bytes) 
         # Sorted, so that the order of columns and rows does not matter.
         cells_of.setdefault(cells[0], []).append(tuple(sorted(cells[1:])))
     whole = {each: "\0".join(cell for row in sorted(rows) for cell in row) for each, rows in cells_of.items()}
-    marks = frozenset(people[each][:_RANK] + _keyed(key, "whole", each, said) for each, said in whole.items())
+    marks = frozenset(people[each][:_RANK] + _keyed(key, "whole", each, text) for each, text in whole.items())
     alike = max(Counter(whole.values()).values(), default=1) / max(1, len(whole))
     if len(whole) < _DISTINCT:  # too few to estimate the share directly: as if columns were independent
         alike = min(alike, prod(max(Counter(each).values()) / len(each) for each in list(zip(*kept, strict=True))[1:]))
@@ -462,7 +462,7 @@ def version_of(marks: Mapping[str, Marks], tables: Mapping[str, Table], key: byt
 
 def sure_marks(key: bytes, content: str, path: str) -> set[str]:
     """The marks of a file's content and of its path, each of which links the data alone."""
-    return {_keyed(key, each, said) for each, said in (("content", content), ("path", path))}
+    return {_keyed(key, each, text) for each, text in (("content", content), ("path", path))}
 
 
 def _keyed(key: bytes, *parts: str) -> str:

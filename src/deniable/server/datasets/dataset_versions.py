@@ -57,11 +57,13 @@ class DatasetVersions:
             settle(curator.settings, curator.catalogue)
             old = curator.catalogue.dataset(dataset)
             if old is None or old.owner != person.name:
-                raise Problem("not_found", f"you have no dataset {dataset!r}")
+                raise Problem("not_found", f"no dataset of yours is called {dataset!r}")
             tables = tables_of(old.schema if schema is None else schema)
             files = {**{table: Path(path) for table, path in old.sources.items() if table in tables}, **given}
             if missing := sorted({*files} - {*tables}):
-                raise InvalidParameter("schema", missing[0], "is not in the schema", f"it has {', '.join(tables)}")
+                raise InvalidParameter(
+                    "schema", missing[0], "is not in the schema", f"the schema declares {', '.join(tables)}"
+                )
             marks = {table: marks_of(path, tables[table], self._marking) for table, path in files.items()}
             sketches = {table: sketch_of(path, tables[table], self._marking) for table, path in files.items()}
             self._check(person, old, tables, marks, files, sketches)

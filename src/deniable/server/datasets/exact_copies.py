@@ -6,7 +6,7 @@ of a row must not depend on the order of the columns. Sorting the cells of each 
 information: of a row of yes and no, only the number of yes remains. So if a table has few distinct rows, its columns
 are identified by their contents. The colour of a column is a hash of how often each of its cells occurs in which row.
 The first colours use rows with sorted cells; each round then uses rows in the order of the last colours, until no
-further columns can be told apart (colour refinement: Weisfeiler & Leman 1968, here on columns). The cells of a row are
+further columns can be distinguished (colour refinement: Weisfeiler & Leman 1968, on columns). The cells of a row are
 then hashed in the order of the colours of their columns. Columns of equal colour remain sorted among themselves, and
 columns with a single value are left out.
 
@@ -102,8 +102,8 @@ class Wholes:
         return sum(count * int.from_bytes(self._hash(each)) for each, count in found) & _MOST
 
     def _hash(self, *parts: str) -> bytes:
-        said = "\0".join(parts).encode("utf-8", "surrogatepass")
-        return blake2b(said, key=self._key, digest_size=_BITS // 8).digest()
+        text = "\0".join(parts).encode("utf-8", "surrogatepass")
+        return blake2b(text, key=self._key, digest_size=_BITS // 8).digest()
 
 
 def _ordered(columns: Sequence[Sequence[str]], colours: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 
 from deniable.queries.answer.remaining_budget import Failure
 
-_TOLD: Final = ("entry", "code", "time")
+_SENT: Final = ("entry", "code", "time")
 
 
 @final
@@ -38,4 +38,4 @@ class Failures:
         if not self._path.exists():
             return []
         found = [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
-        return [{name: each[name] for name in _TOLD} for each in found if each["dataset"] == dataset]
+        return [{name: each[name] for name in _SENT} for each in found if each["dataset"] == dataset]

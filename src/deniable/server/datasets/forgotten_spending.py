@@ -35,12 +35,12 @@ _OLDER: Final = (
     "`family`: the name of a dataset of its family"
 )
 _BROKEN_OFF: Final = (
-    "a registration of the name {!r} failed after it had got a ledger in the database, with another budget or of "
-    "another owner; choose another name, or the budget that it had"
+    "an earlier registration of the name {!r} failed after its ledger was created in the database, with another budget "
+    "or by another owner; choose another name, or the budget of that registration"
 )
 _UNSURE: Final = (
     "the ledger of family {} ({}) is missing, cannot be read, or is not the newest: data that only this ledger knows "
-    "would get a fresh budget. The server's operator must put its newest copy back before anything is registered"
+    "would get a fresh budget. The server's operator must restore its newest copy before anything is registered"
 )
 
 
@@ -83,7 +83,7 @@ def check_name(ledger: Ledger, name: str, version: str) -> None:
     """Raise Problem `ledger_mismatch` if a ledger has this name for other data, or without a hash of the data."""
     known = {ledger.dataset: None, **{each.name: each.version for each in ledger.links()}}
     if known.get(name, version) != version:
-        words = f"the ledger of this family has the name {name!r} for other data, or from before that was noted"
+        words = f"the ledger of this family has the name {name!r} for other data, or for data of an unknown version"
         raise Problem("ledger_mismatch", f"{words}; choose another name")
 
 

@@ -86,7 +86,7 @@ def named(catalogue: Catalogue, person: Person, dataset: str | None) -> set[str]
         return set()
     record = catalogue.dataset(dataset)
     if record is None or record.owner != person.name:
-        raise Problem("not_found", f"you have no dataset {dataset!r}")
+        raise Problem("not_found", f"no dataset of yours is called {dataset!r}")
     return {record.family}
 
 
@@ -96,12 +96,12 @@ def kin_of(catalogue: Catalogue, person: Person, families: set[str]) -> list[Dat
     Raises InvalidParameter if there are several families, and Problem `forbidden` if the family has another owner.
     """
     if len(families) > 1:
-        rule = "hold people of several datasets with budgets of their own"
+        rule = "must not hold people of several datasets that have separate budgets"
         raise InvalidParameter("sources", NOTHING, rule, "register them one by one")
     found = [each for each in catalogue.datasets() if each.family in families]
     if any(each.owner != person.name for each in found):
         # Otherwise both would own the ledger: this person could raise its limit, and read the questions of others.
-        raise Problem("forbidden", "these people are in a dataset of another owner, who may register them")
+        raise Problem("forbidden", "a dataset of another owner holds these people; only that owner may register them")
     return sorted(found, key=lambda each: each.made)
 
 
@@ -127,8 +127,8 @@ def check_public(
     """
     for name, path in files.items():
         if tables[name].unit is None and _is_protected(catalogue, tables[name], marks[name].content, path, key):
-            rule = "is declared public, and its people are protected in a dataset that is registered"
-            raise InvalidParameter("schema", name, rule, "say whose rows these are, with person and rows")
+            rule = "must not be declared public: a registered dataset protects its people"
+            raise InvalidParameter("schema", name, rule, "declare whose rows these are, with person and rows")
 
 
 def _is_protected(catalogue: Catalogue, table: Table, content: str, path: Path, key: bytes) -> bool:
@@ -155,7 +155,7 @@ def limit_of(
     budget: BudgetBody | None,
     known_by: tuple[Alike, Choice],
 ) -> Budget | Renewal:
-    """The budget: of the family, or a new one. `known_by`: what is known of the ids, and what the owner says.
+    """The budget: of the family, or a new one. `known_by`: the datasets that look alike, and the owner's declaration.
 
     Raises InvalidParameter or Problem `ledger_mismatch` if the request contradicts the family's budget or unit.
     """
@@ -167,29 +167,34 @@ def limit_of(
     check_tables(kin, marks)
     fixed = read_budget(kin[0].budget)
     if asked is not None and asked != fixed:
-        raise Problem("ledger_mismatch", "this data has a budget already; leave the budget out, or adjust it")
+        raise Problem(
+            "ledger_mismatch", "this data has a budget already; leave the budget out, or change it by an adjustment"
+        )
     alike, choice = known_by
-    check_unit(kin, {name: tables[name] for name in marks}, alike, is_said=choice.people == "same")
+    check_unit(kin, {name: tables[name] for name in marks}, alike, is_declared=choice.people == "same")
     return fixed
 
 
-def check_unit(kin: list[DatasetRecord], tables: Mapping[str, Table], known: Alike, *, is_said: bool = False) -> None:
+def check_unit(
+    kin: list[DatasetRecord], tables: Mapping[str, Table], known: Alike, *, is_declared: bool = False
+) -> None:
     """Raise Problem `ledger_mismatch` unless these tables protect the people of the family.
 
-    A column of ids under a new name must hold most of the family's ids, or the owner must have said, signed, that these
-    are the same people (`is_said`). Otherwise a number for each visit could take the place of the person: the noise
-    would hide a visit, and the ledger would say that it hides a person.
+    A column of ids under a new name must hold most of the family's ids, or the owner must have declared, in a signed
+    entry, that these are the same people (`is_declared`). Otherwise the number of a visit could be declared as the id
+    of a person: the noise would hide a visit, and the ledger would state that it hides a person.
     """
     unit, before = unit_of(tables.values()), unit_of(tables_of(kin[0].schema).values())
-    asked = f"asked to protect {unit.describe()}, but this data is known, and the budget that it has, of "
+    asked = f"the schema protects {unit.describe()}, but the server knows this data, and its budget, that of "
     protects = f"{kin[0].name!r}, protects {before.describe()}"
     if not unit.is_alike(before):
-        raise Problem("ledger_mismatch", f"{asked}{protects}; declare people, or rows, as there", {"field": "unit"})
+        raise Problem("ledger_mismatch", f"{asked}{protects}; declare the same unit, people or rows", {"field": "unit"})
     columns = {each.unit.column for record in kin for each in tables_of(record.schema).values() if each.unit}
     new = {each.unit.column for each in tables.values() if each.unit} - columns
-    if new and not is_said and not any(each.family == kin[0].family for each in known.ids):
+    if new and not is_declared and not any(each.family == kin[0].family for each in known.ids):
         remedy = "declare the column that has the ids of these people"
-        raise Problem("ledger_mismatch", f"{asked}{protects}, and their ids are not in it; {remedy}", {"field": "unit"})
+        words = f"{asked}{protects}, whose ids are not in the declared column; {remedy}"
+        raise Problem("ledger_mismatch", words, {"field": "unit"})
 
 
 def check_tables(kin: list[DatasetRecord], marks: Mapping[str, Marks]) -> None:
@@ -198,7 +203,7 @@ def check_tables(kin: list[DatasetRecord], marks: Mapping[str, Marks]) -> None:
         for table, found in marks.items():
             if each.contents.get(table, found.content) != found.content:
                 # Old answers are stored under the table's name, and would be given for the new data.
-                rule = f"is the name of other data of this family, in {each.name!r}"
+                rule = f"is already the name of other data, in the dataset {each.name!r} of this family"
                 remedy = "declare a new version of that dataset, or give the table another name"
                 raise InvalidParameter("sources", table, rule, remedy)
 
@@ -209,7 +214,7 @@ def check_tables(kin: list[DatasetRecord], marks: Mapping[str, Marks]) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The owner's statement about known ids or rows: "same" people, or "others" with a reason."""
+    """The owner's declaration about known ids or rows: "same" people, or "others" with a reason; None if absent."""
 
     people: str | None = None
     reason: str | None = None
@@ -275,17 +280,17 @@ def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> s
     if choice.people == "same":
         found = families | {each.family for each in mine}
         if len(found) != 1:
-            rule = "fits where the ids or rows are those of one dataset of yours"
+            rule = "is allowed only if the ids or rows are those of exactly one dataset of yours"
             raise InvalidParameter("people", "same", rule, "leave it out, or name the dataset with family")
         return found
     if mine and choice.people is None:
         names = [each.name for each in mine]
         choices = {
-            "same": "the same people: one budget, which goes on",
-            "others": "other people who look alike here: a budget of their own, and a reason that auditors read",
+            "same": "the same people: the data continues to spend from the existing budget",
+            "others": "other people with similar ids or rows: a separate budget, and a reason that auditors read",
         }
-        said = {"ids": "most of these ids are those of", "rows": "these rows look like those of"}[by]
-        words = f"{said} {_listed(mine)}. Say people: same, or people: others with a reason"
+        known_by_words = {"ids": "most of these ids are those of", "rows": "these rows look like those of"}[by]
+        words = f"{known_by_words} {_listed(mine)}. Send people: same, or people: others with a reason"
         raise Problem("same_people", words, {"datasets": names, "choices": choices, "by": by})
     return families
 
@@ -304,7 +309,7 @@ def sign(datasets: Datasets, key: SigningKey, record: DatasetRecord, known: Alik
     if choice.people == "same":
         words = f"the people of {record.name!r} are the same people as {whose}"
     else:
-        words = f"the people of {record.name!r} are others than {whose}, however their data looks: {choice.reason}"
+        words = f"the people of {record.name!r} are not {whose}, although their data looks alike: {choice.reason}"
     for each in {each.family: each for each in [*beside, record]}.values():
         ledger = datasets.ledger(each)
         ledger.state(words, by=record.owner, key=key)

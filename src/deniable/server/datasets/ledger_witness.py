@@ -47,7 +47,7 @@ SECONDS: Final = 30.0
 _COVERED: Final = 100_000
 _LOG: Final = logging.getLogger("deniable.server")
 _MISSING: Final = (
-    "this family had a signed checkpoint, and it is missing from the folder of checkpoints: put the file {}.json back. "
+    "the signed checkpoint of this family is missing from the folder of checkpoints: restore the file {}.json. "
     "If it is lost for good, stop the server and run `deniable rotate --config ... --reason ...`: it signs a new one. "
     "Servers on one database share this folder"
 )
@@ -103,15 +103,17 @@ class Witness:
         self._keep_head([], family, ledger)
         self._later(family, ledger)
 
-    def released(self, family: str, ledger: Ledger, releases: list[ReleaseRecord], told: list[ReleaseRecord]) -> None:
-        """Note answers before they are sent. `releases` are the new ones; `told` are all, also replayed ones.
+    def released(
+        self, family: str, ledger: Ledger, releases: list[ReleaseRecord], answered: list[ReleaseRecord]
+    ) -> None:
+        """Note answers before they are sent. `releases` are the new ones; `answered` are all, also replayed ones.
 
         Raises LedgerDamaged after a rollback.
         """
-        seen = {(family, each.entry) for each in told}
+        seen = {(family, each.entry) for each in answered}
         if not releases and seen <= self._covered and family not in self._broken:
             return  # replays of answers that this process has noted
-        again = [each for each in told if each not in releases and (family, each.entry) not in self._covered]
+        again = [each for each in answered if each not in releases and (family, each.entry) not in self._covered]
         missing = [each for each in again if not self._is_noted(each, ledger)]
         # A process was killed after it sealed these and before it noted them. Without the note, the person who paid
         # would get neither a label nor rows.
@@ -201,7 +203,7 @@ class Witness:
             self.sign(family, ledger)
         except (DeniableError, Problem, OSError):
             _LOG.warning(
-                "no checkpoint of family %s could be signed; the next one is tried after its next answer", family
+                "the checkpoint of family %s could not be signed; the server tries again after the next answer", family
             )
 
     def close(self) -> None:

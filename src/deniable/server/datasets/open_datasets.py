@@ -68,20 +68,20 @@ _EVALUATIONS: Final = 300_000
 """The most evaluations of expressions while a question is planned, to list keys: about half a second."""
 
 _LOG: Final = logging.getLogger("deniable.server")
-_GONE: Final = "a file is missing: put it back where it was registered"
+_GONE: Final = "a file is missing: restore it at the path where it was registered"
 _CHANGED: Final = "a file changed since it was registered; register it under a new name"
 _UNREAD: Final = (
-    "it could be read when it was registered, and cannot be read now, although its files are unchanged: the server's "
-    "operator finds the reason in its log"
+    "the dataset cannot be read, although its files have not changed since it was registered: the server's operator "
+    "finds the reason in the server's log"
 )
 _NO_LEDGER: Final = (
-    "its ledger, or the checkpoint beside it, cannot be read: the server's operator must put the newest copy back"
+    "its ledger, or the checkpoint beside it, cannot be read: the server's operator must restore the newest copy"
 )
-TOLD: Final = {
+FOR_OTHERS: Final = {
     "dataset_unavailable": "a file of the dataset is missing, changed or cannot be read, so no question is answered; "
-    "tell the owner, to whom the server says what to do",
-    "ledger_damaged": "the server cannot be sure what was spent, so no question is answered; tell the owner; the "
-    "server's operator must put back the newest copy of the ledger, or of its checkpoint",
+    "tell the owner, who gets instructions from the server",
+    "ledger_damaged": "the server cannot determine what was spent, so no question is answered; tell the owner; the "
+    "server's operator must restore the newest copy of the ledger, or of its checkpoint",
 }
 """The detail for everybody but the owner if a dataset cannot be opened, by the code of the problem."""
 
@@ -95,10 +95,11 @@ def budget_of(body: BudgetBody) -> Budget:
     """The budget of a request. Raises InvalidParameter unless exactly one of ε, μ and ρ is given."""
     given = {name: getattr(body, name) for name in ("epsilon", "mu", "rho") if getattr(body, name) is not None}
     if len(given) != 1:
-        raise InvalidParameter("budget", ", ".join(given), "give exactly one of epsilon, mu and rho")
+        raise InvalidParameter("budget", ", ".join(given), "must have exactly one of epsilon, mu and rho")
     delta: dict[str, Any] = {} if body.delta is None else {"delta": body.delta}
     if body.keys_delta is not None and (body.epsilon is None or body.delta is None):
-        raise InvalidParameter("keys_delta", body.keys_delta, "is a part of the delta of a budget of epsilon and delta")
+        rule = "is allowed only in a budget that has epsilon and delta"
+        raise InvalidParameter("keys_delta", body.keys_delta, rule, "leave it out")
     if body.mu is not None:
         return Budget.gaussian(mu=body.mu, **delta)
     if body.rho is not None:
@@ -123,14 +124,16 @@ def whole_of(budget: Budget | Renewal) -> Budget:
     return budget.lifetime if isinstance(budget, Renewal) else budget
 
 
-def cost_of(body: BudgetBody, budget: Budget) -> Cost:
+def requested_limit(body: BudgetBody, budget: Budget) -> Cost:
     """A limit in the currency of a budget. Without a δ it includes the budget's whole δ for unlisted keys."""
     if body.keys_delta is not None:
-        raise InvalidParameter("keys_delta", body.keys_delta, "is fixed with the budget; give delta")
+        raise InvalidParameter(
+            "keys_delta", body.keys_delta, "cannot be changed after the budget is created", "leave it out"
+        )
     units = budget.cost(epsilon=body.epsilon, mu=body.mu, rho=body.rho).units
     # A budget of ε and δ divides its δ between the curve and unlisted keys, so a limit cannot have another δ.
     if body.delta is not None and budget.epsilon is not None and body.delta != float(budget.delta):
-        raise InvalidParameter("delta", body.delta, f"is {budget.delta} by the budget", "leave it out")
+        raise InvalidParameter("delta", body.delta, f"must be {budget.delta}, the delta of the budget", "leave it out")
     if body.delta is None or budget.epsilon is not None:
         return Cost(units, budget.limit.delta_units)
     return Cost(units, delta_units_of_limit(body.delta))
@@ -138,11 +141,11 @@ def cost_of(body: BudgetBody, budget: Budget) -> Cost:
 
 def share_of(body: BudgetBody, ledger: Ledger) -> Cost:
     """The limit of an analyst. Raises InvalidParameter if it exceeds the limit of the dataset."""
-    asked, most = cost_of(body, ledger.budget), ledger.limit
+    asked, most = requested_limit(body, ledger.budget), ledger.limit
     found = asked if body.delta is not None else Cost(asked.units, min(asked.delta_units, most.delta_units))
     if not found <= most:
-        rule = f"is more than the limit of the dataset: {most.describe(ledger.budget)}"
-        raise InvalidParameter("limit", NOTHING, rule, "grant at most that; without a limit it is all of it")
+        rule = f"must be at most the limit of the dataset: {most.describe(ledger.budget)}"
+        raise InvalidParameter("limit", NOTHING, rule, "grant less; without a limit, the whole budget is granted")
     return found
 
 
@@ -150,8 +153,8 @@ def check_ceiling(settings: Settings, budget: Budget, limit: Cost) -> None:
     """Raise InvalidParameter if a limit exceeds the operator's ceiling."""
     most = settings.ceiling
     if most is not None and not budget.within(limit, epsilon=most["epsilon"], delta=most["delta"]):
-        rule = f"the operator of the server allows at most epsilon {most['epsilon']:g} at delta {most['delta']:g}"
-        raise InvalidParameter("budget", NOTHING, rule, "choose a smaller one")
+        rule = f"must be at most epsilon {most['epsilon']:g} at delta {most['delta']:g}, the ceiling of this server"
+        raise InvalidParameter("budget", NOTHING, rule, "choose a smaller budget")
 
 
 def declared(schema: str, table: str, column: str, domain: Domain) -> str:
@@ -177,7 +180,9 @@ def unit_of(tables: Iterable[Table]) -> Unit:
     """The unit that the ledger of a dataset protects: the one with the most rows per person."""
     units = [each.unit for each in tables if each.unit is not None]
     if not units:
-        raise InvalidParameter("schema", NOTHING, "all tables are public", "nobody needs a budget for those")
+        raise InvalidParameter(
+            "schema", NOTHING, "must have a table that is not public", "public tables need no budget, and no server"
+        )
     return max(units, key=lambda unit: unit.rows)
 
 
@@ -268,8 +273,8 @@ class Datasets:
                     # The reason may depend on the data: only the owner gets it, see `Curator.open`.
                     why = str(error) if isinstance(error, _Changed) else _UNREAD
                     if why is _UNREAD:
-                        said = str(error) if isinstance(error, DeniableError) else type(error).__name__
-                        _LOG.error("dataset %s cannot be opened: %s", record.name, said)
+                        reason = str(error) if isinstance(error, DeniableError) else type(error).__name__
+                        _LOG.error("dataset %s cannot be opened: %s", record.name, reason)
                     raise Problem("dataset_unavailable", why) from None
                 self._open[record.name] = found
                 if old is not None:

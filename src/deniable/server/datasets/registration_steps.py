@@ -78,9 +78,11 @@ def check_new_name(name: str, known: Iterable[str]) -> None:
     """Raise Problem `exists` if a dataset has this name, or one that looks the same to people."""
     for other in known:
         if other == name:
-            raise Problem("exists", f"there is a dataset {name!r} already; choose another name")
+            raise Problem("exists", f"the dataset {name!r} exists already; choose another name")
         if look(other) == look(name):
-            raise Problem("exists", f"{name!r} looks like the dataset {other!r}, which is here; choose another name")
+            raise Problem(
+                "exists", f"{name!r} looks like the dataset {other!r}, which exists already; choose another name"
+            )
 
 
 def settle(settings: Settings, catalogue: Catalogue) -> None:

@@ -20,7 +20,7 @@ little to count.
 
 *What follows.* The test assumes independent draws. Two experiments of one design share some counts, and two lists of
 everybody in a town share their values, without sharing rows. So only whole rows link data, at the stricter level
-`SURELY`; otherwise the owner is asked. If both tables have ids, the ids tell people apart, and the owner is asked only
+`SURELY`; otherwise the owner is asked. If both tables have ids, the ids identify people, and the owner is asked only
 if the ids may have been drawn anew: if rows occur about once each, and half of them are common.
 """
 
@@ -83,7 +83,7 @@ class Group:
 
     @classmethod
     def of(cls, kind: str, counts: dict[int, int]) -> Group:
-        """The `_KEPT` counts with the smallest hashes. If there are as many, others may have been dropped."""
+        """The `_KEPT` counts with the smallest hashes. With `_KEPT` or more counts, others may have been dropped."""
         if len(counts) < _KEPT:
             return cls(kind, counts)
         first = nsmallest(_KEPT, counts)
@@ -104,7 +104,7 @@ class Profile:
 
     @property
     def tells(self) -> bool:
-        """Whether it holds anything to compare."""
+        """Whether the profile holds anything to compare."""
         return bool(self.groups) or self.whole is not None
 
     @property
@@ -121,7 +121,7 @@ class Profile:
         found = tuple(
             Group(kind, dict(cells), inf if reach is None else reach) for kind, reach, *cells in groups if kind != "all"
         )
-        wholes = [Whole(said[0], evidence) for kind, evidence, *said in groups if kind == "all"]
+        wholes = [Whole(rest[0], evidence) for kind, evidence, *rest in groups if kind == "all"]
         return cls(rows, found, has_ids, wholes[0] if wholes else None)
 
     def is_alike(self, other: Profile) -> bool:
@@ -144,7 +144,7 @@ class Profile:
     def _shares_rows(self, other: Profile) -> bool:
         """Whether rows occur about once each in both tables, and half of the rows of one are in the other.
 
-        Rows that repeat are no evidence: people of two studies may have the same weeks and the same few results.
+        Rows that occur repeatedly prove nothing: people of two studies may have the same weeks and few results.
         """
         wholes = [group for each in (self, other) for group in each.groups if group.kind == "whole"]
         if len(wholes) < 2 or any(sum(each.cells.values()) > _ONCE * len(each.cells) for each in wholes):
@@ -245,7 +245,7 @@ class Profiling:
         """Columns that may be row numbers: their smallest and largest value."""
         self._few: list[int] = []
         self._twos: dict[tuple[int, int], Counter[tuple[str, str]]] = {}
-        self._told: list[int] = []
+        self._varying: list[int] = []
         self._core: list[int] = []
         self._whole, self._rest = _Counts(), _Counts()
 
@@ -264,7 +264,7 @@ class Profiling:
         twos = [dict(self._ranked(counts)) for counts in self._twos.values()]
         groups = [
             Group.of("whole", self._whole.kept),
-            Group.of("row", self._rest.kept if self._core != self._told else self._whole.kept),
+            Group.of("row", self._rest.kept if self._core != self._varying else self._whole.kept),
             *(Group.of("one", each) for each in ones),
             *(Group.of("two", each) for each in twos),
         ]
@@ -297,28 +297,28 @@ class Profiling:
         self._twos = {pair: counts for pair, counts in self._twos.items() if set(pair) <= set(self._few)}
         for (one, other), pairs in self._twos.items():
             pairs.update(zip(columns[one], columns[other], strict=True))
-        for places, counts in ((self._told, self._whole), (self._core, self._rest)):
-            if places and (places != self._told or counts is self._whole):
+        for places, counts in ((self._varying, self._whole), (self._core, self._rest)):
+            if places and (places != self._varying or counts is self._whole):
                 cells = zip(*(columns[at] for at in places), strict=True)
                 counts.add(self._ranked(Counter("\0".join(sorted(each)) for each in cells)))
 
     def _look(self, columns: Sequence[Sequence[str]]) -> None:
         """Decide, by the first batch, which columns are counted, and how."""
         many = {at: Counter(cells) for at, cells in enumerate(columns)}
-        told = [at for at, counts in many.items() if len(counts) > 1]
-        if len(told) > _COLUMNS:
-            told = nsmallest(_COLUMNS, told, key=lambda at: min(map(self._rank, many[at])))
-        unique = {at for at in told if len(many[at]) >= _UNIQUE * len(columns[at])}
-        self._told = told
-        self._ones = {at: _Counts() for at in told}
+        varying = [at for at, counts in many.items() if len(counts) > 1]
+        if len(varying) > _COLUMNS:
+            varying = nsmallest(_COLUMNS, varying, key=lambda at: min(map(self._rank, many[at])))
+        unique = {at for at in varying if len(many[at]) >= _UNIQUE * len(columns[at])}
+        self._varying = varying
+        self._ones = {at: _Counts() for at in varying}
         for at in unique:
             self._numbers[at] = (2**63, -(2**63))
-        few = [at for at in told if len(many[at]) <= _FEW and at not in unique]
+        few = [at for at in varying if len(many[at]) <= _FEW and at not in unique]
         self._few = nsmallest(
             _FEW_COLUMNS, few, key=lambda at: max(many[at].values())
         )  # those with the most information
         self._twos = {pair: Counter() for pair in combinations(sorted(self._few), 2)}
-        self._core = [at for at in told if at not in unique]
+        self._core = [at for at in varying if at not in unique]
 
     def _number(self, at: int, found: Counter[str]) -> None:
         low, high = self._numbers[at]

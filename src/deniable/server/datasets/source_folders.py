@@ -24,12 +24,12 @@ def folders_of(owner: str, settings: Settings, owners: Collection[str]) -> tuple
     if settings.owners is not None:
         found = (*settings.owners.get(owner, ()), *settings.owners.get("*", ()))
         if not found:
-            rule, remedy = "you have no data folder here", "the operator of the server names one for you in [owners]"
+            rule, remedy = "must be in a data folder of yours", "ask the server's operator to name one in [owners]"
             raise InvalidParameter("sources", NOTHING, rule, remedy)
         return found
     if set(owners) - {owner}:
-        rule = "there are several owners, and the settings do not say whose files are whose"
-        raise InvalidParameter("sources", NOTHING, rule, "the operator of the server writes [owners] instead of data")
+        rule = "must belong to one owner: the server has several owners, and its settings name no folder for each"
+        raise InvalidParameter("sources", NOTHING, rule, "ask the server's operator to set [owners] instead of data")
     return settings.data
 
 
@@ -42,7 +42,7 @@ def allowed(source: str, folders: Sequence[Path]) -> Path:
         "sources",
         NOTHING,
         "must be a CSV or Parquet file in one of your data folders on the server",
-        "put it there by its own name, not as a link, or ask the server's operator to",
+        "copy the file there, not a link to it, or ask the server's operator to do so",
     )
     if not source or "://" in source or set(source) & _SPECIAL:
         raise wrong

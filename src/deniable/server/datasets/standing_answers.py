@@ -3,8 +3,7 @@
 The ledger has the declaration, and the answers of each day. The owner decides when a day's rows are complete, so only
 the owner's requests read data, and only the owner sees errors of such a request. Each answer is a release with a label
 of its own, which everybody who may see the dataset may read.
-Datasets of one family share a ledger, so the declaration has the name of its dataset, and no other dataset finds the
-set.
+Datasets of one family share a ledger, so each declaration names its dataset, and other datasets do not list the set.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from deniable.queries.standing_questions import Standing, declared
 from deniable.queries.standing_records import declaration, declaration_key
 from deniable.server.noted_questions import NotedStanding
 from deniable.server.problems import Problem
-from deniable.server.wire import stood, told
+from deniable.server.wire import answer_record, standing_record
 
 if TYPE_CHECKING:
     from deniable.queries.answer.answer import Answer
     from deniable.server.catalogue.catalogue import Person
     from deniable.server.curator import Curator
 
-_NOT_HERE: Final = "there are no such standing questions here"
+_NOT_HERE: Final = "no standing questions of this dataset have this name"
 
 
 @final
@@ -46,16 +45,16 @@ class StandingAnswers:
         made = declared(session, name, questions, by, asked, cost.get("totals"), person.name, dataset)
         self._curator.work.charged = True
         self._curator.datasets.witness.note(self._curator.work.family, session.ledger)
-        return stood(dataset, made, with_prices=True)
+        return standing_record(dataset, made, with_prices=True)
 
     def listed(self, person: Person, dataset: str) -> dict[str, Any]:
         """All sets of a dataset, oldest first, with the days that were answered."""
         session = self._curator.open(person, dataset).session
-        return {"standing": [stood(dataset, each, with_prices=False) for each in _readable(session, dataset)]}
+        return {"standing": [standing_record(dataset, each, with_prices=False) for each in _readable(session, dataset)]}
 
     def described(self, person: Person, dataset: str, name: str, *, prices: bool = False) -> dict[str, Any]:
         """One set: its questions, the days that were answered, and with `prices` how exact they are. Reads no data."""
-        return stood(dataset, self._found(person, dataset, name), with_prices=prices)
+        return standing_record(dataset, self._found(person, dataset, name), with_prices=prices)
 
     def reveal(self, person: Person, dataset: str, name: str, day: str | int, confidence: float) -> dict[str, Any]:
         """Answer a set for one day, as its owner. Free: it was paid for when it was declared."""
@@ -68,7 +67,7 @@ class StandingAnswers:
         new = [_with(each, replayed=False) for each in answers]
         self._curator.note(person, dataset, list(zip(notes, new, strict=True)))
         self._curator.work.charged = False
-        return self._told(dataset, name, day, self._left(person, answers, session.ledger))
+        return self._record(dataset, name, day, self._left(person, answers, session.ledger))
 
     def read(self, person: Person, dataset: str, name: str, day: str | int, confidence: float) -> dict[str, Any]:
         """The answers of a day. Raises Problem `not_found` if it was not answered yet. Free: reads no data."""
@@ -77,7 +76,7 @@ class StandingAnswers:
             words = "the owner of the dataset answers a day when its rows are complete"
             raise Problem("not_found", f"{name!r} was not answered for {day} yet; {words}")
         ledger = self._curator.open(person, dataset).session.ledger
-        return self._told(dataset, name, day, self._left(person, found, ledger))
+        return self._record(dataset, name, day, self._left(person, found, ledger))
 
     def _found(self, person: Person, dataset: str, name: str, confidence: float = 0.95) -> Standing:
         session = self._curator.open(person, dataset).session
@@ -111,8 +110,9 @@ class StandingAnswers:
             each.receipt = replace(each.receipt, rest=left)
         return answers
 
-    def _told(self, dataset: str, name: str, day: str | int, answers: list[Answer]) -> dict[str, Any]:
-        return {"dataset": dataset, "name": name, "day": day, "answers": [told(dataset, each) for each in answers]}
+    def _record(self, dataset: str, name: str, day: str | int, answers: list[Answer]) -> dict[str, Any]:
+        records = [answer_record(dataset, each) for each in answers]
+        return {"dataset": dataset, "name": name, "day": day, "answers": records}
 
 
 def _is_of(session: Any, name: str, dataset: str) -> bool:

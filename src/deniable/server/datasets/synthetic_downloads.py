@@ -47,7 +47,7 @@ _HELD: Final = 2
 """The most unfinished downloads of one person."""
 _PARTS: Final = 8
 """A download takes at most 1/_PARTS of the free disk space."""
-_NOT_HERE: Final = "there is no such synthetic table that you may see"
+_NOT_HERE: Final = "this synthetic table does not exist, or you may not see it"
 
 
 @final
@@ -91,32 +91,32 @@ class Synthetics:
         """Unfinished downloads, by person."""
         self._turn = threading.Lock()
 
-    def price(self, person: Person, dataset: str, said: dict[str, Any], cost: dict[str, Any]) -> dict[str, Any]:
+    def price(self, person: Person, dataset: str, arguments: dict[str, Any], cost: dict[str, Any]) -> dict[str, Any]:
         """The price of `buy`, and the noise of the counts. Free: reads no data."""
         opened = self._curator.open(person, dataset)
-        self._check_size(said, opened)
-        found = opened.session.price_synthesis(**said, payer=person.name, **cost)
+        self._check_size(arguments, opened)
+        found = opened.session.price_synthesis(**arguments, payer=person.name, **cost)
         left = found.left.describe_rest(found.budget)
         return {"dataset": dataset, **price_record(found), "left": left, "lines": str(found).splitlines()}
 
     def buy(
-        self, person: Person, dataset: str, said: dict[str, Any], cost: dict[str, Any], key: str | None = None
+        self, person: Person, dataset: str, arguments: dict[str, Any], cost: dict[str, Any], key: str | None = None
     ) -> dict[str, Any]:
         """Measure the counts of a synthetic table, in one charge. If they were paid for before, it is free."""
         curator = self._curator
-        self._check_size(said, curator.open(person, dataset))
+        self._check_size(arguments, curator.open(person, dataset))
         session = curator.paying(person, dataset, key)
-        made = session.synthesize(**said, key=key, payer=person.name, **cost)
-        curator.note(person, dataset, [(NotedSynthesis(said).note(), _Noted(made.receipt))])
-        return told_again(dataset, (made, said, session))
+        made = session.synthesize(**arguments, key=key, payer=person.name, **cost)
+        curator.note(person, dataset, [(NotedSynthesis(arguments).note(), _Noted(made.receipt))])
+        return synthetic_record(dataset, (made, arguments, session))
 
-    def _check_size(self, said: dict[str, Any], opened: Open) -> None:
+    def _check_size(self, arguments: dict[str, Any], opened: Open) -> None:
         """Refuse a table that is too large before it is planned: planning takes time, and is free of charge."""
-        cells, most = size(said, opened.tables), self._curator.settings.cells
+        cells, most = size(arguments, opened.tables), self._curator.settings.cells
         if cells > most:
             raise QuestionRefused(
                 "key",
-                f"its counts would have {cells:,} cells (groups times columns), and at most {most:,} are allowed here",
+                f"the counts would have {cells:,} cells (groups times columns); this server allows at most {most:,}",
                 "name fewer columns, or give fewer bins",
             )
         self._curator.datasets.large.add(cells)
@@ -135,7 +135,7 @@ class Synthetics:
             shared=_PUBLISHED,
             most=_LISTED + 1,
         )
-        told = [
+        listed = [
             {
                 "release": f"{dataset}:{each.entry}",
                 "entry": each.entry,
@@ -146,11 +146,11 @@ class Synthetics:
             }
             for each in found[:_LISTED]
         ]
-        return {"synthetic": told, "before": found[_LISTED - 1].entry if len(found) > _LISTED else None}
+        return {"synthetic": listed, "before": found[_LISTED - 1].entry if len(found) > _LISTED else None}
 
     def record(self, person: Person, dataset: str, entry: int, question: str | None = None) -> dict[str, Any]:
         """Everything that a client needs to fit the table and draw rows. Free of charge."""
-        return told_again(dataset, self._found(person, dataset, entry, question))
+        return synthetic_record(dataset, self._found(person, dataset, entry, question))
 
     def rows(
         self, person: Person, dataset: str, entry: int, count: int | None, form: str, question: str | None = None
@@ -160,11 +160,11 @@ class Synthetics:
         Raises Problem `rate_limited` if the person has too many unfinished downloads, and `fit_failed`.
         """
         if self._held[person.name] >= _HELD:
-            words = "your earlier downloads are not read to their end; read or close them first"
+            words = "your earlier downloads have not finished; read them to their end, or close them, first"
             raise Problem("rate_limited", words, headers={"Retry-After": "5"})
-        made, said, session = self._found(person, dataset, entry, question)
+        made, arguments, session = self._found(person, dataset, entry, question)
         many = min(made.count, MOST_ROWS) if count is None else count
-        record = record_of(made, said, session.tables)
+        record = record_of(made, arguments, session.tables)
         state = self._curator.settings.state
         # The ledgers are on this disk, so all downloads together must leave space, however slowly clients read them.
         room = (shutil.disk_usage(state).free - self._curator.settings.free_space) // _PARTS
@@ -227,14 +227,14 @@ def recall(
     opened: Open, earlier: list[str], found: ReleaseRecord, charge: Entry, sealed: Entry, left: Cost
 ) -> Recalled | None:
     """A synthetic table from the ledger, read with the schema of the time when it was bought."""
-    said = asked_of(found)
+    arguments = asked_of(found)
     for session in chain([opened.session], (opened.before(schema) for schema in earlier)):
         try:
-            made = recalled(session, said, charge, sealed, left)
+            made = recalled(session, arguments, charge, sealed, left)
         except (QuestionRefused, InvalidParameter):  # the request does not fit this schema
             continue
         if made is not None:
-            return made, said, session
+            return made, arguments, session
     return None
 
 
@@ -257,14 +257,16 @@ def _note(release: ReleaseRecord) -> NotedSynthesis:
 def checked_rows(count: int | None) -> int | None:
     """The same number of rows. Raises InvalidParameter if it is out of range."""
     if count is not None and not 1 <= count <= MOST_ROWS:
-        raise InvalidParameter("rows", NOTHING, f"must be from 1 to {MOST_ROWS:,}", "for more, download several times")
+        raise InvalidParameter(
+            "rows", NOTHING, f"must be from 1 to {MOST_ROWS:,}", "for more rows, download several times"
+        )
     return count
 
 
-def told_again(dataset: str, found: Recalled) -> dict[str, Any]:
+def synthetic_record(dataset: str, found: Recalled) -> dict[str, Any]:
     """The record of a synthetic table for a client."""
-    made, said, session = found
-    record = record_of(made, said, session.tables)
+    made, arguments, session = found
+    record = record_of(made, arguments, session.tables)
     return {**record, "dataset": dataset, "release": f"{dataset}:{made.receipt.entry}"}
 
 

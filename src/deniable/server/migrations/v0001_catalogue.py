@@ -12,7 +12,7 @@ _NAME = 200
 def upgrade() -> None:
     """Make the tables."""
     if sa.inspect(op.get_bind()).has_table("curator_people"):
-        return  # from before steps were noted down: it has these, or these and the next one's
+        return  # made before migrations were recorded: it has these tables, or these and the next step's column
     op.create_table(
         "curator_people",
         sa.Column("name", sa.String(_NAME), primary_key=True),

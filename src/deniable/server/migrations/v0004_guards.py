@@ -1,4 +1,4 @@
-"""Who the server is, how far each ledger was, which ids people have, and whose people are in two owners' data."""
+"""The server's identity, the newest entry of each ledger, sketches of ids, and overlaps between two owners' data."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -12,11 +12,11 @@ RELEASED = """
     INSERT INTO curator_heads (family, serial, number, hash, signed)
     SELECT curator_datasets.family, '', MAX(curator_releases.entry), '', 0 FROM curator_releases
     JOIN curator_datasets ON curator_datasets.name = curator_releases.dataset GROUP BY curator_datasets.family"""
-"""How far each ledger must have been: up to the newest release. Nobody wrote its hash down."""
+"""The newest entry that each ledger must have: its newest release. The hash of the entry is not known."""
 
 
 def upgrade() -> None:
-    """Make the tables. A ledger must have every entry that is known to have answered something."""
+    """Make the tables. A ledger must have the entry of each release in the catalogue."""
     op.create_table(
         "curator_server",
         sa.Column("name", sa.String(40), primary_key=True),

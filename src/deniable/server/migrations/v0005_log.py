@@ -10,7 +10,7 @@ _NAME = 200
 
 
 def upgrade() -> None:
-    """Make the tables. The log begins here: nobody wrote down what happened before."""
+    """Make the tables. The log begins with this migration; earlier events were not recorded."""
     op.create_table(
         "curator_log",
         sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),

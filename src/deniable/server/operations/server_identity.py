@@ -37,12 +37,13 @@ from deniable.server.operations.state_holding import stopped
 _KEY, _MARKS, _HOME, _ID = "key", "marks", "home", "id"
 _NONCE: Final = 12
 _COPY: Final = (
-    "copy the folder `state` of the server that began with this database here, or restore it; to replace a key, run "
-    "`deniable rotate` where the old one is. Nothing is created anew: known data would get a fresh budget"
+    "restore the folder `state` of the server that created this database, or copy it here; to replace a key, run "
+    "`deniable rotate` with the folder of the old key. The server creates no new key or secret, because known data "
+    "would get a fresh budget"
 )
 _OTHER: Final = (
-    "restore the catalogue, or name in the settings the `database` that this folder was used with; for a server of its "
-    "own, choose another `state`. Known data would get a fresh budget"
+    "restore the catalogue, or name in the settings the `database` that this folder was used with; for a new server, "
+    "choose another `state`. Otherwise known data would get a fresh budget"
 )
 
 
@@ -84,7 +85,7 @@ def claim(state: Path, catalogue: Catalogue) -> None:
             os.fsync(file.fileno())
         half.replace(place)
     elif noted != known:
-        raise LedgerUnavailable("`state` belongs to another database than this one", _OTHER)
+        raise LedgerUnavailable("the folder `state` belongs to another database", _OTHER)
 
 
 def replaced(catalogue: Catalogue, old: keys.SigningKey, new: keys.SigningKey) -> None:
@@ -137,11 +138,11 @@ def _key_of(state: Path, known: str) -> keys.SigningKey:
     """The key in the folder. Raises if it is missing, or not `known`, the key of the catalogue."""
     place, waiting = state / "server.key", state / "server.next.key"
     if waiting.exists() and keys.read(waiting).public.hex == known:
-        fact = "the replacement of the signing key was interrupted before its end"
+        fact = "the replacement of the signing key was interrupted before it was complete"
         raise LedgerUnavailable(fact, "finish it: deniable rotate --config ...")
     if not place.exists():
         raise LedgerUnavailable(
-            f"the database knows a server with the key {known}, and `state` has no server.key", _COPY
+            f"the database belongs to a server with the key {known}, and `state` has no server.key", _COPY
         )
     found = keys.read(place)
     if found.public.hex != known:
@@ -154,14 +155,18 @@ def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, b
     place, datasets = settings.state / "server.key", sorted(catalogue.datasets(), key=lambda each: each.made)
     if not datasets:
         if _belongs(settings.state).exists():
-            raise LedgerUnavailable("`state` belongs to a catalogue that has datasets, and this one is empty", _OTHER)
+            raise LedgerUnavailable(
+                "the folder `state` belongs to a catalogue with datasets, and this catalogue is empty", _OTHER
+            )
         if lost := {family for family, _ in strays(settings, catalogue)}:
             fact = (
-                f"there are ledgers or checkpoints in which something was spent (families: {len(lost)}), "
-                "and the catalogue knows nothing of them"
+                f"ledgers or checkpoints with spending exist (families: {len(lost)}), "
+                "and the catalogue does not contain them"
             )
-            remedy = "restore the catalogue, or the `database` of the settings; if they are another server's, choose"
-            raise LedgerUnavailable(fact, f"{remedy} other folders. Known data would get a fresh budget")
+            remedy = (
+                "restore the catalogue, or the `database` of the settings; if they belong to another server, choose"
+            )
+            raise LedgerUnavailable(fact, f"{remedy} other folders. Otherwise known data would get a fresh budget")
         key = keys.read(place) if place.exists() else keys.new(place)
         return key, next(_secrets(settings.state, key))
     if not place.exists():
@@ -173,7 +178,7 @@ def _first(settings: Settings, catalogue: Catalogue) -> tuple[keys.SigningKey, b
     for secret in _secrets(settings.state, key):
         if _recognises(catalogue, datasets[0], secret):
             return key, secret
-    fact = "the secret that data is known by (marks.secret in `state`) is not the one of this catalogue"
+    fact = "the secret by which data is recognised (marks.secret in `state`) does not belong to this catalogue"
     raise LedgerUnavailable(fact, _COPY)
 
 
@@ -186,7 +191,7 @@ def _signers(settings: Settings, datasets: list[DatasetRecord]) -> list[keys.Pub
                     return found
         except DeniableError:
             continue
-    raise LedgerUnavailable("not one of the ledgers that the catalogue knows can be read", "restore them from a copy")
+    raise LedgerUnavailable("none of the ledgers in the catalogue can be read", "restore them from a copy")
 
 
 def _secrets(state: Path, key: keys.SigningKey) -> Iterator[bytes]:
@@ -215,11 +220,12 @@ def _at_home(catalogue: Catalogue, home: str | None) -> None:
     if home is None:
         catalogue.guards.keep({_HOME: here(place)})
     elif (before := moved_from(home, place)) is not None:
-        fact = f"the catalogue {str(place)!r} is at home elsewhere, or was copied there: it is the one of {before!r}"
+        fact = f"the catalogue {str(place)!r} belongs to the path {before!r}: it was moved or copied"
         if before == str(place):
-            fact = f"the catalogue {before!r} is another file than the one that was here: it was restored or copied"
+            fact = f"the catalogue {before!r} is not the file that was here before: it was restored or copied"
         remedy = (
-            "use the one at home; if this folder alone is used from now on: deniable moved --config ... --reason '...'"
+            "use the catalogue at its own path; if only this folder is used from now on, run "
+            "deniable moved --config ... --reason '...'"
         )
         raise LedgerUnavailable(fact, remedy)
 

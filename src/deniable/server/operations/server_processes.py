@@ -167,14 +167,14 @@ def _let_go(process: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def _stopping() -> Iterator[list[int]]:
     """A list that is empty until SIGINT or SIGTERM arrives."""
-    told: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
-        told.append(number)
+        received.append(number)
 
     before = {each: signal.signal(each, note) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield told
+        yield received
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -195,6 +195,6 @@ def _follow() -> None:
 
 
 if __name__ == "__main__":
-    told = sys.stdin.readline()
+    received = sys.stdin.readline()
     threading.Thread(target=_follow, daemon=True).start()
-    main(sys.argv[1], told)
+    main(sys.argv[1], received)

@@ -128,7 +128,10 @@ class Settings:
             place = getattr(self, name)
             if place.exists() and not place.is_dir():
                 raise InvalidParameter(
-                    name, str(place), "is a file", "name a folder; it is created if it does not exist"
+                    name,
+                    str(place),
+                    "must be a folder, and is a file",
+                    "name a folder; it is created if it does not exist",
                 )
         for name in _POSITIVE:
             rule = "must be a positive number"
@@ -138,16 +141,16 @@ class Settings:
         if self.engine not in {"duckdb", "spark"}:
             raise InvalidParameter("engine", self.engine, 'must be "duckdb" or "spark"')
         if not self.host:  # for a socket, "" means all addresses of the machine
-            raise InvalidParameter("host", self.host, "must be an address", "127.0.0.1 is this machine alone")
+            raise InvalidParameter("host", self.host, "must be an address", "write 127.0.0.1 for this machine only")
         arguments.python_int("port", self.port, NumberRange("must be from 0 to 65535", least=0, most=65535))
         if self.oidc is not None and not isinstance(self.oidc, dict):
             raise InvalidParameter("oidc", "...", "must be a table: [oidc] with issuer, audience and keys")
         if self.database is not None and not self.database.startswith("postgresql://"):
-            raise InvalidParameter("database", "...", "must begin with postgresql://", "or leave it out for SQLite")
+            raise InvalidParameter("database", "...", "must begin with postgresql://", "leave it out to use SQLite")
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{each.name}={masked(getattr(self, each.name))!r}" for each in fields(self))
-        return f"Settings({said})"
+        shown = ", ".join(f"{each.name}={masked(getattr(self, each.name))!r}" for each in fields(self))
+        return f"Settings({shown})"
 
     @classmethod
     def read(cls, path: str | Path) -> Settings:
@@ -159,11 +162,11 @@ class Settings:
             raise UnreadableRecord(f"{file.name}: must be text in UTF-8") from None
         except ValueError as wrong:  # of tomllib, or of int() for thousands of digits
             place = re.search(r"line \d+", str(wrong))  # not the rest of the message: the file may hold a password
-            raise UnreadableRecord(f"{file.name}: is not TOML{f', in {place[0]}' if place else ''}") from None
+            raise UnreadableRecord(f"{file.name}: is not valid TOML{f', in {place[0]}' if place else ''}") from None
         known = {each.name for each in fields(cls)}
         for name in record:
             if name not in known:
-                raise UnreadableRecord(f"{file.name}: has no entry {name!r}; {choices(name, sorted(known))}")
+                raise UnreadableRecord(f"{file.name}: the entry {name!r} is not known; {choices(name, sorted(known))}")
         if "state" not in record:
             raise UnreadableRecord(f"{file.name}: needs the entry 'state'")
         if "data" not in record and "owners" not in record:
@@ -171,9 +174,9 @@ class Settings:
         for name, value in record.items():
             if (rule := _broken_rule(name, value)) is not None:
                 raise UnreadableRecord(f"{file.name}: {name} {rule}")
-        said = record.get("data", [])
+        folders = record.get("data", [])
         record["state"] = file.parent / record["state"]
-        record["data"] = [file.parent / each for each in (said if isinstance(said, list) else [said])]
+        record["data"] = [file.parent / each for each in (folders if isinstance(folders, list) else [folders])]
         if "owners" in record:
             record["owners"] = {
                 name: [file.parent / each for each in folders] for name, folders in record["owners"].items()
@@ -191,8 +194,8 @@ class Settings:
         state = self.state.resolve()
         for folder in (*self.data, *chain.from_iterable((self.owners or {}).values())):
             if state.is_relative_to(folder.resolve()):
-                fact = f"state ({self.state}) lies in a folder of data ({folder}), among the files of owners"
-                raise UnreadableRecord(f"{file}: {fact}; keep them apart")
+                fact = f"state ({self.state}) must not lie in a folder of data ({folder}), where owners may write"
+                raise UnreadableRecord(f"{file}: {fact}; choose another folder")
 
 
 def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]] | None:
@@ -200,7 +203,9 @@ def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]]
     if owners is None:
         return None
     if data:
-        raise InvalidParameter("owners", NOTHING, "give data or owners, not both", "name each folder under its owner")
+        raise InvalidParameter(
+            "owners", NOTHING, "must not be given together with data", "name each folder under its owner"
+        )
     found = {str(name): tuple(Path(each) for each in folders) for name, folders in owners.items()}
     seen: dict[str, str] = {}
     for name in found:
@@ -210,8 +215,8 @@ def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]]
     for name, folder in every:
         for other, another in every:
             if name != other and folder.is_relative_to(another):
-                rule = f"has a folder that overlaps with one of {other!r}"
-                raise InvalidParameter("owners", name, rule, "give each owner folders of their own")
+                rule = f"must not have a folder that overlaps with a folder of {other!r}"
+                raise InvalidParameter("owners", name, rule, "give each owner separate folders")
     return found
 
 
@@ -220,10 +225,12 @@ def _check_owner(name: str, other: str) -> None:
     try:
         checked_name(name)
     except InvalidParameter as error:
-        raise InvalidParameter("owners", name, f"nobody can be called that: it {error.rule}", error.remedy) from None
+        raise InvalidParameter(
+            "owners", name, f"must be the name of a person, and {error.rule}", error.remedy
+        ) from None
     if name != other:
-        rule = f"looks like {other!r}, and nobody can be both"
-        raise InvalidParameter("owners", name, rule, "write each owner once, as they are called here")
+        rule = f"must not look like {other!r}, another owner"
+        raise InvalidParameter("owners", name, rule, "write each owner once, with the name that the server knows")
 
 
 def _check_ceiling(ceiling: Any) -> None:
@@ -231,7 +238,7 @@ def _check_ceiling(ceiling: Any) -> None:
         return
     known = {"epsilon", "delta"}
     if isinstance(ceiling, dict) and (wrong := set(ceiling) - known):
-        raise InvalidParameter("ceiling", min(wrong), f"is not an entry; {choices(min(wrong), sorted(known))}")
+        raise InvalidParameter("ceiling", min(wrong), f"is not a known entry; {choices(min(wrong), sorted(known))}")
     both = isinstance(ceiling, dict) and set(ceiling) == known
     if not both or any(isinstance(each, bool) or not isinstance(each, int | float) for each in ceiling.values()):
         raise InvalidParameter("ceiling", NOTHING, "must have the numbers epsilon and delta, and nothing else")

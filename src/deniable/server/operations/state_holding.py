@@ -37,8 +37,8 @@ def serving(state: Path, catalogue: Catalogue | None = None) -> Iterator[None]:
         if not held.enter_context(tried_together(_place(state))) or not _in_database(
             held, catalogue, "pg_try_advisory_lock_shared"
         ):
-            fact = "the key or the home of this server is being changed by another command"
-            raise LedgerUnavailable(fact, "start it when `deniable rotate` or `deniable moved` has ended")
+            fact = "another command is changing the key or the path of this server"
+            raise LedgerUnavailable(fact, "start the server when `deniable rotate` or `deniable moved` has ended")
         yield
 
 
@@ -49,8 +49,8 @@ def stopped(state: Path, catalogue: Catalogue, command: str) -> Iterator[None]:
         if not held.enter_context(tried_alone(_place(state))) or not _in_database(
             held, catalogue, "pg_try_advisory_lock"
         ):
-            fact = f"a server runs on this state, and `deniable {command}` needs it stopped; nothing was changed"
-            raise LedgerUnavailable(fact, "stop every process of the server, then do it again")
+            fact = f"a server uses this state, and `deniable {command}` requires it to be stopped; nothing was changed"
+            raise LedgerUnavailable(fact, "stop every process of the server, then run the command again")
         yield
 
 

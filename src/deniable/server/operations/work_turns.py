@@ -83,7 +83,11 @@ class Turns:
         mine = len(self._queues.get(person, ()))
         if mine >= max(1, self._waiting // _SHARE):
             logged("limit", limit="waiting", person=person)
-            raise Problem("rate_limited", "too much of yours is waiting already", headers={"Retry-After": "1"})
+            raise Problem(
+                "rate_limited",
+                "too many of your requests are waiting; wait for their answers, then try again",
+                headers={"Retry-After": "1"},
+            )
         if self._queued >= self._waiting:
             raise Problem("busy", headers={"Retry-After": "1"})
         self._queues.setdefault(person, deque()).append(run)

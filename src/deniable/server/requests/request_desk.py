@@ -118,12 +118,12 @@ class Desk:
     async def answered(self, request: Request, work: Callable[[], dict[str, Any]]) -> Response:
         """Run work, and send its answer, or its problem, at a time of the grid."""
         return _sent(
-            await self._left(request, self._start(lambda: self._told(_unkeyed(work), None)[0].without_record()))
+            await self._left(request, self._start(lambda: self._worked(_unkeyed(work), None)[0].without_record()))
         )
 
     async def shown(self, request: Request, work: Callable[[], dict[str, Any]]) -> Reply:
         """Like `answered`, for a page: returns the answer, or the problem, at a time of the grid."""
-        return await self._left(request, self._start(lambda: self._told(_unkeyed(work), None)[0]))
+        return await self._left(request, self._start(lambda: self._worked(_unkeyed(work), None)[0]))
 
     async def once(
         self,
@@ -171,7 +171,7 @@ class Desk:
     ) -> asyncio.Future[Reply]:
         """Start this request, or join the one that runs with its key. `kept` is the part of the reply to hold."""
         if key is None:
-            return self._start(lambda: kept(self._told(work, None)[0]))
+            return self._start(lambda: kept(self._worked(work, None)[0]))
         name = (person.name, key, body)
         running = self._running.get(name)
         if running is None:
@@ -201,20 +201,20 @@ class Desk:
             known = kept.claim(person, key, body)
             reply = None
             if known is None:
-                reply, keeps = self._told(work, ledger_key)
+                reply, keeps = self._worked(work, ledger_key)
                 # An answer that cannot be stored is not sent. The ledger has it: a repetition with the key gets it.
                 known = kept.keep(person, key, body, reply.status if keeps else None, reply.body, whole=whole)
             if known is not None:
                 reply = Reply(*known)
             assert reply is not None
             if is_outline(reply.body):
-                again, _ = self._told(work, ledger_key)
+                again, _ = self._worked(work, ledger_key)
                 reply = Reply(200, filled(reply.body, again.record)) if again.status == 200 else again
             return reply
         except Problem as problem:
             return _of_problem(problem)
 
-    def _told(self, work: Work, key: str | None) -> tuple[Reply, bool]:
+    def _worked(self, work: Work, key: str | None) -> tuple[Reply, bool]:
         """Do the work. Returns the reply, and whether to store it for repetitions with the same key.
 
         Answers are stored, and failures that were or may have been charged. After other failures (nothing was charged,
@@ -240,9 +240,9 @@ class Desk:
         if failed:
             fate = Fate.CHARGED
         words = "; ".join(each for each in (problem.detail, "" if failed else fate.value) if each)
-        told = Problem(problem.code, words, {**problem.facts, "charged": fate.charged}, problem.headers)
+        with_fate = Problem(problem.code, words, {**problem.facts, "charged": fate.charged}, problem.headers)
         bug = problem.code == "unexpected" and fate in (Fate.CHARGED, Fate.UNKNOWN)
-        return _of_problem(told), failed or bug
+        return _of_problem(with_fate), failed or bug
 
 
 def _of_problem(problem: Problem) -> Reply:

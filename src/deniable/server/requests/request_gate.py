@@ -35,7 +35,7 @@ _STRANGE: Final = frozenset({"/redeem", "/console/invitation", "/console/sign-in
 """Paths to which people without a token send data."""
 
 _NO_TOKEN: Final = (
-    "send Authorization: Bearer TOKEN; one that was sent may be mistyped, out of date or revoked: ask an admin"
+    "send Authorization: Bearer TOKEN; a token that was sent may be mistyped, expired or revoked: ask an admin"
 )
 """The same words with and without a token, so that nobody learns which tokens exist."""
 
@@ -211,8 +211,8 @@ class RequestGate:
     async def _refuse(self, problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
         """Send a problem, as a page or as JSON; as JSON if the connection is closed after it."""
         page = None if "Connection" in problem.headers else self._page(scope, problem)
-        said = page or Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
-        await said(scope, receive, send)
+        response = page or Response(problem.body(), problem.status, problem.headers, MEDIA_TYPE)
+        await response(scope, receive, send)
 
     async def _who(self, scope: Scope) -> Person:
         headers = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -227,14 +227,14 @@ class RequestGate:
             most = min(most, _ASKED)
         for name, value in scope["headers"]:
             if name == b"content-length" and (not value.isdigit() or int(value) > most):
-                raise Problem("too_large", f"at most {most:,} bytes")
+                raise Problem("too_large", f"the request must have at most {most:,} bytes")
 
         async def limited() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > most:
-                raise Problem("too_large", f"at most {most:,} bytes")
+                raise Problem("too_large", f"the request must have at most {most:,} bytes")
             return message
 
         return limited

@@ -28,8 +28,8 @@ def router(desk: Desk) -> APIRouter:
     @routes.post("/datasets", status_code=201)
     async def register(body: NewDataset, person: Person = may("register")) -> Any:
         """Register a dataset from files in the server's data folders."""
-        said = body.name, body.sources, body.schema_, body.budget, body.family, body.people, body.reason
-        return await desk.register(curator.register, person, *said)
+        arguments = body.name, body.sources, body.schema_, body.budget, body.family, body.people, body.reason
+        return await desk.register(curator.register, person, *arguments)
 
     @routes.get("/datasets/{name}")
     async def described(name: Dataset, person: Person = may("see datasets")) -> Any:

@@ -53,7 +53,7 @@ def router(desk: Desk) -> APIRouter:
         """The price of a synthetic table, the noise of its counts, and how many rows a table needs for it to be useful.
         Free: no data is read.
         """
-        return await desk.answered(request, lambda: made.price(person, name, body.said, body.cost()))
+        return await desk.answered(request, lambda: made.price(person, name, body.arguments, body.cost()))
 
     @routes.post("/datasets/{name}/synthetic")
     async def synthesize(
@@ -67,7 +67,7 @@ def router(desk: Desk) -> APIRouter:
         """
         return await desk.once(
             request, person, name, idempotency_key, body_hash(f"synthetic of {name}", body),
-            lambda key: made.buy(person, name, body.said, body.cost(), key),
+            lambda key: made.buy(person, name, body.arguments, body.cost(), key),
         )  # fmt: skip
 
     @routes.get("/datasets/{name}/synthetic")
