@@ -186,7 +186,7 @@ def test_an_owner_buys_private_bounds_and_sees_the_price_before(place: Place) ->
     assert page.get_by_label("Buy bounds of height").is_disabled(), "a text has no bounds"
     page.get_by_label("Kind of height").select_option("integer")
     page.get_by_label("Kind of born").select_option("date")
-    assert "Nothing is bought" in page.locator("#bounds").inner_text()
+    assert "No bounds are bought" in page.locator("#bounds").inner_text()
     page.get_by_label("Buy bounds of height").check()
     assert page.get_by_label("Lowest height").is_disabled()
     page.get_by_label("ε for the bounds of each").fill("0.9")
