@@ -12,9 +12,11 @@ Names of temporary folders and hashes, which differ from run to run, are `<folde
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -46,6 +48,14 @@ def worded(kind: type[BaseException], **facts: Any) -> AbstractContextManager[py
 
 
 @contextmanager
+def _alone() -> Iterator[None]:
+    """A lock: the processes of pytest-xdist rewrite the file one after another."""
+    with (Path(tempfile.gettempdir()) / "deniable-wording.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
 def _worded(
     place: str, kind: type[BaseException], facts: dict[str, Any]
 ) -> Iterator[pytest.ExceptionInfo[BaseException]]:
@@ -55,10 +65,11 @@ def _worded(
     assert found == facts, f"{caught.value!r} has {found}"
     test, said = current_test() + place, plain(f"{type(caught.value).__name__}: {caught.value}")
     if os.environ.get("DENIABLE_WORDING") == "write":
-        words = read()
-        words[test] = sorted({*(words.get(test, ()) if test in _REWRITTEN else ()), said})
-        _REWRITTEN.add(test)
-        FILE.write_text(written(words))
+        with _alone():
+            words = read()
+            words[test] = sorted({*(words.get(test, ()) if test in _REWRITTEN else ()), said})
+            _REWRITTEN.add(test)
+            FILE.write_text(written(words))
     listed = read().get(test, [])
     assert said in listed, f"new words of an error: review them in {FILE.name}\n  now  {said}\n  file {listed}"
 

@@ -314,9 +314,7 @@ class Ledger:
     ) -> list[Entry]:
         accounts = standing(transaction, self._heading.limits, payer or EVERYBODY)
         if payer is not None and not any(each.name == payer for each in accounts):
-            raise InvalidParameter(
-                "payer", payer, "has no account in this ledger", "give it a limit first, with grant(...)"
-            )
+            raise InvalidParameter("payer", payer, "has no account in this ledger", "give it a limit with grant(...)")
         total = sum((ask.cost for ask in asks), start=Cost(0, 0))
         refuse(self.budget, total, accounts)
         if left is not None:

@@ -562,9 +562,7 @@ class Trainer:
         record = checkpoints.read(place)
         checkpoints.check_plan_of(place, record, self.plan, self.optimizer)
         if record["entry"] is not None and self._payment is None:
-            raise InvalidParameter(
-                "ledger", None, "must be the ledger that paid for this run", "give it to the trainer"
-            )
+            raise InvalidParameter("ledger", None, "must be the ledger that paid for this run", "give that one")
         there = checkpoints.journals(place, record)
         if self.steps_taken and record["run"] != self._run:
             rule = "belongs to another run than the one that this trainer has begun"
