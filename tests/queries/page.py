@@ -87,6 +87,7 @@ QUESTIONS: Final = {
     ],
     "As BigQuery writes it": [
         ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 1, delta = 1e-6, max_groups_contributed = 2) ward, COUNT(*) FROM visits GROUP BY ward", "options"),
+        ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_per_group = 1) visited, COUNT(*) FROM visits GROUP BY visited", "at most one row of each person on each day: with R rows in all, the noise of √R rows"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY AVG(weight, contribution_bounds_per_row => (0, 200)) FROM visits", "bounds of each row"),
         ("SELECT WITH DIFFERENTIAL_PRIVACY SUM(cost, contribution_bounds_per_group => (0, 500)) FROM visits", "bounds of each person in each group"),
     ],

@@ -61,6 +61,8 @@ DIFFERENT = [
     ("SELECT SUM(a.age) FROM visits a JOIN visits b USING (patient_id)", "SELECT SUM(b.age) FROM visits a JOIN visits b USING (patient_id)"),
     ("SELECT AVG(n) FROM (SELECT patient_id, COUNT(*) AS n FROM visits GROUP BY 1)", "SELECT AVG(n) FROM (SELECT patient_id, ward, COUNT(*) AS n FROM visits GROUP BY 1, 2)"),
     ("SELECT ward, COUNT(*) FROM visits GROUP BY ward", "SELECT COUNT(*) FROM visits"),
+    ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_per_group = 2) ward, COUNT(*) FROM visits GROUP BY ward", "SELECT ward, COUNT(*) FROM visits GROUP BY ward"),
+    ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_per_group = 2) ward, COUNT(*) FROM visits GROUP BY ward", "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_rows_per_group = 3) ward, COUNT(*) FROM visits GROUP BY ward"),
     ("SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (max_groups_contributed = 2) ward, COUNT(*) FROM visits GROUP BY ward", "SELECT ward, COUNT(*) FROM visits GROUP BY ward"),
 ]  # fmt: skip
 

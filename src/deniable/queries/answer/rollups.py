@@ -25,7 +25,7 @@ from deniable.queries.intervals.ratio_intervals import Move, Quotient, interval
 from deniable.queries.plan.answer_size import groups
 from deniable.queries.plan.canonical_form import Form, relation_form, statistic_form
 from deniable.queries.plan.noise_planner import plan_under
-from deniable.queries.plan.question import Post, asked
+from deniable.queries.plan.question import BOUNDS, Post, asked
 from deniable.tables.expressions import Column, columns_used
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def coarser(plan: NoisePlan, keep: Sequence[int], budget: Budget) -> NoisePlan:
     columns = tuple((name, each) for name, each in question.post.columns if gone.isdisjoint(columns_used(each)))
     if not any(columns_used(each) for _, each in columns):
         raise InvalidParameter("keys", NOTHING, "must keep a key that a column of the answer needs")
-    options = {name: value for name, value in question.options.items() if name != "max_groups_contributed"}
+    options = {name: value for name, value in question.options.items() if name not in BOUNDS}
     return plan_under(asked(question.relation, kept, question.measures, Post(columns), options), budget)
 
 

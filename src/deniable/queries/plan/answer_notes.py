@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, final
 
+from deniable.ledger.currency import Shape
 from deniable.queries.plan.disjointness import empty
+from deniable.queries.relations.exact_statistics import Count, ExactSum, Reach
 from deniable.queries.relations.relation_nodes import tables_read
 from deniable.tables.expressions import columns_used
 
@@ -22,6 +25,9 @@ WIDTH: Final = 80
 
 _MOST_NAMED: Final = 8
 """The most columns that a note names; it counts the others."""
+
+_WORTH_A_BOUND: Final = 0.5
+"""A bound on rows in each group is suggested if the noise becomes at most this many times as large."""
 
 _EMPTY: Final[dict[str, bool]] = {}
 """A cache of `empty` by the hash of the question, because a proof may try every public key."""
@@ -60,6 +66,27 @@ def empty_note(plan: NoisePlan) -> str:
 def budget_notes(budget: Budget) -> tuple[str, ...]:
     """Notes on weaknesses of the budget itself, whatever the question."""
     return tuple(f"the budget's {warning}" for warning in budget.weaknesses())
+
+
+def group_rows_note(plan: NoisePlan, budget: Budget) -> str:
+    """A note on how much noise a bound of one row of each person in each group saves; "" if it saves less than half.
+
+    For counts and sums of rows by keys. With R rows in all, one group may have all of them: L2 is R, and √R with one
+    row in each group. L1 is the smaller of R and the number of groups.
+    """
+    collect = plan.collect
+    if not collect.keys or not all(isinstance(each, Count | ExactSum) for each in collect.statistics):
+        return ""
+    reach = collect.reach
+    bounded = Reach(reach.rows, reach.groups, 1)
+    if budget.accounting.shape is Shape.LAPLACE:
+        ratio = bounded.in_all / reach.in_all
+    else:
+        ratio = math.sqrt(bounded.squares / reach.squares)
+    if ratio > _WORTH_A_BOUND:
+        return ""
+    bound = "with at most 1 row of each person in each group, OPTIONS (max_rows_per_group = 1),"
+    return f"{bound} the noise is about {ratio:.2g} times as large; further rows are left out"
 
 
 def rows_note(plan: NoisePlan) -> str:

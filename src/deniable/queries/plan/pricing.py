@@ -19,7 +19,14 @@ from deniable.ledger.spending_accounts import SPENT
 from deniable.mechanisms import noise_quantiles
 from deniable.numbers import percent, plain
 from deniable.queries.intervals.noise_intervals import Share
-from deniable.queries.plan.answer_notes import budget_notes, cost_in_words, empty_note, rest_in_words, wrapped
+from deniable.queries.plan.answer_notes import (
+    budget_notes,
+    cost_in_words,
+    empty_note,
+    group_rows_note,
+    rest_in_words,
+    wrapped,
+)
 from deniable.queries.plan.answer_size import cells
 from deniable.queries.plan.estimators import DrawnValue, Ranked, rank_error
 from deniable.queries.plan.noise_families import family_of
@@ -162,7 +169,8 @@ class Price:
             lines.append("paid for " + "; ".join(f"{name} ({share})" for name, share in self.split()))
         other = self.other_currency()
         advice = () if other is None or not other.is_better else (str(other),)
-        lines += [f"note     {note}" for note in (empty_note(self.plan), *budget_notes(self.budget), *advice) if note]
+        notes = (empty_note(self.plan), *budget_notes(self.budget), group_rows_note(self.plan, self.budget), *advice)
+        lines += [f"note     {note}" for note in notes if note]
         left = rest_in_words(self.left, self.budget)
         lines.append(
             f"left     {left}: about {self.times:,} such question{'s' * (self.times != 1)}"

@@ -65,7 +65,9 @@ MOST_MEASURES: Final = 100
 MOST_GROUPS: Final = 1_000_000
 _WIDEST: Final = Fraction(2) ** 200  # wider bounds cannot be intended
 _EVERYTHING: Final = Fraction(sys.float_info.max)  # the bounds of a number about which nothing is known
-_OPTIONS: Final = frozenset({"epsilon", "delta", "max_groups_contributed"})
+BOUNDS: Final = frozenset({"max_groups_contributed", "max_rows_per_group"})
+"""The options that leave out rows of a person, so that one person moves the answer less."""
+_OPTIONS: Final = frozenset({"epsilon", "delta"}) | BOUNDS
 
 
 @final
@@ -152,8 +154,9 @@ class Question:
 
     `hash` is the same for questions that measure the same of the same rows, in any spelling, so the measures of two
     questions with one hash agree by position. `post` is not part of the hash, because it only transforms measured
-    numbers. `options` are those of BigQuery's OPTIONS(...): epsilon, delta, and max_groups_contributed, which adds a
-    `Bound` to the relation that keeps so many of a person's groups, chosen by the secret rank of rows.
+    numbers. `options` are those of BigQuery's OPTIONS(...): epsilon, delta, and max_groups_contributed and
+    max_rows_per_group, which add a `Bound` to the relation: it keeps so many groups of a person, and so many rows of a
+    person in each group, chosen by the secret rank of rows.
     """
 
     relation: RelationNode
@@ -244,9 +247,7 @@ def asked(
         raise QuestionRefused(
             "options", f"the option {min(unknown)!r} is not known", f"choose from {', '.join(sorted(_OPTIONS))}"
         )
-    most = options.get("max_groups_contributed")
-    if most is not None and keys and most < relation.rows:  # no person has more groups than rows
-        relation = Bound(relation, tuple(key.expression for key in keys), int(most), relation.rows)
+    relation = _bounded(relation, keys, options)
     _, columns = relation_form(relation)
     for measure in measures:
         check_measure(measure, relation)
@@ -264,6 +265,22 @@ def asked(
     question = Question(relation, tuple(keys), kept_ones, _redirected(post, same_as), dict(options), hash)
     _check_size(question)
     return check_post(question)
+
+
+def _bounded(relation: RelationNode, keys: Sequence[Key], options: Mapping[str, float]) -> RelationNode:
+    """The relation with the bounds of the options: on a person's groups, and on their rows in each group."""
+    if not keys:
+        if "max_rows_per_group" in options:
+            rule = "max_rows_per_group is for a question with GROUP BY"
+            raise QuestionRefused("options", rule, "leave it out, or group by a key")
+        return relation
+    rows = relation.rows  # no person has more groups than rows, nor more rows in a group
+    groups, each = (
+        int(min(rows, options.get(name, rows))) for name in ("max_groups_contributed", "max_rows_per_group")
+    )
+    if groups == each == rows:
+        return relation
+    return Bound(relation, tuple(key.expression for key in keys), groups, each)
 
 
 def question_hash(relation: RelationNode, keys: Sequence[Key], measures: Sequence[Measure]) -> str:

@@ -324,7 +324,8 @@ RULES: Final = {
         "SELECT WITH DIFFERENTIAL_PRIVACY AVG(cost, contribution_bounds_per_row => (0, 10)) FROM visits",
     ),
     "options": Rule(
-        "options", "OPTIONS accepts epsilon, delta, max_groups_contributed and privacy_unit_column, each once",
+        "options",
+        "OPTIONS accepts epsilon, delta, max_groups_contributed, max_rows_per_group and privacy_unit_column, each once",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (speed = 3) COUNT(*) FROM visits",
         "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS (epsilon = 0.5, max_groups_contributed = 2) COUNT(*) FROM visits",
     ),

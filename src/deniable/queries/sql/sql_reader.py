@@ -18,7 +18,7 @@ from deniable.queries.plan.canonical_form import Form, expression_form
 from deniable.queries.plan.fresh_names import fresh
 from deniable.queries.plan.named_keys import public_values
 from deniable.queries.plan.noisy_windows import NoisyWindow, Order
-from deniable.queries.plan.question import Key, Measure, Post, Question, asked, check_post
+from deniable.queries.plan.question import BOUNDS, Key, Measure, Post, Question, asked, check_post
 from deniable.queries.plan.refusals import EXAMPLE, EXAMPLE_OF, VISITS, refuse
 from deniable.queries.relations.relation_nodes import Project, RelationNode, Union
 from deniable.queries.relations.whole_people import check_whole_people
@@ -389,13 +389,13 @@ class _Reader:
                 if {value.casefold()} != {str(column).casefold() for column in columns if column is not None}:
                     refuse("privacy unit", what=", ".join(sorted(str(each) for each in columns)) or "a row")
                 continue
-            if name not in {"epsilon", "delta", "max_groups_contributed"}:
+            if name not in {"epsilon", "delta", *BOUNDS}:
                 refuse("options")
             try:
                 number = float(value)
             except ValueError:
                 refuse("options")
-            whole = name != "max_groups_contributed" or (number == math.floor(number) and number <= 2**53)
+            whole = name not in BOUNDS or (number == math.floor(number) and number <= 2**53)
             if not (0 < number < math.inf and whole):
                 refuse("options")
             settings[name] = number
