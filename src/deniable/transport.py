@@ -166,12 +166,21 @@ def _read(response: Any) -> Any:
     raise _error(record, response.status_code)
 
 
+def _place(told: object) -> tuple[int, int] | None:
+    """Where in a question a rule is broken, as (start, end); None if the server does not say it."""
+    match told:
+        case [int() as start, int() as end] if 0 <= start <= end:
+            return start, end
+    return None
+
+
 def _error(problem: dict[str, Any], status: int) -> DeniableError:
     """The error that a local session would have raised; ServerRefused for problems that only a server has."""
     code, detail = problem.get("code"), str(problem.get("detail") or problem.get("title") or "")
     facts = {name: str(problem.get(name, "")) for name in _ERROR_FIELDS}
     if code == "refused" and problem.get("refusal") in REFUSALS:
-        return QuestionRefused(problem["refusal"], facts["rule"], facts["rewrite"])
+        where, instead = _place(problem.get("place")), str(problem.get("instead") or "")
+        return QuestionRefused(problem["refusal"], facts["rule"], facts["rewrite"], place=where, instead=instead)
     if code == "budget_exceeded":
         return BudgetExceeded(facts["asked"], facts["left"], facts["remedy"], account=facts["account"])
     if code == "invalid":

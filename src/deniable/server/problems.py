@@ -103,6 +103,8 @@ def problem_of(error: BaseException) -> Problem:
             return error
         case QuestionRefused():
             facts = {"refusal": error.code, "rule": error.rule, "rewrite": error.rewrite}
+            facts |= {} if error.place is None else {"place": list(error.place)}
+            facts |= {"instead": error.instead} if error.instead else {}
             return Problem("refused", str(error), facts)
         case BudgetExceeded():
             facts = {"asked": error.asked, "left": error.left, "remedy": error.remedy}

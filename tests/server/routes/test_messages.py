@@ -11,10 +11,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from deniable import cli, client
-from deniable.errors import InvalidParameter, LedgerDamaged, ServerRefused
+from deniable import cli, client, transport
+from deniable.errors import InvalidParameter, LedgerDamaged, QuestionRefused, ServerRefused
 from deniable.server.operations.settings import Settings
 from deniable.server.roles import Role
+from tests.server.browsing import Browser
 from tests.server.world import SCHEMA, WARDS, World
 from tests.wording import worded
 
@@ -172,3 +173,24 @@ def test_the_line_of_a_damaged_ledger_names_its_dataset(
             world.call("ada", "GET", "/v1/log/status")
     lines = [json.loads(each.getMessage()) for each in caplog.records if "ledger_damaged" in each.getMessage()]
     assert lines == [about, about, {"event": "ledger_damaged", "entry": 3}]
+
+
+def test_a_refusal_says_where_in_the_text_and_what_would_be_answered(world: World) -> None:
+    """The place and the repaired question come from the text and the public schema alone; they were left out."""
+    text = "SELECT ward, COUNT(*) AS n FROM visits WHERE aeg > 3 GROUP BY ward"
+    told = world.call("ana", "POST", "/v1/questions:price", {"dataset": "visits", "sql": text, "epsilon": 1.0}).json()
+    start, end = told["place"]
+    assert text[start:end] == "aeg"
+    assert told["instead"] == text.replace("aeg", "age")
+    again = world.call(
+        "ana", "POST", "/v1/questions:price", {"dataset": "visits", "sql": told["instead"], "epsilon": 1.0}
+    )
+    assert again.status_code == 200
+    error = transport._error(told, 422)
+    assert isinstance(error, QuestionRefused)
+    assert (error.place, error.instead, error.code) == ((start, end), told["instead"], told["refusal"])
+    for odd in (None, [], [3], [4, 2], ["a", "b"], {"start": 1}, "12", [1, 2, 3]):
+        assert transport._error({**told, "place": odd}, 422).place is None  # type: ignore[attr-defined]
+    page = Browser(world, "ana").post("/console/data/visits/ask", sql=text, way="epsilon", amount="1")
+    assert "aeg" in page.text
+    assert "WHERE age &gt; 3" in page.text
