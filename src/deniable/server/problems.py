@@ -98,6 +98,7 @@ class Problem(Exception):
 def problem_of(error: BaseException) -> Problem:
     """The problem for an exception: `unexpected`, without details, unless it is a Problem or a DeniableError."""
     noted(error)
+    facts: dict[str, Any]
     match error:
         case Problem():
             return error

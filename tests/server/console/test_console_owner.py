@@ -380,3 +380,37 @@ def test_a_fault_of_ours_and_a_rate_are_pages_too_and_the_api_speaks_json(
     for path in ("/v1/me", "/v1/nothing"):
         assert world.client.request("GET", path, headers=HTML).headers["content-type"] == MEDIA_TYPE
     assert browser.get("/console/people", **HTML).status_code == 403
+
+
+@pytest.mark.slow
+def test_a_version_is_declared_by_a_button(tmp_path: Path) -> None:
+    for day, rows in (("monday", 300), ("tuesday", 400)):
+        (tmp_path / f"{day}.csv").write_text("\n".join(["who,x", *(f"d{i},{i % 3}" for i in range(rows))]))
+    (tmp_path / "others.csv").write_text("\n".join(["name,y", *(f"e{i},{i % 3}" for i in range(400))]))
+    world = made(tmp_path)
+    with world.client:
+        browser = Browser(world, "olga")
+        form = {"file": "monday.csv", "name": "days", "kind.0": "text", "kind.1": "text", "keys.1": "0, 1, 2"}
+        assert added(browser, **form).status_code == 303
+        page = browser.get("/console/data/days/share").text
+        assert "Declare the version" in page
+        assert "<option>tuesday.csv</option>" in page
+        place, count = "/console/data/days/versions", "SELECT COUNT(*) AS n FROM t"
+        assert browser.post(place, version="monday").status_code == 303  # the files as they are
+        done = browser.post(place, **{"version": "tuesday", "file.0": "tuesday.csv"})
+        assert done.status_code == 303
+        assert done.headers["location"].endswith("/console/data/days/share")
+        page = browser.get("/console/data/days/share").text
+        assert '<span class="chip">monday</span> <span class="chip">tuesday</span>' in page
+        session = world.curator.open(Person("olga", Role.OWNER), "days").session
+        assert session.versions == {"t": "tuesday"}
+        assert session.sql(count, epsilon=0.9, payer="olga").receipt.version == "tuesday"
+        for wrong, status in (
+            ({"version": "monday", "file.0": "tuesday.csv"}, 422),
+            ({"version": "wednesday", "file.0": "others.csv"}, 422),
+            ({"version": "wednesday", "file.0": "../visits.csv"}, 422),
+            ({"version": ""}, 422),
+        ):
+            assert browser.post(place, **wrong).status_code == status
+        assert world.curator.open(Person("olga", Role.OWNER), "days").session.versions == {"t": "tuesday"}
+        assert Browser(world, "ana").post(place, version="mine").status_code in {403, 404}

@@ -27,7 +27,7 @@ from deniable.server.datasets.open_datasets import tables_of
 from deniable.server.datasets.source_folders import allowed
 from deniable.server.noted_questions import NotedBounds, read_note
 from deniable.server.problems import CODES, Problem
-from deniable.server.request_bodies import Adjustment, BoundsBody, Grant, NewBudget, NewDataset
+from deniable.server.request_bodies import Adjustment, BoundsBody, Grant, NewBudget, NewDataset, NewVersion
 from deniable.server.requests.request_desk import Reply, body_hash
 from deniable.tables.kinds import BOUNDED, NUMBERS, Kind
 from deniable.tables.schema_proposal import propose_schema
@@ -59,6 +59,7 @@ def add(routes: APIRouter, guard: Guard) -> None:
     guard.post(routes, "/console/data/{name}/share", "grant", _grant)
     guard.post(routes, "/console/data/{name}/revoke", "grant", _revoke)
     guard.post(routes, "/console/data/{name}/adjust", "adjust", _adjust)
+    guard.post(routes, "/console/data/{name}/versions", "register", _declare_version)
     guard.post(routes, "/console/data/{name}/bounds", "buy bounds", _buy)
     guard.post(routes, "/console/data/{name}/bounds/price", "buy bounds", _bounds_price)
 
@@ -366,6 +367,9 @@ def _shares(curator: Curator, person: Person, dataset: str) -> dict[str, Any]:
         "analysts": curator.reception.analysts(),
         "accounts": accounts(ledger, granted),
         "account": account(curator, person, dataset),
+        "versions": curator.versions.listed(person, dataset)["versions"],
+        "tables": sorted(curator.visible(person, dataset).sources),
+        "files": _offered_files(curator, person),
         "bought": _bought(curator, person, dataset),
         "unbounded": [(json.dumps(each), ".".join(each)) for each in _unbounded(curator, person, dataset)],
     }
@@ -431,6 +435,28 @@ async def _adjust(visit: Visit) -> Response:
     except (Problem, DeniableError, ValidationError) as error:
         return await _shared(visit, problem_values(as_problem(error)))
     return visit.go(visit.request.url.path.removesuffix("adjust") + "share")
+
+
+def _offered_files(curator: Curator, person: Person) -> list[str]:
+    """The files that this owner can register; an empty list if the operator has not assigned a folder."""
+    try:
+        return _files(curator, person)
+    except InvalidParameter:
+        return []
+
+
+async def _declare_version(visit: Visit) -> Response:
+    """Declare a version of the data: questions are about the chosen files from now on."""
+    tables = sorted(visit.curator.visible(visit.person, visit.dataset).sources)
+    chosen = {table: visit.text(f"file.{i}") for i, table in enumerate(tables)}
+    try:
+        sources = {table: file for table, file in chosen.items() if file}
+        body = NewVersion.model_validate({"version": visit.text("version").strip(), "sources": sources})
+        declare = visit.curator.versions.declare
+        await visit.desk.register(declare, visit.person, visit.dataset, body.version, body.sources, None)
+    except (Problem, DeniableError, ValidationError) as error:
+        return await _shared(visit, told(as_problem(error)))
+    return visit.go(visit.request.url.path.removesuffix("versions") + "share")
 
 
 # -- bounds that are bought --------------------------------------------------------------------------------------------
