@@ -199,7 +199,7 @@ MADE_FROM_CUT_LAWS: dict[str, Curve] = {
     "sampled, bins of the loss": curves.quantized(curves.discrete_gaussian(sigma=3), edges=[-0.5, 0.0, 0.5]).sampled(
         rate=1e-3
     ),
-    "sampled, product": (curves.gaussian(sigma=1) * curves.laplace(scale=1)).sampled(rate=0.1) ** 2,
+    "sampled, product": (curves.gaussian(sigma=1) * curves.laplace(scale=1)).sampled(rate=0.1),
     "sampled twice": curves.discrete_gaussian(sigma=1).sampled(rate=0.3).sampled(rate=0.3),
     "fixed size": curves.discrete_gaussian(sigma=3).sampled_without_replacement(size=3, population=3000) ** 20,
     "mixture": curves.mixture([0.5, 0.5], [curves.discrete_gaussian(sigma=3), curves.gaussian(sigma=3)]) ** 3,
