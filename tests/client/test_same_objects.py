@@ -318,7 +318,7 @@ def test_standing_questions_are_the_same_object(
             for a, b in zip(mine.prices(), other.prices(), strict=True):
                 compare(a, b, apart=PRICE_APART, more=PRICE_MORE)
         assert remote.standing("daily").recall(40) is None
-        with pytest.raises(InvalidOperation, match="not answered for 40 yet; ask the owner"):
+        with pytest.raises(InvalidOperation, match="no answer for 40 yet; ask the owner"):
             remote.standing("daily").reveal(40)
         for mine, other in ((here, made), totals):
             for day in (40, 41):

@@ -150,7 +150,7 @@ def test_keys_that_are_no_list_show_how_a_list_is_written() -> None:
 
 
 def test_a_long_number_in_toml_was_a_traceback() -> None:
-    with pytest.raises(UnreadableRecord, match="not TOML"):
+    with pytest.raises(UnreadableRecord, match="not valid TOML"):
         read_schema(f"[tables.t.columns]\nx = {{ kind = 'integer', low = 0, high = {'1' * 5000} }}\n")
 
 
@@ -325,7 +325,7 @@ def test_a_damaged_file_is_refused_in_our_words(ending: str, rule: str, tmp_path
 def test_a_file_that_cannot_be_read_is_named_with_the_line(ending: str, text: str, tmp_path: Path) -> None:
     path = tmp_path / f"visits.{ending}"
     path.write_text(text)
-    with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: is not {ending.upper()}: .*line [3-5]"):
+    with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: is not valid {ending.upper()}: .*line [3-5]"):
         read_schema(path)
     path.write_bytes(b"\xe9")
     with pytest.raises(UnreadableRecord, match=rf"^visits.{ending}: must be text in UTF-8$"):

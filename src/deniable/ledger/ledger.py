@@ -56,9 +56,7 @@ if TYPE_CHECKING:
     from deniable.curves import Curve
 
 __all__ = ["Ledger"]
-
 _PAGE = 500
-
 Noted = Checkpoint | Note | Place
 _OnCharged = Callable[[Cost], object] | None
 

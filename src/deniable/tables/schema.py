@@ -241,14 +241,14 @@ def _parsed(where: str, text: str, form: str) -> object:
         try:
             return tomllib.loads(text)
         except ValueError as wrong:  # tomllib's own, or Python's for a number of thousands of digits
-            raise UnreadableRecord(f"{where}: is not TOML: {wrong}") from None
+            raise UnreadableRecord(f"{where}: is not valid TOML: {wrong}") from None
     if form == ".json" or (not form and text.lstrip().startswith("{")):
         try:
             return json.loads(text, object_pairs_hook=lambda pairs: _once(where, pairs))
         except UnreadableRecord:  # valid JSON with a repeated entry
             raise
         except ValueError as wrong:
-            raise UnreadableRecord(f"{where}: is not JSON: {wrong}") from None
+            raise UnreadableRecord(f"{where}: is not valid JSON: {wrong}") from None
     from deniable.tables import yaml_text
 
     return yaml_text.parsed(where, text)

@@ -36,7 +36,7 @@ def test_a_file_that_is_no_table_leads_back_to_the_other_files(world: World) -> 
     (world.folder / "bills.csv").write_text("who;what\n1;2\n")
     shown = Browser(world, "olga").get("/console/add?file=bills.csv")
     assert "bills.csv cannot be added" in shown.text
-    assert "have semicolons between them" in shown.text
+    assert "separated by semicolons" in shown.text
     assert "Which file?" in shown.text
 
 

@@ -61,7 +61,7 @@ def _gone(path: Path, left: list[str]) -> LedgerDamaged:
     beside = ", ".join(left)
     return LedgerDamaged(
         None,
-        f"{str(path)!r} is missing, but {beside} still exists: a new ledger would forget what was spent",
+        f"{str(path)!r} is missing, but files beside it exist ({beside}): a new ledger would forget what was spent",
         f"restore {path.name}; or, if no question was ever answered from it, delete {beside}",
     )
 

@@ -455,7 +455,7 @@ async def _declare_version(visit: Visit) -> Response:
         declare = visit.curator.versions.declare
         await visit.desk.register(declare, visit.person, visit.dataset, body.version, body.sources, None)
     except (Problem, DeniableError, ValidationError) as error:
-        return await _shared(visit, told(as_problem(error)))
+        return await _shared(visit, problem_values(as_problem(error)))
     return visit.go(visit.request.url.path.removesuffix("versions") + "share")
 
 
