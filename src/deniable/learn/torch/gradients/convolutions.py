@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from deniable.learn.torch.gradients.gradient_captures import (
+    MARGIN,
     Capture,
     Factors,
     Outer,
@@ -169,7 +170,8 @@ class Convolution(Capture):
     def squared(self) -> Tensor:
         windows = self._in_place()
         if windows is not None:
-            return half_products.window_norms(windows)
+            # Adding squares up rounds, too: the factor keeps a norm from being measured too short.
+            return half_products.window_norms(windows).mul_(1 + MARGIN * torch.finfo(torch.float32).eps)
         kept, count = self._hold(), self.count
         if kept is not None:
             return by_example(square(kept.flatten(1)), count)
