@@ -7,6 +7,7 @@
     derived            sampling, groups, the worst of several, mixtures, symmetrisation (and `inherited_renyi`)
     repeated_selection the best of a random number of runs; `poisson_selection` if that number may be 0
     random_allocation  one step of many, drawn at random (balls in bins)
+    grouped_samples    groups of people in Poisson samples of Gaussian noise
     replaced_samples   samples if one person is replaced, and samples with replacement
     shuffled_reports   many people's randomized reports without their order
     skellam            the difference of two Poisson numbers

@@ -285,7 +285,16 @@ class GroupedAtom(Atom):
     def is_exact(self) -> bool:
         return False
 
+    def divisions(self) -> tuple[Curve, ...]:
+        """A curve for each number of people who leave while the others join, if known (`grouped_samples`)."""
+        from deniable.curves.atoms import grouped_samples
+
+        return grouped_samples.divisions(self.curve, self.size)
+
     def pair(self) -> LawPair:
+        if ways := self.divisions():
+            worst = pair_of(SymmetrizedAtom(worst_of(*ways))).forward
+            return LawPair.symmetric_sides(_finite(worst.upper, "upper", 1), _finite(worst.lower, "lower", 1))
         # From one dataset to the other some people may join and others leave: every step may go in either direction.
         one = self._sided(laws_from_bounds.worse_direction(curve_pair(self.curve)).forward)
         return LawPair(one, one)

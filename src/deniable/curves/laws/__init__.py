@@ -7,6 +7,7 @@
     conditioned_laws   a law given that its loss is small, and given that it is large
     laws_from_bounds   finite laws from bounds on a profile or from a trade-off polygon
     likelihood_average the average of many likelihood ratios (random allocation)
+    binomial_shifts    sampled Gaussian noise for a group of people
     opposite_shifts    sampled Gaussian noise if one person is replaced
     neighbour_chain    the power function of a law applied many times (groups)
 

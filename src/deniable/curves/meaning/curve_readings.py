@@ -152,9 +152,21 @@ def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, 
     return np.clip(result, 0.0, 1.0) + 0.0  # no -0.0
 
 
+def _alternatives(curve: Curve) -> tuple[Curve, ...]:
+    """The curves of which the worst holds, if this is all that the curve says: both directions of each count."""
+    if sum(count for _, count in curve.factors) != 1 or not curve.factors[0][0].alternatives():
+        from deniable.curves.atoms import grouped_samples
+
+        return grouped_samples.worst_division(curve)
+    return tuple(dict.fromkeys(part for part, _ in curve.factors[0][0].alternatives()))
+
+
 @quietly
 def delta_bounds(curve: Curve, epsilon: Floats) -> tuple[Floats, Floats]:
     """Certified bounds on δ(ε), the worse of both directions."""
+    if parts := _alternatives(curve):
+        found = [delta_bounds(part, epsilon) for part in parts]
+        return np.max([low for low, _ in found], axis=0), np.max([high for _, high in found], axis=0)
     products = product_of(curve)
     return _delta_bound(*products, epsilon, "lower"), _delta_bound(*products, epsilon, "upper")
 
@@ -179,6 +191,9 @@ def epsilon_bounds(curve: Curve, delta: float) -> tuple[float, float]:
     """Certified (low, high) around inf{ε >= 0 : δ(ε) <= delta}, the worse of both directions."""
     if delta >= 1:
         return 0.0, 0.0
+    if parts := _alternatives(curve):
+        found = [epsilon_bounds(part, delta) for part in parts]
+        return max(low for low, _ in found), max(high for _, high in found)
     forward, backward = product_of(curve)
     low = high = 0.0
     rest = []
