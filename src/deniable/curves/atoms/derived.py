@@ -287,14 +287,15 @@ class GroupedAtom(Atom):
 
     def divisions(self) -> tuple[Curve, ...]:
         """A curve for each number of people who leave while the others join, if known (`grouped_samples`)."""
-        from deniable.curves.atoms import grouped_samples
+        from deniable.curves.atoms.grouped_samples import divisions
 
-        return grouped_samples.divisions(self.curve, self.size)
+        return divisions(self.curve, self.size)
 
     def pair(self) -> LawPair:
         if ways := self.divisions():
             worst = pair_of(SymmetrizedAtom(worst_of(*ways))).forward
-            return LawPair.symmetric_sides(_finite(worst.upper, "upper", 1), _finite(worst.lower, "lower", 1))
+            one = Sided(_finite(worst.upper, "upper", 1), _finite(worst.lower, "lower", 1))
+            return LawPair(one, one)
         # From one dataset to the other some people may join and others leave: every step may go in either direction.
         one = self._sided(laws_from_bounds.worse_direction(curve_pair(self.curve)).forward)
         return LawPair(one, one)
@@ -593,9 +594,6 @@ def swapped(curve: Curve) -> Curve:
     """P and Q swapped (`Curve.reversed`): factor by factor, so that the product stays a product of known laws."""
     result = Curve({})
     for atom, count in curve.factors:
-        result = result * (Curve.of(atom) if pair_of(atom).is_symmetric else _one_swapped(atom)) ** count
+        turned = atom.curve if isinstance(atom, ReversedAtom) else Curve.of(ReversedAtom(Curve.of(atom)))
+        result = result * (Curve.of(atom) if pair_of(atom).is_symmetric else turned) ** count
     return result
-
-
-def _one_swapped(atom: Atom) -> Curve:
-    return atom.curve if isinstance(atom, ReversedAtom) else Curve.of(ReversedAtom(Curve.of(atom)))

@@ -41,7 +41,7 @@ MOST_PEOPLE = 32
 @dataclass(frozen=True, slots=True)
 class GroupedSampleAtom(Atom):
     """Gaussian noise on a Poisson sample, for `joined` people who are only in the second dataset and `left` people who
-    are only in the first.
+    are only in the first. A part of a group's curve, which is stored as `group`; it has no record of its own.
     """
 
     name: ClassVar[str] = "group_of_samples"

@@ -153,12 +153,6 @@ class LawPair:
         """The same exact law in both directions."""
         return LawPair(Sided.exact(law), Sided.exact(law))
 
-    @staticmethod
-    def symmetric_sides(upper: Law, lower: Law) -> LawPair:
-        """The same two bounds in both directions."""
-        one = Sided(upper, lower)
-        return LawPair(one, one)
-
     @property
     def is_symmetric(self) -> bool:
         return self.forward is self.backward or self.forward == self.backward
