@@ -142,7 +142,7 @@ QUESTION = Life(
 CURVE = Life(
     "curve",
     "The life of a curve",
-    "(curves.gaussian(sigma=2)**10 * curves.laplace(scale=4)).delta(epsilon=5)",
+    "(curves.gaussian(sigma=2)**10 * curves.laplace(scale=4) * other).delta(epsilon=5)",
     (
         Step(
             "Make an atom",
@@ -170,7 +170,7 @@ CURVE = Life(
         ),
         Step(
             "Take the tightest route",
-            "Gaussians merge by μ²; one law alone has a closed form. ε of many runs is a contour integral instead.",
+            "Gaussians merge by μ²; one law alone has a closed form. If all moments are known, a contour integral.",
             ("curves.composition.factor_merging:simplify", "curves.composition.law_product:Product.delta"),
             "otherwise: several laws, each with a power",
         ),
@@ -364,7 +364,7 @@ REQUEST = Life(
         Step(
             "Write it as JSON, and keep it",
             "The answer to this key is stored before it leaves.",
-            ("server.wire:told", "server.catalogue.kept_requests:Requests.keep"),
+            ("server.wire:answer_record", "server.catalogue.kept_requests:Requests.keep"),
             "bytes",
         ),
         Step(

@@ -76,7 +76,7 @@ def test_a_cost_too_small_for_the_table_could_not_be_refused_in_the_shell(people
     for more in (["--table-rows", "3000", *NEW], ["--table-rows", "0", *NEW]):
         code, said = refused(*command(people, "s.csv", *more, epsilon="0.000001"))
         assert code == 2
-        assert ("noise drowns 3,000 rows" in said) or ("--table-rows=0" in said)
+        assert ("is too small for 3,000 rows" in said) or ("--table-rows=0" in said)
     assert entries(people) == []
     assert not (people.parent / "s.csv").exists()
     assert "3,000 synthetic rows" in asked(*command(people, "s.csv", "--table-rows", "3000", *NEW))
@@ -186,7 +186,7 @@ def test_a_price_is_said_and_nothing_is_charged_or_written(people: Path) -> None
     assert told["least_rows"] > 3000
     code, why = refused(*words, "--epsilon", "0.001", "--price", "--table-rows", "3000")
     assert code == 2
-    assert "noise drowns 3,000 rows" in why
+    assert "is too small for 3,000 rows" in why
     assert entries(people) == before
     assert "--price alone" in refused(*words, "--epsilon", "0.1")[1]
     assert "--price alone" in refused(*command(people, "t.csv", "--price"))[1]
