@@ -276,7 +276,7 @@ PMFS: dict[str, tuple[Callable[[], Any], str]] = {
     "negative q": (lambda: curves.from_pmf([0.5, 0.5], [-0.1, 1.1]), "q"),
     "does not sum": (lambda: curves.from_pmf([0.5, 0.4], [0.5, 0.5]), "0.9"),
     "sums to two": (lambda: curves.from_pmf([1.0, 1.0], [0.5, 0.5]), "2"),
-    "lengths": (lambda: curves.from_pmf([0.5, 0.5], [1.0]), "p has 2"),
+    "lengths": (lambda: curves.from_pmf([0.5, 0.5], [1.0]), "as many masses as p, 2"),
     "empty": (lambda: curves.from_pmf([], []), "empty"),
     "NaN": (lambda: curves.from_pmf([math.nan, 1.0], [0.5, 0.5]), "finite"),
     "inf": (lambda: curves.from_pmf([math.inf, 0.0], [0.5, 0.5]), "finite"),
@@ -354,7 +354,7 @@ DENSITIES: dict[str, tuple[Callable[[], Any], str]] = {
     "breaks NaN": (lambda: curves.from_density(bell(0), bell(1), support=LINE, breaks=[math.nan]), "breaks"),
     "breaks a number": (lambda: curves.from_density(bell(0), bell(1), support=LINE, breaks=0.5), "breaks"),
     "tied": (lambda: curves.from_density(bell(0), bell(1), support=LINE, tied=1), "tied"),
-    "cdf falls": (lambda: curves.from_cdf(lambda y: 1 - y, lambda y: y, points=[0, 0.3, 0.6, 1]), "falls"),
+    "cdf falls": (lambda: curves.from_cdf(lambda y: 1 - y, lambda y: y, points=[0, 0.3, 0.6, 1]), "decreases after 0"),
     "cdf beyond one": (lambda: curves.from_cdf(lambda y: 2 * y, lambda y: y, points=[0, 0.3, 0.6, 1]), "[0, 1]"),
     "cdf below zero": (lambda: curves.from_cdf(lambda y: y - 0.5, lambda y: y, points=[0, 0.3, 0.6, 1]), "[0, 1]"),
     "cdf few points": (lambda: curves.from_cdf(lambda y: y, lambda y: y, points=[0, 1]), "four"),
@@ -376,7 +376,7 @@ def test_densities_that_are_none(name: str) -> None:
 
 
 TRADEOFFS: dict[str, tuple[Any, str]] = {
-    "rises": (lambda a: np.minimum(1 - a, a), "rises"),
+    "rises": (lambda a: np.minimum(1 - a, a), "it increases"),
     "constant": (lambda a: np.full_like(a, 0.5), "1 - alpha"),
     "above the diagonal": (lambda a: 1 - a**2, "1 - alpha"),
     "not convex": (lambda a: np.where(a < 0.5, 0.5 - a / 2, np.minimum(0.25, 1 - a)), "convex"),

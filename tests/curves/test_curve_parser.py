@@ -127,7 +127,7 @@ REFUSED = {
     "gaussian(sigma=1).sampld(rate=0.1)": "did you mean .sampled()?",
     "gaussian(sigma=1).sampled(rate=2)": "must lie in [0, 1]",
     "gaussian(sigma=1).sampled(0.1)": "takes rate=",
-    "gaussian(sigma=1).epsilon(delta=1e-6)": "has no .epsilon()",
+    "gaussian(sigma=1).epsilon(delta=1e-6)": "the method .epsilon() is not known",
     "curves.gaussian(sigma=1)": "leave out 'curves.'",
     "3 * gaussian(sigma=1)": "curve ** 3",
     "gaussian(sigma=1) * 3": "curve ** 3",
@@ -157,7 +157,7 @@ REFUSED = {
     "worst_of(1)": "must be a curve",
     "gaussian(sigma=1)[0]": "is not a curve, a number",
     "gaussian(sigma=1).factors": "is not a curve, a number",
-    "gaussian(sigma=σ)": "has no meaning",
+    "gaussian(sigma=σ)": "is not allowed in an expression",
 }
 
 

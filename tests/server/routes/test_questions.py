@@ -396,7 +396,7 @@ def test_a_bug_after_the_answer_was_sealed_is_told_as_charged_and_heals(
         raise ValueError("a-secret@example.org")
 
     with monkeypatch.context() as patch:
-        patch.setattr("deniable.server.curator.told", broken)
+        patch.setattr("deniable.server.curator.answer_record", broken)
         failed = world.ask(sql, key="k20", epsilon=0.5)
         unkeyed = world.ask("SELECT COUNT(*) AS n FROM visits WHERE age > 32", epsilon=0.5)
         replayed = world.ask(sql, epsilon=0.5)
