@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from deniable.curves import curve_arguments
 from deniable.curves.curve import Curve
-from deniable.curves.outward_rounding import Floats, quietly
+from deniable.curves.outward_rounding import Floats, Side, all_above, all_below, quietly
 from deniable.errors import NOTHING, BudgetExceeded, InvalidParameter
 from deniable.numbers import above
 
@@ -153,17 +153,17 @@ class EpsilonDeltaFilter:
         return f"EpsilonDeltaFilter(epsilon={self.epsilon:g}, delta={self.delta:g}, {len(self.orders)} orders)"
 
 
-def _units(amounts: Floats, outwards: float) -> NDArray[np.int64]:
-    """Amounts in whole units, rounded towards `outwards`. As in all filters, a float is the decimal number that it
+def _units(amounts: Floats, side: Side) -> NDArray[np.int64]:
+    """Amounts in whole units, rounded to this side. As in all filters, a float is the decimal number that it
     prints as, so decimals of at most 12 places are exact: ten times 0.1 is 1.
     """
     products = amounts * UNIT
     nearest = np.rint(products)
     # Both numbers are exact, so the quotient is the float that the decimal number prints as.
     is_exact = nearest / UNIT == amounts
-    rounded = np.ceil if outwards > 0 else np.floor
     # The next float covers the rounding of the product.
-    return np.where(is_exact, nearest, rounded(np.nextafter(products, outwards))).astype(np.int64)
+    rounded = np.ceil(all_above(products)) if side == "upper" else np.floor(all_below(products))
+    return np.where(is_exact, nearest, rounded).astype(np.int64)
 
 
 @final
@@ -195,7 +195,7 @@ class PersonalAccounts:
         if not 1 / UNIT <= limit <= LARGEST:
             raise InvalidParameter("rho", rho, f"must lie between {1 / UNIT:g} and {LARGEST:g}")
         count = curve_arguments.integer("people", people, 1)
-        object.__setattr__(self, "limit", int(_units(np.array([limit]), -math.inf)[0]))
+        object.__setattr__(self, "limit", int(_units(np.array([limit]), "lower")[0]))
         object.__setattr__(self, "spent", np.zeros(count, dtype=np.int64))
 
     def charge(self, *, rho: Any) -> tuple[NDArray[np.bool_], PersonalAccounts]:
@@ -209,7 +209,7 @@ class PersonalAccounts:
             rule = f"must be {len(self.spent)} numbers of at least 0, one for each person"
             raise InvalidParameter("rho", NOTHING, rule)
         affordable = costs <= LARGEST
-        units = _units(np.where(affordable, costs, 0.0), math.inf)
+        units = _units(np.where(affordable, costs, 0.0), "upper")
         admitted = affordable & (units <= self.limit - self.spent)
         after = object.__new__(PersonalAccounts)
         object.__setattr__(after, "limit", self.limit)

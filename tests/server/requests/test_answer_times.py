@@ -200,10 +200,10 @@ def test_memory_is_said_as_duckdb_reads_it(memory: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("prot = 80", "has no entry 'prot'; did you mean 'port'? choose from "),
-        ('proxy = ["10.0.0.7"]', "has no entry 'proxy'; did you mean 'proxies'?"),
+        ("prot = 80", "the entry 'prot' is not known; did you mean 'port'? choose from "),
+        ('proxy = ["10.0.0.7"]', "the entry 'proxy' is not known; did you mean 'proxies'?"),
         ("Processes = 2", "did you mean 'processes'?"),
-        ("zzz = 2", "has no entry 'zzz'; choose from at_once, body,"),
+        ("zzz = 2", "the entry 'zzz' is not known; choose from at_once, body,"),
         ("[ceiling]\nepsilom = 1.0\ndelta = 1e-6", "ceiling='epsilom': is not a known entry; did you mean 'epsilon'?"),
     ],
 )

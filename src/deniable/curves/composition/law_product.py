@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from deniable import numbers
 from deniable.curves.composition import compose, contour_panel, folding, jump_split, lattice, tilt_plan, window_reach
 from deniable.curves.composition.contour_panel import ContourPanel
 from deniable.curves.composition.delta_panel import DeltaPanel
@@ -411,14 +412,14 @@ class Product:
 
     def _by_contour(self, delta: float) -> tuple[float, float] | None:
         # What is left of δ for the finite losses, rounded to the safe side.
-        left = [math.nextafter(delta - self.infinity(side), 0.0) for side in ("upper", "lower")]
-        if not left[0] > 0:
+        least, most = numbers.below(delta - self.infinity("upper")), numbers.above(delta - self.infinity("lower"))
+        if not least > 0:
             return None
-        panels = self._contours(left[0])
+        panels = self._contours(least)
         if panels is None:
             return None
         self.tilt = panels[0].c
-        low, high = panels[1].bracket(left[1])[0], panels[0].bracket(left[0])[1]
+        low, high = panels[1].bracket(most)[0], panels[0].bracket(least)[1]
         if not (high < math.inf and high - low <= WIDTH * high):
             return None
         below, above = ordered(low, high)
