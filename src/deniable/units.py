@@ -124,10 +124,10 @@ class Unit:
     def person_day(cls, column: str, time: str, *, rows: int) -> Unit:
         """Neighbours D, D′: D′ is D with the rows of one person on one day, at most `rows`, added or removed.
 
-        `column` identifies the person, and `time` is a column of dates or timestamps. This does not protect a whole
-        person: two tables that differ by a person with rows on k days are k steps apart, so ε (or μ) is k times as
-        large between them (group privacy; Dwork & Roth 2014, theorem 2.2). A habit that shows on many days is hardly
-        protected.
+        `column` identifies the person, and `time` is a column of dates or timestamps, whose days are those of UTC. This
+        does not protect a whole person: two tables that differ by a person with rows on k days are k steps apart, so ε
+        (or μ) is k times as large between them (group privacy; Dwork & Roth 2014, theorem 2.2). A habit that shows on
+        many days is hardly protected.
         """
         return cls(Relation.ADD_REMOVE, rows=rows, column=column, period="day", time=time)
 
@@ -154,7 +154,8 @@ class Unit:
 
     def is_alike(self, other: Unit) -> bool:
         """Whether one budget can protect both: the same relation, and people in both, rows in both, or the same period
-        of people in both.
+        of people in both, by a column of the same name. (By another column of time, the rows of one day would be
+        spread over many days, and each of them would have the whole budget.)
 
         A person has one budget for all tables. Each table has its own bound on a person's rows and its own name of the
         column of ids: the sensitivity of a question follows from the tables that it reads.
@@ -164,7 +165,8 @@ class Unit:
         >>> Unit.person("patient_id", rows=20).is_alike(Unit.row())
         False
         """
-        same_kind = (self.column is None) == (other.column is None) and self.period == other.period
+        same_kind = (self.column is None) == (other.column is None)
+        same_kind = same_kind and (self.period, self.time) == (other.period, other.time)
         return self.relation is other.relation and same_kind
 
     def to_dict(self) -> dict[str, object]:
@@ -189,6 +191,21 @@ class Unit:
             return f"{who} added or removed, not a whole person"
         who = f"one person ({self.column!r}, at most {self.rows} row{'s' if self.rows > 1 else ''})"
         return f"{who} added or removed" if self.relation is Relation.ADD_REMOVE else f"{who} replaced by another"
+
+    @property
+    def secret(self) -> str:
+        """The fact that is protected, as a phrase that finishes "an attacker guesses …".
+
+        >>> Unit.person("patient_id", rows=20).secret
+        'whether a person is in the data'
+        >>> Unit.person_day("patient_id", "visited", rows=3).secret
+        "whether a person's rows of one day are in the data"
+        """
+        if self.period is not None:
+            return f"whether a person's rows of one {self.period} are in the data"
+        if self.relation is Relation.REPLACE:
+            return f"which of two {'rows' if self.column is None else 'people'} is in the data"
+        return "whether a row is in the data" if self.column is None else "whether a person is in the data"
 
     def __repr__(self) -> str:
         prefix = "" if self.relation is Relation.ADD_REMOVE else "replaced_"

@@ -442,6 +442,9 @@ def protected(unit: Unit | None) -> Unit:
     if not isinstance(unit, Unit) or unit.relation is not Relation.ADD_REMOVE:
         rule = "must be Unit.row() or Unit.person(column, rows=): a plan's neighbours differ by one added or removed"
         raise InvalidParameter("unit", unit, rule)
+    if unit.period is not None:
+        # Gradients are clipped for each person, so one day can move the clipped gradient of a person by 2 clips.
+        raise InvalidParameter("unit", unit, "must be a row or a whole person in training, not a period of a person")
     return unit
 
 
@@ -449,7 +452,8 @@ def unit_changes(planned: Unit, asked: Unit) -> int:
     """How many units of a plan are added or removed between neighbours that differ in one unit `asked`.
 
     A plan for rows: as many as the unit has rows. A plan for people, asked about people: one, or two if one is
-    replaced. Asked about a row: that person is removed and returns with other rows; a replaced row may have two owners.
+    replaced. Asked about a row, or a person's day: that person is removed and returns with other rows; a replaced row
+    may have two owners.
 
     >>> unit_changes(Unit.row(), Unit.person("id", rows=3))
     3
@@ -463,7 +467,7 @@ def unit_changes(planned: Unit, asked: Unit) -> int:
     if asked.column != planned.column:
         rule = f"protects people by {planned.column!r}, but the ledger protects people by {asked.column!r}"
         raise InvalidParameter("plan", NOTHING, rule, "make the plan with the unit of the ledger")
-    return 1 if asked.relation is Relation.ADD_REMOVE else 2
+    return 1 if asked.relation is Relation.ADD_REMOVE and asked.period is None else 2
 
 
 def price_of(

@@ -61,8 +61,8 @@ def risk_of(heading: Heading, terms: Sequence[Terms]) -> str | None:
     """What a person risks in a period and over their life, by the largest limits; None if the budget is not renewed."""
     if heading.renewal is None:
         return None
-    found = (largest(heading.limits, terms, window) for window in (heading.renewal.window, None))
-    return heading.renewal.statement(*found)
+    period, life = (largest(heading.limits, terms, window) for window in (heading.renewal.window, None))
+    return heading.renewal.statement(period, life, heading.unit)
 
 
 def replay_of(

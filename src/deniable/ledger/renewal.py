@@ -27,6 +27,7 @@ from deniable.curves.filters import amount_of
 from deniable.errors import InvalidParameter, UnreadableRecord
 from deniable.ledger import epsilon_mu_conversion
 from deniable.ledger.budget import Budget, Cost
+from deniable.units import Unit
 
 if TYPE_CHECKING:
     from deniable.curves import Curve
@@ -117,14 +118,16 @@ class Renewal:
         except (InvalidParameter, KeyError, TypeError):
             raise UnreadableRecord("this is not a renewing budget; it has a budget, per and periods") from None
 
-    def statement(self, period: Cost | None = None, life: Cost | None = None) -> str:
+    def statement(self, period: Cost | None = None, life: Cost | None = None, unit: Unit | None = None) -> str:
         """What a person risks in one period and over their life, in words.
 
-        `period` and `life` are the largest limits that were in force, if the owner adjusted them.
+        `period` and `life` are the largest limits that were in force, if the owner adjusted them. `unit` is what the
+        ledger protects, by default a person.
         """
         most, whole = self.budget.limit if period is None else period, self.lifetime.limit if life is None else life
         many = f"{self.periods:,} {self.per}s"
-        whose = "whoever sees all answers and starts from even odds guesses right whether a person is in the data"
+        secret = "whether a person is in the data" if unit is None else unit.secret
+        whose = f"whoever sees all answers and starts from even odds guesses right {secret}"
         adjusted = "" if (most, whole) == (self.budget.limit, self.lifetime.limit) else ", with the owner's adjustments"
         return (
             f"{self.budget!r} in each {self.per}, for {many}{adjusted}: {whose} at most {self._chance(most):f} % of "

@@ -475,8 +475,8 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        left = self._ledger.remaining.describe_rest(self.budget)
-        return f"<Session on {', '.join(sorted(self._tables))}; left {left}>"
+        left = "closed" if self._closed else f"left {self._ledger.remaining.describe_rest(self.budget)}"
+        return f"<Session on {', '.join(sorted(self._tables))}; {left}>"
 
     # -- inside --------------------------------------------------------------------------------------------------------
 

@@ -256,7 +256,8 @@ def _typed(name: str, types: Mapping[str, str], declared: Mapping[str, Any], uni
 def _like(column: object, known: Mapping[str, Domain]) -> str:
     folded = {each.casefold(): each for each in known}
     near = get_close_matches(str(column).casefold(), folded, n=1)
-    return f"did you mean {folded[near[0]]!r}?" if near else f"it has {', '.join(known)}"
+    # The other names stay unsaid: in a file without a line of names they are the values of its first row.
+    return f"did you mean {folded[near[0]]!r}?" if near else "name a column; has the file a line of names at its top?"
 
 
 def _account(
@@ -272,8 +273,8 @@ def _account(
         )
     if len({unit.relation for unit in units}) > 1:
         raise InvalidParameter("unit", NOTHING, "must use add/remove in all tables, or replace in all tables")
-    if len({unit.period for unit in units}) > 1:
-        rule = "must protect whole people in all tables, or the same period of people in all tables"
+    if len({(unit.period, unit.time) for unit in units}) > 1:
+        rule = "must protect whole people in all tables, or in all tables the same period by a column of the same name"
         raise InvalidParameter("unit", NOTHING, rule, "open a session for each, with ledgers of their own")
     if len({unit.column is None for unit in units}) > 1:
         # One budget cannot protect people in one table and rows in another.

@@ -291,8 +291,8 @@ def _odds(curve: Curve, delta: float) -> tuple[str, ...]:
         "Whatever a reader believed before, the release multiplies the odds of a guess about the data of one such "
         f"unit by at most e^ε = {factor}{but}.",
         f"A guess from even odds is right at most {right} of the time.",
-        f"A test for whether a person is in the data that raises {100 * _FALSE_ALARMS:g} % false alarms misses at "
-        f"least {_with_powers(missed)} % of those who are.",
+        f"A test between two neighbouring data sets that raises {100 * _FALSE_ALARMS:g} % false alarms misses the "
+        f"difference at least {_with_powers(missed)} % of the time.",
     )
 
 

@@ -79,7 +79,7 @@ class Reading:
         return None if self.person is None else self.reasons[0]
 
 
-def person_kind(table: Table) -> Kind | None:
+def id_kind(table: Table) -> Kind | None:
     """The kind of the person's id: integer if the owner declared that, otherwise text, compared exactly.
 
     None if the table has no id column. Raises `InvalidParameter` if the column is declared as real.
@@ -93,7 +93,13 @@ def person_kind(table: Table) -> Kind | None:
         rule = "must be a column of integers or texts, not of reals"
         remedy = 'pandas turns integers with a missing value into reals: use frame[column].astype("Int64"), or cast it'
         raise InvalidParameter("unit", table.unit.column, rule, remedy)
-    return Kind.INTEGER if declared.kind is Kind.INTEGER and table.unit.period is None else Kind.TEXT
+    return Kind.INTEGER if declared.kind is Kind.INTEGER else Kind.TEXT
+
+
+def person_kind(table: Table) -> Kind | None:
+    """The kind of the stored ids: texts where the unit is a person's day or week, because they begin with its date."""
+    kind = id_kind(table)
+    return kind if table.unit is None or table.unit.period is None else Kind.TEXT
 
 
 def same_people(so_far: Kind | None, table: Table) -> Kind | None:
@@ -102,7 +108,7 @@ def same_people(so_far: Kind | None, table: Table) -> Kind | None:
     `so_far` is the kind in the tables registered before (None: no ids yet). With one kind, an id means the same person
     in every table.
     """
-    kind = person_kind(table)
+    kind = id_kind(table)
     if kind is None or so_far in {None, kind}:
         return kind or so_far
     assert table.unit is not None
@@ -193,7 +199,7 @@ def reading(table: Table, source: SQL, found: Mapping[str, Piece | None], spelli
 def _within_period(writer: ExpressionWriter, table: Table, found: Mapping[str, Piece | None], person: SQL) -> SQL:
     """The id of a person's day or week: the first day of the period, then the id of the person; NULL if one is missing.
 
-    The text of a date or timestamp has no letter, so two pairs never have the same text. The time is read before
+    The text of a date has no letter, so two pairs never have the same text. The time is read before
     bounds: clamped days would fall together, and share the bound on rows.
     """
     unit = table.unit
@@ -202,7 +208,9 @@ def _within_period(writer: ExpressionWriter, table: Table, found: Mapping[str, P
     assert unit.period is not None
     plain = replace(table.column(unit.time), bounds=None, keys=None)
     when = _settled(writer, unit.time, found[unit.time], plain)
-    start = cast(writer.spelling.date_trunc(unit.period, when.sql, plain.kind), writer.spelling.types[Kind.TEXT])
+    # As a date, so that a day has one text in tables with dates and in tables with timestamps.
+    day = cast(writer.spelling.date_trunc(unit.period, when.sql, plain.kind), writer.spelling.types[Kind.DATE])
+    start = cast(day, writer.spelling.types[Kind.TEXT])
     return both(exp.DPipe, both(exp.DPipe, start, writer.spelling.text("p")), person)
 
 

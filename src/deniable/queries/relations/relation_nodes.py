@@ -320,6 +320,7 @@ class PerPerson(OnOne):
                 "unit", "every row is its own person here, so there is nothing to gather per person",
                 "open the session with Unit.person(column, rows=)",
             )  # fmt: skip
+        check_whole_people(self.tables)
         _one_name_each([name for name, _ in self.keys] + [name for name, _ in self.aggregates])
         below = self.child.columns
         found = {name: domain(key, below) for name, key in self.keys}
