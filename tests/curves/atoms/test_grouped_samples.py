@@ -158,3 +158,22 @@ def test_groups_with_noise_that_is_not_sampled_multiply() -> None:
     group = curve.group(size=2)
     assert group.epsilon(delta=1e-6) > (curves.gaussian(sigma=2).sampled(rate=0.1)).group(size=2).epsilon(delta=1e-6)
     assert Curve.from_dict(group.to_dict()) == group
+
+
+@pytest.mark.parametrize(("mu", "rate", "times"), [(1.0, 1e-20, 10.0), (0.1, 1e-17, 1.01), (1.0, 1e-25, 10.0)])
+def test_tiny_rates_lose_no_digits(mu: float, rate: float, times: float) -> None:
+    """Terms of the size of the rate vanished beside 1, and the upper end was below the truth by 4 to 46 digits."""
+    epsilon = times * 2 * rate
+    with mp.workdps(60):
+        x = mp.exp(mp.mpf(epsilon))
+
+        def excess(y: mp.mpf) -> mp.mpf:
+            return density(y, mu, rate, 2, 1) - x * mp.npdf(y)
+
+        low, high = mp.mpf(-40), mp.mpf(60)
+        for _ in range(150):
+            middle = (low + high) / 2
+            low, high = (low, middle) if excess(middle) > 0 else (middle, high)
+        truth = mp.quad(excess, [low, low + 2, low + 8, 60])
+    found = curves.gaussian(mu=mu).sampled(rate=rate).group(size=2).delta_bounds(epsilon=epsilon)
+    assert 0 <= found[0] <= truth <= found[1]

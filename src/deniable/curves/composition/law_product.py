@@ -50,7 +50,7 @@ from deniable.curves.laws.conditioned_laws import masses_beyond
 from deniable.curves.laws.derived_laws import IdentityLaw
 from deniable.curves.laws.finite_law import FiniteLaw
 from deniable.curves.laws.law import Law
-from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side, ordered
+from deniable.curves.outward_rounding import UNIT_ROUNDOFF, Floats, Side, all_above, all_below, ordered
 
 WIDTH = 1e-4
 """Wanted (high - low) / high of an ε; the plan aims at a fifth of it."""
@@ -257,8 +257,8 @@ class Product:
             panels = self._contours(min(aim, 0.5)) if aim > 0 else None
             if panels is None:
                 continue
-            np.minimum(high, panels[0].delta(epsilon)[1] + sure[0], out=high)
-            np.maximum(low, panels[1].delta(epsilon)[0] + sure[1], out=low)
+            np.minimum(high, all_above(panels[0].delta(epsilon)[1] + sure[0]), out=high)
+            np.maximum(low, all_below(panels[1].delta(epsilon)[0] + sure[1]), out=low)
 
     def _forget(self) -> None:
         """Drop the oldest panels: keep as many as fit into a few megabytes."""

@@ -25,6 +25,9 @@ from deniable.curves.outward_rounding import Floats, quietly
 EXACTNESS = 1e-13
 """The relative error of the weights, of the normal tails near 0, and of their sums; it grows with the square of y."""
 
+CLOSE = 30.0
+"""Up to this exponent, a logarithm of a density ratio is computed as that of 1 + a small number."""
+
 
 @lru_cache(maxsize=256)
 def log_weights(people: int, rate: float) -> Floats:
@@ -58,29 +61,38 @@ class BinomialShiftsLaw(Law):
     def _log_density(self, y: Floats, people: int, sign: float) -> tuple[Floats, Floats]:
         """log of Σ weight N(sign jμ, 1) / N(0, 1) at y, and its slope."""
         shifts = sign * self.mu * np.arange(people + 1.0)
-        terms = log_weights(people, self.rate) + np.multiply.outer(y, shifts) - shifts**2 / 2
+        weights, grown = log_weights(people, self.rate), np.multiply.outer(y, shifts) - shifts**2 / 2
+        terms = weights + grown
         top = np.max(terms, axis=-1)
         parts = np.exp(terms - top[..., None])
         total = np.sum(parts, axis=-1)
-        return np.asarray(top + np.log(total)), np.asarray(parts @ shifts / total)
+        # The weights add up to 1, so the sum is 1 + Σ_{j>0} weight (e^grown - 1), with all digits if the rate is tiny.
+        more = np.sum(np.exp(weights[1:]) * np.expm1(np.minimum(grown[..., 1:], CLOSE)), axis=-1)
+        value = np.where(np.max(grown, axis=-1) <= CLOSE, np.log1p(more), top + np.log(total))
+        return value, np.asarray(parts @ shifts / total)
 
     def _threshold(self, loss: Floats) -> Floats:
         """The output with this loss, to the last bits: any half-line is a real test. By Newton's method, and bisection
         where a step would leave the bracket.
         """
         reach = 60.0 + self.mu * (self.joined + self.left)
-        low, high = np.full_like(loss, -reach), np.full_like(loss, reach)
-        y = np.zeros_like(loss)
+        found = np.where(loss < self.lowest, -reach, np.where(loss >= self.highest, reach, 0.0))
+        open_ = np.flatnonzero((loss >= self.lowest) & (loss < self.highest))
+        wanted = loss[open_]
+        low, high, y = np.full_like(wanted, -reach), np.full_like(wanted, reach), np.zeros_like(wanted)
         for _ in range(64):
             (one, rises), (two, falls) = self._log_density(y, self.joined, 1.0), self._log_density(y, self.left, -1.0)
-            away = one - two - loss
+            away = one - two - wanted
             high, low = np.where(away > 0, y, high), np.where(away > 0, low, y)
             step = y - away / (rises - falls)
             nearer = np.where((step > low) & (step < high), step, 0.5 * (low + high))
-            moved, y = np.abs(nearer - y), nearer
-            if np.all((moved <= 1e-14 * (1 + np.abs(y))) | (high - low <= 1e-13)):
+            moved = np.abs(nearer - y)
+            found[open_] = nearer
+            again = (moved > 1e-14 * (1 + np.abs(nearer))) & (high - low > 1e-13)
+            if not np.any(again):
                 break
-        return y
+            open_, wanted, low, high, y = open_[again], wanted[again], low[again], high[again], nearer[again]
+        return found
 
     def _masses(self, y: Floats, people: int, sign: float) -> Floats:
         """The probabilities of an output above y, one column for each number of people who take part, with weights."""
