@@ -57,7 +57,7 @@ def test_shadow_models_reach_what_two_known_normal_laws_allow():
         (([0.1, 0.2], [True, False], {"shadow_losses": [[0.1, 0.2]]}), "together"),
         (([0.1, np.nan], [True, False], {}), "finite"),
         (([0.1, 0.2], [1, 0], {}), "True or False"),
-        (([0.1, 0.2], [True, True], {}), "members and others"),
+        (([0.1, 0.2], [True, True], {}), "at least one member and at least one other"),
         ((["a", "b"], [True, True], {}), "numbers"),
         (([0.1, 0.2], [True, False], {"shadow_losses": [[0.1]], "shadow_included": [[True]]}), "a row for each"),
         (

@@ -55,7 +55,7 @@ def test_a_label_that_nobody_signed_was_signed_with_another_key(signed: Path) ->
     (signed / "label.json").write_text('{"version":3}')
     code, said = run(signed, "label.json")
     assert code == 2
-    assert "nobody signed it" in said
+    assert "it has no signature" in said
 
 
 @pytest.mark.parametrize("depth", [500, 900, 990, 3_000, 100_000])
@@ -82,8 +82,8 @@ def bound(folder: Path) -> None:
     ("text", "code", "words"),
     [
         ('{"columns": ["n"], "rows": [[5]]}', 0, ""),
-        ('{"columns": ["n"], "rows": [[7]], "rows": [[5]]}', 2, "'rows' is given twice"),
-        ('{"columns": ["n"], "rows": [[5]], "more": {"a": 1, "a": 2}}', 2, "'a' is given twice"),
+        ('{"columns": ["n"], "rows": [[7]], "rows": [[5]]}', 2, "contains 'rows' twice"),
+        ('{"columns": ["n"], "rows": [[5]], "more": {"a": 1, "a": 2}}', 2, "contains 'a' twice"),
         ('{"columns": "n", "rows": [[5]]}', 3, "columns and rows"),
         ('{"columns": {"n": "m"}, "rows": [[5]]}', 3, "columns and rows"),
         ('{"columns": ["n"], "rows": [{"5": 7}]}', 3, "columns and rows"),

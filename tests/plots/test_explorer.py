@@ -37,7 +37,7 @@ def test_a_slider_moves_the_curve_the_pictures_and_the_words(explorer: plots.Exp
         True,
         True,
     ]
-    assert explorer._said.value == "<br>".join(explorer.words)
+    assert explorer._sentences.value == "<br>".join(explorer.words)
     assert explorer.words != words
 
 

@@ -6,7 +6,12 @@ This module imports typer, which comes with the extra `cli`: import it inside a 
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from deniable.errors import MissingExtra
+
+try:
+    import typer
+except ModuleNotFoundError as error:
+    raise MissingExtra(error.name or "typer", "cli") from None
 
 SharedTable = Annotated[str | None, typer.Option(help="The table of a DuckDB file; needed if it has several.")]
 EachRow = Annotated[bool, typer.Option("--each-row", help="Instead of --unit: every row is a different person.")]

@@ -60,7 +60,7 @@ def test_a_person_may_lower_or_raise_the_statistic(p: float) -> None:
     if p == 0.5:
         assert curve.allocated(steps=3).delta(epsilon=0.5) > 0
     else:
-        with pytest.raises(InvalidParameter, match="which of the two laws is the one without the person"):
+        with pytest.raises(InvalidParameter, match="which of its two laws is the one without the person"):
             curve.allocated(steps=3)
 
 

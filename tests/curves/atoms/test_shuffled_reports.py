@@ -170,7 +170,7 @@ def test_records_and_expressions_read_back() -> None:
     [
         (curves.gaussian(sigma=1), {"people": 9}, "pure DP"),
         (curves.pure(epsilon=1), {"people": 0}, "people"),
-        (curves.pure(epsilon=1), {"people": 10**9}, "valid for more"),
+        (curves.pure(epsilon=1), {"people": 10**9}, "it is a valid bound"),
         (curves.pure(epsilon=1), {"people": 10, "distance": 0.9}, "the largest distance that the curve allows"),
         (curves.pure(epsilon=1), {"people": 10, "distance": 0.0}, "distance"),
     ],

@@ -277,7 +277,8 @@ def test_meters_are_wide_enough_to_be_read_and_nothing_touches(place: Place) -> 
         )
         assert page.evaluate(gap) >= 8
         page.goto(f"{place.url}/console/data/visits/ledger")
-        assert len({each.bounding_box()["y"] for each in page.locator(".tabs a").all()}) == 1
+        rows = {each.bounding_box()["y"] for each in page.locator(".tabs a").all()}
+        assert len(rows) <= (2 if width == 390 else 1)  # on a phone they wrap, so that none is cut off
         for meter in page.locator(".accounts .meter").all():
             assert meter.bounding_box()["width"] >= 120
         page.goto(f"{place.url}/console/labels/{release}")

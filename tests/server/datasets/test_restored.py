@@ -509,7 +509,7 @@ def test_an_owner_is_told_that_a_file_is_missing(tmp_path: Path, caplog: pytest.
     with caplog.at_level(logging.ERROR, logger="deniable.server"), pytest.raises(Problem) as found:
         curator.open(OLGA, "visits")
     curator.close()
-    assert (found.value.code, "put it back" in found.value.detail) == ("dataset_unavailable", True)
+    assert (found.value.code, "restore it at the path" in found.value.detail) == ("dataset_unavailable", True)
     assert "a file of dataset visits is missing" in caplog.text
 
 

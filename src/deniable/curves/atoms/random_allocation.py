@@ -75,7 +75,8 @@ class AllocatedAtom(Atom):
         upper, lower = (
             likelihood_average.allocated(_ratio(self.curve, side), self.steps, side=side) for side in ("upper", "lower")
         )
-        return likelihood_average.pair_of_ratios(upper, lower)
+        is_smooth = isinstance(curve_pair(self.curve).backward.upper, GaussianLaw)
+        return likelihood_average.pair_of_ratios(upper, lower, is_smooth=is_smooth)
 
     def expression(self) -> str:
         return f"{bracketed(self.curve)}.allocated(steps={self.steps})"

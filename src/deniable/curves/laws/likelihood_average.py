@@ -90,22 +90,26 @@ def allocated(one: Ratio, runs: int, *, side: Bound) -> Ratio:
     return result
 
 
-def pair_of_ratios(upper: Ratio, lower: Ratio) -> LawPair:
-    """The laws of both directions. Forward is S against R: without the person against with them."""
-    above, below = laws(upper, 1.0), laws(lower, -1.0)
+def pair_of_ratios(upper: Ratio, lower: Ratio, *, is_smooth: bool = False) -> LawPair:
+    """The laws of both directions. Forward is S against R: without the person against with them. See `laws`."""
+    above, below = laws(upper, 1.0, is_smooth=is_smooth), laws(lower, -1.0, is_smooth=is_smooth)
     return LawPair(Sided(above[0], below[0]), Sided(above[1], below[1]))
 
 
-def laws(ratio: Ratio, outwards: float) -> tuple[FiniteLaw, FiniteLaw]:
-    """The finite laws of S against R and of R against S, their losses moved outwards by the error of the values."""
+def laws(ratio: Ratio, outwards: float, *, is_smooth: bool = False) -> tuple[FiniteLaw, FiniteLaw]:
+    """The finite laws of S against R and of R against S, their losses moved outwards by the error of the values.
+
+    `is_smooth` says that neighbouring cells have similar masses. Without it, an isolated value near the edge of a cell
+    leaves a mass at the other edge that is all rounding, so only sums of masses have a bounded relative error.
+    """
     error = _together(ratio.mass_error, ratio.value_error)
     some = ratio.values > 0
     values, masses = ratio.values[some], ratio.masses[some]
     nothing = float(np.sum(ratio.masses[~some]))
     losses, doubt = np.log(values), outwards * (2 * ratio.value_error + 1e-15)
     away = max(0.0, 1 + outwards * 2 * error)
-    without = FiniteLaw(-losses[::-1] + doubt, masses[::-1], min(nothing * away, 1.0), error, each_mass=True)
-    present = FiniteLaw(losses + doubt, masses * values, min(ratio.infinity * away, 1.0), error, each_mass=True)
+    without = FiniteLaw(-losses[::-1] + doubt, masses[::-1], min(nothing * away, 1.0), error, each_mass=is_smooth)
+    present = FiniteLaw(losses + doubt, masses * values, min(ratio.infinity * away, 1.0), error, each_mass=is_smooth)
     return without, present
 
 
