@@ -2,8 +2,8 @@
 
 One example's gradient is divided into the parts of the layers, and the part of layer l is scaled down to norm C_l. The
 clipped gradient then has a length of at most √(Σ C_l²), which is the `norm` of the rule: sums get noise in units of it,
-so the curve is the same as for flat clipping with this norm (McMahan, Ramage, Talwar & Zhang 2018, "Learning
-Differentially Private Recurrent Language Models", who divide a norm S among m layers as S/√m).
+so the curve is the same as for flat clipping with this norm. Source: McMahan, Ramage, Talwar & Zhang 2018, "Learning
+Differentially Private Recurrent Language Models". They give each of m layers the norm S/√m.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DP-FTRL by banded matrix factorisation: noise that is correlated over the steps and partly cancels in their sum.
 
-Batches come in a fixed public order. So there is no sampling, and the records of a step need not be secret.
+Batches come in a fixed public order. Nothing is sampled, and the records of a step need not be secret.
 """
 
 from __future__ import annotations

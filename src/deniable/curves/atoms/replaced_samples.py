@@ -156,7 +156,7 @@ def with_replacement(curve: Curve, *, size: int, population: int, neighbours: Ne
     check_neighbours(neighbours)
     if not derived.check_curve("curve", curve).factors:
         return curve
-    curve = curve.symmetrized()  # it holds for a replaced person, who has no order of with and without
+    curve = curve.symmetrized()  # a replaced person is in both tables, so neither direction is "with" or "without"
     if people == 1:
         return derived.group(curve, size=draws)
     rate = min(1.0, above(-math.expm1(draws * math.log1p(-1 / people))))

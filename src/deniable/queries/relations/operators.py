@@ -173,7 +173,7 @@ def _typed(expression: Expression, columns: Mapping[str, Domain], left: list[int
             operator = OPERATORS.get(name)
             if operator is None:
                 raise QuestionRefused(
-                    "function", f"there is no operator {name!r}", "the page on the SQL dialect lists all operators"
+                    "function", f"the operator {name!r} is not known", "the page on the SQL dialect lists all operators"
                 )
             below = tuple(_typed(argument, columns, left) for argument in arguments)
             return _applied(operator, arguments, below, left)

@@ -261,7 +261,7 @@ class Listener:
 
 def _as_used(x: Tensor, output: Tensor) -> Tensor:
     """The input of a linear map as autocast converted it: autograd holds that copy in any case, so the input itself
-    need not be kept. Returns the input if there is no such copy.
+    need not be kept. Returns the input if it was not copied.
     """
     if output.dtype not in HALF or not x.is_floating_point() or x.dtype == output.dtype:
         return x

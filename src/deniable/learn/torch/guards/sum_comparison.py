@@ -38,7 +38,7 @@ class SumComparison:
         return bool(chance.bernoulli(p=SHARE, size=(1,), entropy=self._entropy)[0])
 
     def check(self, losses: Tensor, book: Bookkeeping) -> None:
-        """Raise `Alone` if the sums differ. With an example that is not finite, there is no comparison."""
+        """Raise `Alone` if the sums differ. Sums with an example that is not finite are not compared."""
         count = losses.shape[0]
         if count == 1:
             return
