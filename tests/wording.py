@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import fcntl
+import gc
 import os
 import re
 import sys
@@ -77,9 +78,17 @@ def _worded(
 @cache
 def _place(file: str, function: str, line: int) -> str:
     """Which of several errors of a function: " #2" for the second one, "" if there is only one."""
+    # A finalizer that logs a traceback parses code, and CPython fails if that happens while it builds a tree (gh-106905).
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        tree = ast.parse(Path(file).read_text())
+    finally:
+        if collecting:
+            gc.enable()
     lines = [
         each.lineno
-        for node in ast.walk(ast.parse(Path(file).read_text()))
+        for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef) and node.name == function and node.lineno <= line <= (node.end_lineno or 0)
         for each in ast.walk(node)
         if isinstance(each, ast.Call) and ast.unparse(each.func) == "worded"

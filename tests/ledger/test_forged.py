@@ -4,6 +4,7 @@ it gives the forged row out, whatever it is read for.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Callable
 from contextlib import closing
@@ -205,3 +206,15 @@ def test_an_honest_history_is_read_by_every_door(place: str | Path) -> None:
             for read in (*READS.values(), *PAID.values()):
                 assert read(ledger) is not None
             assert ledger.verify() == ledger.entry(9)
+
+
+def test_a_damaged_row_left_a_cursor_open(place: str | Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The frames of an error that is kept held the cursor, which the driver then failed to close after its database."""
+    filled(place)
+    with opened(place) as ledger:
+        forge(place, 5, {"answer": b"1000"}, rehash=False)
+        with pytest.raises(LedgerDamaged) as kept:
+            READS["reserve_or_replay"](ledger)
+    del kept
+    gc.collect()
+    assert caplog.records == []

@@ -19,8 +19,8 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from sqlite3 import Error as SQLiteError
 from typing import Any, Final, final
@@ -135,12 +135,8 @@ class _DatabaseTransaction(Transaction):
     def link_of(self, number: int) -> object:
         return self._connection.execute(_LINK_OF, {"ledger": self._ledger, "number": number}).scalar()
 
-    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-        rows = self._connection.execute(_FINDS[find], {"ledger": self._ledger, **values})
-        try:
-            yield from rows
-        finally:
-            rows.close()
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> AbstractContextManager[Iterable[Sequence[Any]]]:
+        return closing(self._connection.execute(_FINDS[find], {"ledger": self._ledger, **values}))
 
     def own(self, name: str) -> str | None:
         found: str | None = self._connection.execute(

@@ -20,8 +20,8 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, final
 from urllib.parse import quote
@@ -94,12 +94,12 @@ class _SQLiteTransaction(Transaction):
         row = self._connection.execute("SELECT previous FROM entries WHERE number = ?", (number,)).fetchone()
         return None if row is None else row[0]
 
-    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> AbstractContextManager[Iterable[Sequence[Any]]]:
         rule = find.value
         if find is Find.ABOUT:  # SQLite has no parameter for a list
             values = {f"account{at}": each for at, each in enumerate(values["accounts"])}
             rule = rule.replace(":accounts", f"({', '.join(f':{name}' for name in values)})")
-        return self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", values)
+        return closing(self._connection.execute(f"SELECT {_COLUMNS} FROM entries WHERE {rule}", values))
 
     def own(self, name: str) -> str | None:
         row = self._connection.execute("SELECT value FROM own WHERE name = ?", (name,)).fetchone()

@@ -165,8 +165,11 @@ class Transaction(ABC):
         """The stored `previous` hash of this entry; None if there is no such entry."""
 
     @abstractmethod
-    def _rows(self, find: Find, values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-        """The rows that a query finds, unverified. Only this class may call it; see `_in_place`."""
+    def _rows(self, find: Find, values: Mapping[str, Any]) -> AbstractContextManager[Iterable[Sequence[Any]]]:
+        """The rows that a query finds, unverified; the cursor is closed at the end of the block, also after an error.
+
+        Only this class may call it; see `_in_place`.
+        """
 
     @abstractmethod
     def own(self, name: str) -> str | None:
@@ -228,7 +231,8 @@ class Transaction(ABC):
 
     def _found(self, find: Find, **values: object) -> list[Entry]:
         """The entries that a query finds, each verified by its hash and its place in the chain."""
-        found = [from_row(row) for row in self._rows(find, values)]
+        with self._rows(find, values) as rows:
+            found = [from_row(row) for row in rows]
         behind: Entry | None = None
         for entry in reversed(found):  # newest first: then the later entry is verified already
             behind = self._in_place(entry, behind)
@@ -257,7 +261,8 @@ class Transaction(ABC):
         At most `_AHEAD` entries are read. If they contain neither a known entry nor the head, only `entry` itself is
         remembered as verified, because fewer entries were checked after the others.
         """
-        behind = [from_row(row) for row in self._rows(Find.PAGE, {"after": entry.number, "most": _AHEAD})]
+        with self._rows(Find.PAGE, {"after": entry.number, "most": _AHEAD}) as rows:
+            behind = [from_row(row) for row in rows]
         passed = [ChainHead(entry.number, entry.hash)]
         for each in behind:
             if (each.number - 1, each.previous) != passed[-1]:
@@ -292,7 +297,9 @@ class Transaction(ABC):
         """
         while True:
             before = after
-            for row in self._rows(Find.PAGE, {"after": after, "most": _PAGE}):
+            with self._rows(Find.PAGE, {"after": after, "most": _PAGE}) as rows:
+                page = list(rows)  # no cursor stays open while the caller has an entry
+            for row in page:
                 entry = from_row(row)
                 after = entry.number
                 yield entry
@@ -309,8 +316,8 @@ class Transaction(ABC):
 
     def newest_sealed(self, question: str, version: str | None) -> Entry | None:
         """The newest SEALED entry of this question and version (None: entries without a version)."""
-        rows = self._rows(Find.SEALED, {"question": question})
-        found = next((each for each in map(from_row, rows) if each.version == version), None)
+        with self._rows(Find.SEALED, {"question": question}) as rows:
+            found = next((each for each in map(from_row, rows) if each.version == version), None)
         return None if found is None else self._in_place(found)
 
     def newest_before(self, time: str) -> Entry | None:
@@ -357,7 +364,8 @@ class Transaction(ABC):
         if self._seen.newest is not None:
             return self._seen.newest
         head = self.head
-        last = [from_row(row) for row in self._rows(Find.PAGE, {"after": max(0, head.number - 1), "most": 2})]
+        with self._rows(Find.PAGE, {"after": max(0, head.number - 1), "most": 2}) as rows:
+            last = [from_row(row) for row in rows]
         if head.number == 0:
             if head.hash != self.genesis or last:
                 raise LedgerDamaged(0, "does not belong to this chain", RESTORE)
