@@ -40,7 +40,7 @@ Bound = int | float | Fraction | None
 class NumberRange:
     """The numbers that an argument may be, and the rule that an error quotes for all others.
 
-    `least` and `most` are in the range, `above` and `below` are outside; None means no such end.
+    `least` and `most` are in the range, `above` and `below` are outside. None means that the range has no such end.
 
     >>> 0 in PROBABILITY, 0 in INNER_PROBABILITY
     (True, False)

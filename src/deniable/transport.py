@@ -91,11 +91,11 @@ class Wire:
         self._web.close()
 
     def get(self, path: str) -> Any:
-        """Read something; repeated if it fails."""
+        """The response to a GET request. A request that fails is repeated, because reading changes nothing."""
         return self._sent("GET", path, None, {}, _RUNNING)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        """Send something that charges nothing; repeated if it fails."""
+        """The response to a POST request that charges nothing, so that it may be repeated if it fails."""
         return self._sent("POST", path, body, {}, "nothing was charged; try again")
 
     def once(self, path: str, body: dict[str, Any]) -> Any:

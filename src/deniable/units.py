@@ -92,7 +92,7 @@ class Unit:
             rule = "must be day or week, of a person who is added or removed"
             raise InvalidParameter("period", self.period, rule, "write Unit.person_day(column, time, rows=)")
         if not isinstance(self.time, str) or not self.time or self.time == self.column:
-            raise InvalidParameter("time", self.time, "must name the column that says when a row was")
+            raise InvalidParameter("time", self.time, "must name the column with the time of each row")
 
     @classmethod
     def row(cls) -> Unit:

@@ -190,7 +190,7 @@ def _panel(low: float, high: float) -> tuple[Floats, Floats]:
 
 
 def _falls(scales: Floats, t: Any) -> Any:
-    """The characteristic function Π 1/(1 + s²t²)."""
+    """The characteristic function at t of a sum of independent Laplace numbers with these scales: Π 1/(1 + s²t²)."""
     return np.exp(-np.sum(np.log1p((np.asarray(t)[..., None] * scales) ** 2), axis=-1))
 
 

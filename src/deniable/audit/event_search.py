@@ -58,7 +58,9 @@ class Sample:
 
 
 def scored(score: Score, answers: Answers) -> Floats:
-    """The scores as finite numbers, so that an infinite threshold means no guess; NaN where the score passes."""
+    """The scores of the answers, clipped to finite numbers, so that an infinite threshold stands for "never guess". NaN
+    for an answer on which the score abstains.
+    """
     found = np.clip(score(answers), -LARGEST, LARGEST)
     return np.where(score.passes(answers), np.nan, found)
 

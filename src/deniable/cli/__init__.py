@@ -149,7 +149,7 @@ def build() -> "typer.Typer":
             bool, typer.Option("--version", help="Print the version and stop.", is_eager=True, callback=print_version)
         ] = False,
     ) -> None:
-        """Differential privacy as one object: what is promised, and what it means."""
+        """Differential privacy: ask tables, keep a budget, and see what a guarantee means."""
 
     for room in (  # in the order of --help
         curve_command,

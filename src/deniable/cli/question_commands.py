@@ -468,7 +468,9 @@ def _budget(given: dict[str, Any], known: "Budget | Renewal | None") -> "Budget 
 
 @contextlib.contextmanager
 def _opened(given: dict[str, Any], *, reads: bool) -> "Iterator[Session]":
-    """A session on the file and its account. With `reads=False` it reads no data and opens the account read-only."""
+    """A session on the file and its account. With `reads=False`, the session reads no data and opens the account
+    read-only.
+    """
     from deniable.ledger import Budget, Ledger, Renewal
     from deniable.queries.engines.price_engine import Unread
     from deniable.queries.session_opening import session

@@ -147,7 +147,9 @@ class RemoteGrouped(Grouped):
     release: str | None
 
     def __init__(self, record: dict[str, Any], question: str, late: Callable[[int, str], LatePlan]) -> None:
-        """`late` returns a function that makes the plan of a table, given its position and its question's hash."""
+        """`late` takes the position of a table and the hash of its question, and returns a function that makes the plan
+        of this table when it is needed.
+        """
         _fill(self, record, question)
         self.tables = tuple(
             RemoteAnswer(each, question, late(place, each["provenance"]["question"]))

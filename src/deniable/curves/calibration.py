@@ -145,8 +145,8 @@ class _Search:
         raise ImpossibleTarget(f"make_curve raised an error for every value tried; the last error: {self.refusal}")
 
     def _bracket(self, start: float) -> tuple[float, float]:
-        """A value that meets the target and one that misses it (or is not allowed), found by doubling and halving. If
-        every value meets the target, the least private value twice.
+        """(a value that meets the target, a value that misses it or is not allowed), found by doubling and halving. If
+        every value meets the target, both are the least private value.
         """
         seen: dict[bool, float] = {bool(self.meets(start)): start}
         for direction in (2.0, 0.5):

@@ -191,7 +191,7 @@ class DPFTRL(Plan):
 
     @property
     def coefficients(self) -> tuple[Fraction, ...] | None:
-        """The first column of C. None with buffers."""
+        """The first column of the matrix C; None if the factorisation is given by buffers."""
         return None if self.bands is None else square_root_coefficients(self.bands)
 
     def _moved(self, steps: int) -> float:

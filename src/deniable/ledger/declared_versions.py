@@ -20,7 +20,9 @@ def declared_in(transaction: Transaction) -> list[DeclaredVersion]:
 
 
 def recorded(transaction: Transaction, given: DeclaredVersion) -> None:
-    """Append a DECLARED entry, unless this version is known; LedgerMismatch if it is known with other content."""
+    """Append a DECLARED entry, unless the ledger has one for this version. Raises LedgerMismatch if the ledger knows
+    the version with other content.
+    """
     checked_name("table", given.table)
     checked_version(given.version)
     for known in declared_in(transaction):

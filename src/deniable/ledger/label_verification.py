@@ -38,7 +38,7 @@ class CheckedLabel:
     """Whether the key is trusted through the ledger, in which the given key signed for it."""
 
     def lines(self) -> list[str]:
-        """What was verified and what was not, as sentences."""
+        """Sentences that state what was verified and what was not."""
         how = f"with {self.signer}, for which your key vouched in the ledger" if self.vouched else "with this key"
         sentences = [f"The label of {self.release} is as it was signed {how}."]
         if self.replaced:

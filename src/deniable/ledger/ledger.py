@@ -456,7 +456,8 @@ class Ledger:
     def export(self, path: Place) -> int:
         """Write the history to a new JSONL file that `deniable verify` checks offline. Returns the number of entries.
 
-        The file has the hashes of the answers, and not the answers. It appears under its name only when it is complete.
+        The file has the hashes of the answers, and not the answers. It gets its name only when it is complete, so a
+        crash leaves no partial file at `path`.
         """
         with self._store.reading() as transaction:
             return write_export(Path(require_path("path", path, "ledger.jsonl")), self._heading, transaction)

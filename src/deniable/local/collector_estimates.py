@@ -180,7 +180,7 @@ class Shares(Estimate):
             return (-b + side * np.sqrt(np.maximum(b * b - 4 * a * c, 0.0))) / (2 * a)
 
         def excess(share: int, count: Any) -> Any:
-            """The count beyond its mean, in deviations squared and with its sign."""
+            """The signed square of (count - mean)/standard deviation, for this true share."""
             beyond = count - n * (q + g * share)
             return beyond * np.abs(beyond) / (n * (q * (1 - q) + tilt * share))
 

@@ -121,8 +121,8 @@ class MemoisedMean(MeanProtocol):
     def changing(self, *, reports: int) -> Curve:
         """The curve of this many reports, whatever the numbers are and however they change.
 
-        One report costs what `curve` says; each of several may cost as much as its flip allows. Raises InvalidParameter
-        if `flip` is 0.
+        One report costs `curve`. With several reports, each may cost as much as a bit that is flipped with probability
+        `flip`. Raises InvalidParameter if `flip` is 0.
         """
         times = arguments.whole("reports", reports, at_least(1))
         if not self.flip:

@@ -76,13 +76,15 @@ def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
 
 
 def whole(name: str, values: Any, below: int, rule: str) -> tuple[Ints, bool]:
-    """One integer from 0 to `below` - 1, or a list of them: (as an array, whether it was one)."""
+    """Read one integer from 0 to `below` - 1, or a list of them. Returns (an array of 64-bit integers, whether `values`
+    was a single one).
+    """
     given = _checked(name, values, below, rule)
     return np.atleast_1d(given).astype(np.int64, copy=False), given.ndim == 0
 
 
 def yes_or_no(name: str, values: Any) -> tuple[NDArray[np.bool_], bool]:
-    """One truth value, or a list of them: (as an array, whether it was one)."""
+    """Read one truth value, or a list of them. Returns (an array, whether `values` was a single one)."""
     listed, alone = whole(name, values, 2, "must be True or False, or 1 or 0, for each person")
     return listed.astype(np.bool_), alone
 
@@ -96,7 +98,7 @@ def category(name: str, value: Any, count: int) -> int:
 
 
 def categories(name: str, values: Any, count: int) -> tuple[Ints, bool]:
-    """One category, or a list of them: (as an array, whether it was one)."""
+    """Read one category, or a list of them. Returns (an array, whether `values` was a single one)."""
     return whole(name, values, count, _category_rule(count))
 
 
@@ -110,8 +112,8 @@ def _category_rule(count: int) -> str:
 
 
 def numbers(name: str, values: Any) -> tuple[Floats, bool]:
-    """One real number, or a list of them: (as an array, whether it was one). Infinities are allowed (they are clipped),
-    NaN is not.
+    """Read one real number, or a list of them. Returns (an array, whether `values` was a single one). Infinities are
+    allowed (they are clipped), NaN is not.
     """
     rule = "must be real numbers, one for each person, and none missing"
     given = array(name, values, rule)

@@ -222,7 +222,7 @@ def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before:
     """
     first, second = (np.ravel(each).tolist() for each in (one, two))
     if len(first) != len(second) or not first:
-        raise InvalidParameter("x", NOTHING, "must be as many numbers as x2, and one at least")
+        raise InvalidParameter("x", NOTHING, "must have as many numbers as x2, and at least one")
     apart = [i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b] or [0]
     alone, is_answer = len(first) == 1, np.ndim(one) == 0 and not before
     return [
@@ -232,13 +232,15 @@ def numbers(noisy: Any, one: Any, two: Any, names: Callable[[int], str], before:
 
 
 def the_answer(parts: Sequence[Told]) -> AnswerPart | None:
-    """The part that is what `release` returns, if there is one."""
+    """The only part, if it is the value that `release` returns; else None."""
     alone = parts[0] if len(parts) == 1 else None
     return alone if isinstance(alone, AnswerPart) and alone.is_answer and alone.times == 1 else None
 
 
 def pushed_apart(part: AnswerPart, function: Callable[[Any], Any]) -> AnswerPart:
-    """The values of a function of an answer, on two values: evaluated on the same cells for both."""
+    """The part that results if `function` is applied to the answer: the distribution of its values on each of the two
+    inputs. Both are computed from the same cells of answers.
+    """
     answers, one, two = listed(part)
     made: dict[Any, list[float]] = {}
     for answer, p, q in zip(answers, one, two, strict=True):

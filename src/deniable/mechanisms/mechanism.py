@@ -345,8 +345,8 @@ def _and_then(before: Answers, mechanism: Mechanism, x: Any, x2: Any) -> Answers
 
     if (part := the_answer(mechanism.told_apart(x, x2))) is None:
         raise InvalidOperation(
-            "the law of a choice after an answer of several numbers cannot be listed; choose after answers of "
-            "one number, or look at plots.tradeoff(mechanism.curve)"
+            "the first answer has several numbers, so the law of what follows it cannot be listed; use a first "
+            "mechanism whose answer is one number, or look at plots.tradeoff(mechanism.curve)"
         )
     further = list(zip(*listed(part), strict=True))
     return [((*so, y), p * a, q * b) for so, p, q in before for y, a, b in further if max(p * a, q * b) > 1e-15]
@@ -489,7 +489,7 @@ class _Around(Mechanism):
 
     @property
     def unit(self) -> Unit | None:
-        """The unit of the wrapped mechanism; None if it has none."""
+        """The unit of the wrapped mechanism, or None if that mechanism has no unit."""
         return unit_of(self.mechanism)
 
     @property
@@ -519,8 +519,8 @@ class Processed(_Around):
         law = self.mechanism.law(value)
         if the_answer(self.mechanism.told_apart(value, value)) is None:
             raise InvalidOperation(
-                f"law() of {type(self.mechanism).__name__} does not describe what release returns, which the "
-                "function receives; use it without then, or look at plots.laws(mechanism, x, x2)"
+                f"law() of {type(self.mechanism).__name__} is not the law of what release returns, to which then "
+                "applies its function; take law() before then, or look at plots.laws(mechanism, x, x2)"
             )
         return pushed(law, self.function)
 

@@ -224,7 +224,9 @@ class _Statistic:
         first, *others = (self._value(order) for order in _orders(data))
         if not all(_agree(first, other) for other in others):
             rule = "depends on the order of the rows, and a dataset has no order here"
-            raise InvalidParameter("statistic", NOTHING, rule, "sort the rows in it, or derive its sensitivity by hand")
+            raise InvalidParameter(
+                "statistic", NOTHING, rule, "sort the rows inside the statistic, or derive its sensitivity by hand"
+            )
         return first
 
     def _value(self, rows: Dataset) -> Any:

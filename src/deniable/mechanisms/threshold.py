@@ -82,7 +82,7 @@ class Run:
 
     @property
     def spent(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run is over: it has answered as many values above the threshold as it may."""
         return self._left == 0
 
     def ask(self, value: Any) -> bool:

@@ -18,10 +18,10 @@ from deniable.noise.integer_enclosures import GUARD, Bounds, exp_minus, normal_i
 @final
 @dataclass(frozen=True, slots=True)
 class Cumulative:
-    """F(first), F(first + 1), ... between lows and highs, in units of 2^-bits.
-
-    If not `open_below`, there is no value below `first`, and u < F(first) means `first` itself. Otherwise `first` lies
-    so deep in the tail that F(first) <= 2^-reach, and u < F(first) is undecided. The same holds above the last value.
+    """A cumulative distribution function: F(first), F(first + 1), ... lie between `lows` and `highs`, in units of
+    2^-bits. If not `open_below`, no value lies below `first`, and a uniform u < F(first) means the value `first`. If
+    `open_below`, `first` lies so deep in the tail that F(first) <= 2^-reach, and u < F(first) does not decide the
+    value. `open_above` says the same about the last value.
     """
 
     first: int

@@ -82,7 +82,9 @@ def _at_least(y: Whole) -> Whole:
 
 
 def _at_most(y: Whole) -> Whole:
-    """An upper bound of e^-y, in the same steps: one term more, so that about one draw in 10⁸ lies between both."""
+    """An upper bound of e^-y, in the units of the lower bound and with one term more. About one draw in 10⁸ falls
+    between the two bounds, and is decided exactly.
+    """
     square = y * y
     shorter = square >> UNIT
     fourth: Whole = (shorter + 1) * (shorter + 1) // (24 << UNIT)
@@ -333,7 +335,9 @@ class WideDiscreteGaussian(_Bell):
 @final
 @dataclass(frozen=True, slots=True)
 class RejectionTables:
-    """The tables with which compiled code makes the same draws as `WideRoundedGaussian.fill` from the same bits."""
+    """Tables for compiled code. With them it turns the same random bits into the same draws as
+    `WideRoundedGaussian.fill`.
+    """
 
     cells: npt.NDArray[np.uint32]
     """For each cell its block (in the high 16 bits; UNKNOWN_BLOCK if a threshold lies in it) and its sure bound."""

@@ -417,7 +417,7 @@ def _where_proved(
 
 
 def _through_the_end(formula: Callable[..., float], epsilon: float, delta: float, counts: list[int]) -> list[int]:
-    """The counts, together with the last one at which the formula holds."""
+    """The counts, and in addition the last count at which the formula holds, so that a line ends exactly there."""
 
     def holds(k: int) -> bool:
         try:

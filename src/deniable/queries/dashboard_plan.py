@@ -55,7 +55,9 @@ Partition = tuple[Block, ...]
 @final
 @dataclass(frozen=True, slots=True)
 class PlannedBlock:
-    """Questions that are answered in one way: `stands` (paid once), `alone` or `together` (paid on each refresh)."""
+    """Some questions of the plan, and the way in which they are answered: `stands` (standing questions, paid once),
+    `alone` or `together` (asked and paid on each refresh).
+    """
 
     way: str
     questions: tuple[str, ...]

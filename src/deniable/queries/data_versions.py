@@ -68,7 +68,9 @@ class DataVersions:
 
 
 def is_declared(version: str | None) -> bool:
-    """Whether the owner declared the version of an entry. Otherwise it is a hash of rows, which nobody is shown."""
+    """Whether the owner declared the version of an entry. If not, the version is a hash of rows, which is never
+    displayed.
+    """
     return version is not None and not _HASH.fullmatch(version)
 
 

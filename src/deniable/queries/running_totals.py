@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from deniable.queries.relations.exact_statistics import Group
 
 _STEPS: Final = NumberRange(
-    f"must be a whole number of days, from 2 to {MOST_CELLS:,}: the most that will be answered",
+    f"must be the largest number of days that will be answered: a whole number from 2 to {MOST_CELLS:,}",
     least=2,
     most=MOST_CELLS,
 )

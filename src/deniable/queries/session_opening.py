@@ -183,7 +183,9 @@ def _tables(
             given = sources.get(missing[0], public.get(missing[0]))
             if isinstance(given, str | Path):
                 files_of(str(given))  # raises if the file does not exist, which explains the error better
-            remedy = f"it declares {', '.join(declared)}; rename one of them to {missing[0]} if it is this table"
+            remedy = (
+                f"the schema declares {', '.join(declared)}; if one of these is this table, name it {missing[0]} there"
+            )
             raise InvalidParameter("schema", missing[0], "is not in the schema", remedy)
         found = {name: declared[name] for name in (*sources, *public)}
         return {name: _owned(table, unit, name in public) for name, table in found.items()}

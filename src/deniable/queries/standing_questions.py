@@ -409,7 +409,9 @@ def _checked_table(session: Session, name: str, by: str) -> Table:
         rule = "must have a person as its unit, with neighbours by add/remove, so that a person's rows are bounded"
         raise InvalidParameter("table", name, rule, 'use unit=Unit.person("patient_id", rows=10)')
     if table.unit.period is not None:
-        rule = f"protects a {table.unit.period} of a person, and rows are bounded over all days of whole people"
+        rule = (
+            f"protects a {table.unit.period} of a person, but standing questions need a bound on all rows of a person"
+        )
         raise InvalidParameter("table", name, rule, 'use unit=Unit.person("patient_id", rows=10)')
     domain = dict(table.columns).get(by)
     if domain is None or by == table.unit.column or domain.kind not in {Kind.DATE, Kind.INTEGER}:
@@ -429,7 +431,7 @@ def checked_day(table: Table, by: str, day: object) -> Day:
         return day
     if kind is Kind.INTEGER and isinstance(day, int) and not isinstance(day, bool) and abs(day) < 2**63:
         return day
-    raise InvalidParameter("day", day, f"must be of kind {kind.value}, as {by!r} is")
+    raise InvalidParameter("day", day, f"must be of kind {kind.value}, the kind of column {by!r}")
 
 
 def read_day(text: str, kind: Kind) -> Day:

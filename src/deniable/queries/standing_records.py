@@ -154,7 +154,9 @@ class EncryptedDays:
         return [DayRecord(head["day"], self._opened(entry), entry.number) for head, entry in found]
 
     def begin(self, day: str, known: Sequence[DayRecord]) -> Entry | None:
-        """An open entry for the record of this day, behind the known ones; None if another process has added one."""
+        """An open entry for the record of this day, after the known records; None if another process has added a record
+        since.
+        """
         key = f"standing {self._name} {self._what} after {known[0].number if known else 0}"
         words = f"standing {self._name}: {self._what} on {day}"
         entry = begun(self._ledger, key, self._question, words, None)

@@ -56,9 +56,9 @@ class ThreadWork(threading.local):
             of_dataset(error, self.dataset.name, self.dataset.family)
 
     def fate(self, witness: Witness) -> Fate | None:
-        """Whether this work was charged, after it failed; None if it was not work that is charged.
+        """Whether this work was charged although it failed; None for work that never charges.
 
-        A charge stays after a failure, so the client must learn of it, and `witness` must know the new entries.
+        A charge stays after a failure, so the client must be informed, and `witness` must note the new entries.
         """
         if self.ledger is None:
             return None

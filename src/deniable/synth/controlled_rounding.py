@@ -88,7 +88,9 @@ def controlled(tables: Sequence[tuple[Axes, Floats]], *, base: int = 1) -> Round
 def _solved(
     family: Mapping[Axes, Floats], wanted: frozenset[Axes], further: int
 ) -> dict[Axes, NDArray[np.int64]] | None:
-    """The closest rounding of a family of tables; None if none was found. Variables are steps above the floor."""
+    """The closest rounding of a family of tables; None if the solver found no rounding. A variable of the integer
+    program is the number of steps by which a cell is rounded above its floor.
+    """
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 

@@ -134,7 +134,7 @@ class Domain:
 
     @classmethod
     def text(cls, *listed: str | Iterable[str], keys: Iterable[str] | None = None, nullable: bool = True) -> Domain:
-        """Text; with keys, one of them. Keys are compared exactly, with case and spaces.
+        """Text. If keys are given, every other value is read as NULL. Keys are compared exactly: case and spaces count.
 
         >>> Domain.text("A", "B") == Domain.text(["A", "B"]) == Domain.text(keys=["A", "B"])
         True

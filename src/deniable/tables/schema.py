@@ -85,7 +85,7 @@ class Table:
         if self.unit is not None and self.unit.time is not None:
             when = domains.get(self.unit.time)
             if when is None or when.kind not in {Kind.DATE, Kind.TIMESTAMP}:
-                rule = "says when a row was, so it must be a declared column of dates or timestamps"
+                rule = "names the time of each row, so it must be a declared column of dates or timestamps"
                 raise InvalidParameter("time", self.unit.time, rule, "declare it with Domain.date(first, last)")
         for name in self.unique:
             if name not in domains or domains[name].nullable:
@@ -305,7 +305,7 @@ def _unit(name: str, record: Mapping[str, Any], unit: Unit | None) -> Unit | Non
             )
         if ("per" in record) != ("time" in record):
             raise UnreadableRecord(
-                f"{name}: per and time go together: the rows of a person per day, by the column time"
+                f"{name}: per and time must be given together: rows bounds a person's rows per day, by the column time"
             )
         period, time = record.get("per"), record.get("time")
         return Unit(relation, rows=record["rows"], column=record["person"], period=period, time=time)

@@ -97,7 +97,9 @@ def mixed(divergences: Sequence[Divergence], weights: Sequence[float], order: fl
 
 
 def chained(divergence: Divergence, size: int, order: float) -> float:
-    """D_order between the ends of a chain of `size` steps: halved with p = q = 2, so that orders double each time."""
+    """An upper bound on the Rényi divergence of order `order` between the ends of a chain of `size` steps. The weak
+    triangle inequality with p = q = 2 halves the chain and doubles the order, until one step is left.
+    """
     if size == 1:
         return divergence(order)
     if order > LARGEST_ORDER:

@@ -233,8 +233,8 @@ UNKNOWN = _Nodes(np.zeros(1), np.zeros(1), 0.0, math.inf, 0.0)
 class SampledMoment:
     """The moments of a Poisson-sampled Gaussian, on outcomes that are kept with the probability Φ((cut - z) / edge).
 
-    The cut is chosen for tilts near one tilt. It is smooth, so that the integrand stays analytic, and it makes the
-    integrand vanish before e^(pw) of outcomes that practically never happen makes it grow.
+    The factor Φ cuts the outcomes beyond `cut` smoothly, so that the integrand stays analytic. It makes the integrand
+    vanish before e^(pw) grows large at outcomes of negligible probability. `cut` suits tilts near the given `tilt`.
     """
 
     def __init__(self, mu: float, rate: float, forward: bool, uses: int, negligible: float, tilt: float) -> None:
@@ -450,7 +450,9 @@ class SampledMoment:
         return 6 * math.exp(min(float(np.max(most)) + 1e-9, 700.0))
 
     def _clusters(self, c: float, total: float) -> list[Bump]:
-        """Bounds from losses that lie apart: a sample that the person is in, and one that they are not in."""
+        """Lower bounds on the tilted mass of two separate clusters of losses: of samples with the person, and of
+        samples without.
+        """
         edges = np.linspace(self.low, self.high, 1 + min(math.ceil(8 * (self.high - self.low)), 2000))
         cell, power = float(edges[1] - edges[0]), self._power(c)
         losses, shares = self._losses(edges), self._shares(edges)

@@ -66,7 +66,9 @@ MOST_DOUBT = 0.05
 
 
 class ErrorLedger(NamedTuple):
-    """What is known about a product beside its masses. All entries add up when laws are multiplied."""
+    """The errors and moments of a product. When two laws are multiplied, each entry of the product is the sum of their
+    entries.
+    """
 
     log_moment: float = 0.0
     error: float = 0.0
@@ -110,8 +112,10 @@ class TreePlan(NamedTuple):
 
 
 def step_for(uses: float, theta: float, spread: float, width: float) -> float:
-    """The step of the leaves that gives a bracket of ε of about this width: (θ+1)(V/3 + √(2π) V), with V about 0.4 uses
-    step² in the whole tree. Rounded down to quarters of an octave, so that similar questions share partial products.
+    """The step of the leaves that gives a bracket of ε of about `width`. Splitting all losses to the lattice has the
+    variance proxy V, about 0.4 uses step² in the whole tree, and widens the bracket by about (θ+1)(V/3 + √(2π) V).
+    `spread` is the standard deviation of the tilted loss; if it is small, 1/spread takes the place of θ+1. The step is
+    rounded down to a quarter of an octave, so that similar questions share partial products.
     """
     step = math.sqrt(width / (1.15 * uses * max(theta + 1, 1 / spread)))
     return float(2.0 ** (math.floor(4 * math.log2(step)) / 4))

@@ -87,7 +87,8 @@ class Spike(NamedTuple):
 
 
 def spike(law: Law, low: float, step: float) -> Spike | None:
-    """The spike of a law: all losses up to `end`, half a step above their common loss; None if they carry little mass.
+    """The spike of a law: all losses up to `end`, merged into one loss half a step below it; None if these losses carry
+    little mass.
 
     Sampling at a small rate puts most of the mass into a range of losses much shorter than a step. Merging them is
     post-processing; if their common loss log(P/Q) is a grid point, the merged law has only a second-order error in the

@@ -24,7 +24,7 @@ FAR = 30.0
 
 @dataclass(frozen=True, slots=True)
 class IdentityLaw(Law):
-    """A mechanism that ignores its data: L = 0."""
+    """The law of a mechanism that ignores its data: the privacy loss L is always 0."""
 
     @property
     def lowest(self) -> float:

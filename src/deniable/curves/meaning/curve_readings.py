@@ -82,8 +82,9 @@ def _remembered(curve: Curve) -> _Read | None:
 def _built(curve: Curve) -> _Read:
     """The products of a curve, from its factors.
 
-    Direction rule: the directions of tied factors go together. A factor that is not tied may flip. Beside other factors
-    it may flip even after their answers were seen, so it enters with the worse of its two directions.
+    Direction rule: all tied factors have the same direction. A factor that is not tied may have either direction.
+    Beside other factors, its direction may even be chosen after their answers were seen, so it enters with the worse of
+    its two directions.
     """
     factors = [((one, 1) if (one := a.repeated(n)) is not None else (a, n)) for a, n in curve.factors]
     flips = any(not atom.tied and not pair_of(atom).is_symmetric for atom, _ in factors)
@@ -98,7 +99,8 @@ def _built(curve: Curve) -> _Read:
 
 def _extended(curve: Curve) -> _Read | None:
     """The products of a curve of many factors, by extending the cached products of the curve it was multiplied from, so
-    that one more mechanism is cheap. None if those are not cached, or if some Rényi divergences are all that is known.
+    that one more mechanism is cheap. None if these products are not cached, or if only Rényi divergences are known of a
+    factor.
     """
     origin = curve.origin
     if origin is None or len(origin[1].factors) > MOST_ADDED or len(origin[0].factors) < LEAST:
@@ -153,7 +155,9 @@ def direction_delta(ahead: Product, back: Product, epsilon: Floats, side: Side, 
 
 
 def _alternatives(curve: Curve) -> tuple[Curve, ...]:
-    """The curves of which the worst holds, if this is all that the curve says: both directions of each count."""
+    """The curves whose worst is this curve, if it is a single factor of this kind; both directions of each of them
+    count. Empty for other curves.
+    """
     if sum(count for _, count in curve.factors) != 1 or not curve.factors[0][0].alternatives():
         from deniable.curves.atoms import grouped_samples
 

@@ -298,7 +298,9 @@ def _splits(count: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _orders(curve: Curve, atom: Atom, is_forward: bool) -> list[LawPair]:
-    """The pairs of laws that one use of a factor may have in one direction; in both orders if it may flip."""
+    """The pairs of laws that one use of a factor may have in this direction, and also the exchanged pairs if the factor
+    may flip.
+    """
     pairs = atom.possible_pairs()
     turned = [LawPair(pair.backward, pair.forward) for pair in pairs]
     ahead, back = (pairs, turned) if is_forward else (turned, pairs)

@@ -125,7 +125,9 @@ class _Additive(Private):
         if isinstance(feature, str):
             if feature not in names:
                 rule = "must be a column of the fitted frame" if names else "is a name, but X had no column names"
-                raise InvalidParameter("feature", feature, rule, f"or a number from 0 to {len(self.bins_) - 1}")
+                raise InvalidParameter(
+                    "feature", feature, rule, f"give the number of the feature, from 0 to {len(self.bins_) - 1}"
+                )
             return names.index(feature)
         place = curve_arguments.integer("feature", feature, 0)
         if place >= len(self.bins_):

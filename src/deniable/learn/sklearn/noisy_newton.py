@@ -73,7 +73,9 @@ class LogisticLoss(Loss):
         return np.asarray(found)
 
     def square(self, outputs: int) -> int:
-        """One score: p − y lies in [−1, 1]. Several: (1 − p_y)² + Σ p_k² over the others is at most 2."""
+        """The largest squared length of one row's residuals, in units of 1/UNIT². With one score, p − y lies in [−1,
+        1]. With several, (1 − p_y)² + Σ p_k² over the other classes is at most 2.
+        """
         return UNIT**2 if outputs == 1 else 2 * UNIT**2
 
 

@@ -85,7 +85,7 @@ class CompiledSteps:
         before: CompiledSteps | None = None,
     ) -> None:
         """Each compiled batch has `size` examples. `may_overwrite` allows CUDA graphs, whose sums the next batch
-        overwrites. `before` are the steps of another loss of the same run.
+        overwrites. `before` are the compiled steps of an earlier loss function of the same run.
         """
         model = self._model = book.model
         self._book, self._following, self._clipping = book, following, clipping

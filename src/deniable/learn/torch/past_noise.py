@@ -25,8 +25,9 @@ class Past:
         self._released: list[dict[str, Tensor]] = []
 
     def begin(self) -> None:
-        """Begin a step. If it is never finished, it counts as a step with gradient 0, so that later steps keep their
-        distance to earlier ones, which the sensitivity depends on."""
+        """Begin a step. A step that is never finished counts as a step with gradient 0, so that the number of steps
+        between two others does not change: the sensitivity depends on it.
+        """
         keep = len(self._coefficients)
         self._sums = [{}, *self._sums][:keep]
         self._released = [{}, *self._released][:keep]

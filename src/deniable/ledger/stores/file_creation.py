@@ -67,7 +67,8 @@ def _gone(path: Path, left: list[str]) -> LedgerDamaged:
 
 
 def make_file(path: Path, fill: Callable[[sqlite3.Connection], None]) -> None:
-    """Make an SQLite file with what `fill` writes. If another process has made the file meanwhile, that one stays.
+    """Make an SQLite file with what `fill` writes. If another process has made the file meanwhile, the other process's
+    file stays.
 
     Only the owner of the file may read it (0600), because it will contain the ledger's secret; SQLite gives the logs
     the same permissions.

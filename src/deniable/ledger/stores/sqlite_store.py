@@ -460,7 +460,7 @@ def ours(code: int, ledger: str) -> DeniableError:
         remedy = "make room; earlier charges stay, and this request must not be answered"
         return LedgerUnavailable(f"{ledger} could not be written: the disk is full or failing", remedy)
     if kind == sqlite3.SQLITE_NOTADB:
-        return UnreadableRecord(f"{ledger} is not a ledger; name another file")
+        return UnreadableRecord(f"{ledger} cannot be read: the file is not an SQLite file; name another file")
     if kind == sqlite3.SQLITE_CORRUPT:
         return LedgerDamaged(None, "is damaged", RESTORE)
     return LedgerUnavailable(f"{ledger} cannot be used (SQLite's code {code})", RESTORE)

@@ -93,10 +93,10 @@ class SeenChain:
 
 
 class Find(Enum):
-    """The queries that a transaction makes: which rows of the table of entries, in which order.
-
-    The value is the SQL behind WHERE, once for all stores. It has named parameters and only what SQLite and Postgres
-    both understand, and joins its conditions by AND alone: a shared table adds the condition on the ledger before them.
+    """The queries of a transaction: which rows of the table of entries it reads, and in which order. The value is the
+    SQL after WHERE, the same for all stores. It has named parameters, uses only what SQLite and Postgres have in
+    common, and joins its conditions by AND alone, because a table with several ledgers adds the condition on the ledger
+    in front.
     """
 
     PAGE = "number > :after ORDER BY number LIMIT :most"
@@ -242,7 +242,9 @@ class Transaction(ABC):
         return next(iter(self._found(find, **values)), None)
 
     def _in_place(self, entry: Entry, behind: Entry | None = None) -> Entry:
-        """The entry; LedgerDamaged if the chain has another one at its number. `behind` is a later, verified entry."""
+        """The entry itself. Raises LedgerDamaged if the chain has another entry at this number. `behind` is a later
+        entry that is verified already.
+        """
         known = self._placed.get(entry.number)
         if known is None:
             if behind is None or behind.number != entry.number + 1:

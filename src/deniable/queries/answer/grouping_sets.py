@@ -65,7 +65,9 @@ def sets_of(text: object, tables: Mapping[str, Table]) -> Sets | None:
 
 
 class Grouped(Shown):
-    """The answers of a question that groups by several sets of keys, as one table; `tables` has them one by one."""
+    """The answers of a question that groups by several sets of keys, as one table; `tables` has one answer for each
+    set.
+    """
 
     __slots__ = ("guarantee", "receipt", "tables")
 

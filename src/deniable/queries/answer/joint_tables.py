@@ -88,7 +88,8 @@ def key_forms(plan: NoisePlan) -> list[Form]:
 
 
 def _family(plan: NoisePlan) -> Form | None:
-    """A form that is equal for questions that can be measured jointly; None for one that cannot be.
+    """A form that is equal for two questions if they can be measured jointly; None if this question cannot be measured
+    jointly with any other.
 
     All of a person's rows must be allowed in one cell, so that one bound holds for all tables. If a bound on groups
     gives finer tables a smaller sensitivity, each table is measured by itself.
@@ -306,10 +307,10 @@ class Jointly:
         return found
 
     def some(self, made: Made, budget: Budget, units: Sequence[int]) -> Made:
-        """Noise for these questions alone that makes them as precise as `made` does; `units` are their precisions.
+        """Noise for these questions alone. They get the precision that `made` gives them; `units` are these precisions.
 
-        Residuals that none of them needs are dropped and not paid for. Under a pure budget, each table is measured by
-        itself if that is cheaper than the whole measurement.
+        Residuals that none of these questions needs are dropped and not paid for. Under a pure budget, each table is
+        measured by itself if that is cheaper than the whole measurement.
         """
         workload = Workload(self.sizes, self.tables, (1.0,) * len(self.tables))
         if made.measures_tables:

@@ -100,7 +100,8 @@ class Plans:
         return max(0, self._cells - sum(cells(each) for each in questions))
 
     def question(self, question: str | Question) -> Question:
-        """Read a question, and wait until its answer's size is admitted. Allocates nothing of that size yet.
+        """Read a question, and wait until the memory for its answer is admitted. The answer itself is not allocated
+        yet.
 
         Raises `QuestionRefused`, or `InvalidParameter` for an object that is not a question.
         """

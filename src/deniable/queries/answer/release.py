@@ -85,9 +85,10 @@ class Draw(NamedTuple):
 
 @final
 class DrawnShares(NamedTuple):
-    """The shares of the draws in a fitted number, and a second possible account of them.
+    """The shares of the draws of noise in a fitted number: `shares`, and `otherwise` if the draws allow a second
+    reading.
 
-    Both are kept if it is not known which of them is true; an interval must hold under either.
+    If it is unknown which of the two is true, both are kept, and an interval must hold under each of them.
     """
 
     shares: tuple[Share, ...]
@@ -263,9 +264,10 @@ class Released:
         return next(((each,) for each in self.all_draws if each == Draw(Cost(units, each.cost.delta_units))), ())
 
     def merged(self, other: Released, budget: Budget, plan: NoisePlan | None = None) -> Released:
-        """Merge two answers to one question by inverse variance. A group that only one of them has is taken from it.
+        """Merge two answers to one question by inverse variance. A group that occurs in only one of the answers is
+        copied from that answer.
 
-        `plan` is needed if one of them was measured jointly. Answers with `picked` cells cannot be merged.
+        `plan` is needed if one of the answers was measured jointly. Answers with `picked` cells cannot be merged.
         """
         assert not self.picked  # a drawn cell has no variance
         assert not other.picked

@@ -94,7 +94,9 @@ def _check_additive(plan: NoisePlan) -> None:
 
 
 def check_shares(plan: NoisePlan, names: Sequence[str]) -> None:
-    """Raise `InvalidParameter` if columns cannot be shares of a total. Known before anything is paid."""
+    """Raise `InvalidParameter` if columns cannot be shares of a total. This depends on the plan alone, so it is checked
+    before anything is paid.
+    """
     _check_additive(plan)
     columns, measures = dict(plan.question.post.columns), {each.name for each in plan.question.measures}
     if len(plan.parts) != 1 or not plan.question.keys:

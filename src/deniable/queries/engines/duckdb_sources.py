@@ -63,7 +63,8 @@ class FileList:
 @final
 @dataclass(frozen=True, slots=True)
 class FoundSource:
-    """An open source: what to select from, the needed columns (None: the type has no kind), and its size in bytes.
+    """An open source: the SQL to select from, its needed columns (None for a column whose type cannot be read as any
+    kind), and its size in bytes.
 
     `size` is an estimate of the size once stored.
     """

@@ -93,7 +93,7 @@ class Engine(ABC):
     def turn(self) -> AbstractContextManager[object]:
         """A context that waits for a free slot. The time limit of a question starts when it is entered.
 
-        Call `collect`, or `nothing` in its place, inside it.
+        Call `collect`, or `nothing` instead of it, inside this context.
         """
         return nullcontext()
 
@@ -135,8 +135,8 @@ class Engine(ABC):
     def patience(self) -> float | None:
         """Seconds from the start of its turn until a failed question is answered; None if time is not limited.
 
-        The delay is the same for every failure, so that it says nothing about the data. It covers both the run that
-        failed and `nothing`, which replaces it.
+        The delay is the same for every failure, so that it says nothing about the data. It leaves time for the run that
+        failed and for the run of `nothing` that replaces it.
         """
         return None
 

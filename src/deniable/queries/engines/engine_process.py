@@ -143,7 +143,9 @@ class Apart(Engine):
             return False
 
     def _wait(self, other: Apart) -> bool:
-        """Keep an engine of `beside` for its next use; False if another one waits, or if this one is closed."""
+        """Keep an engine of `beside` for its next use. Returns False if another engine is kept already, or if this
+        engine is closed.
+        """
         with self._counting:
             if self._closed or self._waiting is not None:
                 return False

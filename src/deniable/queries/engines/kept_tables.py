@@ -106,7 +106,7 @@ class KeptTable:
         return KeptFile(self.content, str(path), self._keyed("key", salt), salt)
 
     def finish(self, made: KeptFile) -> None:
-        """Seal a complete file, and remove the one that it replaces."""
+        """Seal a complete file, and remove the file that it replaces."""
         path = Path(made.path)
         about = {"rows": path.name, "shape": made.content.shape, "files": made.content.files, "salt": made.salt}
         text = json.dumps({**about, "source": self._states, "seal": self._mark(made.content, path, made.salt)})

@@ -115,7 +115,7 @@ def same_people(so_far: Kind | None, table: Table) -> Kind | None:
     raise InvalidParameter(
         "unit",
         table.unit.column,
-        "has ids of another kind than the tables before",
+        "has ids of another kind than the tables that were registered before",
         "declare the ids of all tables as integer, or all as text",
     )
 

@@ -75,7 +75,7 @@ class _Template:
 
 
 def _cut(text: str, numbers: list[str | None]) -> list[str] | None:
-    """The text between the numbers; None if one of them does not occur after the one before it."""
+    """The pieces of text between these numbers; None if the numbers do not occur in this order."""
     pieces, rest = [], text
     for number in numbers:
         if number is None or number not in rest:
@@ -86,7 +86,7 @@ def _cut(text: str, numbers: list[str | None]) -> list[str] | None:
 
 
 def _written(number: Number) -> str | None:
-    """A number as the DuckDB spelling writes it; None for one that it writes in a less usual form."""
+    """A number in the usual form of DuckDB's SQL; None if it needs another form (a sign, or an exponent)."""
     if isinstance(number, int):
         return f"CAST({number} AS BIGINT)" if 0 <= number < _SMALL else None
     digits = repr(number)

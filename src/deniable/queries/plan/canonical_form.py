@@ -56,7 +56,9 @@ def digest(form: Form) -> str:
 
 
 def expression_form(expression: Expression, columns: Forms | None = None) -> Form:
-    """The form of an expression. `columns` has the forms of its columns; None: a column's form is its name."""
+    """The canonical form of an expression. `columns` maps the columns that it reads to their forms; if None, the form
+    of a column is its name.
+    """
     match expression:
         case Column(name=name):
             return ("column", name) if columns is None else columns[name]

@@ -143,7 +143,9 @@ class Recipe(ABC):
         """`estimate` without regard to thresholds."""
 
     def middle(self, drawn: Sequence[DrawnValue], confidence: float) -> float | int | None:
-        """The value of the measure without rounding, for expressions over it, whose slopes are read from it."""
+        """The unrounded value of the measure. Expressions over measures use it, because their slopes are computed as
+        difference quotients of it.
+        """
         found: float | int | None = self.estimate(drawn, confidence).value
         return found
 

@@ -360,7 +360,7 @@ class AskedCost:
         whole, rest = budget.limit.delta_units, left.delta_units
         if whole and not rest:
             raise BudgetExceeded(
-                "a part of the delta for unlisted keys", "none of it",
+                "a share of the remaining delta for unlisted keys", "no delta",
                 "declare the keys or name them with IN, or ask something that was asked before",
             )  # fmt: skip
         return max(1, rest * min(rest, whole) // (SHARE_FOR_KEYS * whole)) if whole else 0

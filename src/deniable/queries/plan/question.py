@@ -97,7 +97,8 @@ class Measure:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Post:
-    """Post-processing of the noisy answers: columns, HAVING, ORDER BY, LIMIT. It costs nothing and cannot leak.
+    """Post-processing of the noisy answers: columns, HAVING, ORDER BY, LIMIT. It reads noisy numbers only, so it costs
+    nothing and reveals nothing more.
 
     Expressions refer by name to keys, measures and `windows`. Windows read the groups that HAVING keeps, and a window
     may refer to earlier windows. `qualify` is a condition on the rows with their windows. An aggregate over noisy rows
@@ -113,7 +114,7 @@ class Post:
     qualify: Expression | None = None
 
     def passing(self, rows: Sequence[Mapping[str, Value]], domains: Mapping[str, Domain]) -> list[int]:
-        """The places of the rows that HAVING keeps, which windows read."""
+        """The indices of the rows that HAVING keeps. Windows are computed over these rows."""
         if self.having is None:
             return list(range(len(rows)))
         passes = typed(self.having, domains).value

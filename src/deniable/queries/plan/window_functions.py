@@ -70,7 +70,9 @@ class WindowFunction(ABC):
         """The values for one partition."""
 
     def copied(self, read: Sequence[int]) -> int | None:
-        """The row, of those that are read, whose argument is the value; None if a value is not that of a fixed row."""
+        """The row whose argument is the value of the window, as with LAG and FIRST_VALUE; `read` are the rows that the
+        window reads. None if the value is not copied from one row.
+        """
         return None
 
     def linear(self, known: Sequence[int]) -> LinearValue | None:

@@ -66,9 +66,10 @@ class MeasuredTable:
 def measured_of(side: TablesBySide, answers: Sequence[Answer], *, apart: bool) -> list[MeasuredTable]:
     """The tables with their noise.
 
-    A batch may have merged a table with the sums of a finer one. If the finer one is among the answers, the same draw
-    is in both; it is recognised by its cost alone, so both accounts are kept. With `apart`, such a merge is undone: the
-    table keeps only its own draw and is independent of the finer one.
+    A batch may have merged a table with the sums of a finer table. If the finer table is among the answers, both
+    contain the same draw of noise. The draw is recognised by its cost alone, which may coincide, so two accounts are
+    kept: with and without a common draw. With `apart`, such a merge is undone: the table keeps only its own draw and is
+    independent of the finer table.
     """
     found: dict[int, MeasuredTable] = {}
     places = _places(side, answers)
@@ -133,7 +134,7 @@ def _with_noise(
     own = [k for k, each in enumerate(draws) if each.cells == 1]
     others = [k for k in range(len(draws)) if k not in own]
     near = [(_below(sizes, side.axes[j], axes), j) for j in finer if set(axes) < set(side.axes[j])]
-    beside = [j for _, j in sorted(near)]  # the finest last, because in a batch the closest one helps
+    beside = [j for _, j in sorted(near)]  # in a batch, the closest finer table helps, so the finest is tried last
     marks = answers[i].released.marks
     alone = tuple(
         DrawPart(marks[k] or (i, k), each.weight, each.width, axes, each.cells) for k, each in enumerate(shares)
@@ -146,7 +147,8 @@ def _with_noise(
         weight = math.fsum(shares[k].weight for k in own)
         counts = (counts - (1 - weight) * summed(helping.margin.counts, helping.margin.axes, axes)) / weight
         parts = tuple(alone[k]._replace(weight=alone[k].weight / weight) for k in own)
-        # If the merged draw was another table's after all, its noise stays, and the helper's enters with a minus.
+        # If the merged draw did not come from the helper, its noise is still in the table, and the helper's noise was
+        # subtracted.
         left = tuple(alone[k]._replace(weight=alone[k].weight / weight) for k in others)
         minus = tuple(each._replace(weight=-(1 / weight - 1) * each.weight) for each in helping.accounts[0])
         accounts = (parts, (*parts, *left, *minus))

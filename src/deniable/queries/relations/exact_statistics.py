@@ -34,7 +34,7 @@ Group = tuple["Scalar | None", ...]
 class Reach:
     """How much of a grouped result one person can affect: `rows` in total, `groups` groups, `each` rows in a group.
 
-    None: nothing but the other fields bounds it.
+    `groups` or `each` is None if it has no bound of its own; `rows` bounds it in any case.
     """
 
     rows: int
@@ -287,8 +287,9 @@ class Collect:
     def reach_of(self, statistic: Statistic) -> Reach:
         """`reach`, without the rows of the parts of a union in which the statistic's expression is always NULL.
 
-        Rows in which it is NULL add nothing to any statistic with an expression. In a part in which all columns that it
-        reads are the constant NULL, its value is the same in every row, and is computed here.
+        Rows in which it is NULL add nothing to any statistic with an expression. If all columns that the expression
+        reads are the constant NULL in a part, its value is the same in every row of the part; it is computed here to
+        see whether it is NULL.
         """
         expression: Expression | None = getattr(statistic, "expression", None)
         whole, relation = self.reach, self.relation

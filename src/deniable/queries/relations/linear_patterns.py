@@ -343,7 +343,9 @@ def _is_nullable(each: _Times) -> bool:
 
 
 def _first(parts: tuple[_Times, ...], after: Ranges | None) -> Ranges | None:
-    """The characters with which parts, and what is after them, may begin; None: the match may end before them."""
+    """The characters with which a match of `parts`, followed by `after`, may begin; None if the match may also be
+    empty.
+    """
     found: list[tuple[int, int]] = []
     for each in parts:
         if isinstance(each.part, _Group):

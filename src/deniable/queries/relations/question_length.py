@@ -51,7 +51,7 @@ Lengths = Mapping[str, int]
 
 
 def check_length(asked: int) -> None:
-    """Raise `QuestionRefused` if a question has too many `parts`."""
+    """Raise `QuestionRefused` if `asked`, the number of parts of a question, is above MOST_WRITTEN."""
     if asked <= MOST_WRITTEN:
         return
     counted = f"{asked:,}" if asked < _ENOUGH else f"more than {_ENOUGH:,}"

@@ -74,7 +74,9 @@ class RelationNode(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OnOne(RelationNode):
-    """A relation over one other, by default with its columns. Subclasses define the stability."""
+    """A relation computed from one other relation, `child`. By default it has the child's columns; subclasses define
+    the stability.
+    """
 
     child: RelationNode
 
@@ -572,7 +574,9 @@ def _bounded(rows: int, below: int = 0) -> None:
         raise QuestionRefused("join", "one person could own more than 2**53 rows", "gather per person before the join")
     if below and rows > max(below, MOST_JOINED):
         raise QuestionRefused(
-            "join", f"joined, one person could own more than {MOST_JOINED:,} rows", "gather per person before the join"
+            "join",
+            f"after this join, one person could own more than {MOST_JOINED:,} rows",
+            "gather per person before the join",
         )
 
 

@@ -192,7 +192,7 @@ class Relations:
     def _listed(
         self, select: exp.Select, scope: Scope, rows: RelationExpressions
     ) -> list[tuple[str, Expression | None]]:
-        """The columns of a sub-query by name; None stands for the person."""
+        """The columns of a sub-query: (name, expression), with None as the expression of the column of people."""
         found: list[tuple[str, Expression | None]] = []
         for position, each in enumerate(select.expressions):
             alias, node = item(each)

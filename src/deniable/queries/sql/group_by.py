@@ -51,7 +51,9 @@ class Items:
         return scalar(node, meanings)
 
     def _meaning(self, node: exp.Expression) -> Meaning | None:
-        """The meaning of a key, a column or an aggregate; None for a node that is read part by part."""
+        """The meaning of a node that is a key, a column, a window or an aggregate; None for every other node, whose
+        parts are read one by one.
+        """
         try:
             key = self._key(node)
             if key is not None:

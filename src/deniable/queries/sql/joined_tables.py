@@ -70,7 +70,7 @@ def equal_pairs(
     right: FromItem,
     side: Callable[[exp.Expression, Scope, FromItem], str],
 ) -> tuple[list[Pair], list[exp.Expression]]:
-    """The conditions that say that something of the left side equals something of the right side, and the others."""
+    """(the conditions that equate an expression of the left side with one of the right side, all other conditions)."""
     pairs: list[Pair] = []
     rest: list[exp.Expression] = []
     for part in conditions:

@@ -137,8 +137,8 @@ class SelectionPlan:
     def check(self) -> None:
         """Make the noise of the cheapest choice and of the cheapest count of each table, as they can occur.
 
-        If one of them cannot be made, its error is raised before anything is charged. Every later choice and count
-        costs at least as much, so it can be made too.
+        If such noise is impossible, its error is raised here, before anything is charged. Every later choice and count
+        pays at least as much, so its noise is possible as well.
         """
         choosing, counting = self.divided(self.units // self.most)
         affordable_choice(self.budget, choosing, self.sensitivity)

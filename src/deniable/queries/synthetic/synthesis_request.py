@@ -376,8 +376,8 @@ def counted(
     """The marginals to measure or to choose from, by indices: each column, and pairs, pairs with a target, or a
     workload.
 
-    Raises `InvalidParameter` if more than one of method, target and workload is given (except that "adaptive" takes one
-    of the others), or if one is wrong.
+    Raises `InvalidParameter` if one of them is wrong, or if more than one of method, target and workload is given. The
+    method "adaptive" may be combined with a target or a workload.
     """
     if not isinstance(method, str) or method not in METHODS:
         raise InvalidParameter("method", method, "is not a known method", choices("", METHODS))
@@ -447,7 +447,9 @@ def _column(name: str, domain: Domain, bins: int | None, unlisted: bool, cuts: S
 
 
 def _stand_in(name: str, domain: Domain, keys: int) -> SyntheticColumn:
-    """A column whose keys will be found: placeholders for the most keys it may have, and None for all other values."""
+    """A column whose keys are unknown until a noisy count finds them. Its values are placeholders, as many as it may
+    have keys, and None for all other values.
+    """
     if domain.keys is not None or domain.bounds is not None:
         raise InvalidParameter("unlisted", name, "has keys or bounds in the schema", "leave it out of unlisted")
     if domain.kind not in PLACEHOLDERS:

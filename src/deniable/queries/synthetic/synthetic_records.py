@@ -61,7 +61,9 @@ class _Papers:
 
 
 def size(request: Mapping[str, Any], tables: Mapping[str, Table]) -> int:
-    """The size of a request, about the cells of all its counts, by the public schema. Fast for every request."""
+    """About how many cells the counts of a request have, computed from the public schema. Also fast for a request that
+    is too large.
+    """
     private = [name for name, each in tables.items() if each.unit is not None]
     table: str = request["table"] or (private[0] if len(private) == 1 else "")
     if table not in tables:
@@ -191,7 +193,9 @@ def read_price(record: Mapping[str, Any], request: Mapping[str, Any], tables: Ma
 def recalled(
     session: Session, request: Mapping[str, Any], charge: Entry, sealed: Entry, left: Cost
 ) -> Synthetic | None:
-    """The synthetic table stored in a sealed entry. Free. None if the entry holds something else."""
+    """The synthetic table that is stored in a sealed entry, at no cost; None if the entry holds no table for this
+    request, or one that cannot be read.
+    """
     asked = planned(request, session.tables)
     if sealed.answer is None or sealed.question != asked.hash:
         return None

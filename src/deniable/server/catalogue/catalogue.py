@@ -353,7 +353,7 @@ class Catalogue(People):
             return [_dataset(row) for row in connection.execute(select(_DATASETS).order_by(_DATASETS.c.name)).all()]
 
     def marked(self, marks: set[str]) -> dict[str, set[str]]:
-        """The families that have some of these marks, each with the marks in common."""
+        """Family -> those of these marks that it has, for each family that has at least one of them."""
         found: dict[str, set[str]] = {}
         listed = sorted(marks)
         with _kept(self._engine.connect) as connection:

@@ -30,9 +30,10 @@ _PERCENT: Final = (0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0)
 
 @lru_cache(1000)
 def odds(body: BudgetBody, rows: int) -> dict[str, Any]:
-    """What a budget means. `belief` is the largest posterior, in percent, of an attacker with a prior of 50 %; `counts`
-    and `means` are how many questions it pays for, at the errors `within` and `mean_within`. For a budget that renews,
-    `belief` is about all periods together, and `counts` and `means` are those of one period.
+    """What a budget allows, and what an attacker can learn. `belief` is the largest posterior, in percent, of an
+    attacker with a prior of 50 %; `counts` and `means` are how many questions it pays for, at the errors `within` and
+    `mean_within`. For a budget that renews, `belief` is about all periods together, and `counts` and `means` are those
+    of one period.
 
     >>> found = odds(BudgetBody(epsilon=1.0), 1)
     >>> found["belief"], found["counts"] >= 10

@@ -104,7 +104,7 @@ class Guard:
         routes.add_route("/console/static/{file}", _static, methods=["GET"])
 
     def add_last(self, routes: APIRouter) -> None:
-        """Add the route for all other addresses, which are not found."""
+        """Add the route for all addresses of the console that no other route has: it answers "not found"."""
         routes.add_route("/console/{anything:path}", self._nothing, methods=["GET"])
 
     async def _nothing(self, request: Request) -> Response:

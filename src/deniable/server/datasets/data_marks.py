@@ -208,7 +208,7 @@ class MarkedColumn:
     often a match is due to chance, also if known people have many cells each."""
 
     def related(self, known: set[str]) -> bool:
-        """Whether so many marks are known that these are the same people."""
+        """Whether so many of these marks are known that the people must be the same."""
         common, reached = _reached(self.marks, known)
         if not _overlap(self.marks, known):
             return False

@@ -90,8 +90,9 @@ def check_name(ledger: Ledger, name: str, version: str) -> None:
 def broken_off(settings: Settings, catalogue: Catalogue, name: str, owner: str, budget: Budget | Renewal) -> str | None:
     """The family of an interrupted registration of this name, whose ledger is in the database; otherwise None.
 
-    A database has each name once, so a later registration continues with that ledger. Nothing was spent from it,
-    because `check_strays` comes before. Raises Problem `exists` if the ledger has another owner or budget.
+    A database has one ledger for each name, so a later registration continues with that ledger. Its budget is unspent,
+    because `check_strays`, which runs before, refuses ledgers with spending. Raises Problem `exists` if the ledger has
+    another owner or budget.
     """
     known = {record.family for record in catalogue.datasets()}
     for family, place, given in _ledgers(settings):

@@ -106,7 +106,7 @@ def kin_of(catalogue: Catalogue, person: Person, families: set[str]) -> list[Dat
 
 
 def _filed(catalogue: Catalogue, marks: Mapping[str, Marks], files: Mapping[str, Path]) -> set[str]:
-    """The families that have one of these files, by content or path."""
+    """The families that have a private table with the content or the path of one of these files."""
     private = [table for table, found in marks.items() if found.sure]
     contents, places = {marks[table].content for table in private}, {str(files[table]) for table in private}
     return {
@@ -243,7 +243,7 @@ class Alike:
 
 
 def _alike_in_ids(catalogue: Catalogue, records: list[DatasetRecord], sketches: Mapping[str, Sketch]) -> set[str]:
-    """The datasets that have most of these ids, or most of whose ids are among these.
+    """The datasets that contain most of these ids, or whose own ids are mostly among these.
 
     If no single dataset of an owner qualifies, but all datasets of this owner together have most of these ids, those
     with some of the ids are returned.
@@ -269,14 +269,16 @@ def _with_profiles(
 
 
 def asked(person: Person, known: Alike, families: set[str], choice: Choice) -> set[str]:
-    """The families of a new dataset, after the owner's `choice`. `families` are those that the owner named.
+    """The families of a new dataset, after the owner's `choice`. `families` are the families that the owner named.
 
     Raises Problem `same_people` if a choice is needed. It names only datasets of this owner: a person must not learn
     which ids are in the data of others.
     """
     by = "ids" if own_of(person, known.ids) else "rows"
     own = own_of(person, known.ids) or own_of(person, known.rows)
-    mine = [] if any(each.family in families for each in own) else own  # the owner has named one of those
+    mine = (
+        [] if any(each.family in families for each in own) else own
+    )  # the owner has named the family of such a dataset
     if choice.people == "same":
         found = families | {each.family for each in mine}
         if len(found) != 1:

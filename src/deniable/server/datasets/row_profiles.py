@@ -104,7 +104,7 @@ class Profile:
 
     @property
     def tells(self) -> bool:
-        """Whether the profile holds anything to compare."""
+        """Whether the profile contains groups of values, or whole rows, that can be compared with another profile."""
         return bool(self.groups) or self.whole is not None
 
     @property

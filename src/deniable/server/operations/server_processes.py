@@ -65,7 +65,7 @@ def listening(settings: Settings) -> socket.socket:
 
 
 def _beside(place: socket.socket) -> socket.socket:
-    """Another socket at the same address, which does not listen yet."""
+    """A second socket that is bound to the same address (SO_REUSEPORT) and does not listen yet."""
     made = _unbound(place.family)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     made.bind(place.getsockname())

@@ -221,7 +221,7 @@ def _folders(owners: Any, data: tuple[Path, ...]) -> dict[str, tuple[Path, ...]]
 
 
 def _check_owner(name: str, other: str) -> None:
-    """Raise InvalidParameter for a name that no person can have; `other` is the first name that looks like it."""
+    """Raise InvalidParameter if `name` is not a valid name of a person, or looks like the earlier owner `other`."""
     try:
         checked_name(name)
     except InvalidParameter as error:

@@ -200,7 +200,7 @@ class _Swift:
     """While a large answer is built, threads switch ten times as often.
 
     By default Python lets a thread run for 5 ms before another may run, and a question waits for its turn some dozens
-    of times. Always to switch so often would cost a tenth of the CPU time.
+    of times. Switching so often all the time would cost a tenth of the CPU time.
     """
 
     def __init__(self) -> None:
@@ -225,7 +225,9 @@ SWIFT: Final = _Swift()
 
 
 class _Mine(threading.local):
-    """The cells that a thread has built for its request, and the stack that holds its place."""
+    """For each thread: the number of cells that it has built for its request, and the stack that keeps its place among
+    the builders of large answers.
+    """
 
     cells: int = 0
     held: ExitStack | None = None

@@ -207,7 +207,9 @@ class Connection(HttpToolsProtocol):
         return "headers" if self.cycle is None or self.cycle.response_complete else ""
 
     def _watch(self) -> None:
-        """Start the timer of a new phase. A phase that goes on keeps its timer, whatever the client sends."""
+        """Start the timer of a new phase. The timer of a phase runs on until the phase ends, so a client cannot extend
+        it by sending more bytes.
+        """
         phase = (self._now(), id(self.cycle))
         if phase != self._phase:
             self._stop()
@@ -237,7 +239,7 @@ class Connection(HttpToolsProtocol):
         self._drained = True
 
     def _read(self, waits: int, since: float) -> None:
-        """Disconnect a client that does not read: `waits` bytes were in the send buffer at the time `since`."""
+        """Disconnect a client that stops reading its answer. At `since`, `waits` bytes were in the send buffer."""
         left, now = self.transport.get_write_buffer_size(), self.loop.time()
         if not left or not waits or left <= waits - _LEAST or self._drained:
             waits, since, self._drained = left, now, False

@@ -178,9 +178,9 @@ class Bookkeeping:
         return found
 
     def _check_apart(self, found: Domain) -> None:
-        """Accept losses that the proof shows to be separate. Refuse those in which examples are combined; else `Alone`.
-
-        Both follow from the operations, not from the data: an error is an output as well.
+        """Return if the proof shows that the losses are separate. Otherwise raise: an error that refuses the model if
+        the losses combine examples, or `Alone`, so that examples are computed one by one. The choice depends on the
+        operations, not on the data, because an error is an output as well.
         """
         if found == ExampleRows(0, 1):
             return
@@ -512,7 +512,9 @@ class Bookkeeping:
         return pulled
 
     def _settle(self, calls: list[ModuleCall], pulled: Pulled, truth: AutogradComparison, count: int) -> Gathered:
-        """Captures that agree with autograd, for each parameter from the smallest module that achieves it."""
+        """Per-example gradients that agree with autograd. Each parameter gets them from the smallest module whose
+        captures agree.
+        """
         called = {call.path for call in calls if call.kind == "unit"}
         gathered: Gathered = {}
         open_names = set(self.parameters)

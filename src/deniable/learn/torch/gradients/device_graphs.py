@@ -26,8 +26,8 @@ CONVOLUTIONS = {aten.convolution.default: 2, aten.convolution_backward.default: 
 
 
 def for_devices(made: fx.GraphModule) -> fx.GraphModule:
-    """Change this graph, and return it. One that writes into tensors is left as it is: a tensor that stands for another
-    one would not follow a later write.
+    """Change this graph for a device, and return it. A graph that writes into tensors is returned unchanged: if one
+    tensor replaces another, a later write to one of them would not reach the other.
     """
     graph = made.graph
     if any(written_into(node) is not None for node in graph.nodes if node.op == "call_function"):

@@ -79,7 +79,7 @@ def is_quick(tensor: Tensor) -> bool:
 
 
 def room(tensor: Tensor) -> int:
-    """The most numbers in a temporary tensor on the device of this tensor."""
+    """The largest number of elements that a temporary tensor may have on the device of `tensor`."""
     return CPU_ROOM if is_quick(tensor) else DEVICE_ROOM
 
 
@@ -185,7 +185,7 @@ class Outer(Capture):
         return int(2 * self.blocks * places**2 * (outs + ins)) if places == 1 or self.is_ghost else 0
 
     def squared(self, *, with_sums: bool = False) -> Tensor:
-        """‖G_i‖². With one place, `with_sums` adds the squared norm of the bias' gradient."""
+        """‖G_i‖². If each example has one place, `with_sums` adds the squared norm of the bias's gradient."""
         if self.g.shape[1] == 1:
             g, a = (square(each.to(counted(each.dtype))) for each in (self.g, self.a))
             return by_example(g.mul_(a.add_(1) if with_sums else a), self.count)

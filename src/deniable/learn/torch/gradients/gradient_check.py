@@ -60,7 +60,7 @@ def checked(model: nn.Module, book: Bookkeeping, batch: Any, losses: Callable[[A
     book.forget()
     made = of(model, batch)
     if made.dim() != 1 or not made.shape[0]:
-        rule = "must be one loss for each of at least one example"
+        rule = "must have one axis, with the loss of each example, and at least one example"
         raise InvalidParameter("losses", tuple(made.shape), rule, "write reduction='none'")
     count = int(made.shape[0])
     coarsest = {dtype for call in book.listener.calls for dtype in call.dtypes} & {torch.bfloat16, torch.float16}

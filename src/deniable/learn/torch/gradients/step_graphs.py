@@ -48,8 +48,9 @@ FACTORS: dict[type[Capture], tuple[str, ...]] = {
 
 @final
 class NotCaptured(Exception):
-    """This model or this loss has no graph, for a reason that does not depend on the data. If not `is_final`, it may
-    have one after a batch that ran without compilation, from which its layers are learned.
+    """This model or this loss cannot be captured as a graph, for a reason that does not depend on the data. If not
+    `is_final`, capturing may succeed after one batch that runs without compilation, on which the bookkeeping learns the
+    layers.
     """
 
     def __init__(self, why: str, *, is_final: bool = True) -> None:
@@ -231,7 +232,7 @@ def _known_as(book: Bookkeeping, tensors: dict[str, Tensor]) -> Iterator[None]:
 
 
 def written_into(node: fx.Node) -> fx.Node | None:
-    """The node whose memory an operation writes into, found through views; None if it writes into nothing."""
+    """The node whose memory an operation writes into, found through views; None if the operation changes no tensor."""
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable:
         return None

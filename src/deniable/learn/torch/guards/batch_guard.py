@@ -230,7 +230,9 @@ class Following:
         """Compute each example alone from now on, and warn once."""
         if self._asked == "proved" and not self._has_accepted:
             rule = f"examples cannot be proved separate, because of {why}"
-            remedy = "leave separation= out to compute examples alone then, or see docs/learn.md for remedies"
+            remedy = (
+                "leave separation= out, so that examples are computed one by one, or see docs/learn.md for remedies"
+            )
             raise InvalidParameter("separation", self._asked, rule, remedy)
         if self.why_alone is None:
             self.why_alone = why

@@ -116,7 +116,9 @@ class Program:
 
 @final
 class Numbers:
-    """Numbers for the tensors of one forward pass: first those of the batch, then others as they are met or made."""
+    """Numbers the tensors of one forward pass: first the tensors of the batch, then the others in the order in which
+    operations use or return them.
+    """
 
     def __init__(self, leaves: Sequence[Tensor], expected: Sequence[_Outer] = ()) -> None:
         self._table: dict[int, tuple[weakref.ref[Tensor], _Slot]] = {}
@@ -246,7 +248,7 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         return out
 
     def _knows_outers(self) -> bool:
-        """Whether the tensors from outside that were met since the last time are those of the program."""
+        """Whether the outside tensors that this pass has used since the last call are those that the program used."""
         mine, theirs = self._numbers.outers, self._program.outers
         while self._met < len(mine):
             at = self._met
@@ -256,7 +258,9 @@ class ProgramComparison(TorchDispatchMode):  # type: ignore[misc]  # torch bring
         return True
 
     def _called(self, name: str, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function of torch. One that runs no operation may return only what it was given."""
+        """Call a function of torch. If the function runs no operation, it may return only what it was given: any other
+        result was read from the tensors without the trace.
+        """
         if self.is_off or self.is_other:
             return func(*args, **kwargs)
         if name == "one_hot" and self._is_at("one_hot"):

@@ -283,8 +283,9 @@ def _examination() -> KernelWriter:
     """run(numbers, places, cells, words, more, table, thresholds, rejected, open places, open blocks, open words,
     outcome, size, length of thresholds, count, first, width, slope, m, spacing, 1/spacing).
 
-    Examines the draws that were set aside: adds those that are kept, lists the places of those that are rejected
-    (outcome[0] counts them) and the items that stay open (outcome[1]), with their block and the 64 bits of its u.
+    Examines the draws that were set aside. It adds each accepted draw to its number, lists the places of rejected draws
+    (outcome[0] counts them), and lists the draws that stay undecided (outcome[1] counts them), each with its block and
+    the 64 bits of its u.
     """
     writer = KernelWriter([NUMBERS, *[WHOLES] * 11, *[WHOLE] * 7, DOUBLE, DOUBLE], 1)
     ir, code, const = writer.ir, writer.code, writer.const
