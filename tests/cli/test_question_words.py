@@ -136,7 +136,9 @@ def test_a_table_that_the_schema_calls_otherwise_says_how_to_join_the_two(above)
     (above / "v.yaml").write_text("tables:\n  visits:\n    neighbours: replace\n    columns: {ward: {kind: text}}\n")
     code, said = refused("ask", "p/a.parquet", COUNT, "--schema", "v.yaml", "--budget", "1", "--epsilon", "1")
     assert code == 2
-    assert "is not in the schema; the schema declares visits; if one of these is this table, name it a there" in plain(said)
+    assert "is not in the schema; the schema declares visits; if one of these is this table, name it a there" in plain(
+        said
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")

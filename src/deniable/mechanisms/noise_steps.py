@@ -172,7 +172,9 @@ class Additive(Mechanism):
         """The numbers that differ."""
         size = self.dimension or 1
         if any(np.size(each) != size for each in (x, x2)):
-            raise InvalidParameter("x", NOTHING, f"must have {size} numbers, as many as the mechanism declares, and so must x2")
+            raise InvalidParameter(
+                "x", NOTHING, f"must have {size} numbers, as many as the mechanism declares, and so must x2"
+            )
         return distinguishing_parts.numbers(self, x, x2, lambda i: f"number {i + 1}")
 
     def variance(self) -> float:

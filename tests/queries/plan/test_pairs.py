@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +17,11 @@ from deniable.ledger import Ledger
 from deniable.mechanisms import Mean
 from deniable.queries.answer.answer import _estimates
 from deniable.queries.answer.release import Released, _exact, release
+from deniable.queries.intervals.noise_intervals import NoisyEstimate
+from deniable.queries.plan import noise_planner
+from deniable.queries.plan.estimators import DrawnValue, Recipe, recipe
 from deniable.queries.plan.noise_planner import NoisePlan, noise, noise_cost, plan
-from deniable.queries.relations.exact_statistics import ExactSum
+from deniable.queries.relations.exact_statistics import Count, ExactSum, Statistic
 from deniable.queries.sql.sql_reader import parse
 from deniable.tables.kinds import Domain
 from deniable.tables.schema import Table
@@ -166,3 +170,30 @@ def test_an_average_stored_before_pairs_is_asked_anew() -> None:
         ledger.seal(ledger.reserve(cost, question=made.question.hash, description=text), old.to_bytes())
         assert not s.sql(text, epsilon=1).receipt.replayed
         assert s.sql(text, epsilon=1).receipt.replayed
+
+
+class CountSquared(Recipe):
+    """A recipe that reads the noisy count as it is, as one that is added without knowing of pairs would."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def statistics(self) -> tuple[Statistic, ...]:
+        return (Count(),)
+
+    def _estimate(self, drawn: Sequence[DrawnValue], confidence: float) -> NoisyEstimate:
+        [count] = drawn
+        return NoisyEstimate(float(count.values) ** 2)
+
+
+def test_a_count_is_released_by_itself_if_another_recipe_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was released as H·n - S, which the other recipe took for n: its answer was wrong without any error."""
+    assert planned("AVG(x), MAX(y)").pairs
+    monkeypatch.setattr(
+        noise_planner, "recipe", lambda m, r: CountSquared(m.name) if m.function == "max" else recipe(m, r)
+    )
+    made = planned("AVG(x), MAX(y)")
+    assert made.pairs == ()
+    assert len(made.uses[1]) == 1

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 
 import numpy as np
 
@@ -119,6 +119,9 @@ class Recipe(ABC):
 
     __slots__ = ()
     name: str
+    reads_pairs: ClassVar[bool] = False
+    """Whether the last two statistics (a sum S and its count n) or the only one (a count) are read by `NoisyMoments`,
+    so that they may be released as H·n + S and H·n - S. Then `estimate` of a count alone gets both of these numbers."""
 
     @abstractmethod
     def statistics(self) -> tuple[Statistic, ...]:
@@ -167,6 +170,7 @@ class Recipe(ABC):
 class Counted(Recipe):
     """A count of any kind."""
 
+    reads_pairs = True
     name: str
     statistic: Statistic
 
@@ -232,6 +236,7 @@ class Summed(Recipe):
 class Averaged(Recipe):
     """m + S/n, from the sum S of x - m and the number n of rows."""
 
+    reads_pairs = True
     name: str
     centre: Fraction
     centred: ExactSum
@@ -264,6 +269,7 @@ class Averaged(Recipe):
 class Varied(Recipe):
     """The variance Q/n - (S/n)², from the sums Q of (x - m)² and S of x - m and the number n of rows; or its root."""
 
+    reads_pairs = True
     name: str
     squares: ExactSum
     centred: ExactSum

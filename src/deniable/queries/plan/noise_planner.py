@@ -28,7 +28,7 @@ from deniable.mechanisms.piecewise_exponential import QuantileOfCounts
 from deniable.mechanisms.prefix_sums import GaussianPrefixSums, LaplacePrefixSums, deviation_of
 from deniable.queries.plan.canonical_form import Form, Forms, relation_form, statistic_form
 from deniable.queries.plan.dated_extremes import dated
-from deniable.queries.plan.estimators import Averaged, Recipe, Summed, Varied, rank_error, recipe
+from deniable.queries.plan.estimators import Recipe, rank_error, recipe
 from deniable.queries.plan.noise_families import FAMILIES, MARGIN, family_of
 from deniable.queries.plan.single_quantile import picked
 from deniable.queries.relations.exact_statistics import Cells, Collect, Count, CountPersons, ExactSum, Moves, Statistic
@@ -209,18 +209,22 @@ def _is_nearer(q: Fraction, points: int, cells: int) -> bool:
 def _paired(
     collect: Collect, recipes: tuple[Recipe, ...], uses: list[tuple[int, ...]], people: int | None, by: Neighbours
 ) -> tuple[SumAndCount, ...]:
-    """The pairs of a sum and a count that no other sum uses, and that does not decide about keys.
+    """The pairs of a sum and a count that no other sum uses, that every recipe can read as a pair, and whose count does
+    not decide about keys.
 
     (Three sums that share a count are more accurate if the count is released by itself; two are equally accurate.)
     """
     sums: dict[int, set[int]] = {}
+    taken = set[int]()
     for each, places in zip(recipes, uses, strict=True):
-        if isinstance(each, Averaged | Varied):
+        if not each.reads_pairs:
+            taken.update(places)
+        elif len(places) > 1:
+            taken.update(places[:-2])
             sums.setdefault(places[-1], set()).add(places[-2])
-    taken = {places[-1] for each, places in zip(recipes, uses, strict=True) if isinstance(each, Summed)}
     found = []
     for count, totals in sums.items():
-        if count == people or len(totals) > 1 or totals & taken:
+        if count == people or len(totals) > 1 or (totals | {count}) & taken:
             continue
         [total] = totals
         statistic = collect.statistics[total]
