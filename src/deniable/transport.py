@@ -167,7 +167,7 @@ def _read(response: Any) -> Any:
 
 
 def _place(told: object) -> tuple[int, int] | None:
-    """Where in a question a rule is broken, as (start, end); None if the server does not say it."""
+    """Where a question breaks a rule, as (start, end) in its text; None if the server's error has no place."""
     match told:
         case [int() as start, int() as end] if 0 <= start <= end:
             return start, end

@@ -163,7 +163,7 @@ class Read:
         self.shut += other.shut
 
     def closed(self, path: Path, value: Any) -> None:
-        """Add a value of which only the type is read, and mark it as not read completely."""
+        """Add a value by its type alone, and note that its contents were not read."""
         name = type(value).__name__
         self.word(path, name, "", f"a {name}")
         self.shut.append(name)

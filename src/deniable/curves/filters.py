@@ -174,7 +174,9 @@ class Filter(ABC):
     @property
     @abstractmethod
     def measure(self) -> PrivacyMeasure:
-        """What adds up: how costs are read off curves, and what a sum promises."""
+        """The quantity that this filter adds up: how the cost of a curve is computed, and what a sum of costs
+        guarantees.
+        """
 
     @property
     @abstractmethod

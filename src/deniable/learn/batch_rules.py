@@ -68,7 +68,9 @@ class BatchRule(ABC):
 
     @abstractmethod
     def assumptions(self, plan: DPSGD, one: str, many: str) -> tuple[str, ...]:
-        """What the curve assumes, in words. `one` and `many` name what is drawn."""
+        """Sentences that state what the curve assumes. `one` and `many` are the singular and the plural of what is
+        drawn, such as "record" and "records".
+        """
 
     @abstractmethod
     def who(self, plan: DPSGD, one: str, many: str) -> str:

@@ -155,7 +155,7 @@ class GaussianCurrency(Currency):
     conversions = MappingProxyType({"mu": lambda mu: mu**2, "rho": lambda rho: 2 * rho})
 
     def filter(self, units: int, delta_units: int) -> Filter:
-        # The square of a root from above, rounded down to whole units, is the limit.
+        # An upper end of the root is squared and rounded down to whole units: this is exactly the limit.
         return GaussianFilter(mu=mu_up(units), delta=delta_units * UNIT)
 
     def level_down(self, units: int) -> Fraction:

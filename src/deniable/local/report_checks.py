@@ -61,7 +61,7 @@ def _nearest(value: float | Fraction | Decimal) -> float:
 
 
 def _checked(name: str, values: Any, below: int, rule: str) -> NDArray[Any]:
-    """One integer from 0 to `below` - 1, or a list of them, in its own type."""
+    """Read one integer from 0 to `below` - 1, or a list of them, into an array of the integer type of `values`."""
     given = array(name, values, rule)
     if given.ndim == 1 and given.size == 0:
         return np.zeros(0, dtype=np.int64)

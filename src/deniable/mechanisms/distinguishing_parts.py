@@ -150,7 +150,7 @@ def outcomes(one: OutputLaw, two: OutputLaw) -> tuple[Floats, Floats]:
 
 
 def alike(one: Masses, two: Masses) -> tuple[Masses, Masses]:
-    """Both laws on the union of their answers: an answer of only one of them gets mass 0 in the other."""
+    """Both laws on the union of their answers. An answer that only one law has gets mass 0 in the other law."""
     answers = tuple(dict.fromkeys((*one.answers, *two.answers)))
     by_answer = [dict(zip(law.answers, law.masses.tolist(), strict=True)) for law in (one, two)]
     first, second = (Masses(answers, np.array([each.get(answer, 0.0) for answer in answers])) for each in by_answer)

@@ -222,7 +222,7 @@ class Shares(Mechanism):
         return shares(self.histogram.release(value, entropy=entropy))
 
     def told_apart(self, x: Any, x2: Any) -> list[Told]:
-        """The counts that differ, before they become shares."""
+        """The parts of the histogram whose distributions differ, as noisy counts (before they become shares)."""
         return distinguishing_parts.made_from(
             self.histogram.told_apart(x, x2), "the noisy counts, before they are made into shares"
         )

@@ -39,7 +39,7 @@ def _whole(reach: float) -> int:
 def discrete_laplace(scale: Fraction, allowed: float) -> int:
     """P(|Z| > k) = 2 r^(k+1)/(1 + r) with r = e^(-1/scale)."""
     if scale < Fraction(1, 700):
-        return 0  # P(|Z| > 0) < 2e^-700, which is less than `miss` ever returns
+        return 0  # P(|Z| > 0) < 2e^-700, which is below every probability that `miss` returns
     b = float(scale)
     return _whole(b * (math.log(2 / allowed) - math.log1p(math.exp(-1 / b))) - 1)
 

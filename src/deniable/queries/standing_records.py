@@ -33,7 +33,7 @@ _NAMES: Final = sha256(b"deniable names of standing questions").hexdigest()
 
 
 def declaration(ledger: Ledger, name: str) -> dict[str, Any] | None:
-    """The declaration of this name; None if no set was declared under it."""
+    """The stored declaration of the standing questions `name`; None if there is no declaration of this name."""
     sealed = ledger.answer(_declaration_question(name))
     return None if sealed is None or sealed.answer is None else dict(json.loads(sealed.answer))
 

@@ -65,7 +65,7 @@ def wrongs(errors: Sequence[Mapping[str, Any]], model: Any = None) -> list[dict[
     found_rules = []
     for place, wrong in found.items():
         if place not in deeper and any(other.startswith(f"{place}.") for other in found):
-            continue  # a member of the right type was read further
+            continue  # the errors of the union member whose type fits are reported instead
         relevant = [each for each in wrong if place not in deeper or not _is_kind(each)]
         found_rules.append({"where": place, "rule": " or ".join(dict.fromkeys(rule(each, model) for each in relevant))})
     return found_rules

@@ -71,7 +71,9 @@ def label_of(dataset: str, sql: str, answer: Answer, entry: Entry, session: Sess
 
 
 def label_of_synthetic(dataset: str, sql: str, found: Recalled, entry: Entry, session: Session) -> dict[str, Any]:
-    """The unsigned label of a synthetic table. It holds the hash of the noisy counts; drawn rows promise the same."""
+    """The unsigned label of a synthetic table. It holds the hash of the noisy counts. Rows drawn from them are
+    post-processing, so the same guarantee holds for them.
+    """
     made, text, then = found
     budget, ledger, measured = session.budget, session.ledger, made._measured
     record = record_of(made, text, then.tables)

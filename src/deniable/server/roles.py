@@ -61,7 +61,7 @@ def may(role: Role, verb: str) -> bool:
 
 
 def refusal(role: Role, verb: str) -> str:
-    """The message that this role may not do it, and which roles may.
+    """The message that this role may not do what `verb` says, with the roles that may.
 
     >>> refusal(Role.ANALYST, "see ledger")
     'analyst may not see ledger; owner and auditor may'

@@ -63,7 +63,9 @@ def asked_now(session: Session, text: str, **cost: Any) -> Answer | Grouped:
 
 
 def noted(text: str, found: Answer | Grouped) -> list[tuple[str, Answer]]:
-    """(note, table) for each table of an answer; `recalled` reads the table again by its note."""
+    """(note, table) for each table of an answer. The note is stored with the release; `recalled` rebuilds the table
+    from it.
+    """
     if isinstance(found, Grouped):
         return [(NotedSet(text, i).note(), each) for i, each in enumerate(found.tables)]
     has_shares = isinstance(sent(text), NotedSQL) and shares_in(text) is not None
@@ -98,7 +100,9 @@ def recalled(session: Session, text: str, sealed: Entry, confidence: float) -> A
 
 
 def explained(session: Session, text: str, cost: dict[str, Any] | None, *, payer: str) -> str:
-    """The plan of a question as text. With a cost, also the noise that it buys; for several tables, its split."""
+    """The plan of a question as text. With a cost, the text also states the noise at this cost, and how several tables
+    divide it.
+    """
     asked = question_now(session, text)
     made = None if cost is None else session.price(asked, payer=payer, **cost)
     if made is None or isinstance(made, Price):

@@ -121,7 +121,7 @@ class TableFit:
 
 
 def fit(sizes: Sequence[int], margins: Sequence[Margin], *, deciding: Sequence[int] = ()) -> TableFit:
-    """The least-squares fit to all margins. A part that a `deciding` margin contains is taken from such margins only.
+    """The least-squares fit to all margins. If `deciding` margins contain a part, only they determine it.
 
     Raises `InvalidParameter` if two exact margins contradict each other.
     """

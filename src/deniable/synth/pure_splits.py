@@ -196,7 +196,8 @@ def closest(
     variance: Variance = nominal,
     reach: Reach = NOTHING_ELSE,
 ) -> dict[Columns, float]:
-    """The shares whose largest ratio of a table's variance to its target is the smallest found (None: no target).
+    """Shares of the cost that make the largest ratio of a table's variance to its target as small as the search can. A
+    target of None means that the table has no target.
 
     The weights of `best` are raised for tables above the others in this ratio. Equal shares, and each table alone that
     determines all others, are among the candidates, so neither has a smaller ratio.

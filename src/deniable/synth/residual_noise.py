@@ -255,7 +255,8 @@ def least(
     targets: Sequence[float | None],
     exchange: Exchange = Exchange.ADDED,
 ) -> tuple[Workload, dict[Columns, float]]:
-    """The least μ² at which each table meets its target variance (None: no target), for K = 1; and the precisions.
+    """(the workload with its weights, the precision of each residual) of the least μ² at which each table meets its
+    target variance, for K = 1. A target of None means that the table has no target.
 
     The weights of `best` are the multipliers of the targets: they grow for tables above their target and shrink for
     tables below. The result is scaled so that every target is met.

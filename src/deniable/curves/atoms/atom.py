@@ -55,8 +55,8 @@ class Atom(ABC):
     def is_exact(self) -> bool:
         """Whether `pair()` is the pair of laws of the mechanism itself.
 
-        False if it only dominates: a guarantee such as ε-DP, which many mechanisms have. Then the distribution of the
-        privacy loss is unknown.
+        If False, the pair only dominates the mechanism's own pair, because the atom is a guarantee such as ε-DP that
+        many mechanisms have. Then the distribution of the privacy loss is unknown.
         """
         return not self.renyi_only
 
@@ -100,8 +100,9 @@ class Atom(ABC):
         return None if rho is None else rho * Fraction(order)
 
     def alternatives(self) -> tuple[tuple[Curve, bool], ...]:
-        """Curves such that for each pair of neighbours one of them holds, but it is unknown which; each with True, or
-        with False if it holds in reverse. Empty for a single pair of laws.
+        """For an atom without a single pair of laws: (curve, True), or (curve, False) for a curve that holds in the
+        reverse direction. For each pair of neighbours one of them holds, and it is unknown which. Empty for an atom
+        with a single pair of laws.
 
         The profile of the atom is the largest of their profiles at every ε. No single pair of laws has this profile, so
         a divergence of the atom is the largest of their divergences.

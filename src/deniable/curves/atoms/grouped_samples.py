@@ -110,8 +110,9 @@ def divisions(curve: Curve, size: int) -> tuple[Curve, ...]:
 
 
 def worst_division(curve: Curve) -> tuple[Curve, ...]:
-    """The curves of which the worst holds if the group's members join and leave in one way in all steps: one for each
-    division. Empty unless all factors are such groups of one size, beside factors with the same law in both directions.
+    """One curve for each division of the group into members who join and members who leave; the division is the same in
+    all steps, and the worst of these curves holds. Empty unless every factor is such a group of the same size or has
+    the same law in both directions.
     """
     from deniable.curves.atoms.derived import GroupedAtom
 

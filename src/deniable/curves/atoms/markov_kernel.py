@@ -46,7 +46,7 @@ def _rows(matrix: Any) -> Rows:
 
 
 def _pairs(neighbours: Iterable[tuple[int, int]] | None, count: int) -> Pairs:
-    """Unordered pairs of different rows; None means that all rows are neighbours of each other."""
+    """Unordered pairs of different rows; None means that every two rows are neighbours."""
     if neighbours is None:
         return tuple((i, j) for i in range(count) for j in range(i + 1, count))
     found = set()

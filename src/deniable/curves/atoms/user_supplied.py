@@ -200,7 +200,7 @@ def _cells_above(
 
 
 def _cells_below(p: Floats, q: Floats, error: float) -> Law:
-    """A lower law: one loss per cell, without the mass that was not found.
+    """A law below the true one. Each cell has one loss; mass that the quadrature did not find is left out.
 
     With the smallest P-mass and the largest Q-mass of each cell, every term (p - e^ε q)+ is at most the true one, and
     so is each product of such terms.

@@ -145,7 +145,8 @@ class ContourPanel:
         if at is None or not math.isfinite(self.doubt):
             return low, high
         slope = self.middle(at)[1]
-        # Any ε at which a bound was evaluated and lies on its side of δ is an end of the bracket.
+        # Where the upper bound on δ(ε) is at most δ, ε is an upper end of the bracket; where the lower bound is at
+        # least δ, ε is a lower end.
         for is_upper in (True, False):
             below, above = (float(each) for each in ordered(*self.bounds(at)))
             away = 1.1 * max((above / delta - 1 if is_upper else 1 - below / delta) / -slope, 1e-15 * at)

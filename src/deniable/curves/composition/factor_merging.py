@@ -118,7 +118,7 @@ class SimplifiedFactors(tuple[Factor, ...]):
 
 
 class LongFactors(SimplifiedFactors):
-    """The factors of a long product: first the factors of its head, then those that may merge with new ones.
+    """The factors of a long product: first the factors of its head, then the factors that may merge with later ones.
 
     If few laws run more often than the `usual` number of times, the head has their usual uses, and their other uses
     come after it: then one more use of a law changes no partial product of the head.
@@ -165,7 +165,9 @@ def plan_of(factors: tuple[Factor, ...], tail: float) -> LatticePlan:
 
 
 def folded_panels(factors: LongFactors, tree: TreePlan) -> tuple[DeltaPanel, RoundedPanel] | None:
-    """Both bounds on δ(ε) by a tree of partial products, which are kept; None if the product does not suit a tree."""
+    """(upper, lower) bounds on δ(ε), computed by a tree of partial products. The partial products are cached in the
+    head. None if the product does not suit a tree.
+    """
     head = factors.head
     kinds = head.kinds.get(tree)  # another thread may drop it from the head at any time
     if kinds is None:
@@ -184,7 +186,7 @@ def simplify(factors: Sequence[Factor], side: Side, before: SimplifiedFactors | 
     """Merge factors that merge exactly: Gaussians, and finite laws while they stay small. `before` are simplified
     factors that these are multiplied with; the result is the same as that of all factors together.
 
-    The product is unchanged up to rounding, which goes up for the upper `side` and down for the lower one.
+    The product is unchanged up to rounding, which is upwards for `side` "upper" and downwards for "lower".
     """
     known = Ingredients() if before is None else before.ingredients
     every = known.plus(factors)

@@ -118,7 +118,7 @@ class Product:
 
     @staticmethod
     def _single(factors: tuple[Factor, ...]) -> Law | None:
-        """The one law that is left after merging, if it runs once; None otherwise."""
+        """The law of the whole product if merging left a single law that runs once; else None."""
         if not factors:
             return IdentityLaw()
         if len(factors) == 1 and factors[0].uses == 1:

@@ -166,8 +166,8 @@ class SampledAgainstWithout(Law):
         inside, inner = _base_loss(loss, self.rate)
         gap, error = self.base.gaps(inner)
         second = self.base.tails(inner).second
-        # The slope of the gap in the base loss is -second. `inner` is off by a few roundings of itself, and below 0 by
-        # roundings of e^-inner.
+        # The slope of the gap in the base loss is -second. The error of `inner` is a few roundings of `inner`; where
+        # `inner` is negative, roundings of e^-inner come in addition.
         moved = 8 * UNIT_ROUNDOFF * second * (np.abs(inner) + 2 + np.exp(np.minimum(-inner, 700.0)))
         everything = -np.expm1(np.minimum(loss, 0.0))
         found = np.where(inside, self.rate * gap, everything)

@@ -179,8 +179,8 @@ def _by_lines(points: Floats, over: Floats, under: Floats, alpha: float, ends: t
     with np.errstate(invalid="ignore", divide="ignore"):
         crossing = (over[1:] - over[:-1] + right * gap) / (left + right)
         inside = over[:-1] + left * crossing
-        # The place where the lines meet is rounded by units of the cell, and the height there by the flatter slope
-        # times that.
+        # The point where the lines meet has a rounding error of a few units of the cell; the height there has that
+        # error times the flatter slope.
         inside += 8 * UNIT_ROUNDOFF * (np.abs(over[:-1]) + np.abs(over[1:]) + np.minimum(left, right) * gap)
     usable = np.isfinite(inside) & (crossing >= 0) & (crossing <= gap) & (left > 0) & (right > 0)
     cells = np.where(usable, inside, np.minimum(at_left, at_right))

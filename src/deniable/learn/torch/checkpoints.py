@@ -81,7 +81,7 @@ def names_in(optimizer: torch.optim.Optimizer, model: nn.Module) -> list[list[st
 
 
 def journals(checkpoint: Path, record: dict[str, Any]) -> dict[Path, Journal]:
-    """Checkpoint -> journal for a checkpoint's run: its own, and those of the run's other checkpoints that exist."""
+    """Checkpoint -> journal, for all checkpoints of one run: `checkpoint` itself, and the others that still exist."""
     own = checkpoint.resolve()
     known = {each: Journal(each, record["run"]) for each in (own, *map(Path, record["journals"]))}
     return {each: journal for each, journal in known.items() if each == own or journal.is_there}

@@ -239,7 +239,9 @@ class _CompiledStep:
         self._recording: _Recording | None = None
 
     def compile(self, leaves: Sequence[Tensor]) -> None:
-        """Compile for these inputs, and compare with the graph itself on them. Raises `NotCaptured`."""
+        """Compile the step for these inputs, and compare the code with the uncompiled graph on them. Raises
+        `NotCaptured` if the compiler fails or the results differ.
+        """
         from torch._inductor import compile as compiled_code  # a large import, for devices only
 
         generators = _states()

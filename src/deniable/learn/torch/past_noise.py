@@ -57,7 +57,9 @@ class Past:
 
 @final
 class BufferedPast:
-    """The same for noise by buffers: for each (ω, λ), one buffer of secret sums and one of released ones."""
+    """The memory of noise that is correlated by buffers. For each (ω, λ) it has one buffer of secret sums and one
+    buffer of released sums.
+    """
 
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers

@@ -558,7 +558,7 @@ def _shifted(drawn: Sequence[DrawnValue], steps: Mapping[int, int]) -> list[Draw
 
 
 def _squared(expression: Expression) -> Expression | None:
-    """The expression of which this one is the square; None if it is not a square."""
+    """The expression x, if `expression` is x * x; else None."""
     if isinstance(expression, Call) and expression.operator == "multiply":
         a, b = expression.arguments
         return a if same(a, b) else None

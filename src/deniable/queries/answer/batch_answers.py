@@ -126,7 +126,7 @@ def planned(
     measured = {i for group in groups for i in group}
     shares, found.helps = batch_shares.shares(values, each, measured)
     goal: SplitGoal = weights if isinstance(weights, str) else "sum"
-    if goal != "sum":  # then a question does not give up a share because it improves another
+    if goal != "sum":  # with other goals, no question gets a smaller share because it makes another question more exact
         shares, _ = batch_shares.shares(values, each, range(len(values)))
     if within is not None:
         if weights is not None:
@@ -239,7 +239,7 @@ def _within(
     names, plans = list(found.plans), list(found.plans.values())
     session._plans.admit(len(plans) ** 2)  # the search for the least cost takes all tables, in rounds
     in_group = {i for group in groups for i in group}
-    found.helps = []  # each question meets its target by itself
+    found.helps = []  # no question relies on the sums of another: each one meets its target error alone
     for i, target in enumerate(targets):
         if target is None and i not in in_group:
             rule = "must have a number for every question that is not measured together with others"

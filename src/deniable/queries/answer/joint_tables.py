@@ -533,7 +533,7 @@ class _GaussianRoute(_NoiseRoute):
 
 @final
 class _LaplaceRoute(_NoiseRoute):
-    """Laplace noise on the tables themselves, and on the finest one where that helps."""
+    """Laplace noise on the tables themselves, and also on the finest table if this lowers the variances."""
 
     __slots__ = ()
 

@@ -210,7 +210,8 @@ class Released:
             return None
         behind = self._behind(units, budget)
         if len(behind) < len(self.all_draws) > 2:
-            behind = ()  # another subset of the draws with the same total precision could be behind it
+            # Another subset of the draws may have the same total precision: it is unknown which one this number has.
+            behind = ()
         gates = []
         for each in behind:
             made = noise(plan, budget, each.cost) if self.draws else unthresholded(plan, budget, each.cost.units)
@@ -375,7 +376,7 @@ class Released:
 
 
 def shares_of(plan: NoisePlan, budget: Budget, part: int, draws: Sequence[Draw]) -> tuple[Share, ...]:
-    """The share of each of these draws in a number that was merged from them."""
+    """For a number that was merged from these draws of noise: the share of each draw in it."""
     if len(draws) == 1:
         [one] = draws
         alone: Any = unthresholded(plan, budget, one.cost.units).mechanisms[part]

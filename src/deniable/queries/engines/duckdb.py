@@ -348,7 +348,7 @@ class DuckDBEngine(Engine):
         if catalog is not None or self._numbers is None:
             self._numbers = self._place(size) if catalog is None else kept_location(catalog, "people")
             self._run(f'CREATE TABLE {_sql(self._numbers)} ("id" VARCHAR, "number" BIGINT)')
-        elif self._frozen:  # those of a kept table, which is read-only
+        elif self._frozen:  # the ids of a kept table, which is attached read-only
             known, self._numbers, self._frozen = self._numbers, self._place(size), False
             self._run(f"CREATE TABLE {_sql(self._numbers)} AS FROM {_sql(known)}")
         return self._numbers

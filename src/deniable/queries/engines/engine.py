@@ -82,8 +82,8 @@ class Engine(ABC):
         NULLs, are dropped. Of each person, the `table.unit.rows` rows with the smallest hash of their content, keyed by
         `secret` (at least 16 random bytes), are kept. For a public table, `most_partners` is filled in.
 
-        Raises `InvalidParameter` if the source does not fit the schema, `InvalidOperation` if the name is taken or it
-        is too late, and `EngineFailed` if the source cannot be read.
+        Raises `InvalidParameter` if the source does not fit the schema, `InvalidOperation` if the name is taken or a
+        question was asked already, and `EngineFailed` if the source cannot be read.
         """
 
     def registered(self, name: str) -> Registration | None:
@@ -121,7 +121,8 @@ class Engine(ABC):
     def instead(
         self, questions: Sequence[Collect], then: Callable[[list[dict[Group, Numbers]]], T]
     ) -> T | EngineFailed:
-        """`then` applied to the answers of `nothing`, or the failure of one of them.
+        """The result of `then` on the answers of `nothing` to these questions. If one of them fails, its `EngineFailed`
+        is returned, not raised.
 
         The caller raises that failure after the fixed time (`patience`), because the time at which the first run failed
         depends on the data.

@@ -37,7 +37,9 @@ _TURNED: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq"}
 @final
 @dataclass(slots=True)
 class _Limits:
-    """The limits that conditions put on one value: NULL, one of a set, or within an interval of `_comparable` ends."""
+    """The values that conditions allow: NULL if `null`; if `values` is a set, only its members; and only values from
+    `low` to `high`, as `_comparable` numbers.
+    """
 
     null: bool = False
     values: frozenset[Any] | None = None

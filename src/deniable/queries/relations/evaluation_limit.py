@@ -42,7 +42,7 @@ def at_most(evaluations: int | None, notify: Callable[[int], object] | None = No
 
 
 def spend(evaluations: int) -> None:
-    """Count evaluations that are about to be made; `QuestionRefused` beyond the limit."""
+    """Count evaluations before they are made. Raises `QuestionRefused` if the limit would be exceeded."""
     count = _COUNT.get()
     if count is None:
         return

@@ -239,8 +239,9 @@ class Filling(NamedTuple):
 class Collect:
     """A query to an engine: statistics of a relation by group.
 
-    `known` lists the groups to report in order, also those without rows; other groups are dropped. None: all groups
-    that appear; these are NOT public, and only a threshold may decide which of them are published.
+    `known` lists the groups to report, in this order, also those without rows; other groups are dropped. If `known` is
+    None, all groups that occur in the data are reported. They are NOT public: only a threshold may decide which of them
+    are published.
     """
 
     relation: RelationNode

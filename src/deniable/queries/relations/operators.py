@@ -239,8 +239,8 @@ def _calculation(
 def _image(
     operator: Operator, result: Domain, work: Kind | None, below: tuple[Typed, ...], left: list[int]
 ) -> tuple[Scalar, ...] | None:
-    """All values that a call can have: it is evaluated on every combination of its arguments' values if these are few;
-    otherwise the values between its bounds, if these are few; otherwise None.
+    """All values that a call can have, or None if they are too many. They are computed from every combination of its
+    arguments' values if these are few; otherwise they are the values between its bounds, if these are few.
 
     `left` is the number of evaluations that the whole expression may still use for this.
     """

@@ -135,8 +135,8 @@ class PersonWindows(OnOne):
         return self.child.rows
 
     def rows_alike(self, names: frozenset[str]) -> int:
-        # ROW_NUMBER gives each row of a partition another number. Rows that are alike in the columns by which it is
-        # partitioned are of one partition; a NULL there is not "alike" by the promise of `rows_alike`.
+        # ROW_NUMBER is different for all rows of a partition. Rows with equal values, not NULL, in all columns of
+        # PARTITION BY are in one partition, so at most one of them has a given number.
         for name, window in self.windows:
             parts = [each.name for each in window.partition if isinstance(each, Column)]
             numbers = window.function == "row_number" and len(parts) == len(window.partition)

@@ -291,7 +291,8 @@ class JoinPrivate(RelationNode):
 
     def rows_alike(self, names: frozenset[str]) -> int:
         left = names & frozenset(self.left.columns)
-        # Rows of the right side in one result have the values of their partners, so those of the join columns too.
+        # Result rows that are alike come from right rows that are alike in these columns, and also in the join columns,
+        # whose values are those of the left row.
         right = names & frozenset(self.right.columns) | {theirs for mine, theirs in self.on if mine in left}
         return min(self.rows, self.left.rows_alike(left) * self.right.rows_alike(right))
 

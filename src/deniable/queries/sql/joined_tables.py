@@ -137,7 +137,7 @@ _COMPARISONS: Final[dict[type[exp.Expression], str]] = {
 @final
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A comparison of a value of a sub-query (theirs) with one of the query around it (ours)."""
+    """A comparison of an expression of a sub-query (`theirs`) with an expression of the query around it (`ours`)."""
 
     operator: str
     theirs: Expression

@@ -31,7 +31,7 @@ def shares_in(text: object) -> Windowed | None:
     from deniable.queries.sql.dialect import named_dialect, read
     from deniable.queries.sql.syntax_tree import exp, item, unwrapped
 
-    if named_dialect(text) is not None:  # the counts are asked in a text of our own, which is DuckDB's
+    if named_dialect(text) is not None:  # the question about the counts is written by this module, in DuckDB's dialect
         return None
     found = read(text)
     tree: Any = found.tree

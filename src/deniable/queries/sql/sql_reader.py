@@ -270,7 +270,9 @@ class _Reader:
     # --- a SELECT around noisy answers ------------------------------------------------------------------------------
 
     def _noisy(self, select: exp.Select, known: Environment) -> tuple[exp.Select, Environment] | None:
-        """The SELECT below, if it asks the question and this one only post-processes its noisy answer; else None."""
+        """The inner SELECT in FROM, if it asks the question and `select` only post-processes its noisy answer; else
+        None.
+        """
         source = select.args.get("from_")
         if source is None or select.args.get("joins"):
             return None

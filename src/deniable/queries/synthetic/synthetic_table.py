@@ -290,7 +290,7 @@ class FittedCounts(Sequence[tuple[Any, ...]]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader should know, one sentence each."""
+        """Notes for readers of the table, one sentence each: values that stand for bins, and unknown errors."""
         sentences = []
         if self._binned:
             sentences.append(f"A value of {', '.join(self._binned)} stands for the bin that starts with it.")

@@ -307,7 +307,9 @@ class People(ABC):
 
 
 def _added(connection: Connection, name: str, role: Role, by: str) -> bool:
-    """Add or reopen a person; False if they are active, or had another role."""
+    """Add a person, or reopen one who was closed. Returns False if the person is active, or was closed with another
+    role.
+    """
     known = connection.execute(select(_PEOPLE)).all()
     found = next((row for row in known if row.name == name), None)
     if found is not None:

@@ -221,8 +221,8 @@ class MarkedColumn:
 @final
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """All marks of a table. One known mark of `sure` links the data; of `columns`, enough marks of one column must be
-    known.
+    """All marks of a table. If another dataset has one of the marks in `sure`, the data is linked to it. Marks of a
+    column in `columns` link the data only if enough of them are known.
     """
 
     content: str
@@ -304,7 +304,7 @@ def marks_of(path: Path, table: Table, key: bytes, *, by_ids: bool = False) -> M
     across = MarkedColumn(_row_marks(others, rows, key), chance)
     made = Marks(content, frozenset(sure), (), rows=_row_marks(own, rows, key), across=across, profile=profile)
     if person is None:
-        chances = [often, 0.0, 0.0]  # older families have no profile, so their marks must do
+        chances = [often, 0.0, 0.0]  # older families have no profile, so they are compared by marks alone
         found = [
             replace(made, columns=(MarkedColumn(each, chance),))
             for each, chance in zip(_of_rows(path, wanted, key), chances, strict=True)

@@ -47,7 +47,8 @@ def recognised(
 
 
 def _by_ids(catalogue: Catalogue, table: Table, path: Path, key: bytes) -> Iterator[Marks]:
-    """The marks of a table by each undeclared column that holds known ids.
+    """The marks of a table, computed for each column that holds known ids although the schema does not declare it as
+    ids.
 
     The schema may declare another column as ids, or that every row is a person, or that the table is public.
     """
@@ -214,7 +215,9 @@ def check_tables(kin: list[DatasetRecord], marks: Mapping[str, Marks]) -> None:
 @final
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The owner's declaration about known ids or rows: "same" people, or "others" with a reason; None if absent."""
+    """The owner's declaration about known ids or rows. `people` is "same", "others" (then with a `reason`), or None if
+    the owner has not declared anything.
+    """
 
     people: str | None = None
     reason: str | None = None

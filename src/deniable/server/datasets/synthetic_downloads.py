@@ -53,7 +53,7 @@ _NOT_HERE: Final = "this synthetic table does not exist, or you may not see it"
 @final
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """The attributes of an answer that `Curator.note` reads."""
+    """Stands for an answer in `Curator.note`, which reads these two attributes only."""
 
     receipt: Receipt
     confidence: float = 0.95

@@ -92,7 +92,7 @@ def _headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]
 
 
 def _once_more(read: list[Message], receive: Receive) -> Receive:
-    """A `receive` that repeats the messages in `read` first."""
+    """A `receive` that first returns the messages in `read` again, and then goes on with `receive`."""
     left = iter(read)
 
     async def again() -> Message:

@@ -272,7 +272,7 @@ class Bookkeeping:
         return None if call.key in self._spread else self._layouts[call.key]
 
     def _look_again(self, losses: Tensor, calls: list[ModuleCall], count: int) -> None:
-        """From time to time, check on one example that its loss has zero gradient at all other examples."""
+        """At growing intervals, check for one example that its loss has zero gradient at all other examples."""
         if self._batches < self._next_look:
             return
         self._next_look *= AGAIN[1]

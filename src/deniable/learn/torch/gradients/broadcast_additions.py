@@ -17,7 +17,9 @@ Node = Any
 
 
 def additions(losses: Tensor, wanted: Iterable[Node]) -> dict[Node, list[GradientEdge]]:
-    """Node -> the additions that use its output. A node that is also used in another way is left out."""
+    """Node -> the gradient edges of the additions that use its output, for the `wanted` nodes whose output is only used
+    in additions.
+    """
     targets = set(wanted)
     found: dict[Node, list[GradientEdge]] = {}
     other: set[Node] = set()

@@ -76,7 +76,7 @@ def _for_channels(graph: fx.Graph, norm: fx.Node, at: int) -> fx.Node:
 
 
 def _source(node: fx.Node) -> fx.Node:
-    """The tensor of the same numbers from which a node is made, before conversions to another precision."""
+    """The node from which `node` was converted: it has the same numbers, before any conversion to another precision."""
     while node.op == "call_function" and node.target in (aten._to_copy.default, aten.detach.default):
         node = node.args[0]
     return node

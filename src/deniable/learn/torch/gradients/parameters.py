@@ -27,7 +27,7 @@ class Trained:
     """Whether the parameter itself is added to every example (see `broadcast_additions`)."""
 
     def name_in(self, path: str) -> str:
-        """Its name relative to the module at `path`, which contains it."""
+        """The name of the parameter relative to the module at `path`, which contains it."""
         for owner, local in self.owners:
             full = f"{owner}.{local}" if owner else local
             if path == "" or owner == path or owner.startswith(f"{path}."):
@@ -65,7 +65,7 @@ def sources(parameter: Trained) -> Iterator[str]:
 
 
 def names_at(parameter: Trained, path: str) -> Iterator[str]:
-    """Its names relative to the module at `path` whose calls use it."""
+    """The names of a parameter relative to the module at `path`, whose calls use it."""
     for owner, local in parameter.owners:
         if owner == path:
             yield local

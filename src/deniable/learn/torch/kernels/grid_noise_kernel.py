@@ -189,8 +189,9 @@ def _append(writer: KernelWriter, counter: Any, *items: tuple[Any, Any]) -> None
 def _first_look() -> KernelWriter:
     """run(numbers, cells, words, table, places, cells left, words left, left, at, count, m, spacing, 1/spacing).
 
-    Adds the draws of sure pairs to numbers[at : at + count]. The others, and those behind the last whole vector, are
-    appended to the three arrays; left[0] counts them, left[1] those whose block is unknown.
+    Adds the draws that are certain to numbers[at : at + count]. Undecided draws, and draws after the last whole vector,
+    are appended to the arrays `places`, `cells left` and `words left`; left[0] counts them, and left[1] counts those
+    whose block is unknown.
     """
     writer = KernelWriter([NUMBERS, *[WHOLES] * 7, WHOLE, WHOLE, WHOLE, DOUBLE, DOUBLE], LANES)
     ir, code = writer.ir, writer.code
