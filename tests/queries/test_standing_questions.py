@@ -360,6 +360,17 @@ def test_arguments() -> None:
                 standing.reveal(day)  # type: ignore[arg-type]
 
 
+def test_a_renewing_budget_has_no_standing_questions() -> None:
+    """A set that is paid in week 1 reveals days in week 2, whose own budget may be spent too: a person whose rows are
+    all in week 2 risked up to two budgets, and the ledger stated the risk of one."""
+    weekly = dn.ledger.Renewal(dn.Budget.pure(epsilon=1), per="week", periods=52)
+    with opened(table(1), budget=weekly) as session:
+        with worded(InvalidOperation):
+            session.standing("daily", [COUNT], by="day", epsilon=0.5)
+        assert session.ledger.charged.units == 0
+        assert session.standings() == []
+
+
 def test_days_are_dates_too(tmp_path: Path) -> None:
     frame = table(1)
     frame["day"] = [dt.date(2026, 1, 1) + dt.timedelta(int(each)) for each in frame["day"]]

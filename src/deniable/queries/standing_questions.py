@@ -308,6 +308,7 @@ def declared(
     checked_path_name("name", name, 'write "daily"')
     if isinstance(questions, str) or not questions or not all(isinstance(each, str) for each in questions):
         raise InvalidParameter("questions", NOTHING, "must be a list of questions in SQL", 'write ["SELECT ..."]')
+    _check_budget(session)
     if len(questions) > _MOST_QUESTIONS:
         raise InvalidParameter("questions", len(questions), f"must be at most {_MOST_QUESTIONS:,} in one set")
     if any(_DATED.search(each) for each in questions):
@@ -345,6 +346,20 @@ def declared(
         session.ledger, name, {**record, "units": str(each.units)}, Cost(each.units * len(plans)), payer
     )
     return Standing(session, name, table, by, tuple(questions), each, asked.confidence, steps)
+
+
+def _check_budget(session: Session) -> None:
+    """Refuse a renewing budget: it states what a person risks in one period, from all that is charged in this period.
+
+    Days of a set are answered in later periods, in which their whole budgets may be spent beside them.
+    """
+    renewal = session.ledger.renewal
+    if renewal is not None:
+        raise InvalidOperation(
+            f"the budget renews each {renewal.per}, and days of a set that is paid in one {renewal.per} are answered "
+            f"in others, which would reveal more than the budget of a {renewal.per}; ask each day anew, or open a "
+            "ledger with one Budget for all of the time"
+        )
 
 
 def found(session: Session, name: str, confidence: float) -> Standing:
